@@ -1,0 +1,139 @@
+"""Every exception that a caller of Siftline can meet.
+
+>>> import siftline
+>>> siftline.parse("price betwen 1 and 2")
+Traceback (most recent call last):
+    ...
+siftline.errors.SubscriptionError: line 1, column 7: expected an operator after 'price', found 'betwen'
+  price betwen 1 and 2
+        ^
+  hint: did you mean 'between'?
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DuplicateIdError",
+    "EventError",
+    "SiftlineError",
+    "SnapshotError",
+    "SubscriptionError",
+    "TableError",
+    "UnknownIdError",
+    "UnknownIndexError",
+]
+
+# Of a very long line the error shows only this many characters around the position.
+_EXCERPT_WIDTH = 100
+
+
+class SiftlineError(Exception):
+    """Any error that Siftline raises on purpose."""
+
+
+class SubscriptionError(SiftlineError, ValueError):
+    """A subscription that cannot be accepted, with where and why.
+
+    Parameters
+    ----------
+    reason : str
+        What is wrong, in one sentence without a full stop.
+    text : str, optional
+        The expression as the user wrote it.
+    position : int, optional
+        0-based offset of the offending place in `text`.
+    hint : str, optional
+        What to write instead.
+    path : str, optional
+        For JSON front ends: where in the JSON document, such as ``detail.state[0]``.
+
+    Attributes
+    ----------
+    line, column : int or None
+        1-based place of `position` in `text`.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        text: str | None = None,
+        position: int | None = None,
+        hint: str | None = None,
+        path: str | None = None,
+    ) -> None:
+        self.reason = reason
+        self.text = text
+        self.position = position
+        self.hint = hint
+        self.path = path
+        self.line: int | None = None
+        self.column: int | None = None
+        if text is not None and position is not None:
+            self.line = text.count("\n", 0, position) + 1
+            self.column = position - (text.rfind("\n", 0, position) + 1) + 1
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        lines = [self._where() + self.reason]
+        if self.text is not None and self.position is not None and self.column is not None:
+            lines += _excerpt(self.text, self.position, self.column)
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+    def _where(self) -> str:
+        if self.path is not None:
+            return f"at {self.path}: " if self.path else ""
+        if self.line is not None:
+            return f"line {self.line}, column {self.column}: "
+        return ""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions pickle by positional arguments; ours are keyword-only.
+        return _rebuild, (self.reason, self.text, self.position, self.hint, self.path)
+
+
+def _rebuild(
+    reason: str, text: str | None, position: int | None, hint: str | None, path: str | None
+) -> SubscriptionError:
+    return SubscriptionError(reason, text=text, position=position, hint=hint, path=path)
+
+
+def _excerpt(text: str, position: int, column: int) -> list[str]:
+    """Return the offending line and a caret below the offending column."""
+    start = position - (column - 1)
+    end = text.find("\n", position)
+    line = text[start : end if end >= 0 else len(text)]
+    first = max(0, column - 1 - _EXCERPT_WIDTH // 2)
+    shown = line[first : first + _EXCERPT_WIDTH].replace("\t", " ")
+    before = "..." if first else ""
+    after = "..." if first + _EXCERPT_WIDTH < len(line) else ""
+    return [f"  {before}{shown}{after}", "  " + " " * (len(before) + column - 1 - first) + "^"]
+
+
+class EventError(SiftlineError, ValueError):
+    """An event that is not one: not a JSON object, nested too deeply, or with a value of no known kind."""
+
+
+class TableError(SiftlineError, ValueError):
+    """An Arrow table or file that lacks a column or has one of an unusable type."""
+
+
+class DuplicateIdError(SiftlineError, ValueError):
+    """An id that is already in use."""
+
+
+class UnknownIdError(SiftlineError, KeyError):
+    """An id that no subscription has."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would show the message in quotes
+
+
+class UnknownIndexError(SiftlineError, ValueError):
+    """An index name, or an option of an index, that does not exist."""
+
+
+class SnapshotError(SiftlineError):
+    """A saved engine that is damaged, truncated, or of another version."""

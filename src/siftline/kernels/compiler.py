@@ -1,0 +1,61 @@
+"""The one decorator that compiles a kernel.
+
+Kernels release the GIL, are cached on disk, and use unsigned arithmetic that wraps around. With NUMBA_DISABLE_JIT=1
+they run as plain Python, which is how the tests look at them a second time.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from numba.core import config, event
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def kernel(function: Function) -> Function:
+    """Compile `function` on its first call; flat arrays and scalars only."""
+    if config.DISABLE_JIT:
+        return _interpreted(function)
+    compiled: Function = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    return compiled
+
+
+def inline_kernel(function: Function) -> Function:
+    """Compile `function` as a part of the kernels that call it."""
+    if config.DISABLE_JIT:
+        return function
+    compiled: Function = numba.njit(cache=True, nogil=True, error_model="numpy", inline="never")(function)
+    return compiled
+
+
+def _interpreted(function: Function) -> Function:
+    @functools.wraps(function)
+    def run(*arguments: Any) -> Any:
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            return function(*arguments)
+
+    return run  # type: ignore[return-value]
+
+
+class _FirstCompilation(event.Listener):  # type: ignore[misc]
+    """Says once per process that kernels are being compiled, so that nobody wonders about the pause."""
+
+    said = False
+
+    def on_start(self, details: Any) -> None:
+        name = str(getattr(details.data.get("dispatcher"), "__module__", ""))
+        if not self.said and name.startswith("siftline."):
+            self.said = True
+            print("siftline: compiling kernels, once on this machine ...", file=sys.stderr, flush=True)
+
+    def on_end(self, details: Any) -> None:
+        """Do nothing: one line is enough."""
+
+
+event.register("numba:compile", _FirstCompilation())

@@ -1,0 +1,165 @@
+"""Events: JSON objects seen as attributes with zero, one or several values.
+
+{"id": 7, "tags": ["a", null], "items": [{"sku": "x", "qty": 1}, {"sku": "y"}], "none": []}
+
+id         -> 7                 tags -> "a", null          none -> (present, but no leaf)
+items.sku  -> "x", "y"          items.qty -> 1             anything else: absent
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from siftline.errors import EventError
+
+Leaf = bool | int | float | str | None
+
+# Objects and arrays in an event may nest this deep.
+MAX_EVENT_DEPTH: Final = 100
+
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+
+
+class Event:
+    """One event, flattened once: `leaves[path]` are the values of an attribute, nulls included.
+
+    Examples
+    --------
+    >>> Event({"a": {"b": [1, None]}, "a.b": 2}).leaves
+    {'a.b': [1, None, 2]}
+    """
+
+    __slots__ = ("leaves", "tree")
+
+    def __init__(self, tree: Mapping[str, Any]) -> None:
+        if not isinstance(tree, Mapping):
+            raise EventError(f"an event must be a JSON object, not {_json_name(tree)}")
+        self.tree: Any = tree
+        self.leaves: dict[str, list[Leaf]] = {}
+        _flatten(tree, "", self.leaves, 1)
+
+    def values(self, path: str | None) -> list[Leaf]:
+        """Return the leaves of an attribute, nulls included, in document order."""
+        return self.leaves.get(path, []) if path is not None else []
+
+    def elements(self, path: str) -> list[Event | Element]:
+        """Return the elements at `path`: of arrays all their elements, otherwise the object or value itself."""
+        return [Event(node) if isinstance(node, Mapping) else Element(node) for node in _resolve(self.tree, path)]
+
+
+class Element:
+    """An array element that is a value and not an object: its only attribute is the element itself (`this`)."""
+
+    __slots__ = ("leaf",)
+
+    def __init__(self, leaf: Leaf) -> None:
+        self.leaf = leaf
+
+    def values(self, path: str | None) -> list[Leaf]:
+        """Return the element for `THIS`, nothing for any other path."""
+        return [self.leaf] if path is None else []
+
+    def elements(self, path: str) -> list[Event | Element]:
+        """Return nothing: a value has no elements."""
+        return []
+
+
+def leaf_of(value: object, path: str) -> Leaf:
+    """Return a scalar as a leaf: NaN and infinities are null, dates are text, anything unknown is an error."""
+    if type(value) in _PLAIN:
+        return value  # type: ignore[return-value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, (str, int)):  # subclasses, such as enumerations
+        return str.__str__(value) if isinstance(value, str) else int(value)
+    if isinstance(value, (datetime.date, datetime.datetime)):
+        return iso_text(value)
+    if isinstance(value, decimal.Decimal):
+        return _from_decimal(value, path)
+    item = getattr(value, "item", None)
+    if callable(item):  # NumPy scalars
+        return leaf_of(item(), path)
+    raise EventError(f"attribute {path!r}: a value of type {type(value).__name__} has no meaning in an event")
+
+
+def iso_text(moment: datetime.date) -> str:
+    """Return a date as YYYY-MM-DD, a timestamp as UTC YYYY-MM-DDTHH:MM:SS.nnnnnnnnnZ: text order is time order.
+
+    >>> iso_text(datetime.datetime(2026, 1, 31, 10, 0))
+    '2026-01-31T10:00:00.000000000Z'
+    """
+    if not isinstance(moment, datetime.datetime):
+        return moment.isoformat()
+    if moment.tzinfo is not None:
+        try:
+            moment = moment.astimezone(datetime.UTC)
+        except OverflowError:
+            raise EventError(f"the timestamp {moment} lies outside the years 1 to 9999 in UTC") from None
+    nanosecond = getattr(moment, "nanosecond", 0)  # pandas.Timestamp has it
+    seconds = moment.replace(tzinfo=None).isoformat(timespec="seconds")[:19]
+    return f"{seconds}.{moment.microsecond * 1000 + nanosecond:09d}Z"
+
+
+def _from_decimal(value: decimal.Decimal, path: str) -> Leaf:
+    if not value.is_finite():
+        return None
+    if value == value.to_integral_value():
+        return int(value)
+    if decimal.Decimal(float(value)) == value:
+        return float(value)
+    raise EventError(f"attribute {path!r}: the decimal {value} has no exact double")
+
+
+def _flatten(node: Mapping[str, Any], prefix: str, leaves: dict[str, list[Leaf]], depth: int) -> None:
+    for key, value in node.items():
+        if not isinstance(key, str):
+            raise EventError(f"a key of an event must be a string, not {type(key).__name__}: {key!r}")
+        _add(value, prefix + key, leaves, depth)
+
+
+def _add(value: Any, path: str, leaves: dict[str, list[Leaf]], depth: int) -> None:
+    if isinstance(value, (Mapping, list, tuple)):
+        if depth >= MAX_EVENT_DEPTH:
+            raise EventError(f"the event nests deeper than {MAX_EVENT_DEPTH} levels")
+        if isinstance(value, Mapping):
+            _flatten(value, path + ".", leaves, depth + 1)
+            return
+        leaves.setdefault(path, [])
+        for element in value:
+            _add(element, path, leaves, depth + 1)
+    else:
+        leaves.setdefault(path, []).append(leaf_of(value, path))
+
+
+def _resolve(node: Any, path: str) -> list[Any]:
+    """Return what stands at `path` below a node, arrays flattened, looking through dotted keys and nested objects."""
+    found: list[Any] = []
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if key == path:
+                _spread(value, found, path)
+            elif path.startswith(key + "."):
+                found += _resolve(value, path[len(key) + 1 :])
+    elif isinstance(node, (list, tuple)):
+        for element in node:
+            found += _resolve(element, path)
+    return found
+
+
+def _spread(value: Any, found: list[Any], path: str) -> None:
+    if isinstance(value, (list, tuple)):
+        for element in value:
+            _spread(element, found, path)
+    else:
+        found.append(value if isinstance(value, Mapping) else leaf_of(value, path))
+
+
+def _json_name(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return "an array"
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", type(None): "null"}
+    return names.get(type(value), type(value).__name__)

@@ -1,0 +1,198 @@
+"""Predicates: one attribute, one operator, constants.
+
+The operators are listed once, in `OPERATORS`; the language, the columns and the printer all spell them as here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import re2
+
+from siftline.errors import SubscriptionError
+from siftline.model.expression import Expression
+from siftline.model.wildcard import parse_like
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+type_names = {bool: "boolean", int: "number", float: "number", str: "string"}
+
+Constant = bool | int | float | str
+Operand = Constant | tuple[Constant, ...] | None
+
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+
+COMPARISONS: Final = frozenset({"=", "!=", "<", "<=", ">", ">="})
+SETS: Final = frozenset({"in", "not in"})
+RANGES: Final = frozenset({"between", "not between"})
+TEXTS: Final = frozenset(
+    f"{negation}{word}"
+    for negation in ("", "not ")
+    for word in ("starts with", "ends with", "contains", "like", "ilike", "matches", "cidr")
+)
+PRESENCES: Final = frozenset({"is null", "is not null", "exists"})
+OPERATORS: Final = COMPARISONS | SETS | RANGES | TEXTS | PRESENCES
+
+# "Negative" operators ask for an element that does *not* satisfy the positive one.
+POSITIVE_OF: Final = {"!=": "="} | {op: op.removeprefix("not ") for op in OPERATORS if op.startswith("not ")}
+
+# What booleans take; ordering booleans, or looking into them, is refused.
+_BOOLEAN_OPERATORS: Final = frozenset({"=", "!=", "in", "not in"})
+
+# A path whose attribute is the element itself, inside `any path ( ... )`.
+THIS: Final = None
+
+
+class Predicate(Expression):
+    """A test of one attribute against constants.
+
+    Parameters
+    ----------
+    attribute : str or None
+        Dotted path; None (`THIS`) is the element itself inside `any`.
+    op : str
+        One of `OPERATORS`.
+    operand : constant, tuple of constants, or None
+        A constant; a tuple for ``in``; (low, high) for ``between``; None for ``is null`` and its like.
+
+    Examples
+    --------
+    >>> Predicate("price", "between", (10, 20))
+    Predicate('price', 'between', (10, 20))
+    """
+
+    __slots__ = ("attribute", "op", "operand")
+    __match_args__ = ("attribute", "op", "operand")
+
+    attribute: str | None
+    op: str
+    operand: Operand
+
+    def __init__(self, attribute: str | None, op: str, operand: Operand = None) -> None:
+        object.__setattr__(self, "attribute", attribute)
+        object.__setattr__(self, "op", op)
+        object.__setattr__(self, "operand", _checked(op, operand))
+
+    def _key(self) -> tuple[Any, ...]:
+        # True == 1 in Python, but `a = true` is not `a = 1`.
+        operand = self.operand
+        if type(operand) is tuple:
+            return self.attribute, self.op, operand, tuple(type(value) is bool for value in operand)
+        return self.attribute, self.op, operand, type(operand) is bool
+
+    def constants(self) -> Iterator[Constant]:
+        """Yield the constants of this predicate."""
+        if isinstance(self.operand, tuple):
+            yield from self.operand
+        elif self.operand is not None:
+            yield self.operand
+
+
+def kind_of(value: object) -> str:
+    """Return 'boolean', 'number' or 'string' for a constant or a leaf of an event."""
+    return type_names[type(value)]
+
+
+def _checked(op: str, operand: Operand) -> Operand:
+    """Return the operand in its canonical form, or raise if `op` does not take it."""
+    if op in COMPARISONS:
+        _check_constant(operand)
+        _check_boolean(op, operand)
+        return operand
+    if op in SETS:
+        values = _as_tuple(op, operand)
+        for value in values:
+            _check_constant(value)
+        return values
+    if op in RANGES:
+        return _checked_bounds(op, _as_tuple(op, operand))
+    if op in TEXTS:
+        return _checked_text(op, operand)
+    if op in PRESENCES:
+        if operand is not None:
+            raise SubscriptionError(f"'{op}' takes no constant")
+        return None
+    raise SubscriptionError(f"unknown operator {op!r}")
+
+
+def _as_tuple(op: str, operand: object) -> tuple[Constant, ...]:
+    if not isinstance(operand, (tuple, list)):
+        raise SubscriptionError(f"'{op}' needs a list of constants, not {operand!r}")
+    return tuple(operand)
+
+
+def _check_constant(value: object) -> None:
+    if value is None:
+        raise SubscriptionError("null cannot be compared", hint="write 'is null' or 'is not null'")
+    kind = type(value)
+    if kind not in type_names:
+        raise SubscriptionError(f"a constant must be a boolean, a number or a string, not {kind.__name__}")
+    if kind is int and not INT64_MIN <= value <= INT64_MAX:  # type: ignore[operator]
+        raise SubscriptionError(f"the integer {_shortened(value)} does not fit into 64 bits")
+    if kind is float and not math.isfinite(value):  # type: ignore[arg-type]
+        raise SubscriptionError("a number must be finite")
+
+
+def _shortened(value: object) -> str:
+    # Python refuses to print integers of more than 4,300 digits: show the size instead.
+    bits = value.bit_length() if isinstance(value, int) else 0
+    return f"of {bits} bits" if bits > 200 else str(value)
+
+
+def _check_boolean(op: str, operand: object) -> None:
+    if type(operand) is bool and op not in _BOOLEAN_OPERATORS:
+        raise SubscriptionError(f"a boolean cannot be compared with '{op}'", hint="booleans take =, != and in")
+
+
+def _checked_bounds(op: str, bounds: tuple[Constant, ...]) -> tuple[Constant, ...]:
+    if len(bounds) != 2:
+        raise SubscriptionError(f"'{op}' needs two bounds, not {len(bounds)}")
+    for bound in bounds:
+        _check_constant(bound)
+        _check_boolean(op, bound)
+    if kind_of(bounds[0]) != kind_of(bounds[1]):
+        raise SubscriptionError(f"the bounds of '{op}' are of two kinds: {kind_of(bounds[0])} and {kind_of(bounds[1])}")
+    return bounds
+
+
+def _checked_text(op: str, operand: object) -> str:
+    _check_constant(operand)
+    if not isinstance(operand, str):
+        raise SubscriptionError(f"'{op}' needs a string, not a {kind_of(operand)}")
+    if op.endswith("like"):
+        parse_like(operand)
+    elif op.endswith("matches"):
+        compile_regex(operand)
+    elif op.endswith("cidr"):
+        parse_network(operand)
+    return operand
+
+
+@lru_cache(maxsize=4096)
+def compile_regex(pattern: str) -> Any:
+    """Compile a regular expression with RE2, quietly."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except (re2.error, UnicodeEncodeError) as error:
+        reason = error.args[0] if error.args else error
+        reason = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
+        raise SubscriptionError(
+            f"RE2 cannot run the regular expression {pattern!r}: {reason}",
+            hint="RE2 has no look-around and no back-references",
+        ) from None
+
+
+@lru_cache(maxsize=4096)
+def parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """Parse an IPv4 or IPv6 network such as 10.0.0.0/8; host bits are ignored."""
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise SubscriptionError(f"{text!r} is not a network", hint="write it as 10.0.0.0/8 or 2001:db8::/32") from None

@@ -1,0 +1,168 @@
+"""What a match is: the specification of LANGUAGE.md, made executable. Every index gives exactly these answers.
+
+Truth is three-valued: True, False, or None for unknown. Only True matches.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from siftline.model.expression import And, AnyElement, Expression, IsTrue, Not, Or
+from siftline.model.predicate import POSITIVE_OF, Predicate, compile_regex, kind_of, parse_network
+from siftline.model.wildcard import fold, like
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from siftline.model.event import Element, Event, Leaf
+    from siftline.model.predicate import Constant, Operand
+
+Truth = bool | None
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def matches(expression: Expression, event: Event) -> bool:
+    """Return whether the event satisfies the expression.
+
+    >>> from siftline.model import Event, Predicate
+    >>> matches(Predicate("price", "<=", 580), Event({"price": 550}))
+    True
+    """
+    return evaluate(expression, event) is True
+
+
+def evaluate(expression: Expression, event: Event | Element) -> Truth:
+    """Return True, False, or None (unknown)."""
+    match expression:
+        case Predicate():
+            return _predicate(expression, event)
+        case And(operands):
+            return _all(evaluate(operand, event) for operand in operands)
+        case Or(operands):
+            return _any(evaluate(operand, event) for operand in operands)
+        case Not(operand):
+            truth = evaluate(operand, event)
+            return None if truth is None else not truth
+        case IsTrue(operand):
+            return evaluate(operand, event) is True
+        case AnyElement(attribute, operand):
+            return _some(evaluate(operand, element) for element in event.elements(attribute))
+    raise NotImplementedError(f"{type(expression).__name__} needs the operator layer")
+
+
+def _all(truths: Iterable[Truth]) -> Truth:
+    result: Truth = True
+    for truth in truths:
+        if truth is False:
+            return False
+        if truth is None:
+            result = None
+    return result
+
+
+def _any(truths: Iterable[Truth]) -> Truth:
+    result: Truth = False
+    for truth in truths:
+        if truth is True:
+            return True
+        if truth is None:
+            result = None
+    return result
+
+
+def _some(truths: Iterable[Truth]) -> Truth:
+    """Combine the truths of elements: true if any is true, else false if any is false, else unknown."""
+    result: Truth = None
+    for truth in truths:
+        if truth is True:
+            return True
+        if truth is False:
+            result = False
+    return result
+
+
+def _predicate(predicate: Predicate, event: Event | Element) -> Truth:
+    leaves = event.values(predicate.attribute)
+    op, operand = predicate.op, predicate.operand
+    if op == "exists":
+        return bool(leaves)
+    if op == "is null":
+        return all(leaf is None for leaf in leaves)
+    if op == "is not null":
+        return any(leaf is not None for leaf in leaves)
+    return _some(compare(leaf, op, operand) for leaf in leaves if leaf is not None)
+
+
+def compare(leaf: Leaf, op: str, operand: Operand) -> Truth:
+    """Compare one value with the constants of a predicate; unknown if their kinds differ.
+
+    >>> compare(9007199254740993, "=", 9007199254740992.0), compare("1", "=", 1)
+    (False, None)
+    """
+    positive = POSITIVE_OF.get(op, op)
+    truth = _compare(leaf, positive, operand)
+    return truth if positive == op or truth is None else not truth
+
+
+def _compare(leaf: Leaf, op: str, operand: Operand) -> Truth:
+    if op == "in":
+        return _in(leaf, operand)  # type: ignore[arg-type]
+    if op == "between":
+        low, high = operand  # type: ignore[misc]
+        return low <= leaf <= high if kind_of(leaf) == kind_of(low) else None  # type: ignore[operator, has-type]
+    if kind_of(leaf) != kind_of(operand):
+        return None
+    match op:
+        case "=":
+            return leaf == operand
+        case "<":
+            return leaf < operand  # type: ignore[operator]
+        case "<=":
+            return leaf <= operand  # type: ignore[operator]
+        case ">":
+            return leaf > operand  # type: ignore[operator]
+        case ">=":
+            return leaf >= operand  # type: ignore[operator]
+    return _text_test(leaf, op, operand)  # type: ignore[arg-type]
+
+
+def _in(leaf: Leaf, constants: tuple[Constant, ...]) -> Truth:
+    same_kind = [constant for constant in constants if kind_of(constant) == kind_of(leaf)]
+    return leaf in same_kind if same_kind else None
+
+
+def _text_test(value: str, op: str, operand: str) -> Truth:
+    match op:
+        case "starts with":
+            return value.startswith(operand)
+        case "ends with":
+            return value.endswith(operand)
+        case "contains":
+            return operand in value
+        case "like":
+            return like(value, operand)
+        case "ilike":
+            return like(fold(value), fold(operand))
+        case "matches":
+            return compile_regex(operand).search(_without_surrogates(value)) is not None
+        case "cidr":
+            address = _address(value)
+            return None if address is None else address in parse_network(operand)
+    raise ValueError(f"unknown operator {op!r}")
+
+
+def _without_surrogates(value: str) -> str:
+    # RE2 reads UTF-8, which cannot hold a lone surrogate: it sees the replacement character instead.
+    return _SURROGATE.sub("\ufffd", value)
+
+
+@lru_cache(maxsize=4096)
+def _address(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(value)
+    except ValueError:
+        return None
