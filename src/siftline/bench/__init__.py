@@ -1,0 +1,1 @@
+"""Workloads, runner, measurements, results."""

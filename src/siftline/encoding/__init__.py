@@ -1,0 +1,1 @@
+"""Model to flat arrays: attribute ids, value domains, events."""

@@ -1,0 +1,1 @@
+"""How to match: one file per algorithm, all behind one protocol and one registry."""

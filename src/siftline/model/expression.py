@@ -46,7 +46,7 @@ class Expression:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return self._key() == other._key()  # type: ignore[attr-defined]
+        return self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, self._key()))
@@ -200,8 +200,8 @@ def _operands(connective: type[_Group], expression: Expression) -> tuple[Express
     if not isinstance(expression, Expression):
         raise TypeError(f"cannot combine an Expression with {type(expression).__name__}")
     # `true & x` must stay a conjunction of x alone, so only non-empty groups dissolve.
-    if type(expression) is connective and expression.operands:  # type: ignore[attr-defined]
-        return expression.operands  # type: ignore[attr-defined, no-any-return]
+    if type(expression) is connective and expression.operands:
+        return expression.operands
     return (expression,)
 
 

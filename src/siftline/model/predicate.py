@@ -19,7 +19,7 @@ from siftline.model.wildcard import parse_like
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-type_names = {bool: "boolean", int: "number", float: "number", str: "string"}
+TYPE_NAMES: Final = {bool: "boolean", int: "number", float: "number", str: "string"}
 
 Constant = bool | int | float | str
 Operand = Constant | tuple[Constant, ...] | None
@@ -95,7 +95,7 @@ class Predicate(Expression):
 
 def kind_of(value: object) -> str:
     """Return 'boolean', 'number' or 'string' for a constant or a leaf of an event."""
-    return type_names[type(value)]
+    return TYPE_NAMES[type(value)]
 
 
 def _checked(op: str, operand: Operand) -> Operand:
@@ -130,7 +130,7 @@ def _check_constant(value: object) -> None:
     if value is None:
         raise SubscriptionError("null cannot be compared", hint="write 'is null' or 'is not null'")
     kind = type(value)
-    if kind not in type_names:
+    if kind not in TYPE_NAMES:
         raise SubscriptionError(f"a constant must be a boolean, a number or a string, not {kind.__name__}")
     if kind is int and not INT64_MIN <= value <= INT64_MAX:  # type: ignore[operator]
         raise SubscriptionError(f"the integer {_shortened(value)} does not fit into 64 bits")

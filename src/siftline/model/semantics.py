@@ -112,8 +112,7 @@ def _compare(leaf: Leaf, op: str, operand: Operand) -> Truth:
     if op == "in":
         return _in(leaf, operand)  # type: ignore[arg-type]
     if op == "between":
-        low, high = operand  # type: ignore[misc]
-        return low <= leaf <= high if kind_of(leaf) == kind_of(low) else None  # type: ignore[operator, has-type]
+        return _between(leaf, *operand)  # type: ignore[misc]
     if kind_of(leaf) != kind_of(operand):
         return None
     match op:
@@ -128,6 +127,10 @@ def _compare(leaf: Leaf, op: str, operand: Operand) -> Truth:
         case ">=":
             return leaf >= operand  # type: ignore[operator]
     return _text_test(leaf, op, operand)  # type: ignore[arg-type]
+
+
+def _between(leaf: Leaf, low: Constant, high: Constant) -> Truth:
+    return low <= leaf <= high if kind_of(leaf) == kind_of(low) else None  # type: ignore[operator]
 
 
 def _in(leaf: Leaf, constants: tuple[Constant, ...]) -> Truth:

@@ -1,0 +1,1 @@
+"""Predicates too expensive to index."""

@@ -1,0 +1,240 @@
+"""Normal forms: negation pushed to the leaves, DNF, CNF, and a necessary condition for indexing.
+
+Truth is three-valued, so pushing a negation inwards has four targets, not two. A *literal* asks one of them of a leaf p
+(a predicate, an `any`, a call):
+
+    p                              p is true
+    not p                          p is false          (some element is comparable, none satisfies p)
+    not (p is true)                p is not true       (false or unknown)
+    not ((not p) is true)          p is not false      (true or unknown)
+
+Over literals, `and` and `or` are two-valued, and the usual laws of Boolean algebra hold. Nothing is ever folded inside
+a literal: on arrays, `a > 2 and a < 2` can hold.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from siftline.model import FALSE, TRUE, And, AnyElement, Expression, IsTrue, Not, Or, Predicate, walk
+
+Clause = tuple[Expression, ...]
+
+# A conjunction is multiplied out only up to this many clauses, or twice its leaves if that is more.
+MAX_CLAUSES: Final = 64
+
+
+class Asked(Enum):
+    """What a literal asks of its leaf."""
+
+    TRUE = "true"
+    FALSE = "false"
+    NOT_TRUE = "not true"
+    NOT_FALSE = "not false"
+
+
+_NEGATED = {
+    Asked.TRUE: Asked.FALSE,
+    Asked.FALSE: Asked.TRUE,
+    Asked.NOT_TRUE: Asked.NOT_FALSE,
+    Asked.NOT_FALSE: Asked.NOT_TRUE,
+}
+# `x is true` is never unknown, so asking "false" and "not true" of it is the same.
+_DECIDED = {
+    Asked.TRUE: Asked.TRUE,
+    Asked.FALSE: Asked.NOT_TRUE,
+    Asked.NOT_TRUE: Asked.NOT_TRUE,
+    Asked.NOT_FALSE: Asked.TRUE,
+}
+# Whether `and` stays `and` when this is asked of it.
+_KEEPS_CONNECTIVE = {Asked.TRUE, Asked.NOT_FALSE}
+
+
+def nnf(expression: Expression, asked: Asked = Asked.TRUE) -> Expression:
+    """Return an expression over literals, and / or only, that is true exactly when `expression` is as asked.
+
+    >>> from siftline.model import Predicate
+    >>> a, b = Predicate("a", "=", 1), Predicate("b", "=", 2)
+    >>> nnf(Not(a & ~b)) == Not(a) | b
+    True
+    """
+    match expression:
+        case And(operands) | Or(operands):
+            parts = tuple(nnf(operand, asked) for operand in operands)
+            is_and = isinstance(expression, And) is (asked in _KEEPS_CONNECTIVE)
+            return And(parts) if is_and else Or(parts)
+        case Not(operand):
+            return nnf(operand, _NEGATED[asked])
+        case IsTrue(operand):
+            return nnf(operand, _DECIDED[asked])
+    return literal(expression, asked)
+
+
+def literal(leaf: Expression, asked: Asked) -> Expression:
+    """Return the literal that asks `asked` of a leaf."""
+    match asked:
+        case Asked.TRUE:
+            return leaf
+        case Asked.FALSE:
+            return Not(leaf)
+        case Asked.NOT_TRUE:
+            return Not(IsTrue(leaf))
+    return Not(IsTrue(Not(leaf)))
+
+
+def parts_of(literal: Expression) -> tuple[Expression, Asked]:
+    """Return the leaf of a literal and what is asked of it.
+
+    >>> from siftline.model import Predicate
+    >>> parts_of(Not(IsTrue(Predicate("a", "=", 1))))
+    (Predicate('a', '=', 1), <Asked.NOT_TRUE: 'not true'>)
+    """
+    match literal:
+        case Not(IsTrue(Not(leaf))):
+            return leaf, Asked.NOT_FALSE
+        case Not(IsTrue(leaf)):
+            return leaf, Asked.NOT_TRUE
+        case Not(leaf):
+            return leaf, Asked.FALSE
+    return literal, Asked.TRUE
+
+
+def dnf(expression: Expression) -> list[Clause] | None:
+    """Return clauses of literals, or-ed, that match exactly when `expression` does; None if they would explode.
+
+    >>> from siftline.model import Predicate
+    >>> a, b, c = (Predicate(name, "=", 1) for name in "abc")
+    >>> dnf((a & b) | c) == [(a, b), (c,)]
+    True
+    """
+    cover = _cover(nnf(expression), And, is_relaxed=False)
+    return cover.clauses if cover.is_exact else None
+
+
+def cnf(expression: Expression) -> list[Clause] | None:
+    """Return clauses of literals, and-ed, each an `or`, that match exactly when `expression` does; None likewise."""
+    cover = _cover(nnf(expression), Or, is_relaxed=False)
+    return cover.clauses if cover.is_exact else None
+
+
+class Cover(NamedTuple):
+    """Clauses of literals, or-ed: a necessary condition of an expression, and a sufficient one if `is_exact`."""
+
+    clauses: list[Clause]
+    is_exact: bool
+
+
+def cover(expression: Expression) -> Cover:
+    """Return the strongest condition worth indexing that every matching event meets.
+
+    It is the DNF if that does not explode. Otherwise conjuncts that would make it explode are left out, and `any` is
+    replaced by what it implies for the attributes below; an exact check must then follow.
+
+    >>> from siftline.model import Predicate
+    >>> sku, qty = Predicate("sku", "=", "x"), Predicate("qty", ">", 2)
+    >>> cover(AnyElement("items", sku & qty))
+    Cover(clauses=[(Predicate('items.sku', '=', 'x'), Predicate('items.qty', '>', 2))], is_exact=False)
+    """
+    return _cover(nnf(expression), And, is_relaxed=True)
+
+
+def _cover(expression: Expression, product: type[And] | type[Or], *, is_relaxed: bool) -> Cover:
+    """Multiply out: operands of `product` are combined, operands of the other connective are listed."""
+    if isinstance(expression, (And, Or)):
+        operands = merge_equalities(expression.operands) if isinstance(expression, Or) else expression.operands
+        covers = [_cover(operand, product, is_relaxed=is_relaxed) for operand in operands]
+        if isinstance(expression, product):
+            return _multiplied(covers, max(MAX_CLAUSES, 2 * _count_leaves(expression)))
+        return Cover([clause for part in covers for clause in part.clauses], all(part.is_exact for part in covers))
+    if is_relaxed:
+        leaf, asked = parts_of(expression)
+        if isinstance(leaf, AnyElement):
+            return _cover_of_any(leaf, asked)
+    return Cover([(expression,)], True)
+
+
+def _multiplied(covers: list[Cover], limit: int) -> Cover:
+    """Combine every clause of every operand; an operand that would exceed the limit is left out."""
+    clauses: list[Clause] = [_distinct([part.clauses[0] for part in covers if len(part.clauses) == 1])]
+    is_exact = all(part.is_exact for part in covers)
+    # Small operands first, so that what is left out is what costs most.
+    for part in sorted(covers, key=lambda part: len(part.clauses)):
+        if len(clauses) * len(part.clauses) > limit:
+            is_exact = False
+        elif len(part.clauses) != 1:
+            clauses = [_distinct([left, right]) for left in clauses for right in part.clauses]
+    return Cover(clauses, is_exact)
+
+
+def _distinct(clauses: list[Clause]) -> Clause:
+    """Join clauses to one, each literal once."""
+    return tuple(dict.fromkeys(literal for clause in clauses for literal in clause))
+
+
+def _count_leaves(expression: Expression) -> int:
+    return sum(not isinstance(node, (And, Or, Not, IsTrue)) for node in walk(expression))
+
+
+def merge_equalities(operands: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    """Join `a = 1 or a in (2, 3)` to `a in (1, 2, 3)`: one clause instead of many, with the same meaning.
+
+    Only literals that ask for truth may be joined: `in` over two kinds is false where one equality is unknown.
+    """
+    constants: dict[str | None, dict[tuple[bool, object], None]] = {}
+    others: list[Expression] = []
+    for operand in operands:
+        if isinstance(operand, Predicate) and operand.op in ("=", "in"):
+            # A dict keeps the order; the flag keeps True and 1 apart.
+            seen = constants.setdefault(operand.attribute, {})
+            seen.update(((type(value) is bool, value), None) for value in operand.constants())
+        else:
+            others.append(operand)
+    merged = [_equality(attribute, [value for _, value in seen]) for attribute, seen in constants.items()]
+    return (*merged, *others)
+
+
+def _equality(attribute: str | None, values: list[object]) -> Expression:
+    if len(values) == 1:
+        return Predicate(attribute, "=", values[0])  # type: ignore[arg-type]
+    return Predicate(attribute, "in", tuple(values))  # type: ignore[arg-type]
+
+
+def _cover_of_any(leaf: AnyElement, asked: Asked) -> Cover:
+    """Return what a literal over `any path (...)` implies for the attributes of the whole event."""
+    if asked is Asked.TRUE:
+        implied = _cover(_implied(nnf(leaf.operand), leaf.attribute), And, is_relaxed=True)
+        return Cover(implied.clauses, False)
+    return Cover([()], False)
+
+
+def _implied(expression: Expression, prefix: str) -> Expression:
+    """Return what is true of the whole event if `expression` (in NNF) holds for one element below `prefix`."""
+    match expression:
+        case And(operands):
+            return And(tuple(_implied(operand, prefix) for operand in operands))
+        case Or(operands):
+            return Or(tuple(_implied(operand, prefix) for operand in operands))
+    leaf, asked = parts_of(expression)
+    if isinstance(leaf, AnyElement) and asked is Asked.TRUE:
+        return AnyElement(f"{prefix}.{leaf.attribute}", leaf.operand)
+    if isinstance(leaf, Predicate):
+        return _implied_by_predicate(leaf, asked, prefix)
+    return TRUE
+
+
+def _implied_by_predicate(leaf: Predicate, asked: Asked, prefix: str) -> Expression:
+    path = prefix if leaf.attribute is None else f"{prefix}.{leaf.attribute}"
+    if leaf.op == "is null":
+        # Another element may well have a value: only the negation says something about the whole event.
+        return Predicate(path, "is not null") if asked in (Asked.FALSE, Asked.NOT_TRUE) else TRUE
+    if asked is Asked.TRUE:
+        return Predicate(path, leaf.op, leaf.operand)
+    if asked is Asked.FALSE and leaf.op not in ("exists", "is not null"):
+        return Predicate(path, "exists")
+    return TRUE
+
+
+def never_matches(expression: Expression) -> bool:
+    """Return whether the expression is `false` by its form alone."""
+    return nnf(expression) == FALSE or cover(expression) == Cover([], True)
