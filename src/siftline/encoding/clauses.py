@@ -1,0 +1,252 @@
+"""Subscriptions as flat arrays: clauses of coded literals, ready for any index.
+
+A subscription occupies one *slot* and has zero or more clauses, or-ed. A clause is a conjunction of coded literals:
+"some value of this attribute has a code in these ranges", or, for a veto, "no value has".
+
+    price < 9 and color in ('red', 'blue')        slots       0
+                                                  starts      0                    2
+    attributes  price          color              kinds       RANGE                SET
+    lows, highs 3 .. 199       hull of the set    sets        -1                   0 -> set_starts[0] : set_starts[1]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from siftline.encoding.ranges import Ranges, boundaries, presence, spaces
+from siftline.language.normal_form import Asked, cover, parts_of
+from siftline.model import Expression, Predicate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from siftline.encoding.domains import Domains
+    from siftline.language.normal_form import Clause
+
+RANGE: Final = 0  # some value has a code in low .. high
+SET: Final = 1  # some value has a code in one of several ranges; low .. high is their hull
+VETO: Final = 2  # added to the above: no value has
+
+
+class Clauses(NamedTuple):
+    """Clauses in slot order, as arrays; see the drawing above."""
+
+    slots: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    is_exact: NDArray[np.bool_]  # False: a candidate still needs the exact check
+    attributes: NDArray[np.int32]
+    lows: NDArray[np.int32]
+    highs: NDArray[np.int32]
+    kinds: NDArray[np.uint8]
+    sets: NDArray[np.int32]
+    set_starts: NDArray[np.int64]
+    set_lows: NDArray[np.int32]
+    set_highs: NDArray[np.int32]
+
+    @property
+    def n_clauses(self) -> int:
+        """Return the number of clauses."""
+        return len(self.slots)
+
+    def check(self) -> None:
+        """Assert that all offsets fit together."""
+        assert len(self.starts) == len(self.slots) + 1 == len(self.is_exact) + 1
+        assert self.starts[0] == 0
+        assert self.starts[-1] == len(self.attributes) == len(self.lows) == len(self.highs)
+        assert (np.diff(self.slots) >= 0).all()
+        assert (self.lows <= self.highs).all()
+        has_set = (self.kinds & SET) != 0
+        assert ((self.sets >= 0) == has_set).all()
+        assert (self.sets < len(self.set_starts) - 1).all()
+
+
+_DTYPES: Final = {
+    "slots": np.int32,
+    "starts": np.int64,
+    "is_exact": np.bool_,
+    "attributes": np.int32,
+    "lows": np.int32,
+    "highs": np.int32,
+    "kinds": np.uint8,
+    "sets": np.int32,
+    "set_starts": np.int64,
+    "set_lows": np.int32,
+    "set_highs": np.int32,
+}
+
+
+def encode_expressions(expressions: Sequence[Expression], first_slot: int, domains: Domains) -> Clauses:
+    """Encode subscriptions for consecutive slots; their constants must be in the domains (see `constants_of`)."""
+    rows = _Rows()
+    for slot, expression in enumerate(expressions, first_slot):
+        clauses, is_exact = cover(expression)
+        for clause in clauses:
+            rows.add_clause(slot, clause, is_exact, domains)
+    return rows.arrays()
+
+
+def constants_of(expressions: Iterable[Expression]) -> dict[str, set[Any]]:
+    """Return, per attribute, the constants that encoding the expressions needs; booleans have fixed codes."""
+    needed: dict[str, set[Any]] = {}
+    for expression in expressions:
+        for clause in cover(expression).clauses:
+            for literal in clause:
+                leaf, _ = parts_of(literal)
+                if isinstance(leaf, Predicate) and leaf.attribute is not None:
+                    constants = needed.setdefault(leaf.attribute, set())
+                    constants.update(value for value in boundaries(leaf) if type(value) is not bool)
+    return needed
+
+
+class _Rows:
+    """Clauses under construction, as lists."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, list[Any]] = {name: [] for name in _DTYPES}
+        self.columns["starts"].append(0)
+        self.columns["set_starts"].append(0)
+
+    def add_clause(self, slot: int, clause: Clause, is_exact: bool, domains: Domains) -> None:
+        coded: list[tuple[int, Ranges, bool]] = []
+        for literal in clause:
+            part, is_literal_exact = _coded_literal(literal, domains)
+            is_exact &= is_literal_exact
+            coded += part
+        if any(not ranges and is_wanted for _, ranges, is_wanted in coded):
+            return  # some value must lie in no range at all: the clause can never hold
+        for attribute, ranges, is_wanted in coded:
+            if ranges:
+                self._add_literal(attribute, ranges, is_wanted)
+        self.columns["slots"].append(slot)
+        self.columns["is_exact"].append(is_exact)
+        self.columns["starts"].append(len(self.columns["attributes"]))
+
+    def _add_literal(self, attribute: int, ranges: Ranges, is_wanted: bool) -> None:
+        columns = self.columns
+        has_set = len(ranges) > 1
+        columns["attributes"].append(attribute)
+        columns["lows"].append(ranges[0][0])
+        columns["highs"].append(ranges[-1][1])
+        columns["kinds"].append((SET if has_set else RANGE) + (0 if is_wanted else VETO))
+        columns["sets"].append(len(columns["set_starts"]) - 1 if has_set else -1)
+        if has_set:
+            columns["set_lows"] += [low for low, _ in ranges]
+            columns["set_highs"] += [high for _, high in ranges]
+            columns["set_starts"].append(len(columns["set_lows"]))
+
+    def arrays(self) -> Clauses:
+        return Clauses(**{name: np.array(self.columns[name], dtype=dtype) for name, dtype in _DTYPES.items()})
+
+
+def _coded_literal(literal: Expression, domains: Domains) -> tuple[list[tuple[int, Ranges, bool]], bool]:
+    """Return (attribute, ranges, whether some value must lie there or none may) for a literal, and if that is exact."""
+    leaf, asked = parts_of(literal)
+    if not isinstance(leaf, Predicate) or leaf.attribute is None:
+        return [], False
+    attribute = domains.attribute_id(leaf.attribute)
+    if leaf.op in ("exists", "is null", "is not null"):
+        section, is_wanted = presence(leaf.op)
+        is_asked = asked in (Asked.TRUE, Asked.NOT_FALSE)
+        return [(attribute, [section], is_wanted is is_asked)], True
+    satisfying, comparable, is_tight = spaces(leaf, domains.domains[attribute])
+    match asked:
+        case Asked.TRUE:
+            return [(attribute, satisfying, True)], is_tight
+        case Asked.FALSE if is_tight:
+            return [(attribute, comparable, True), (attribute, satisfying, False)], True
+        case Asked.FALSE:
+            return [(attribute, comparable, True)], False
+        case Asked.NOT_TRUE if is_tight:
+            return [(attribute, satisfying, False)], True
+    return [], False
+
+
+def concatenate(parts: Sequence[Clauses]) -> Clauses:
+    """Join clauses of ascending slots."""
+    if len(parts) == 1:
+        return parts[0]
+    set_counts = [len(part.set_starts) - 1 for part in parts]
+    set_offsets = np.concatenate([[0], np.cumsum(set_counts)[:-1]])
+    sets = [np.where(p.sets >= 0, p.sets + offset, -1) for p, offset in zip(parts, set_offsets, strict=True)]
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _DTYPES}
+    joined["sets"] = np.concatenate(sets).astype(np.int32)
+    joined["starts"] = _join_starts([part.starts for part in parts])
+    joined["set_starts"] = _join_starts([part.set_starts for part in parts])
+    return Clauses(**joined)
+
+
+def _join_starts(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    lengths = np.concatenate([np.diff(part) for part in parts])
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def select(clauses: Clauses, new_slots: NDArray[np.int32]) -> Clauses:
+    """Keep the clauses of slots with `new_slots[slot] >= 0`, under their new slots (which must ascend)."""
+    kept = np.flatnonzero(new_slots[clauses.slots] >= 0)
+    lengths = np.diff(clauses.starts)[kept]
+    literals = _spans(clauses.starts[kept], lengths)
+    old_sets = clauses.sets[literals]
+    has_set = old_sets >= 0
+    set_lengths = np.diff(clauses.set_starts)[old_sets[has_set]]
+    set_items = _spans(clauses.set_starts[old_sets[has_set]], set_lengths)
+    sets = np.full(len(literals), -1, dtype=np.int32)
+    sets[has_set] = np.arange(np.count_nonzero(has_set), dtype=np.int32)
+    return Clauses(
+        slots=new_slots[clauses.slots[kept]].astype(np.int32),
+        starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        is_exact=clauses.is_exact[kept],
+        attributes=clauses.attributes[literals],
+        lows=clauses.lows[literals],
+        highs=clauses.highs[literals],
+        kinds=clauses.kinds[literals],
+        sets=sets,
+        set_starts=np.concatenate([[0], np.cumsum(set_lengths)]).astype(np.int64),
+        set_lows=clauses.set_lows[set_items],
+        set_highs=clauses.set_highs[set_items],
+    )
+
+
+def _spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the positions start, start + 1, ... of all spans, one after the other."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - ends + lengths, lengths)
+
+
+def relabelled(clauses: Clauses, moves: Iterable[tuple[int, list[int], list[int]]]) -> Clauses:
+    """Follow labels that moved: for each (attribute, old labels, new labels), rewrite the bounds that lie on them."""
+    lows, highs = clauses.lows.copy(), clauses.highs.copy()
+    set_lows, set_highs = clauses.set_lows.copy(), clauses.set_highs.copy()
+    set_attributes = _set_attributes(clauses)
+    for attribute, old, new in moves:
+        _move(clauses.attributes == attribute, lows, highs, old, new)
+        _move(set_attributes == attribute, set_lows, set_highs, old, new)
+    return clauses._replace(lows=lows, highs=highs, set_lows=set_lows, set_highs=set_highs)
+
+
+def _set_attributes(clauses: Clauses) -> NDArray[np.int32]:
+    """Return the attribute of each range in the sets."""
+    has_set = clauses.sets >= 0
+    owners = np.zeros(len(clauses.set_starts) - 1, dtype=np.int32)
+    owners[clauses.sets[has_set]] = clauses.attributes[has_set]
+    return np.repeat(owners, np.diff(clauses.set_starts))
+
+
+def _move(
+    chosen: NDArray[np.bool_], lows: NDArray[np.int32], highs: NDArray[np.int32], old: list[int], new: list[int]
+) -> None:
+    """Rewrite bounds in place: a low bound is a label or the code after one, a high bound is one or the code before."""
+    old_labels, new_labels = np.array(old), np.array(new)
+    rows = np.flatnonzero(chosen)
+    below = np.searchsorted(old_labels, lows[rows], side="right") - 1
+    distance = lows[rows] - old_labels[below]
+    is_on = (below >= 0) & (distance <= 1)
+    lows[rows[is_on]] = (new_labels[below] + distance)[is_on]
+    above = np.minimum(np.searchsorted(old_labels, highs[rows], side="left"), len(old_labels) - 1)
+    distance = old_labels[above] - highs[rows]
+    is_on = (distance >= 0) & (distance <= 1)
+    highs[rows[is_on]] = (new_labels[above] - distance)[is_on]

@@ -1,0 +1,181 @@
+"""Value domains: per attribute, the constants of the subscriptions cut the values into elementary spaces.
+
+A value is located once, to its *code*; from then on every comparison is integer work. Codes are int32 and have fixed
+sections, so that "any number" is the same range for every attribute:
+
+    0      1      2     3 ............ 2**30 - 1     2**30 ........... 2**31 - 2
+    null   false  true  numbers                      strings
+
+Inside a section each constant has a *label*, a code of its own; a value between two constants gets the lower label + 1.
+With the number constants 5 and 9 labelled 100 and 200:
+
+    value     4     5     7     9     12
+    code      3    100   101   200   201        a < 9  is  3 .. 199,   a >= 9  is  200 .. 2**30 - 1
+
+Labels leave gaps: a new constant 7 becomes 150, and no predicate that is already encoded changes. Only when a gap is
+used up are the labels of one section of one attribute dealt out again (`relabelled`), which the owner must follow up.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from siftline.model import Leaf
+
+NULL: Final = 0
+FALSE: Final = 1
+TRUE: Final = 2
+FIRST_NUMBER: Final = 3
+LAST_NUMBER: Final = 2**30 - 1
+FIRST_STRING: Final = 2**30
+LAST_STRING: Final = 2**31 - 2
+
+# A label is this far from its neighbours if there is room: twelve insertions into one gap before relabelling.
+_WIDEST_GAP: Final = 4096
+# A gap below this cannot take a label: the label itself needs a code on either side for values in between.
+_NARROWEST_GAP: Final = 4
+
+# The labels of a line before and after they were dealt out again.
+Relabelling = tuple[list[int], list[int]]
+
+
+class Section(NamedTuple):
+    """A range of codes, both ends included."""
+
+    first: int
+    last: int
+
+
+NUMBERS: Final = Section(FIRST_NUMBER, LAST_NUMBER)
+STRINGS: Final = Section(FIRST_STRING, LAST_STRING)
+BOOLEANS: Final = Section(FALSE, TRUE)
+NOT_NULL: Final = Section(FALSE, LAST_STRING)
+PRESENT: Final = Section(NULL, LAST_STRING)
+
+
+class Line:
+    """The constants of one kind of one attribute in order, each with its label.
+
+    Examples
+    --------
+    >>> line = Line(NUMBERS)
+    >>> line.insert([5, 9]) is None, line.code(5) < line.code(7) < line.code(9) < line.code(9.5)
+    (True, True)
+    """
+
+    __slots__ = ("keys", "labels", "section")
+
+    def __init__(self, section: Section) -> None:
+        self.section = section
+        self.keys: list[Any] = []
+        self.labels: list[int] = []
+
+    def code(self, value: Any) -> int:
+        """Return the code of a value of this line's kind: a label, or the space between two labels."""
+        keys = self.keys
+        i = bisect_left(keys, value)
+        if i < len(keys) and keys[i] == value:
+            return self.labels[i]
+        return self.labels[i - 1] + 1 if i else self.section.first
+
+    def insert(self, values: Iterable[Any]) -> Relabelling | None:
+        """Give labels to new constants; return (old labels, their new labels) if the old ones had to move."""
+        new = sorted(set(values).difference(self.keys)) if len(self.keys) < 64 else self._unknown(values)
+        if not new:
+            return None
+        if 4 * len(new) > len(self.keys):
+            return self._deal(new)
+        for i, value in enumerate(new):
+            if not self._squeeze_in(value):
+                return self._deal(new[i:])
+        return None
+
+    def _unknown(self, values: Iterable[Any]) -> list[Any]:
+        keys, unknown = self.keys, []
+        for value in set(values):
+            i = bisect_left(keys, value)
+            if i == len(keys) or keys[i] != value:
+                unknown.append(value)
+        return sorted(unknown)
+
+    def _squeeze_in(self, value: Any) -> bool:
+        """Insert one constant between its neighbours if there is room for its label."""
+        i = bisect_left(self.keys, value)
+        below = self.labels[i - 1] if i else self.section.first - 1
+        above = self.labels[i] if i < len(self.labels) else self.section.last + 1
+        if above - below < _NARROWEST_GAP:
+            return False
+        if i == len(self.labels):
+            label = min(below + _WIDEST_GAP, (below + above) // 2)
+        elif i == 0:
+            label = max(above - _WIDEST_GAP, (below + above) // 2)
+        else:
+            label = (below + above) // 2
+        self.keys.insert(i, value)
+        self.labels.insert(i, label)
+        return True
+
+    def _deal(self, new: list[Any]) -> Relabelling | None:
+        """Deal out all labels again, evenly, around the middle of the section."""
+        old_keys, old_labels = self.keys, self.labels
+        self.keys = sorted([*old_keys, *new])  # nearly sorted already: linear time
+        self.labels = even_labels(len(self.keys), self.section)
+        if not old_keys:
+            return None
+        return old_labels, [self.labels[bisect_left(self.keys, key)] for key in old_keys]
+
+    def check(self) -> None:
+        """Assert that keys and labels ascend and that every gap has a code."""
+        assert len(self.keys) == len(self.labels)
+        assert all(a < b for a, b in pairwise(self.keys))
+        ends = [self.section.first - 1, *self.labels, self.section.last + 1]
+        assert all(b - a >= 2 for a, b in pairwise(ends))
+
+
+def even_labels(n: int, section: Section) -> list[int]:
+    """Return n ascending labels with equal gaps around the middle of a section."""
+    room = section.last - section.first
+    gap = max(_NARROWEST_GAP, min(_WIDEST_GAP, room // 2 // (n + 1)))
+    first = section.first + room // 2 - (n * gap) // 2
+    return list(range(first, first + n * gap, gap))
+
+
+class Domain:
+    """All values of one attribute: a line of numbers and a line of strings."""
+
+    __slots__ = ("numbers", "strings")
+
+    def __init__(self) -> None:
+        self.numbers = Line(NUMBERS)
+        self.strings = Line(STRINGS)
+
+    def code(self, leaf: Leaf) -> int:
+        """Return the code of an event's value.
+
+        >>> Domain().code(None), Domain().code(True), Domain().code(1.5), Domain().code("x") == FIRST_STRING
+        (0, 2, 3, True)
+        """
+        if isinstance(leaf, str):
+            return self.strings.code(leaf)
+        if leaf is None:
+            return NULL
+        if isinstance(leaf, bool):
+            return TRUE if leaf else FALSE
+        return self.numbers.code(leaf)
+
+
+def after_prefix(prefix: str) -> str | None:
+    """Return the least string above every string that starts with `prefix`, None if there is none.
+
+    >>> after_prefix("ab"), after_prefix("a" + chr(0x10FFFF)), after_prefix("")
+    ('ac', 'b', None)
+    """
+    for i in range(len(prefix) - 1, -1, -1):
+        if prefix[i] != chr(0x10FFFF):
+            return prefix[:i] + chr(ord(prefix[i]) + 1)
+    return None

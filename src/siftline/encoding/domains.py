@@ -1,0 +1,87 @@
+"""All attributes that subscriptions use: their ids and their value domains."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from siftline.encoding.domain import Domain, Line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from siftline.encoding.domain import Relabelling
+
+# (attribute, labels before, labels after)
+Move = tuple[int, list[int], list[int]]
+
+
+class Domains:
+    """Attribute ids and value domains, growing with the subscriptions.
+
+    Encoded events are good for one `version` only: a new constant may split the space that a value was located in.
+
+    Examples
+    --------
+    >>> domains = Domains()
+    >>> domains.add({"price": {580}})
+    []
+    >>> domains.names, domains.version
+    (['price'], 1)
+    """
+
+    def __init__(self) -> None:
+        self.ids: dict[str, int] = {}
+        self.names: list[str] = []
+        self.domains: list[Domain] = []
+        self.version = 0
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def attribute_id(self, path: str) -> int:
+        """Return the id of an attribute that `add` has seen."""
+        return self.ids[path]
+
+    def add(self, constants: Mapping[str, Iterable[Any]]) -> list[Move]:
+        """Take in attributes and the constants of their predicates; return the labels that had to move."""
+        moves: list[Move] = []
+        for path, values in constants.items():
+            attribute = self._intern(path)
+            domain = self.domains[attribute]
+            numbers = [value for value in values if type(value) is not str]
+            strings = [value for value in values if type(value) is str]
+            for line, keys in ((domain.numbers, numbers), (domain.strings, strings)):
+                self._insert(line, keys, attribute, moves)
+        return moves
+
+    def _intern(self, path: str) -> int:
+        attribute = self.ids.get(path)
+        if attribute is None:
+            attribute = len(self.names)
+            self.names.append(path)
+            self.domains.append(Domain())
+            self.ids[path] = attribute
+            self.version += 1
+        return attribute
+
+    def _insert(self, line: Line, keys: list[Any], attribute: int, moves: list[Move]) -> None:
+        if not keys:
+            return
+        n_keys = len(line.keys)
+        relabelling: Relabelling | None = line.insert(keys)
+        if len(line.keys) != n_keys:
+            self.version += 1
+        if relabelling is not None:
+            moves.append((attribute, *relabelling))
+
+    def copied(self) -> Domains:
+        """Return an independent copy, for changing it while others still encode with this one."""
+        return copy.deepcopy(self)
+
+    def check(self) -> None:
+        """Assert that ids and names agree and that every line is in order."""
+        assert [self.ids[name] for name in self.names] == list(range(len(self.names)))
+        for domain in self.domains:
+            domain.numbers.check()
+            domain.strings.check()

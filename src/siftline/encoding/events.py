@@ -1,0 +1,152 @@
+"""Events as flat arrays of (attribute, code), and how a dict becomes one.
+
+Attributes that no subscription uses leave no trace in the arrays. What an index cannot decide from codes is checked on
+the event itself, which the `source` gives back on demand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from siftline.encoding.domain import FALSE, NULL, TRUE
+from siftline.errors import EventError
+from siftline.model import MAX_EVENT_DEPTH, Event, leaf_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from siftline.encoding.domains import Domains
+
+
+class Source(Protocol):
+    """Where encoded events came from."""
+
+    def __len__(self) -> int:
+        """Return the number of events."""
+
+    def tree(self, position: int) -> Mapping[str, Any]:
+        """Return one event as nested Python objects."""
+
+    def encode(self, domains: Domains) -> Arrays:
+        """Encode all events."""
+
+
+Arrays = tuple["NDArray[np.int64]", "NDArray[np.int32]", "NDArray[np.int32]"]
+
+
+class EncodedEvents:
+    """Events located in the domains of one engine, at one version of them.
+
+    Attributes
+    ----------
+    starts : int64[n + 1]
+        The values of event i are at starts[i] : starts[i + 1].
+    attributes, codes : int32[m]
+        An attribute occurs once for each of its values; absent attributes do not occur.
+    version : int
+        The `Domains.version` that the codes belong to.
+    """
+
+    __slots__ = ("_events", "attributes", "codes", "source", "starts", "version")
+
+    def __init__(self, source: Source, domains: Domains) -> None:
+        self.source = source
+        self.version = domains.version
+        self.starts, self.attributes, self.codes = source.encode(domains)
+        self._events: dict[int, Event] = {}
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def event(self, position: int) -> Event:
+        """Return one event for the exact check."""
+        event = self._events.get(position)
+        if event is None:
+            # Candidates of one event come together, so the last one is all that is worth keeping.
+            event = Event(self.source.tree(position))
+            self._events = {position: event}
+        return event
+
+
+class DictSource:
+    """Events as Python dicts."""
+
+    def __init__(self, trees: Sequence[Mapping[str, Any]]) -> None:
+        self.trees = trees
+
+    def __len__(self) -> int:
+        return len(self.trees)
+
+    def tree(self, position: int) -> Mapping[str, Any]:
+        """Return one event as it was given."""
+        return self.trees[position]
+
+    def encode(self, domains: Domains) -> Arrays:
+        """Encode the dicts, one after the other."""
+        attributes: list[int] = []
+        codes: list[int] = []
+        ends = [0]
+        for position, tree in enumerate(self.trees):
+            try:
+                encode_tree(tree, domains, attributes, codes)
+            except EventError as error:
+                raise error if len(self.trees) == 1 else EventError(f"event {position}: {error}") from None
+            ends.append(len(codes))
+        return np.array(ends, dtype=np.int64), np.array(attributes, dtype=np.int32), np.array(codes, dtype=np.int32)
+
+
+def encode_tree(tree: Mapping[str, Any], domains: Domains, attributes: list[int], codes: list[int]) -> None:
+    """Append the attributes and codes of one event, after the model `Event`."""
+    if not isinstance(tree, Mapping):
+        Event(tree)  # raises the error that says what it is instead
+    ids, all_domains = domains.ids, domains.domains
+    # The loop is the hot path of matching single dicts: plain values are settled here, without another call.
+    for key, value in tree.items():
+        kind = type(value)
+        if kind is str or kind is int or (kind is float and math.isfinite(value)):
+            attribute = ids.get(key)
+            if attribute is not None:
+                domain = all_domains[attribute]
+                attributes.append(attribute)
+                codes.append(domain.strings.code(value) if kind is str else domain.numbers.code(value))
+            elif type(key) is not str:
+                _check_key(key)
+        else:
+            _check_key(key)
+            _encode_value(value, key, domains, attributes, codes, 1)
+
+
+def _encode_value(value: Any, path: str, domains: Domains, attributes: list[int], codes: list[int], depth: int) -> None:
+    """Append what stands at `path`: a value, or everything below an object or array."""
+    if isinstance(value, (Mapping, list, tuple)):
+        if depth >= MAX_EVENT_DEPTH:
+            raise EventError(f"the event nests deeper than {MAX_EVENT_DEPTH} levels")
+        if isinstance(value, Mapping):
+            for key, child in value.items():
+                _check_key(key)
+                _encode_value(child, f"{path}.{key}", domains, attributes, codes, depth + 1)
+        else:
+            for element in value:
+                _encode_value(element, path, domains, attributes, codes, depth + 1)
+        return
+    leaf = leaf_of(value, path)
+    attribute = domains.ids.get(path)
+    if attribute is not None:
+        attributes.append(attribute)
+        if leaf is None:
+            codes.append(NULL)
+        elif isinstance(leaf, bool):
+            codes.append(TRUE if leaf else FALSE)
+        else:
+            codes.append(domains.domains[attribute].code(leaf))
+
+
+def _check_key(key: object) -> None:
+    if not isinstance(key, str):
+        raise EventError(f"a key of an event must be a string, not {type(key).__name__}: {key!r}")

@@ -1,0 +1,54 @@
+"""Arrays that grow at the end, safely for readers in other threads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+
+class Growable:
+    """An array with room at the end.
+
+    Views taken earlier stay valid and unchanged: growing writes behind them, or into a larger copy.
+
+    Examples
+    --------
+    >>> numbers = Growable(np.array([1, 2]))
+    >>> before = numbers.view
+    >>> numbers.extend([3])
+    >>> before, numbers.view
+    (array([1, 2]), array([1, 2, 3]))
+    """
+
+    __slots__ = ("_array", "_length")
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        self._array = values
+        self._length = len(values)
+
+    @classmethod
+    def empty(cls, dtype: DTypeLike) -> Growable:
+        """Return a growable array without elements."""
+        return cls(np.empty(0, dtype=dtype))
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def view(self) -> NDArray[Any]:
+        """The elements so far."""
+        return self._array[: self._length]
+
+    def extend(self, values: Any) -> None:
+        """Append values."""
+        length = self._length + len(values)
+        if length > len(self._array):
+            larger = np.empty(max(16, length + length // 2), dtype=self._array.dtype)
+            larger[: self._length] = self.view
+            self._array = larger
+        self._array[self._length : length] = values
+        self._length = length

@@ -1,0 +1,83 @@
+"""What is known about events before they come: how often attributes occur, and with which values."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.errors import SnapshotError
+from siftline.model import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from siftline.model import Leaf
+
+_FORMAT: Final = "siftline-statistics"
+_VERSION: Final = 1
+# Values kept per attribute, a uniform sample of all that were seen.
+_SAMPLE_SIZE: Final = 1024
+
+
+class Statistics:
+    """Attribute frequencies and a sample of values per attribute.
+
+    Examples
+    --------
+    >>> statistics = Statistics.from_events([{"price": 5}, {"price": 7, "brand": "x"}])
+    >>> statistics.n_events, statistics.frequency("price"), statistics.frequency("brand"), statistics.frequency("year")
+    (2, 1.0, 0.5, 0.0)
+    """
+
+    def __init__(self, n_events: int, counts: dict[str, int], samples: dict[str, list[Leaf]]) -> None:
+        self.n_events = n_events
+        self.counts = counts
+        self.samples = samples
+
+    @classmethod
+    def from_events(cls, events: Iterable[Mapping[str, Any]], *, seed: int = 0) -> Statistics:
+        """Collect statistics from events as dicts."""
+        statistics = cls(0, {}, {})
+        chance = random.Random(seed)
+        n_values: dict[str, int] = {}
+        for tree in events:
+            statistics.n_events += 1
+            for path, leaves in Event(tree).leaves.items():
+                statistics.counts[path] = statistics.counts.get(path, 0) + 1
+                sample = statistics.samples.setdefault(path, [])
+                for leaf in leaves:
+                    n_values[path] = n_values.get(path, 0) + 1
+                    _keep(sample, leaf, n_values[path], chance)
+        return statistics
+
+    def frequency(self, path: str) -> float:
+        """Return the share of events that carry the attribute."""
+        return self.counts.get(path, 0) / self.n_events if self.n_events else 0.0
+
+    def save(self, path: str | Path) -> None:
+        """Write the statistics as JSON."""
+        document = {"format": _FORMAT, "version": _VERSION, **vars(self)}
+        Path(path).write_text(json.dumps(document), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Statistics:
+        """Read statistics that `save` wrote."""
+        try:
+            document = json.loads(Path(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise SnapshotError(f"{path} holds no statistics: {error}") from None
+        if not isinstance(document, dict) or document.get("format") != _FORMAT:
+            raise SnapshotError(f"{path} holds no statistics")
+        if document.get("version") != _VERSION:
+            raise SnapshotError(f"{path} is of version {document.get('version')}; this Siftline reads {_VERSION}")
+        return cls(document["n_events"], document["counts"], document["samples"])
+
+
+def _keep(sample: list[Leaf], leaf: Leaf, n_seen: int, chance: random.Random) -> None:
+    """Keep a uniform sample: the n-th value replaces a random one with probability size / n."""
+    if len(sample) < _SAMPLE_SIZE:
+        sample.append(leaf)
+    elif (place := chance.randrange(n_seen)) < _SAMPLE_SIZE:
+        sample[place] = leaf

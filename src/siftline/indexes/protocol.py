@@ -1,0 +1,72 @@
+"""What every index offers to the engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from siftline.encoding.clauses import Clauses
+    from siftline.encoding.domains import Domains
+    from siftline.encoding.events import EncodedEvents
+    from siftline.encoding.statistics import Statistics
+    from siftline.model import Expression
+
+
+class Batch(NamedTuple):
+    """Subscriptions for consecutive new slots, in every form that an index may want."""
+
+    first_slot: int
+    n_slots: int
+    clauses: Clauses
+    domains: Domains
+    expression: Callable[[int], Expression]  # by slot
+    statistics: Statistics | None
+
+
+class Candidates(NamedTuple):
+    """Slots, each at most once: those that match, and those that only may match and need the exact check."""
+
+    sure: NDArray[np.int32]
+    possible: NDArray[np.int32]
+
+
+class Index(Protocol):
+    """A way to find the subscriptions that an event satisfies.
+
+    Threads match while one thread changes the index. So arrays that a running `match` may hold change only by growing
+    behind its view, or by clearing a live flag; whatever else changes goes into new arrays.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, **options: Any) -> None:
+        """Make an empty index; unknown options raise TypeError."""
+
+    def build(self, batch: Batch) -> None:
+        """Replace everything by these subscriptions, whose slots start at 0."""
+
+    def add(self, batch: Batch) -> None:
+        """Add subscriptions; their slots are higher than all before."""
+
+    def remove(self, slots: NDArray[np.int32]) -> None:
+        """Forget these slots: they never match again."""
+
+    def match(self, events: EncodedEvents, position: int) -> Candidates:
+        """Return the slots that one event matches or may match."""
+
+    def stats(self) -> dict[str, Any]:
+        """Return sizes in bytes by structure, and what matching has cost so far."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the index as flat arrays for a snapshot."""
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], batch: Batch) -> None:
+        """Take over the arrays of a snapshot, possibly memory-mapped and read-only."""
+
+    def _check(self) -> None:
+        """Assert every invariant."""

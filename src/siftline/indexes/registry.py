@@ -1,0 +1,44 @@
+"""The names of all indexes. Registering one enrols it in the tests against `scan`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.errors import UnknownIndexError
+
+if TYPE_CHECKING:
+    from siftline.indexes.protocol import Index
+
+# Name -> module and class; a module is imported when its index is first asked for.
+_INDEXES: Final = {
+    "scan": ("siftline.indexes.scan", "Scan"),
+    "fast-scan": ("siftline.indexes.fast_scan", "FastScan"),
+}
+
+DEFAULT: Final = "fast-scan"
+
+
+def indexes() -> list[str]:
+    """Return the names that `Engine(index=...)` takes.
+
+    >>> indexes()
+    ['scan', 'fast-scan']
+    """
+    return list(_INDEXES)
+
+
+def make_index(name: str, options: dict[str, Any]) -> Index:
+    """Return a new, empty index."""
+    if name not in _INDEXES:
+        close = difflib.get_close_matches(str(name), _INDEXES, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise UnknownIndexError(f"there is no index {name!r}{hint} (there are: {', '.join(_INDEXES)})")
+    module, class_name = _INDEXES[name]
+    factory = getattr(importlib.import_module(module), class_name)
+    try:
+        index: Index = factory(**options)
+    except TypeError as error:
+        raise UnknownIndexError(f"index {name!r} does not take these options: {error}") from None
+    return index

@@ -1,0 +1,76 @@
+"""`scan`: every subscription against every event, in pure Python. The oracle.
+
+Idea: the specification (`model/semantics.py`) made an index, and nothing else. It shares no code with the other
+indexes: no codes, no kernels. Every other index must give exactly its ids.
+
+Worked example: subscriptions 0: a = 1, 1: a > 0 or b = 2. The event {"a": 1} asks both and finds 0 and 1.
+
+Cost: time O(n) evaluations an event; no memory beyond the expressions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from siftline.indexes.protocol import Candidates
+from siftline.model import matches
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from siftline.encoding.events import EncodedEvents
+    from siftline.indexes.protocol import Batch
+    from siftline.model import Expression
+
+
+class Scan:
+    """The oracle: evaluates every expression."""
+
+    name: ClassVar[str] = "scan"
+
+    def __init__(self) -> None:
+        self._expressions: dict[int, Expression] = {}
+        self._n_evaluated = 0
+
+    def build(self, batch: Batch) -> None:
+        """Keep the expressions of the batch and no others."""
+        self._expressions = {}
+        self.add(batch)
+
+    def add(self, batch: Batch) -> None:
+        """Keep the expressions of the batch too."""
+        slots = range(batch.first_slot, batch.first_slot + batch.n_slots)
+        # A new dict, because another thread may be iterating over the old one.
+        self._expressions = self._expressions | {slot: batch.expression(slot) for slot in slots}
+
+    def remove(self, slots: NDArray[np.int32]) -> None:
+        """Drop the expressions."""
+        gone = set(slots.tolist())
+        self._expressions = {slot: e for slot, e in self._expressions.items() if slot not in gone}
+
+    def match(self, events: EncodedEvents, position: int) -> Candidates:
+        """Evaluate all expressions."""
+        event = events.event(position)
+        expressions = self._expressions
+        self._n_evaluated += len(expressions)
+        found = [slot for slot, expression in expressions.items() if matches(expression, event)]
+        return Candidates(np.array(found, dtype=np.int32), np.empty(0, dtype=np.int32))
+
+    def stats(self) -> dict[str, Any]:
+        """Return how many expressions were evaluated."""
+        return {"bytes": {}, "candidates_examined": self._n_evaluated, "predicates_evaluated": self._n_evaluated}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return nothing: the expressions are stored with the engine."""
+        return {}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], batch: Batch) -> None:
+        """Take the expressions from the engine."""
+        self.build(batch)
+
+    def _check(self) -> None:
+        assert all(isinstance(slot, int) for slot in self._expressions)

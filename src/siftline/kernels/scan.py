@@ -1,0 +1,264 @@
+"""Scanning all clauses for one event: first literals block by block, the rest only where the first one holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from siftline.kernels.compiler import inline_kernel, kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# How many first literals are tested before the survivors are looked at; their list stays in the L1 cache.
+_BLOCK = 4096
+
+_ABSENT = np.int32(-1)
+_RANGE = np.uint8(0)
+_VETO = np.uint8(2)
+
+
+@inline_kernel
+def spread_event(
+    attributes: NDArray[np.int32], codes: NDArray[np.int32], dense: NDArray[np.int32], following: NDArray[np.int32]
+) -> None:
+    """Spread an event over `dense`, indexed by attribute + 1.
+
+    An entry is -1 for an absent attribute, the code of a single value, or -(p + 2) for several values: their codes are
+    at position p of the event, at following[p], and so on until -1.
+    """
+    for p in range(len(attributes)):
+        place = attributes[p] + 1
+        entry = dense[place]
+        following[p] = _ABSENT
+        if entry == _ABSENT:
+            dense[place] = codes[p]
+            continue
+        first = p - 1
+        if entry >= 0:
+            while attributes[first] != attributes[p]:
+                first -= 1
+        else:
+            first = -(entry + 2)
+        following[p] = first
+        dense[place] = -(p + 2)
+
+
+@inline_kernel
+def _is_in_set(code: int, start: int, end: int, lows: NDArray[np.int32], highs: NDArray[np.int32]) -> Any:
+    """Return whether a code lies in one of the ranges start .. end - 1, which ascend."""
+    while start < end:
+        middle = (start + end) >> 1
+        if highs[middle] < code:
+            start = middle + 1
+        else:
+            end = middle
+    return start < len(lows) and lows[start] <= code and code <= highs[start]
+
+
+@inline_kernel
+def _accepts(
+    code: int,
+    low: int,
+    high: int,
+    set_id: int,
+    set_starts: NDArray[np.int64],
+    set_lows: NDArray[np.int32],
+    set_highs: NDArray[np.int32],
+) -> Any:
+    """Return whether one value's code lies in the ranges of a literal."""
+    if code < low or code > high:
+        return False
+    if set_id < 0:
+        return True
+    end = set_starts[set_id + 1]
+    # The last range ends at `high`, so a code inside the hull always finds a range at or above it.
+    return _is_in_set(code, set_starts[set_id], end, set_lows, set_highs)
+
+
+@inline_kernel
+def literal_holds(
+    entry: int,
+    low: int,
+    high: int,
+    kind: Any,
+    set_id: int,
+    codes: NDArray[np.int32],
+    following: NDArray[np.int32],
+    set_starts: NDArray[np.int64],
+    set_lows: NDArray[np.int32],
+    set_highs: NDArray[np.int32],
+) -> Any:
+    """Return whether a literal holds for the `dense` entry of its attribute."""
+    found = False
+    if entry >= _ABSENT:
+        found = _accepts(entry, low, high, set_id, set_starts, set_lows, set_highs)
+    else:
+        p = -(entry + 2)
+        while p >= 0 and not found:
+            found = _accepts(codes[p], low, high, set_id, set_starts, set_lows, set_highs)
+            p = following[p]
+    return found != (kind >= _VETO)
+
+
+@kernel
+def scan_clauses(
+    event_attributes: NDArray[np.int32],
+    event_codes: NDArray[np.int32],
+    n_attributes: int,
+    first_entries: NDArray[np.uint32],
+    first_lows: NDArray[np.int32],
+    first_widths: NDArray[np.uint32],
+    rest_starts: NDArray[np.int64],
+    attributes: NDArray[np.int32],
+    lows: NDArray[np.int32],
+    highs: NDArray[np.int32],
+    kinds: NDArray[np.uint8],
+    sets: NDArray[np.int32],
+    set_starts: NDArray[np.int64],
+    set_lows: NDArray[np.int32],
+    set_highs: NDArray[np.int32],
+    slots: NDArray[np.int32],
+    is_exact: NDArray[np.bool_],
+    is_live: NDArray[np.bool_],
+) -> Any:
+    """Return (slots that match, slots to check, first literals that held, other literals tested)."""
+    dense = np.full(n_attributes + 1, _ABSENT, dtype=np.int32)
+    # Clauses without a literal that could come first ask for code 0 of this extra entry, which every event has.
+    dense[0] = 0
+    following = np.empty(len(event_codes), dtype=np.int32)
+    spread_event(event_attributes, event_codes, dense, following)
+    n_clauses = len(slots)
+    survivors = np.empty(_BLOCK, dtype=np.int64)
+    sure = np.empty(n_clauses, dtype=np.int32)
+    possible = np.empty(n_clauses, dtype=np.int32)
+    n_sure = 0
+    n_possible = 0
+    n_survivors = 0
+    n_tested = 0
+    for block in range(0, n_clauses, _BLOCK):
+        n = 0
+        for c in range(block, min(block + _BLOCK, n_clauses)):
+            entry = dense[first_entries[c]]
+            survivors[n] = c
+            # One unsigned comparison for low <= entry <= high; no branch, because half of them would be mispredicted.
+            n += (np.uint32(entry - first_lows[c]) <= first_widths[c]) | (entry < _ABSENT)
+        n_survivors += n
+        for s in range(n):
+            c = survivors[s]
+            entry = dense[first_entries[c]]
+            holds = True
+            if entry < _ABSENT:
+                low = first_lows[c]
+                high = low + first_widths[c]
+                holds = literal_holds(
+                    entry, low, high, _RANGE, -1, event_codes, following, set_starts, set_lows, set_highs
+                )
+            for i in range(rest_starts[c], rest_starts[c + 1] if holds else rest_starts[c]):
+                n_tested += 1
+                if not literal_holds(
+                    dense[attributes[i] + 1],
+                    lows[i],
+                    highs[i],
+                    kinds[i],
+                    sets[i],
+                    event_codes,
+                    following,
+                    set_starts,
+                    set_lows,
+                    set_highs,
+                ):
+                    holds = False
+                    break
+            slot = slots[c]
+            if not holds or not is_live[slot]:
+                continue
+            # The clauses of a subscription follow each other, so a repeated slot is the last one written.
+            if n_sure > 0 and sure[n_sure - 1] == slot:
+                continue
+            if is_exact[c]:
+                sure[n_sure] = slot
+                n_sure += 1
+            elif n_possible == 0 or possible[n_possible - 1] != slot:
+                possible[n_possible] = slot
+                n_possible += 1
+    return sure[:n_sure].copy(), possible[:n_possible].copy(), n_survivors, n_tested
+
+
+@inline_kernel
+def _overlap(low: int, high: int, first: int, last: int) -> Any:
+    """Return which share of the labels first .. last lies in low .. high."""
+    if last < first:
+        return 1.0
+    common = min(high, last) - max(low, first) + 1
+    return max(0.0, common / (last - first + 1.0))
+
+
+@kernel
+def literal_shares(
+    attributes: NDArray[np.int32],
+    lows: NDArray[np.int32],
+    highs: NDArray[np.int32],
+    kinds: NDArray[np.uint8],
+    sets: NDArray[np.int32],
+    set_starts: NDArray[np.int64],
+    set_lows: NDArray[np.int32],
+    set_highs: NDArray[np.int32],
+    spans: NDArray[np.int32],
+    frequencies: NDArray[np.float64],
+) -> Any:
+    """Estimate for each literal the share of events for which it holds.
+
+    spans[a] holds the first and last label of the numbers and of the strings of an attribute; values are taken to be
+    spread evenly over them.
+    """
+    shares = np.empty(len(attributes), dtype=np.float64)
+    string_section = np.int32(2**30)
+    for i in range(len(attributes)):
+        a = attributes[i]
+        share = 0.0
+        start, end = 0, 1
+        if sets[i] >= 0:
+            start, end = set_starts[sets[i]], set_starts[sets[i] + 1]
+        for r in range(start, end):
+            low, high = lows[i], highs[i]
+            if sets[i] >= 0:
+                low, high = set_lows[r], set_highs[r]
+            if low >= string_section:
+                share += _overlap(low, high, spans[a, 2], spans[a, 3])
+            else:
+                share += _overlap(low, high, spans[a, 0], spans[a, 1])
+        share = min(share, 1.0)
+        if kinds[i] >= _VETO:
+            shares[i] = 1.0 - frequencies[a] * share
+        else:
+            shares[i] = frequencies[a] * share
+    return shares
+
+
+@kernel
+def order_literals(
+    starts: NDArray[np.int64], shares: NDArray[np.float64], kinds: NDArray[np.uint8], sets: NDArray[np.int32]
+) -> Any:
+    """Return the literals of each clause, rarest first, and whether the first of each may serve as first literal.
+
+    A range may; of a set, only its hull could be tested first, and a veto holds where there is nothing to find. Both
+    stay behind all ranges.
+    """
+    order = np.empty(len(shares), dtype=np.int64)
+    has_first = np.zeros(len(starts) - 1, dtype=np.bool_)
+    for c in range(len(starts) - 1):
+        for i in range(starts[c], starts[c + 1]):
+            key = shares[i] + (2.0 if kinds[i] != 0 else 0.0)
+            j = i
+            while j > starts[c]:
+                previous = order[j - 1]
+                if shares[previous] + (2.0 if kinds[previous] != 0 else 0.0) <= key:
+                    break
+                order[j] = previous
+                j -= 1
+            order[j] = i
+        if starts[c + 1] > starts[c]:
+            has_first[c] = kinds[order[starts[c]]] == 0
+    return order, has_first
