@@ -1,0 +1,125 @@
+"""Conditions built in Python are those that the text language writes."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+
+import numpy as np
+import pytest
+
+from siftline.errors import SubscriptionError
+from siftline.language.builder import attr, this
+from siftline.language.text import parse
+from siftline.model import OPERATORS, Expression, Predicate
+
+price = attr("price")
+
+
+@pytest.mark.parametrize(
+    ("built", "text"),
+    [
+        (price == 1, "price = 1"),
+        (price == True, "price = true"),  # noqa: E712
+        (price != "x", "price != 'x'"),
+        (price < 1.5, "price < 1.5"),
+        (price <= 1, "price <= 1"),
+        (price > 1, "price > 1"),
+        (price >= 1, "price >= 1"),
+        (1 < price, "price > 1"),  # noqa: SIM300
+        (price.is_in([1, "x"]), "price in (1, 'x')"),
+        (price.is_in([]), "price in ()"),
+        (price.not_in({1}), "price not in (1)"),
+        (price.between(1, 2), "price between 1 and 2"),
+        (price.not_between("a", "b"), "price not between 'a' and 'b'"),
+        (price.starts_with("x"), "price starts with 'x'"),
+        (price.not_starts_with("x"), "price not starts with 'x'"),
+        (price.ends_with("x"), "price ends with 'x'"),
+        (price.not_ends_with("x"), "price not ends with 'x'"),
+        (price.contains("x"), "price contains 'x'"),
+        (price.not_contains("x"), "price not contains 'x'"),
+        (price.like("x%"), "price like 'x%'"),
+        (price.not_like("x%"), "price not like 'x%'"),
+        (price.ilike("x%"), "price ilike 'x%'"),
+        (price.not_ilike("x%"), "price not ilike 'x%'"),
+        (price.matches("^x"), "price matches '^x'"),
+        (price.not_matches("^x"), "price not matches '^x'"),
+        (price.cidr("10.0.0.0/8"), "price cidr '10.0.0.0/8'"),
+        (price.not_cidr("10.0.0.0/8"), "price not cidr '10.0.0.0/8'"),
+        (price.is_null(), "price is null"),
+        (price.is_not_null(), "price is not null"),
+        (price.exists(), "exists price"),
+        (attr("a b.not").is_null(), '"a b.not" is null'),
+        (attr("x").any((attr("y") == 1) & (this > 2)), "any x (y = 1 and this > 2)"),
+        (
+            (price == 1) & (price == 2) & ~((price == 3) | (price == 4)),
+            "price = 1 and price = 2 and not (price = 3 or price = 4)",
+        ),
+    ],
+)
+def test_same_as_text(built: Expression, text: str) -> None:
+    assert built == parse(text)
+
+
+def test_every_operator_can_be_built() -> None:
+    built = {price.is_null().op, price.is_not_null().op, price.exists().op, price.is_in([1]).op, price.not_in([1]).op}
+    built |= {(price == 1).op, (price != 1).op, (price < 1).op, (price <= 1).op, (price > 1).op, (price >= 1).op}
+    built |= {price.between(1, 2).op, price.not_between(1, 2).op}
+    for op in OPERATORS - built:
+        method = getattr(price, op.replace(" ", "_"))
+        assert method("10.0.0.0/8") == Predicate("price", op, "10.0.0.0/8")
+
+
+class Color(enum.StrEnum):
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (datetime.date(2026, 1, 31), "date '2026-01-31'"),
+        (datetime.datetime(2026, 1, 31, 10, tzinfo=datetime.UTC), "timestamp '2026-01-31T10:00Z'"),
+        (np.int64(5), "5"),
+        (np.float64(0.5), "0.5"),
+        (np.bool_(True), "true"),
+        (Color.RED, "'red'"),
+    ],
+)
+def test_constants_that_stand_for_others(value: object, text: str) -> None:
+    built = price == value
+    assert built == parse(f"price = {text}")
+    assert type(built.operand) is type(parse(f"price = {text}").operand)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), 2**63, b"x", price, [1], object()])
+def test_impossible_constants(value: object) -> None:
+    with pytest.raises(SubscriptionError):
+        price == value  # noqa: B015
+
+
+def test_null_is_refused_with_a_hint() -> None:
+    with pytest.raises(SubscriptionError) as caught:
+        price == None  # noqa: B015, E711
+    assert "is null" in (caught.value.hint or "")
+
+
+def test_misuse() -> None:
+    with pytest.raises(TypeError, match="a path is a string"):
+        attr(None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not a string"):
+        price.is_in("abc")
+    with pytest.raises(TypeError, match="takes an Expression"):
+        price.any("b = 1")  # type: ignore[arg-type]
+    with pytest.raises(SubscriptionError, match="any this"):
+        this.any(price == 1)
+    with pytest.raises(TypeError, match="truth value"):
+        bool(price)
+    with pytest.raises(TypeError, match="truth value"):
+        assert 1 < price < 5  # Python would silently drop a bound
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(price)
+
+
+def test_repr() -> None:
+    assert repr(price) == "attr('price')"
+    assert repr(this) == "this"

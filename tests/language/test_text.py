@@ -1,0 +1,639 @@
+"""The text language: what every form means in the model, what is refused, and how."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from siftline.errors import SubscriptionError
+from siftline.language.text import MAX_TEXT, parse
+from siftline.language.tokens import position_of, split
+from siftline.model import (
+    FALSE,
+    MAX_DEPTH,
+    MAX_LEAVES,
+    OPERATORS,
+    THIS,
+    TRUE,
+    And,
+    AnyElement,
+    Arithmetic,
+    Call,
+    Constraint,
+    Expression,
+    IsTrue,
+    Not,
+    Or,
+    Predicate,
+    Variable,
+)
+
+A = Predicate("a", "=", 1)
+B = Predicate("b", "=", 2)
+C = Predicate("c", "=", 3)
+
+
+def refusal(text: str) -> SubscriptionError:
+    with pytest.raises(SubscriptionError) as caught:
+        parse(text)
+    return caught.value
+
+
+def one(text: str) -> Predicate:
+    predicate = parse(text)
+    assert isinstance(predicate, Predicate)
+    return predicate
+
+
+def constant(text: str) -> object:
+    return one(f"a = {text}").operand
+
+
+class TestConnectives:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("a = 1 and b = 2 and c = 3", And((A, B, C))),
+            ("a = 1 or b = 2 or c = 3", Or((A, B, C))),
+            ("a = 1 and b = 2 or c = 3", Or((And((A, B)), C))),
+            ("a = 1 or b = 2 and c = 3", Or((A, And((B, C))))),
+            ("a = 1 and (b = 2 or c = 3)", And((A, Or((B, C))))),
+            ("(a = 1 and b = 2) and c = 3", And((And((A, B)), C))),
+            ("a = 1 or (b = 2 or c = 3)", Or((A, Or((B, C))))),
+            ("((a = 1))", A),
+            ("not a = 1 and b = 2", And((Not(A), B))),
+            ("not (a = 1 and b = 2)", Not(And((A, B)))),
+            ("not not a = 1", Not(Not(A))),
+            ("not a = 1 or not b = 2", Or((Not(A), Not(B)))),
+            ("true", TRUE),
+            ("FALSE", FALSE),
+            ("true and a = 1", And((TRUE, A))),
+            ("not false", Not(FALSE)),
+        ],
+    )
+    def test_precedence_and_shape(self, text: str, expected: Expression) -> None:
+        assert parse(text) == expected
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("a = 1 is true", IsTrue(A)),
+            ("(a = 1) is true", IsTrue(A)),
+            ("a = 1 is not true", Not(IsTrue(A))),
+            ("not a = 1 is true", Not(IsTrue(A))),
+            ("not a = 1 is not true", Not(Not(IsTrue(A)))),
+            ("a = 1 and b = 2 is true", And((A, IsTrue(B)))),
+            ("(a = 1 and b = 2) is true", IsTrue(And((A, B)))),
+            ("((a = 1) is true) is not true", Not(IsTrue(IsTrue(A)))),
+            ("a is null is true", IsTrue(Predicate("a", "is null"))),
+            ("true is true", IsTrue(TRUE)),
+            ("any x (a = 1) is true", IsTrue(AnyElement("x", A))),
+            ("f() is true", IsTrue(Call("f", ()))),
+            ("?x > 1 is true", IsTrue(Constraint(">", Variable("x"), 1))),
+            ("exists a is not true", Not(IsTrue(Predicate("a", "exists")))),
+        ],
+    )
+    def test_is_true(self, text: str, expected: Expression) -> None:
+        assert parse(text) == expected
+
+    def test_keywords_ignore_case(self) -> None:
+        text = "Not A = 1 AND b IN (1) oR c Between 1 aNd 2 Or d STARTS With 'x' or e IS Not NULL or f = TRUE"
+        assert parse(text) == parse(
+            "not A = 1 and b in (1) or c between 1 and 2 or d starts with 'x' or e is not null or f = true"
+        )
+
+
+class TestPredicates:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("a = 1", A),
+            ("a != 1", Predicate("a", "!=", 1)),
+            ("a <> 1", Predicate("a", "!=", 1)),
+            ("a < 1", Predicate("a", "<", 1)),
+            ("a <= 1", Predicate("a", "<=", 1)),
+            ("a > 1", Predicate("a", ">", 1)),
+            ("a >= 1", Predicate("a", ">=", 1)),
+            ("a in (1, 'x', true)", Predicate("a", "in", (1, "x", True))),
+            ("a in ()", Predicate("a", "in", ())),
+            ("a not in (1)", Predicate("a", "not in", (1,))),
+            ("a between 1 and 2.5", Predicate("a", "between", (1, 2.5))),
+            ("a not between 'a' and 'b'", Predicate("a", "not between", ("a", "b"))),
+            ("a between 1 and 2 and b = 2", And((Predicate("a", "between", (1, 2)), B))),
+            ("a is null", Predicate("a", "is null")),
+            ("a is not null", Predicate("a", "is not null")),
+            ("exists a", Predicate("a", "exists")),
+            ("not exists a.b", Not(Predicate("a.b", "exists"))),
+        ],
+    )
+    def test_forms(self, text: str, expected: Expression) -> None:
+        assert parse(text) == expected
+
+    @pytest.mark.parametrize("word", ["starts with", "ends with", "contains", "like", "ilike", "matches", "cidr"])
+    @pytest.mark.parametrize("negation", ["", "not "])
+    def test_words_take_a_string(self, word: str, negation: str) -> None:
+        assert one(f"a {negation}{word} '10.0.0.0/8'") == Predicate("a", negation + word, "10.0.0.0/8")
+
+    def test_every_operator_has_a_form(self) -> None:
+        constants = {"in": "(1)", "between": "1 and 2", "null": "", "cidr": "'10.0.0.0/8'"}
+        for op in OPERATORS - {"exists"}:
+            default = "'x'" if op[-1].isalpha() else "1"
+            assert one(f"a {op} {constants.get(op.split()[-1], default)}").op == op
+
+    def test_any(self) -> None:
+        inner = And((Predicate("sku", "=", "x"), Predicate("qty", ">", 2)))
+        assert parse("any items (sku = 'x' and qty > 2)") == AnyElement("items", inner)
+        assert parse("not any a.b(any c(d = 1))") == Not(
+            AnyElement("a.b", AnyElement("c", Predicate("d", "=", 1))),
+        )
+
+    def test_this_is_the_element(self) -> None:
+        assert parse("any tags (this > 2 and exists this)") == AnyElement(
+            "tags", And((Predicate(THIS, ">", 2), Predicate(THIS, "exists")))
+        )
+
+    def test_white_space_is_optional_where_unambiguous(self) -> None:
+        assert parse("a='x'and(b<=-2)or c in(1,2)") == Or(
+            (And((Predicate("a", "=", "x"), Predicate("b", "<=", -2))), Predicate("c", "in", (1, 2)))
+        )
+
+    def test_comments_and_white_space(self) -> None:
+        text = "/* one\n ** / */a-- the name\n\t=\u00a01 -- no end of line"
+        assert parse(text) == A
+        assert constant("'-- no /* comment */'") == "-- no /* comment */"
+        assert parse("a--b\n= 1") == A
+
+
+class TestConstants:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("0", 0),
+            ("-0", 0),
+            ("007", 7),
+            ("+5", 5),
+            ("- 5", -5),
+            ("9223372036854775807", 2**63 - 1),
+            ("-9223372036854775808", -(2**63)),
+            ("0000000000000000000000000000001", 1),
+            ("1.", 1.0),
+            (".5", 0.5),
+            ("-.5", -0.5),
+            ("1e3", 1000.0),
+            ("1E+3", 1000.0),
+            ("1.5e-3", 0.0015),
+            ("5e-324", 5e-324),
+            ("1e-999", 0.0),
+            ("1.7976931348623157e308", 1.7976931348623157e308),
+            ("0.1", 0.1),
+            ("9007199254740993.0", 9007199254740992.0),
+            ("true", True),
+            ("FALSE", False),
+            ("''", ""),
+            ("''''", "'"),
+            ("'it''s'", "it's"),
+            (r"'a\nb\'", "a\\nb\\"),
+            ("'\x00\n\x1b\ud800'", "\x00\n\x1b\ud800"),
+            ("'\"'", '"'),
+        ],
+    )
+    def test_values(self, text: str, expected: object) -> None:
+        value = constant(text)
+        assert value == expected
+        assert type(value) is type(expected)
+
+    def test_negative_zero_keeps_its_sign(self) -> None:
+        assert str(constant("-0.0")) == "-0.0"
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("date '2026-01-31'", "2026-01-31"),
+            ("timestamp '2026-01-31T10:00Z'", "2026-01-31T10:00:00.000000000Z"),
+            ("timestamp '2026-01-31 10:00'", "2026-01-31T10:00:00.000000000Z"),
+            ("timestamp '2026-01-31'", "2026-01-31T00:00:00.000000000Z"),
+            ("TIMESTAMP '2026-01-31T10:00:59.123456789z'", "2026-01-31T10:00:59.123456789Z"),
+            ("timestamp '2026-01-31T10:00:59.5+01:30'", "2026-01-31T08:30:59.500000000Z"),
+            ("timestamp'2026-01-01T00:00:00-00:30'", "2026-01-01T00:30:00.000000000Z"),
+        ],
+    )
+    def test_dates(self, text: str, expected: str) -> None:
+        assert constant(text) == expected
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "date '2026-02-30'",
+            "date '20260131'",
+            "date '2026-W01-1'",
+            "date '2026-01-31T10:00Z'",
+            "date ''",
+            "timestamp '2026-01-31T25:00Z'",
+            "timestamp '2026-01-31T10Z'",
+            "timestamp '2026-01-31T10:00:00.Z'",
+            "timestamp '2026-01-31T10:00.5Z'",
+            "timestamp '2026-01-31T10:00:00.1234567890Z'",
+            "timestamp '0001-01-01T00:00+01:00'",
+            "timestamp '9999-12-31T23:59-01:00'",
+            "timestamp '٢٠٢٦-01-31T10:00Z'",
+            "timestamp '2026-01-31T10:00Z\n'",
+        ],
+    )
+    def test_impossible_dates_are_refused_in_place(self, text: str) -> None:
+        assert refusal(f"a > {text}").position == 4
+
+    @pytest.mark.parametrize(
+        "text",
+        ["9223372036854775808", "-9223372036854775809", "1" * 6000, "1e309", "-1e309", "9" * 400 + ".0"],
+    )
+    def test_numbers_out_of_range_are_refused(self, text: str) -> None:
+        assert refusal(f"a in (1, {text})").position == 9
+
+    @pytest.mark.parametrize(
+        "text", ["1_000", "0x1F", "12abc", "1.2.3", "1e", "1..2", "\u0661", "1²", "nan", "infinity", "1e+"]
+    )
+    def test_what_is_no_number(self, text: str) -> None:
+        assert refusal(f"a = {text}").position == 4
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("text", "attribute"),
+        [
+            ("price", "price"),
+            ("product.price", "product.price"),
+            ("detail-type", "detail-type"),
+            ("x-2.y", "x-2.y"),
+            ("@timestamp", "@timestamp"),
+            ("$type", "$type"),
+            ("a.$ref.@id", "a.$ref.@id"),
+            ("_", "_"),
+            ("größe", "größe"),
+            ("цена.名前", "цена.名前"),
+            ("हिन्दी", "हिन्दी"),
+            ("counts.2024", "counts.2024"),
+            ("a.0.b", "a.0.b"),
+            ('"a b".c', "a b.c"),
+            ('a."b c"', "a.b c"),
+            ('"a.b"', "a.b"),
+            ('""', ""),
+            ('a.""', "a."),
+            ('"5"" disk"', '5" disk'),
+            ('"it\'s"', "it's"),
+            ('"line\nbreak"', "line\nbreak"),
+            ('"-- no comment"', "-- no comment"),
+            ("a.and.not", "a.and.not"),
+            ("true.x", "true.x"),
+            ("this.x", "this.x"),
+            ('"this"', "this"),
+            ('"NOT"', "NOT"),
+            ("Price", "Price"),
+        ],
+    )
+    def test_paths(self, text: str, attribute: str) -> None:
+        assert one(f"{text} = 1").attribute == attribute
+
+    @pytest.mark.parametrize(
+        "word",
+        ["between", "cidr", "contains", "date", "ends", "ilike", "in", "is", "like", "matches", "starts", "timestamp"],
+    )
+    def test_contextual_keywords_are_names_too(self, word: str) -> None:
+        for test in ("= 1", "in (1)", "is null", "between 1 and 2", "starts with 'x'", "not like 'x'"):
+            assert one(f"{word} {test}").attribute == word
+        assert parse(f"any {word} (exists {word})") == AnyElement(word, Predicate(word, "exists"))
+
+    @pytest.mark.parametrize("word", ["and", "any", "exists", "not", "null", "or", "this", "NOT"])
+    def test_reserved_words_need_quotes(self, word: str) -> None:
+        refusal(f"{word} = 1")
+        assert one(f'"{word}" = 1').attribute == word
+
+    def test_the_hint_says_to_quote(self) -> None:
+        assert '"any"' in (refusal("any = 1").hint or "")
+        assert '"or"' in (refusal("or = 1").hint or "")
+
+
+class TestOperatorLayer:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("loc_in('Bronx', 5, ?x)", Call("loc_in", ("Bronx", 5, Variable("x")))),
+            ("f()", Call("f", ())),
+            ("geo.near(-1.5, true)", Call("geo.near", (-1.5, True))),
+            ('"in"(1)', Call("in", (1,))),
+            ("?people > 50", Constraint(">", Variable("people"), 50)),
+            ("50 < ?people", Constraint("<", 50, Variable("people"))),
+            ("?x = 'abc'", Constraint("=", Variable("x"), "abc")),
+            ("true = ?x", Constraint("=", True, Variable("x"))),
+            ('?"a b" <> ?c', Constraint("!=", Variable("a b"), Variable("c"))),
+        ],
+    )
+    def test_calls_and_constraints(self, text: str, expected: Expression) -> None:
+        assert parse(text) == expected
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("2 * ?z + 1", Arithmetic("+", Arithmetic("*", 2, Variable("z")), 1)),
+            ("1 + 2 * ?z", Arithmetic("+", 1, Arithmetic("*", 2, Variable("z")))),
+            ("(1 + 2) * ?z", Arithmetic("*", Arithmetic("+", 1, 2), Variable("z"))),
+            ("?z - 1 - 2", Arithmetic("-", Arithmetic("-", Variable("z"), 1), 2)),
+            ("?z-1", Arithmetic("-", Variable("z"), 1)),
+            ("?z - (1 - 2)", Arithmetic("-", Variable("z"), Arithmetic("-", 1, 2))),
+            ("-?z", Arithmetic("-", 0, Variable("z"))),
+            ("+?z", Variable("z")),
+            ("-(?z)", Arithmetic("-", 0, Variable("z"))),
+            ("-5 * ?z", Arithmetic("*", -5, Variable("z"))),
+            ("?z * -5", Arithmetic("*", Variable("z"), -5)),
+            ("?z / 2 / 3", Arithmetic("/", Arithmetic("/", Variable("z"), 2), 3)),
+        ],
+    )
+    def test_arithmetic(self, text: str, expected: Arithmetic) -> None:
+        assert parse(f"?y > {text}") == Constraint(">", Variable("y"), expected)
+        assert parse(f"{text} < ?y") == Constraint("<", expected, Variable("y"))
+        assert parse(f"({text}) < ?y") == Constraint("<", expected, Variable("y"))
+        assert parse(f"(({text} < ?y))") == Constraint("<", expected, Variable("y"))
+
+    def test_together(self) -> None:
+        assert parse("loc_in('Bronx') and mob(?p) and (?p > 50 or ?p < 2)") == And(
+            (
+                Call("loc_in", ("Bronx",)),
+                Call("mob", (Variable("p"),)),
+                Or((Constraint(">", Variable("p"), 50), Constraint("<", Variable("p"), 2))),
+            )
+        )
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *(
+                "?x",
+                "?x + 1",
+                "?x in (1)",
+                "?x > price",
+                "price > ?x",
+                "1 = 1",
+                "f(price)",
+                "f(1,)",
+                "f(1",
+                "?",
+                "? x > 1",
+            ),
+            *("?x > 'a' + 1", "true * ?x > 1", "?x + > 1", "?x > (1 + 2", "-'a' < ?x", "f(-?x)", "?1 > 2", "?x > ?x.y"),
+        ],
+    )
+    def test_refused(self, text: str) -> None:
+        refusal(text)
+
+
+class TestLimits:
+    def test_long_texts_are_refused_at_once(self) -> None:
+        assert parse("a = 1" + " " * (MAX_TEXT - 5)) == A
+        assert "262,145" in refusal("a = 1" + " " * (MAX_TEXT - 4)).reason
+
+    @pytest.mark.parametrize(
+        ("opening", "closing"),
+        [("(", ")"), ("not ", ""), ("any a (", ")"), ("not (", ")"), ("?x > (", ")"), ("?x > -", ""), ("?x + (", ")")],
+    )
+    def test_deep_nesting_is_refused_with_its_place(self, opening: str, closing: str) -> None:
+        error = refusal(opening * 5000 + "a = 1" + closing * 5000)
+        assert error.position is not None
+        assert refusal(opening * 5000).position is not None
+
+    def test_the_deepest_that_is_accepted(self) -> None:
+        assert parse("(" * MAX_DEPTH + "a = 1" + ")" * MAX_DEPTH) == A
+        assert refusal("(" * (MAX_DEPTH + 1) + "a = 1" + ")" * (MAX_DEPTH + 1)).position == MAX_DEPTH
+        parse("not " * (MAX_DEPTH - 1) + "a = 1")
+        assert refusal("not " * MAX_DEPTH + "a = 1").position == 4 * (MAX_DEPTH - 1)
+
+    def test_nodes_count_and_not_only_parentheses(self) -> None:
+        # Each level is an Or of an And: 60 pairs of parentheses are 120 levels.
+        error = refusal("a = 1 or b = 2 and (" * 60 + "c = 3" + ")" * 60)
+        assert "deeper" in error.reason
+        assert error.position == len("a = 1 or b = 2 and (") * 60 - 1
+
+    def test_arithmetic_has_the_same_depth(self) -> None:
+        parse("?x > 1" + " + 1" * (MAX_DEPTH - 1))
+        assert "deeper" in refusal("?x > 1" + " + 1" * MAX_DEPTH).reason
+        assert "deeper" in refusal("?x > 1" + " + 1" * 50_000).reason
+        assert "deeper" in refusal("?x > " + "- " * 5000 + "?x").reason
+        assert "deeper" in refusal("?x > " + "(" * 5000 + "?x").reason
+        assert "deeper" in refusal("(" * 5000 + "?x + 1" + ")" * 5000 + "> 2").reason
+
+    def test_long_chains(self) -> None:
+        chain = parse(" and ".join(["a=1"] * 32_000))
+        assert isinstance(chain, And)
+        assert len(chain.operands) == 32_000
+        either = parse(" or ".join(["a=1"] * 32_000))
+        assert isinstance(either, Or)
+        assert len(either.operands) == 32_000
+
+    def test_the_number_of_leaves(self) -> None:
+        assert len(one(f"a in ({','.join(['1'] * MAX_LEAVES)})").operand or ()) == MAX_LEAVES  # type: ignore[arg-type]
+        assert "100,000" in refusal(f"a in ({','.join(['1'] * (MAX_LEAVES + 1))})").reason
+
+    @pytest.mark.parametrize(
+        "piece", ["/*", "'", '"', "'\"", "a.", "(1", "?", "--", "''\"\"", "/* *", "-(", "1e", "a-", "\t"]
+    )
+    def test_hostile_texts_take_linear_time(self, piece: str) -> None:
+        # Anything quadratic would take minutes here.
+        accepts_or_refuses(piece * (MAX_TEXT // len(piece)))
+        accepts_or_refuses("a = 1 " + piece * (MAX_TEXT // len(piece) - 7) + "!")
+
+    def test_not_a_string(self) -> None:
+        with pytest.raises(TypeError, match="not bytes"):
+            parse(b"a = 1")  # type: ignore[arg-type]
+
+
+class TestErrors:
+    def test_the_whole_message(self) -> None:
+        assert str(refusal("price betwen 1 and 2")) == (
+            "line 1, column 7: expected an operator after 'price', found 'betwen'\n"
+            "  price betwen 1 and 2\n"
+            "        ^\n"
+            "  hint: did you mean 'between'?"
+        )
+
+    def test_line_and_column(self) -> None:
+        error = refusal("a = 1\nand b == 2")
+        assert (error.line, error.column, error.position) == (2, 7, 12)
+
+    @pytest.mark.parametrize(
+        ("text", "position", "reason", "hint"),
+        [
+            ("", 0, "the expression is empty", "'true'"),
+            (" -- nothing", 0, "the expression is empty", "'true'"),
+            ("price == 5", 6, "expected an operator", "write ="),
+            ("a = 1 && b = 2", 6, "expected 'and', 'or' or the end, found '&&'", "'and'"),
+            ("a = 1 || b = 2", 6, "found '||'", "'or'"),
+            ("!(a = 1)", 0, "expected a condition, found '!'", "'not'"),
+            ("a =~ 'x'", 2, "found '=~'", "'matches'"),
+            ("a <=> 5", 2, "found '<=>'", "is null"),
+            ("a =< 5", 2, "found '=<'", "<="),
+            ("a => 5", 2, "found '=>'", ">="),
+            ("a ≤ 5", 2, "found '≤'", "<="),
+            ('a = "red"', 4, "expected a constant after '='", "'red'"),
+            ("a = red", 4, "expected a constant after '='", "a string needs quotes: 'red'"),
+            ("a = \u2018red\u2019", 4, "expected a constant", "straight quotes"),
+            ("a = null", 4, "null cannot be compared", "write 'is null'"),
+            ("a != NULL", 5, "null cannot be compared", "write 'is null'"),
+            ("a in (1, null)", 9, "null cannot be compared", "write 'is null'"),
+            ("a null", 2, "expected an operator", "write 'is null'"),
+            ("5 < price", 0, "a constant stands on the right", "price > 5"),
+            ("a = 1 and -5 >= price", 10, "a constant stands on the right", "price <= -5"),
+            ("'red' = color", 0, "a constant stands on the right", "color = 'red'"),
+            ("5 between a and b", 0, "a constant stands on the right", "attribute first"),
+            ("date '2026-01-01' < a", 0, "a constant stands on the right", "round"),
+            ("active", 6, "expected an operator after 'active', found the end", "active = true"),
+            ("active and a = 1", 7, "expected an operator", "active = true"),
+            ("active is true", 10, "expected 'null' after 'is'", "active = true"),
+            ("active is not true", 14, "expected 'null' after 'is not'", "active != true"),
+            ("a is 5", 5, "expected 'null'", "="),
+            ("a = 1 is false", 9, "expected 'true' after 'is'", "not"),
+            ("a = 1 is unknown", 9, "expected 'true' after 'is'", "is not true"),
+            ("a = 1 is true is true", 14, "expected 'and', 'or' or the end", None),
+            ("a in 1, 2", 5, "expected '(' after 'in'", None),
+            ("a in (1, 2", 10, "expected ')' or ',', found the end", None),
+            ("a in (1 2)", 8, "expected ')' or ','", None),
+            ("a in (1,)", 8, "expected a constant after ','", None),
+            ("a = (1)", 4, "expected a constant", "'in'"),
+            ("a = [1]", 4, "expected a constant", "parentheses"),
+            ("a between 1, 2", 11, "expected 'and'", None),
+            ("a not = 5", 6, "expected an operator after 'not'", "!="),
+            ("a not is null", 6, "expected an operator after 'not'", "is not null"),
+            ("a not betwen 1 and 2", 6, "expected an operator after 'not'", "'between'"),
+            ("a startswith 'x'", 2, "expected an operator", "'starts with'"),
+            ("a starts 'x'", 9, "expected 'with' after 'starts'", None),
+            ("a contain 'x'", 2, "expected an operator", "'contains'"),
+            ("a exists", 2, "expected an operator", "exists a"),
+            ("exists(a)", 6, "expected an attribute", "exists price"),
+            ("in (1, 2)", 0, "the attribute before 'in' is missing", "price"),
+            ("a = 1 and like 'x'", 10, "the attribute before 'like' is missing", "price"),
+            ("a = 5 + 3", 6, "found '+'", "arithmetic"),
+            ("a = 1 and", 9, "expected a condition after 'and', found the end", None),
+            ("and a = 1", 0, "expected a condition, found 'and'", None),
+            ("a = 1 or or b = 2", 9, "expected a condition after 'or', found 'or'", None),
+            ("()", 1, "expected a condition after '('", None),
+            ("(a = 1", 6, "expected ')', found the end", None),
+            ("a = 1)", 5, "expected 'and', 'or' or the end, found ')'", None),
+            ("a = 1 b = 2", 6, "expected 'and', 'or' or the end, found 'b'", None),
+            ("a = 1 adn b = 2", 6, "found 'adn'", "'and'"),
+            ("a = 1;", 5, "found ';'", "semicolon"),
+            ("a =", 3, "expected a constant after '=', found the end", None),
+            ("a = 'it's'", 8, "found 's'", "doubled"),
+            ("a = 'abc", 4, "this string has no closing quote", "doubled"),
+            ("a = 1 and 'abc", 10, "this string has no closing quote", "doubled"),
+            ('"abc = 1', 0, "this name has no closing quote", "doubled"),
+            ("a = 1 /* b", 6, "this comment has no end", "*/"),
+            ("this = 1", 0, "'this' stands only inside", '"this"'),
+            ("any a (b = 1) and exists this", 25, "'this' stands only inside", '"this"'),
+            ("any a (this.b = 1)", 7, "'this.b' is not an attribute of the element", "write b"),
+            ("any a (any this (b = 1))", 11, "'any this' has no meaning", None),
+            ("any (a = 1)", 4, "expected an attribute", "any items"),
+            ("any a b = 1", 6, "expected '(' after 'any a'", None),
+            ("$.a = 1", 0, "expected a condition, found '$'", None),
+            ("a\x00 = 1", 1, r"found '\x00'", None),
+        ],
+    )
+    def test_mistakes(self, text: str, position: int, reason: str, hint: str | None) -> None:
+        error = refusal(text)
+        assert error.position == position
+        assert reason in error.reason
+        assert (hint is None) == (error.hint is None)
+        assert (hint or "") in (error.hint or "")
+        assert error.text == text
+
+    @pytest.mark.parametrize(
+        ("text", "position", "reason"),
+        [
+            ("b = 1 and a < true", 14, "a boolean cannot be compared with '<'"),
+            ("a between 1 and 'x'", 16, "are of two kinds"),
+            ("a between true and 2", 10, "a boolean cannot be compared"),
+            ("a between 1 and false", 16, "a boolean cannot be compared"),
+            ("a matches '(?=x)'", 10, "RE2 cannot run"),
+            (r"a like 'abc\'", 7, "ends with the escape character"),
+            ("ip not cidr '10.0.0.0/99'", 12, "is not a network"),
+            ("a like 5", 7, "needs a string"),
+            ("a not starts with true", 18, "needs a string"),
+        ],
+    )
+    def test_what_the_model_refuses_is_reported_in_place(self, text: str, position: int, reason: str) -> None:
+        error = refusal(text)
+        assert error.position == position
+        assert reason in error.reason
+
+
+# -- fuzzing: whatever the text, the parser accepts it or says what is wrong ------------------------------------------
+
+PIECES = [
+    *("a", "b.c", '"q r"', "this", "and", "or", "not", "in", "between", "like", "is", "null", "true", "any", "exists"),
+    *("starts", "with", "matches", "date", "(", ")", ",", "=", "<=", "<>", "==", "+", "-", "*", "?x", "f(", "1", "2.5"),
+    *(
+        "1e5",
+        "'s'",
+        "''",
+        "'",
+        '"',
+        "--",
+        "/*",
+        "*/",
+        "\n",
+        ".",
+        "@",
+        "$",
+        "\x00",
+        "\ud800",
+        "é",
+        "≤",
+        "9" * 25,
+        "12ab",
+    ),
+]
+
+
+def accepts_or_refuses(text: str) -> None:
+    try:
+        parse(text)
+        return
+    except SubscriptionError as caught:
+        error = caught
+    assert error.reason
+    assert error.position is not None
+    assert 0 <= error.position <= len(text)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=25), st.sampled_from([" ", "", "\n"]))
+def test_random_tokens(pieces: list[str], separator: str) -> None:
+    accepts_or_refuses(separator.join(pieces))
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=40))
+def test_random_text(text: str) -> None:
+    accepts_or_refuses(text)
+    accepts_or_refuses("a = 1 and " + text)
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=30))
+def test_tokens_leave_nothing_out(text: str) -> None:
+    tokens = split(text)
+    assert tokens[-2:] == ["", ""]
+    for index, token in enumerate(tokens):
+        start = position_of(text, index)
+        assert text[start : start + len(token)] == token
+
+
+VALID = (
+    "not (a = 1 or b.c between -2 and 3.5) and any items (this like 'x%' is true and d in (1, 'y', true)) "
+    "or loc_in('Bronx', ?x) and ?x > 2 * (?y + 1) and e not starts with 'z' and exists f and g is not null"
+)
+
+
+@given(st.data())
+def test_damaged_text(data: st.DataObject) -> None:
+    tokens = [token for token in split(VALID) if token]
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(tokens) - 1))
+        replacement = data.draw(st.lists(st.sampled_from(PIECES), max_size=2))
+        tokens[place : place + data.draw(st.integers(0, 2))] = replacement
+        tokens = tokens or ["a"]
+    accepts_or_refuses(" ".join(tokens))
