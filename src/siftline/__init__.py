@@ -1,1 +1,81 @@
-"""Siftline."""
+"""Siftline finds, for every event, all of the millions of standing subscriptions that it satisfies.
+
+>>> import siftline
+>>> engine = siftline.Engine()
+>>> engine.add("model = 'iphone5s' and price <= 580", id="ann")
+'ann'
+>>> engine.add("brand in ('apple', 'nokia') and not (price > 600)", id="bob")
+'bob'
+>>> sorted(engine.match({"model": "iphone5s", "brand": "apple", "price": 550}))
+['ann', 'bob']
+>>> engine.match({"brand": "apple"})  # no price: unknown, and only true matches
+[]
+>>> print(engine.explain({"model": "iphone5s", "price": 600}, "ann"))
+no match: ann
+  no   and
+  yes    model = 'iphone5s'    model is 'iphone5s'
+  no     price <= 580          price is 600
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Public name -> module. Loaded on first use, so that `import siftline` is quick and compiles nothing.
+_HOMES = {
+    "Engine": "siftline.engine",
+    "EventError": "siftline.errors",
+    "Expression": "siftline.model",
+    "SiftlineError": "siftline.errors",
+    "Statistics": "siftline.encoding.statistics",
+    "SubscriptionError": "siftline.errors",
+    "attr": "siftline.language.builder",
+    "parse": "siftline.language.text",
+    "parse_filters": "siftline.language.cloudevents",
+    "parse_pattern": "siftline.language.event_pattern",
+    "to_text": "siftline.language.printer",
+}
+
+__all__ = [
+    "Engine",
+    "EventError",
+    "Expression",
+    "SiftlineError",
+    "Statistics",
+    "SubscriptionError",
+    "attr",
+    "indexes",
+    "parse",
+    "parse_filters",
+    "parse_pattern",
+    "to_text",
+]
+
+if TYPE_CHECKING:
+    from siftline.encoding.statistics import Statistics
+    from siftline.engine import Engine
+    from siftline.errors import EventError, SiftlineError, SubscriptionError
+    from siftline.indexes.registry import indexes
+    from siftline.language.builder import attr
+    from siftline.language.cloudevents import parse_filters
+    from siftline.language.event_pattern import parse_pattern
+    from siftline.language.printer import to_text
+    from siftline.language.text import parse
+    from siftline.model import Expression
+
+
+def __getattr__(name: str) -> Any:
+    if name == "indexes":  # the package itself, which can be called
+        return importlib.import_module("siftline.indexes")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'siftline' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

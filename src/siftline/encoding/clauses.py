@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from siftline.encoding.domain import Domain
+from siftline.encoding.domains import Domains
 from siftline.encoding.ranges import Ranges, boundaries, presence, spaces
 from siftline.language.normal_form import Asked, cover, parts_of
 from siftline.model import Expression, Predicate
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from siftline.encoding.domains import Domains
     from siftline.language.normal_form import Clause
 
 RANGE: Final = 0  # some value has a code in low .. high
@@ -250,3 +251,32 @@ def _move(
     distance = old_labels[above] - highs[rows]
     is_on = (distance >= 0) & (distance <= 1)
     highs[rows[is_on]] = (new_labels[above] - distance)[is_on]
+
+
+def swept(domains: Domains, clauses: Clauses) -> tuple[Domains, Clauses]:
+    """Return domains with the attributes and constants that clauses still use, and the clauses for them.
+
+    Labels stay as they are; attributes are numbered anew.
+    """
+    used = _used_codes(clauses)
+    new_ids = np.full(len(domains), -1, dtype=np.int32)
+    kept = Domains()
+    for new_id, attribute in enumerate(sorted(used)):
+        new_ids[attribute] = new_id
+        domain = domains.domains[attribute]
+        kept.domains.append(Domain(domain.numbers.kept(used[attribute]), domain.strings.kept(used[attribute])))
+        kept.names.append(domains.names[attribute])
+    kept.ids = {name: new_id for new_id, name in enumerate(kept.names)}
+    return kept, clauses._replace(attributes=new_ids[clauses.attributes])
+
+
+def _used_codes(clauses: Clauses) -> dict[int, set[int]]:
+    """Return, per attribute, all codes that may be labels of bounds: the bounds themselves and those beside them."""
+    set_attributes = _set_attributes(clauses)
+    pairs = [(clauses.attributes, clauses.lows, clauses.highs), (set_attributes, clauses.set_lows, clauses.set_highs)]
+    owners = np.concatenate([part for attributes, _, _ in pairs for part in (attributes,) * 4])
+    codes = np.concatenate([part for _, lows, highs in pairs for part in (lows, lows - 1, highs, highs + 1)])
+    order = np.argsort(owners, kind="stable")
+    attributes, starts = np.unique(owners[order], return_index=True)
+    groups = np.split(codes[order], starts[1:])
+    return {int(a): set(np.unique(group).tolist()) for a, group in zip(attributes, groups, strict=True)}

@@ -129,6 +129,19 @@ class Line:
             return None
         return old_labels, [self.labels[bisect_left(self.keys, key)] for key in old_keys]
 
+    def kept(self, labels: set[int]) -> Line:
+        """Return a line of the constants with these labels only; the labels stay."""
+        line = Line(self.section)
+        pairs = [(key, label) for key, label in zip(self.keys, self.labels, strict=True) if label in labels]
+        line.keys, line.labels = [key for key, _ in pairs], [label for _, label in pairs]
+        return line
+
+    def copied(self) -> Line:
+        """Return an independent copy."""
+        line = Line(self.section)
+        line.keys, line.labels = self.keys.copy(), self.labels.copy()
+        return line
+
     def check(self) -> None:
         """Assert that keys and labels ascend and that every gap has a code."""
         assert len(self.keys) == len(self.labels)
@@ -150,9 +163,13 @@ class Domain:
 
     __slots__ = ("numbers", "strings")
 
-    def __init__(self) -> None:
-        self.numbers = Line(NUMBERS)
-        self.strings = Line(STRINGS)
+    def __init__(self, numbers: Line | None = None, strings: Line | None = None) -> None:
+        self.numbers = numbers or Line(NUMBERS)
+        self.strings = strings or Line(STRINGS)
+
+    def copied(self) -> Domain:
+        """Return an independent copy."""
+        return Domain(self.numbers.copied(), self.strings.copied())
 
     def code(self, leaf: Leaf) -> int:
         """Return the code of an event's value.

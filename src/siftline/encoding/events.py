@@ -49,20 +49,23 @@ class EncodedEvents:
         The values of event i are at starts[i] : starts[i + 1].
     attributes, codes : int32[m]
         An attribute occurs once for each of its values; absent attributes do not occur.
-    version : int
-        The `Domains.version` that the codes belong to.
     """
 
-    __slots__ = ("_events", "attributes", "codes", "source", "starts", "version")
+    __slots__ = ("_domains", "_events", "_version", "attributes", "codes", "source", "starts")
 
     def __init__(self, source: Source, domains: Domains) -> None:
         self.source = source
-        self.version = domains.version
+        self._domains = domains
+        self._version = domains.version
         self.starts, self.attributes, self.codes = source.encode(domains)
         self._events: dict[int, Event] = {}
 
     def __len__(self) -> int:
         return len(self.starts) - 1
+
+    def fits(self, domains: Domains) -> bool:
+        """Return whether the codes are those that encoding now would give."""
+        return self._domains is domains and self._version == domains.version
 
     def event(self, position: int) -> Event:
         """Return one event for the exact check."""
@@ -82,6 +85,11 @@ class DictSource:
 
     def __len__(self) -> int:
         return len(self.trees)
+
+    def check(self) -> None:
+        """Raise EventError for what is not an event."""
+        for tree in self.trees:
+            Event(tree)
 
     def tree(self, position: int) -> Mapping[str, Any]:
         """Return one event as it was given."""

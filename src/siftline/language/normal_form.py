@@ -105,7 +105,7 @@ def dnf(expression: Expression) -> list[Clause] | None:
 
     >>> from siftline.model import Predicate
     >>> a, b, c = (Predicate(name, "=", 1) for name in "abc")
-    >>> dnf((a & b) | c) == [(a, b), (c,)]
+    >>> dnf((a | b) & c) == [(c, a), (c, b)]
     True
     """
     cover = _cover(nnf(expression), And, is_relaxed=False)

@@ -1,0 +1,53 @@
+"""From whatever the caller has, dicts, Arrow, pandas, polars, JSON, to a source of events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from siftline.encoding.events import DictSource
+from siftline.errors import EventError
+
+if TYPE_CHECKING:
+    from siftline.encoding.events import Source
+
+
+def source_of(events: Any, *, event: str | None, is_one: bool) -> Source:
+    """Return a source for one event (`is_one`), or for many; `event` names the column that holds whole events."""
+    if isinstance(events, Mapping):
+        return DictSource([events])
+    if isinstance(events, (bytes, bytearray, memoryview, str)):
+        return _json_source(events, is_one)
+    if is_one:
+        DictSource([events]).check()
+    table = arrow_of(events)
+    if table is not None:
+        from siftline.encoding.arrow_events import ArrowSource
+
+        return ArrowSource(table, event=event)
+    if isinstance(events, Iterable):
+        return DictSource(list(events))
+    raise EventError(f"events must be dicts, an Arrow table, a data frame or JSON, not {type(events).__name__}")
+
+
+def _json_source(text: bytes | bytearray | memoryview | str, is_one: bool) -> Source:
+    from siftline.encoding.json_events import json_lines, one_json
+
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text)
+    return one_json(data) if is_one else json_lines(data)
+
+
+def arrow_of(data: Any) -> Any:
+    """Return an Arrow table or array for anything tabular, None for anything else."""
+    module = type(data).__module__.partition(".")[0]
+    if module == "pyarrow":
+        return data
+    import pyarrow as pa
+
+    if module == "pandas":
+        return pa.Table.from_pandas(data, preserve_index=False)
+    if module == "polars":
+        return data.to_arrow()
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.table(data)
+    return None

@@ -1,0 +1,480 @@
+"""The engine: subscriptions in, events in, ids out, over any index.
+
+Threads may match while others add and remove. Writers take turns (`_writing`). What readers need at one moment, the
+encoding of an event and the index that goes with it, changes under a second lock (`_publishing`) that is never held
+for long; the kernels themselves run without any lock, on arrays that no longer change under them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from siftline.encoding.clauses import Clauses, concatenate, constants_of, encode_expressions, relabelled, select, swept
+from siftline.encoding.domains import Domains
+from siftline.encoding.events import EncodedEvents
+from siftline.encoding.sources import source_of
+from siftline.errors import DuplicateIdError, EventError, SubscriptionError
+from siftline.indexes.protocol import Batch, Index
+from siftline.indexes.registry import DEFAULT, make_index
+from siftline.language.text import parse
+from siftline.model import Call, Constraint, Expression, Predicate, check_size, matches, walk
+from siftline.subscriptions import Id, ParsedExpressions, SubscriptionTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from siftline.encoding.columns import LoadedColumns
+    from siftline.encoding.domains import Move
+    from siftline.encoding.statistics import Statistics
+    from siftline.explanation import Explanation
+    from siftline.subscriptions import Expressions
+
+# Removed subscriptions are swept out when they are this many and as many as the live ones.
+_SWEEP: Final = 1024
+# How often a match that a replacement crossed is tried again before it holds off writers.
+_PATIENCE: Final = 3
+
+_Found = tuple["NDArray[np.int32]", SubscriptionTable]
+
+
+# What one match needs, all of one moment: the encoded events, the index, the table, and its number of slots.
+_Moment = tuple[EncodedEvents, Index, SubscriptionTable, int]
+
+
+class Engine:
+    """Subscriptions over one index.
+
+    Parameters
+    ----------
+    index : str
+        A name from `siftline.indexes()`.
+    statistics : Statistics, optional
+        What is known about the events to come; helps the index to choose.
+    **options
+        Options of the index.
+
+    Examples
+    --------
+    >>> engine = Engine()
+    >>> engine.add("model = 'iphone5s' and price <= 580", id="ann")
+    'ann'
+    >>> engine.match({"model": "iphone5s", "price": 550})
+    ['ann']
+    """
+
+    def __init__(self, index: str = DEFAULT, statistics: Statistics | None = None, **options: Any) -> None:
+        self._index_name = index
+        self._options = options
+        self._statistics = statistics
+        self._index: Index = make_index(index, options)
+        self._table = SubscriptionTable()
+        self._domains = Domains()
+        self._clauses = [encode_expressions([], 0, self._domains)]
+        self._n_replaced = 0
+        self._writing = threading.RLock()
+        self._publishing = threading.Lock()
+
+    # subscriptions
+
+    def __len__(self) -> int:
+        return self._table.n_live
+
+    def __contains__(self, id: Id) -> bool:
+        return self._table.has(id)
+
+    def ids(self) -> list[Id]:
+        """Return the ids of all subscriptions."""
+        with self._publishing:
+            table = self._table
+            return table.ids(np.flatnonzero(table.is_live.view).astype(np.int32))
+
+    def expression(self, id: Id) -> Expression:
+        """Return the expression of a subscription."""
+        with self._publishing:
+            table = self._table
+            slot = table.slot(id)
+        return table.expression(slot)
+
+    def add(self, expression: str | Expression, id: Id | None = None, weight: float = 1.0) -> Id:
+        """Add one subscription and return its id.
+
+        Parameters
+        ----------
+        expression : str or Expression
+            Text of the language (LANGUAGE.md), or an expression from `parse`, `parse_pattern`, `attr` and so on.
+        id : int or str, optional
+            A new number if left out. Ids of one engine are all integers or all strings.
+        weight : float
+            For `match(..., top=k)`.
+
+        Raises
+        ------
+        SubscriptionError
+            If the expression cannot be accepted; it says where and why.
+        DuplicateIdError
+            If the id is in use.
+        """
+        parsed = _accepted(expression)
+        with self._writing:
+            chosen = self._table.next_id() if id is None else id
+            self._table.check_ids([chosen])
+            self._add_parsed([chosen], [_checked_weight(weight)], [parsed])
+        return chosen
+
+    def add_many(self, source: Any) -> int:
+        """Add many subscriptions at once: all of them, or none if one is refused. Returns how many.
+
+        Parameters
+        ----------
+        source
+            An iterable of (id, expression) or (id, expression, weight); or an Arrow table, pandas or polars data frame,
+            or the path of a Parquet file, with the columns `subscription`, `expression` and optionally `weight`, or in
+            the columnar form of one row a predicate (see README).
+        """
+        from siftline.encoding.columns import load_columns, rows_of, table_of
+
+        table = table_of(source)
+        if table is not None and "expression" not in table.column_names:
+            with self._writing:
+                return self._add_columns(load_columns(table, self._domains.copied()))
+        ids, expressions, weights = rows_of(source if table is None else table)
+        parsed = [_accepted_row(expression, id) for id, expression in zip(ids, expressions, strict=True)]
+        with self._writing:
+            self._table.check_ids(ids)
+            self._add_parsed(ids, [_checked_weight(weight) for weight in weights], parsed)
+        return len(ids)
+
+    def replace(self, id: Id, expression: str | Expression, weight: float | None = None) -> None:
+        """Give a subscription a new expression; every match sees either the old one or the new one."""
+        parsed = _accepted(expression)
+        with self._writing:
+            slot = self._table.slot(id)
+            kept = float(self._table.weights.view[slot]) if weight is None else _checked_weight(weight)
+            self._add_parsed([id], [kept], [parsed], replaced=[id])
+
+    def remove(self, id: Id) -> None:
+        """Remove one subscription; it never matches again."""
+        self.remove_many([id])
+
+    def remove_many(self, ids: Iterable[Id]) -> None:
+        """Remove subscriptions: all of them, or none if one is unknown."""
+        gone = list(ids)
+        if len(set(gone)) != len(gone):
+            raise DuplicateIdError("an id is to be removed twice")
+        with self._writing:
+            slots = self._slots_of(gone)
+            with self._publishing:
+                self._table.remove(gone, slots)
+                self._index.remove(slots)
+            self._sweep()
+
+    def _slots_of(self, ids: Sequence[Id]) -> NDArray[np.int32]:
+        return np.array([self._table.slot(id) for id in ids], dtype=np.int32)
+
+    # matching
+
+    def match(self, event: Any, *, top: int | None = None, as_slots: bool = False) -> list[Id] | NDArray[np.int32]:
+        """Return the ids of all subscriptions that one event satisfies, in no promised order.
+
+        Parameters
+        ----------
+        event : dict, JSON text or bytes, or what `encode` returned
+            One event.
+        top : int, optional
+            Only the `top` best by weight: weight descending, then id ascending.
+        as_slots : bool
+            Return the internal integers instead, without making Python objects.
+        """
+        slots, table = self._find(event, 0, is_one=True)
+        if top is not None:
+            slots = _best(slots, top, table)
+        return slots if as_slots else table.ids(slots)
+
+    def match_batch(self, events: Any, *, event: str | None = None) -> Any:
+        """Return an Arrow table (event, subscription): all subscriptions that each event satisfies.
+
+        Parameters
+        ----------
+        events
+            Dicts; an Arrow table, pandas or polars data frame, with a column for each attribute; an Arrow array of JSON
+            texts; bytes with JSON Lines; or what `encode` returned.
+        event : str, optional
+            The column that holds whole events, as JSON text, map or struct.
+        """
+        import pyarrow as pa
+
+        encoded, _, table, _ = self._moment(events, event=event)
+        found = []
+        for position in range(len(encoded)):
+            slots, table = self._find(encoded, position)
+            found.append(table.ids(slots))
+        positions = np.repeat(np.arange(len(found)), [len(ids) for ids in found])
+        subscriptions = pa.array(chain.from_iterable(found), pa.string() if table.are_ids_text else pa.int64())
+        return pa.table({"event": pa.array(positions, pa.int64()), "subscription": subscriptions})
+
+    def encode(self, events: Any, *, event: str | None = None) -> EncodedEvents:
+        """Encode one event or many once, for matching them often.
+
+        The result may be given to `match` (one event) and `match_batch`. It stays right when subscriptions change:
+        the engine encodes it again if need be.
+        """
+        return self._moment(events, event=event)[0]
+
+    def _moment(self, events: Any, *, event: str | None = None, is_one: bool = False) -> _Moment:
+        """Return events encoded for the index as it is at this moment."""
+        source = events.source if isinstance(events, EncodedEvents) else source_of(events, event=event, is_one=is_one)
+        if is_one and len(source) != 1:
+            raise EventError(f"match takes one event, not {len(source)}; use match_batch")
+        with self._publishing:
+            if not isinstance(events, EncodedEvents) or not events.fits(self._domains):
+                events = EncodedEvents(source, self._domains)
+            return events, self._index, self._table, self._table.n_slots
+
+    def _matching(self, moment: _Moment, position: int) -> _Found:
+        """Return the slots that match one event, and the table that they belong to."""
+        events, index, table, n_slots = moment
+        sure, possible = index.match(events, position)
+        if len(possible):
+            event = events.event(position)
+            checked = [slot for slot in possible.tolist() if matches(table.expression(slot), event)]
+            sure = np.concatenate([sure, np.array(checked, dtype=np.int32)])
+        # Subscriptions added after the event was encoded may use constants that the codes do not know yet.
+        return (sure if table.n_slots == n_slots else sure[sure < n_slots]), table
+
+    def _find(self, events: Any, position: int, *, is_one: bool = False) -> _Found:
+        """Match one event, and again if a subscription was replaced meanwhile: it could miss both old and new."""
+        for _ in range(_PATIENCE):
+            n_replaced = self._n_replaced
+            found = self._matching(self._moment(events, is_one=is_one), position)
+            if n_replaced == self._n_replaced:
+                return found
+        with self._writing:
+            return self._matching(self._moment(events, is_one=is_one), position)
+
+    # looking in
+
+    def explain(self, event: Any, id: Id) -> Explanation:
+        """Say condition by condition why an event matches a subscription, or why not.
+
+        >>> engine = Engine()
+        >>> _ = engine.add("price <= 580 and color = 'red'", id=1)
+        >>> engine.explain({"price": 600}, 1).matched
+        False
+        """
+        from siftline.explanation import explain
+
+        expression = self.expression(id)
+        source = source_of(event, event=None, is_one=True)
+        return explain(expression, source.tree(0), id)
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts, bytes by structure, and what matching has cost so far."""
+        clauses = self._joined_clauses()
+        return {
+            "index": self._index_name,
+            "subscriptions": len(self),
+            "attributes": len(self._domains),
+            "clauses": clauses.n_clauses,
+            "predicates": len(clauses.attributes),
+            "clause_bytes": sum(array.nbytes for array in clauses),
+            **self._index.stats(),
+        }
+
+    # saving
+
+    def save(self, path: str | Path) -> None:
+        """Write a snapshot directory; an existing one is replaced only when the new one is complete."""
+        from siftline.storage.snapshot import save
+
+        with self._writing:
+            self._sweep(is_forced=True)
+            save(self, path)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Engine:
+        """Open a snapshot; its arrays are memory-mapped, so this is quick and the memory is shared."""
+        from siftline.storage.snapshot import load
+
+        return load(cls, path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._writing:
+            state = self.__dict__.copy()
+        del state["_writing"], state["_publishing"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._writing = threading.RLock()
+        self._publishing = threading.Lock()
+
+    # how changes are made; all of these run under `_writing`
+
+    def _add_parsed(
+        self, ids: list[Id], weights: list[float], expressions: list[Expression], replaced: Sequence[Id] = ()
+    ) -> None:
+        """Add expressions whose ids were checked, taking away `replaced` in the same moment."""
+        constants = constants_of(expressions)
+        batch_parts = ParsedExpressions(expressions)
+        with self._publishing:
+            moves = self._domains.add(constants)
+            clauses = encode_expressions(expressions, self._table.n_slots, self._domains)
+            self._publish(ids, weights, batch_parts, clauses, moves, replaced)
+        self._sweep()
+
+    def _add_columns(self, loaded: LoadedColumns) -> int:
+        """Add what was loaded from columns over a copy of the domains."""
+        self._table.check_ids(loaded.ids)
+        first = self._table.n_slots
+        clauses = loaded.clauses._replace(slots=loaded.clauses.slots + np.int32(first))
+        old = relabelled(self._joined_clauses(), loaded.moves)
+        # Build beside the old index, which goes on matching, and swap.
+        joined = concatenate([old, clauses])
+        index = self._built_index(joined, loaded.domains, first, loaded.expressions)
+        with self._publishing:
+            self._domains, self._index, self._clauses = loaded.domains, index, [joined]
+            self._table.append(loaded.ids, loaded.weights, loaded.expressions)
+        return len(loaded.ids)
+
+    def _publish(
+        self,
+        ids: Sequence[Id],
+        weights: Any,
+        expressions: Expressions,
+        clauses: Clauses,
+        moves: list[Move],
+        replaced: Sequence[Id],
+    ) -> None:
+        """Let the next match see new subscriptions; under both locks."""
+        first = self._table.n_slots
+        if moves:
+            self._clauses = [relabelled(self._joined_clauses(), moves), clauses]
+            self._index = self._built_index(self._joined_clauses(), self._domains, first, expressions)
+        else:
+            self._index.add(self._batch(clauses, self._domains, first, first, expressions))
+            self._clauses.append(clauses)
+        if replaced:
+            gone = self._slots_of(replaced)
+            self._n_replaced += 1
+            self._table.remove(replaced, gone)
+            self._index.remove(gone)
+        self._table.append(ids, weights, expressions)
+
+    def _joined_clauses(self) -> Clauses:
+        """Return all clauses as one, including those of removed subscriptions that were not swept out yet."""
+        if len(self._clauses) > 1:
+            self._clauses = [concatenate(self._clauses)]
+        return self._clauses[0]
+
+    def _built_index(self, clauses: Clauses, domains: Domains, n_old: int, new: Expressions) -> Index:
+        """Return a new index over the slots of the table and the new expressions behind them."""
+        index = make_index(self._index_name, self._options)
+        index.build(self._batch(clauses, domains, 0, n_old, new))
+        dead = np.flatnonzero(~self._table.is_live.view[:n_old]).astype(np.int32)
+        if len(dead):
+            index.remove(dead)
+        return index
+
+    def _batch(self, clauses: Clauses, domains: Domains, first: int, n_old: int, new: Expressions) -> Batch:
+        """Describe the slots from `first` on; the first `n_old` are in the table already, the new ones not yet."""
+        old = self._table.expression
+
+        def expression(slot: int) -> Expression:
+            return old(slot) if slot < n_old else new.expression(slot - n_old)
+
+        return Batch(first, n_old - first + len(new), clauses, domains, expression, self._statistics)
+
+    def _sweep(self, *, is_forced: bool = False) -> None:
+        """Give back the memory of removed subscriptions, their constants and attributes included."""
+        n_dead = self._table.n_slots - len(self)
+        if n_dead == 0 or not (is_forced or (n_dead >= _SWEEP and n_dead >= len(self))):
+            return
+        table, new_slots = self._table.compacted()
+        domains, clauses = swept(self._domains, select(self._joined_clauses(), new_slots))
+        index = make_index(self._index_name, self._options)
+        index.build(Batch(0, table.n_slots, clauses, domains, table.expression, self._statistics))
+        with self._publishing:
+            self._table, self._index, self._domains, self._clauses = table, index, domains, [clauses]
+
+    def _check(self) -> None:
+        """Assert every invariant of the engine and of its index."""
+        self._table.check()
+        self._domains.check()
+        self._joined_clauses().check()
+        self._index._check()
+
+
+def _accepted(expression: str | Expression) -> Expression:
+    """Return an expression that an engine can hold, or raise SubscriptionError."""
+    if isinstance(expression, str):
+        expression = parse(expression)
+    elif not isinstance(expression, Expression):
+        kind = type(expression).__name__
+        hint = "use parse_pattern for event patterns" if isinstance(expression, Mapping) else None
+        raise SubscriptionError(f"an expression must be text or an Expression, not {kind}", hint=hint)
+    check_size(expression)
+    for node in walk(expression):
+        if isinstance(node, Call):
+            raise SubscriptionError(f"there is no operator {node.name!r}", hint="no operators are registered")
+        if isinstance(node, Constraint):
+            raise SubscriptionError("a constraint over variables needs an operator call that binds them")
+    _check_this(expression)
+    return expression
+
+
+def _check_this(expression: Expression) -> None:
+    """Refuse `this` outside of `any`."""
+    from siftline.model import AnyElement, children
+
+    pending = [expression]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Predicate) and node.attribute is None:
+            raise SubscriptionError("'this' has a meaning only inside 'any path ( ... )'")
+        if not isinstance(node, AnyElement):
+            pending.extend(children(node))
+
+
+def _accepted_row(expression: str | Expression, id: Id) -> Expression:
+    try:
+        return _accepted(expression)
+    except SubscriptionError as error:
+        raise SubscriptionError(
+            f"subscription {id!r}: {error.reason}",
+            text=error.text,
+            position=error.position,
+            hint=error.hint,
+            path=error.path,
+        ) from None
+
+
+def _checked_weight(weight: object) -> float:
+    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not np.isfinite(weight):
+        raise SubscriptionError(f"a weight must be a finite number, not {weight!r}")
+    return float(weight)
+
+
+def _best(slots: NDArray[np.int32], top: int, table: SubscriptionTable) -> NDArray[np.int32]:
+    """Return the `top` slots by weight, heaviest first, and by id where weights are equal."""
+    if top < 0:
+        raise ValueError(f"top must be a number of subscriptions, not {top!r}")
+    weights = table.weights.view[slots]
+    if 0 < top < len(slots):
+        # Everything at least as heavy as the k-th heaviest, ties included, so that few are left to sort by id.
+        threshold = np.partition(weights, len(slots) - top)[len(slots) - top]
+        slots = slots[weights >= threshold]
+    ranked = sorted(zip(table.weights.view[slots].tolist(), table.ids(slots), slots.tolist(), strict=True), key=_rank)
+    return np.array([slot for _, _, slot in ranked[:top]], dtype=np.int32)
+
+
+def _rank(row: tuple[float, Any, int]) -> tuple[float, Any]:
+    weight, id, _ = row
+    return -weight, id

@@ -1,0 +1,250 @@
+"""The subscriptions of an engine by slot: ids, weights, and the expressions as they were given."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from siftline.encoding.growable import Growable
+from siftline.errors import DuplicateIdError, SubscriptionError, UnknownIdError
+from siftline.language.printer import to_text
+from siftline.language.text import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from siftline.model import Expression
+
+Id = int | str
+
+
+class Expressions(Protocol):
+    """The expressions of consecutive slots, in the form in which they came."""
+
+    def __len__(self) -> int:
+        """Return the number of expressions."""
+
+    def expression(self, position: int) -> Expression:
+        """Return one expression."""
+
+    def select(self, positions: NDArray[np.int64]) -> Expressions:
+        """Return the expressions at these positions, and let go of the others."""
+
+
+class ParsedExpressions:
+    """Expressions kept as objects."""
+
+    def __init__(self, expressions: list[Expression]) -> None:
+        self.expressions = expressions
+
+    def __len__(self) -> int:
+        return len(self.expressions)
+
+    def expression(self, position: int) -> Expression:
+        """Return one expression."""
+        return self.expressions[position]
+
+    def select(self, positions: NDArray[np.int64]) -> ParsedExpressions:
+        """Return the expressions at these positions."""
+        return ParsedExpressions([self.expressions[position] for position in positions.tolist()])
+
+    def texts(self) -> list[str]:
+        """Return all expressions as text."""
+        return [to_text(expression) for expression in self.expressions]
+
+
+class TextExpressions:
+    """Expressions kept as text in an Arrow array (of a snapshot) and parsed when they are asked for."""
+
+    def __init__(self, texts: Any) -> None:
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def expression(self, position: int) -> Expression:
+        """Parse one expression."""
+        return _parse_cached(self._texts[position].as_py().decode("utf-8", "surrogatepass"))
+
+    def select(self, positions: NDArray[np.int64]) -> TextExpressions:
+        """Return the texts at these positions."""
+        return TextExpressions(self._texts.take(positions))
+
+    @property
+    def array(self) -> Any:
+        """The Arrow array."""
+        return self._texts
+
+
+@lru_cache(maxsize=65536)
+def _parse_cached(text: str) -> Expression:
+    return parse(text)
+
+
+class SubscriptionTable:
+    """Slots with their id, weight and expression. Slots ascend and are not used again; `compacted` renumbers them."""
+
+    def __init__(self) -> None:
+        self.weights = Growable.empty(np.float64)
+        self.is_live = Growable.empty(np.bool_)
+        self._ids: Growable | list[str] | None = None  # numbers in an array, strings in a list
+        self._slots: dict[Id, int] | None = {}
+        self._largest_id: int | None = -1
+        self._parts: list[Expressions] = []
+        self._part_starts: list[int] = []
+        self.n_live = 0
+
+    @property
+    def n_slots(self) -> int:
+        """The number of slots ever given out, removed ones included."""
+        return len(self.is_live)
+
+    @property
+    def parts(self) -> list[Expressions]:
+        """The expressions, in groups of consecutive slots."""
+        return self._parts
+
+    # ids
+
+    def slot(self, id: Id) -> int:
+        """Return the slot of an id."""
+        slot = self._slot_of().get(id)
+        if slot is None or isinstance(id, bool):
+            raise UnknownIdError(f"there is no subscription with the id {id!r}")
+        return slot
+
+    def has(self, id: Id) -> bool:
+        """Return whether a subscription has this id."""
+        return id in self._slot_of()
+
+    def ids(self, slots: NDArray[np.int32]) -> list[Id]:
+        """Return the ids of slots as Python values."""
+        if isinstance(self._ids, list):
+            ids = self._ids
+            return [ids[slot] for slot in slots.tolist()]
+        return self._ids.view[slots].tolist() if self._ids is not None else []
+
+    @property
+    def are_ids_text(self) -> bool | None:
+        """Whether ids are strings; None before the first."""
+        return None if self._ids is None else isinstance(self._ids, list)
+
+    def next_id(self) -> int:
+        """Return a new number for a subscription that was given no id."""
+        if self.are_ids_text:
+            raise SubscriptionError("this engine's ids are strings: a subscription needs an id")
+        if self._largest_id is None:
+            self._largest_id = max((int(id) for id in self._slot_of()), default=-1)
+        return max(self._largest_id + 1, 0)
+
+    def check_ids(self, ids: Iterable[Id]) -> None:
+        """Raise unless all ids are new, different, and of this engine's type."""
+        known = self._slot_of()
+        is_text = self.are_ids_text
+        seen: set[Id] = set()
+        for id in ids:
+            is_text = _check_type(id, is_text)
+            if id in known or id in seen:
+                raise DuplicateIdError(f"the id {id!r} is already in use")
+            seen.add(id)
+
+    def _slot_of(self) -> dict[Id, int]:
+        if self._slots is None:
+            live = np.flatnonzero(self.is_live.view)
+            self._slots = dict(zip(self.ids(live.astype(np.int32)), live.tolist(), strict=True))
+        return self._slots
+
+    # changes
+
+    def append(self, ids: Sequence[Id], weights: Any, expressions: Expressions) -> None:
+        """Give the next slots to subscriptions whose ids were checked."""
+        if not len(ids):
+            return
+        first = self.n_slots
+        self._append_ids(ids)
+        self.weights.extend(weights)
+        if self._slots is not None:
+            self._slots.update(zip(ids, range(first, first + len(ids)), strict=True))
+        self._append_expressions(expressions, first)
+        self.is_live.extend(np.ones(len(ids), dtype=np.bool_))
+        self.n_live += len(ids)
+
+    def _append_ids(self, ids: Sequence[Id]) -> None:
+        if self._ids is None:
+            self._ids = [] if isinstance(ids[0], str) else Growable.empty(np.int64)
+        self._ids.extend(ids)  # type: ignore[arg-type]
+        if isinstance(self._ids, Growable) and self._largest_id is not None:
+            self._largest_id = max(self._largest_id, int(max(ids)))
+
+    def _append_expressions(self, expressions: Expressions, first: int) -> None:
+        last = self._parts[-1] if self._parts else None
+        if isinstance(last, ParsedExpressions) and isinstance(expressions, ParsedExpressions):
+            last.expressions += expressions.expressions
+        else:
+            self._parts.append(expressions)
+            self._part_starts.append(first)
+
+    def remove(self, ids: Sequence[Id], slots: NDArray[np.int32]) -> None:
+        """Let go of subscriptions."""
+        known = self._slot_of()
+        for id in ids:
+            del known[id]
+        self.is_live.view[slots] = False
+        self.n_live -= len(slots)
+
+    def expression(self, slot: int) -> Expression:
+        """Return the expression in a slot."""
+        part = bisect_right(self._part_starts, slot) - 1
+        return self._parts[part].expression(slot - self._part_starts[part])
+
+    def compacted(self) -> tuple[SubscriptionTable, NDArray[np.int32]]:
+        """Return a table of the live subscriptions only, and the new slot of each old one (-1 for none)."""
+        live = self.is_live.view
+        new_slots = np.where(live, np.cumsum(live) - 1, -1).astype(np.int32)
+        table = SubscriptionTable()
+        for part, start in zip(self._parts, self._part_starts, strict=True):
+            kept = np.flatnonzero(live[start : start + len(part)])
+            slots = (kept + start).astype(np.int32)
+            table.append(self.ids(slots), self.weights.view[slots], part.select(kept))
+        if table._ids is None and self._ids is not None:
+            table._ids = [] if self.are_ids_text else Growable.empty(np.int64)
+        return table, new_slots
+
+    @classmethod
+    def restored(cls, ids: Any, weights: NDArray[np.float64], parts: Sequence[Expressions]) -> SubscriptionTable:
+        """Return a table over the arrays of a snapshot; ids are looked up only when asked for."""
+        table = cls()
+        table._ids = ids if isinstance(ids, list) or ids is None else Growable(ids)
+        table._slots = None
+        table._largest_id = None
+        table.weights = Growable(weights)
+        table.is_live = Growable(np.ones(len(weights), dtype=np.bool_))
+        table.n_live = len(weights)
+        for part in parts:
+            table._part_starts.append(table._part_starts[-1] + len(table._parts[-1]) if table._parts else 0)
+            table._parts.append(part)
+        return table
+
+    def check(self) -> None:
+        """Assert that ids, slots and flags agree."""
+        assert self.n_live == np.count_nonzero(self.is_live.view) == len(self._slot_of())
+        live = np.flatnonzero(self.is_live.view).astype(np.int32)
+        assert [self.slot(id) for id in self.ids(live)] == live.tolist()
+        assert sum(len(part) for part in self._parts) == self.n_slots == len(self.weights)
+
+
+def _check_type(id: Id, is_text: bool | None) -> bool:
+    """Raise unless the id is an int64 or a string, and of the same type as those before; return whether it is text."""
+    if isinstance(id, bool) or not isinstance(id, (int, str)):
+        raise SubscriptionError(f"an id must be an integer or a string, not {type(id).__name__}: {id!r}")
+    if isinstance(id, int) and not -(2**63) <= id < 2**63:
+        raise SubscriptionError(f"the id {id} does not fit into 64 bits")
+    if is_text is not None and is_text is not isinstance(id, str):
+        kinds = ("strings", "integers") if is_text else ("integers", "strings")
+        raise SubscriptionError(f"the id {id!r} is of another type: the ids of this engine are {kinds[0]}")
+    return isinstance(id, str)
