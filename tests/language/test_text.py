@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,12 +24,15 @@ from siftline.model import (
     Arithmetic,
     Call,
     Constraint,
+    Event,
     Expression,
     IsTrue,
     Not,
     Or,
     Predicate,
     Variable,
+    evaluate,
+    walk,
 )
 
 A = Predicate("a", "=", 1)
@@ -561,6 +567,42 @@ class TestErrors:
         error = refusal(text)
         assert error.position == position
         assert reason in error.reason
+
+
+class TestSpecification:
+    """The tables of LANGUAGE.md say what happens."""
+
+    def test_operators_in_one_table(self) -> None:
+        header, *rows = table_under("All operators in one table")
+        events = [json.loads("{}" if cell == "absent" else f'{{"a": {cell}}}') for cell in header[1:]]
+        names = {True: "true", False: "false", None: "\u2013"}
+        for condition, *cells in rows:
+            assert [names[evaluate(parse(condition), Event(event))] for event in events] == cells
+        operators = {node.op for row in rows for node in walk(parse(row[0])) if isinstance(node, Predicate)}
+        assert operators == OPERATORS
+
+    def test_hints(self) -> None:
+        for written, hint in table_under("Errors")[1:]:
+            assert refusal(written).hint == hint
+
+    def test_truth(self) -> None:
+        event = Event({"t": True, "f": False})
+        conditions = {"true": "t = true", "false": "f = true", "unknown": "u = true"}
+        names = {True: "true", False: "false", None: "unknown"}
+        header, *rows = table_under("Truth")
+        for row in rows:
+            a, b = (conditions[cell] for cell in row[:2])
+            for form, expected in zip(header[2:], row[2:], strict=True):
+                words = [{"a": a, "b": b}.get(word, word) for word in form.split()]
+                assert names[evaluate(parse(" ".join(words)), event)] == expected
+
+
+def table_under(heading: str) -> list[list[str]]:
+    """Return the cells of the first table under a heading of LANGUAGE.md."""
+    text = Path(__file__).parents[2].joinpath("LANGUAGE.md").read_text(encoding="utf-8")
+    section = text.split(f"\n## {heading}\n")[1]
+    rows = [line for line in section.split("\n\n|")[1].split("\n\n")[0].split("\n") if not line.startswith("|---")]
+    return [[cell.strip().strip("`") for cell in row.strip("|").split(" | ")] for row in rows]
 
 
 # -- fuzzing: whatever the text, the parser accepts it or says what is wrong ------------------------------------------
