@@ -139,7 +139,8 @@ class Engine:
             or the path of a Parquet file, with the columns `subscription`, `expression` and optionally `weight`, or in
             the columnar form of one row a predicate (see README).
         """
-        from siftline.encoding.columns import load_columns, rows_of, table_of
+        from siftline.encoding.columns import load_columns
+        from siftline.encoding.tables import rows_of, table_of
 
         table = table_of(source)
         if table is not None and "expression" not in table.column_names:

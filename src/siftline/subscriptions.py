@@ -14,7 +14,7 @@ from siftline.language.printer import to_text
 from siftline.language.text import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -134,6 +134,16 @@ class SubscriptionTable:
         """Whether ids are strings; None before the first."""
         return None if self._ids is None else isinstance(self._ids, list)
 
+    def id_array(self) -> NDArray[np.int64]:
+        """Return the integer ids of all slots."""
+        assert isinstance(self._ids, Growable)
+        return self._ids.view
+
+    def id_list(self) -> list[str]:
+        """Return the string ids of all slots."""
+        assert isinstance(self._ids, list)
+        return self._ids
+
     def next_id(self) -> int:
         """Return a new number for a subscription that was given no id."""
         if self.are_ids_text:
@@ -142,16 +152,18 @@ class SubscriptionTable:
             self._largest_id = max((int(id) for id in self._slot_of()), default=-1)
         return max(self._largest_id + 1, 0)
 
-    def check_ids(self, ids: Iterable[Id]) -> None:
+    def check_ids(self, ids: Sequence[Id]) -> None:
         """Raise unless all ids are new, different, and of this engine's type."""
-        known = self._slot_of()
         is_text = self.are_ids_text
-        seen: set[Id] = set()
-        for id in ids:
+        kinds = set(map(type, ids))
+        # Of plain integers or strings, the extremes tell for all.
+        for id in (min(ids), max(ids)) if kinds in ({int}, {str}) else ids:
             is_text = _check_type(id, is_text)
-            if id in known or id in seen:
-                raise DuplicateIdError(f"the id {id!r} is already in use")
-            seen.add(id)
+        new = set(ids)
+        if len(new) != len(ids) or not new.isdisjoint(self._slot_of()):
+            seen = set(self._slot_of())
+            duplicate = next(id for id in ids if id in seen or seen.add(id))  # type: ignore[func-returns-value]
+            raise DuplicateIdError(f"the id {duplicate!r} is already in use")
 
     def _slot_of(self) -> dict[Id, int]:
         if self._slots is None:
