@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from siftline.errors import SubscriptionError
 from siftline.language.event_pattern import parse_pattern
+from siftline.language.printer import to_text
+from siftline.language.text import parse
 from siftline.model import AnyElement, Event, IsTrue, Not, Or, Predicate, matches
 
 Json = Any
@@ -473,6 +475,25 @@ def test_plain_predicates_where_they_are_the_same() -> None:
     assert parse_pattern({"a": {"b": [{"exists": False}], "c": [1]}}) == (
         Not(Predicate("a.b", "exists")) & Predicate("a.c", "=", 1)
     )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ({"a": ["x", 5, True]}, "a in ('x', 5, true)"),
+        ({"a": [None]}, "any a (exists this and this is null)"),
+        ({"a": [{"prefix": {"equals-ignore-case": "x_"}}]}, r"a ilike 'x\_%'"),
+        ({"a": [{"wildcard": "x*y*z"}]}, "a like 'x%y%z'"),
+        ({"a": [{"wildcard": "*x*"}]}, "a contains 'x'"),
+        ({"a": [{"numeric": [">", 0, "<=", 5]}]}, "any a (this > 0 and this <= 5)"),
+        ({"a": [{"anything-but": ["x", "y"]}]}, "any a (exists this and (this in ('x', 'y')) is not true)"),
+        ({"a": {"b": ["x"], "c": [{"exists": False}]}}, "any a (b = 'x' and not exists c)"),
+        ({"a": {"c": ["x"], "b": [{"exists": False}]}}, "not exists a.b and a.c = 'x'"),
+    ],
+)
+def test_translations_in_the_text_language(pattern: Json, text: str) -> None:
+    assert parse_pattern(pattern) == parse(text)
+    assert to_text(parse_pattern(pattern)) == text
 
 
 def test_anything_but_is_two_valued() -> None:
