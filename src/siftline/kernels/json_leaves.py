@@ -1,0 +1,427 @@
+"""From the bytes of JSON objects to the leaves of events, in flat arrays.
+
+One loop reads a key (in objects), a value, and what stands behind it: a comma or closing brackets. What is open is a
+stack of frames; frame 0 is no container, its serial counts the objects opened so far. Of a key only the state of its
+path is kept (see json_path), so a nested object continues where the key before it ended.
+
+A key twice in one object: every slot of the path table has a stamp, the serial of the object in which its path was met
+last. Serials only grow, so if the path was met in this object or inside of it, its stamp is not below the serial of
+this object. That never misses a repeated key; it also stops at {"a": {"b": 1}, "a.b": 2}, which is rare and goes to
+Python. Keys that are not in the table cannot lead to a leaf, repeated or not.
+
+Every value is written behind the leaves so far, known attribute or not; only a known one moves the end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.json_number import NULL, NUMBER, parse_number, skip_infinity, skip_number
+from siftline.kernels.json_path import DOT, HASH_SEED, NO_ATTRIBUTE, attribute_of, extend_path, find_path
+from siftline.kernels.json_string import decode_string
+from siftline.kernels.json_words import (
+    ZERO,
+    bad,
+    byte_at,
+    byte_of,
+    failed_at,
+    first_byte,
+    is_bad,
+    load_word,
+    low_bytes,
+    skip_space,
+    slow,
+    string_stops,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "BAD",
+    "FALSE",
+    "FRAME_FIELDS",
+    "FRAME_WORDS",
+    "NULL",
+    "NUMBER",
+    "OK",
+    "SLOW",
+    "STRING",
+    "TEXT_MARGIN",
+    "TRUE",
+    "parse_events",
+]
+
+# Kinds of leaves, with NULL and NUMBER.
+FALSE: Final = 1
+TRUE: Final = 2
+STRING: Final = 4
+
+# Statuses of events.
+OK: Final = 0
+BAD: Final = 1
+SLOW: Final = 2
+
+# Strings are written eight bytes at a time: that many bytes behind the last text are scratch.
+TEXT_MARGIN: Final = 8
+
+# A frame, in `frames`: the byte that closes it; the length of its path; the attribute of an array's elements, _UNKNOWN
+# if nothing inside can be a leaf; the serial of an object. In `frame_words`: the state of its path and the incomplete
+# last word. The path of an object ends with a dot, except that of the outermost one.
+FRAME_FIELDS: Final = 4
+FRAME_WORDS: Final = 2
+_LENGTH: Final = np.uint64(1)
+_ATTRIBUTE: Final = np.uint64(2)
+_SERIAL: Final = np.uint64(3)
+
+# Instead of an attribute, with NO_ATTRIBUTE: not on the way to a known path; a key for the second time.
+_UNKNOWN: Final = -2
+_REPEATED: Final = -3
+
+_QUOTE: Final = 0x22
+_COMMA: Final = 0x2C
+_MINUS: Final = 0x2D
+_DIGIT_0: Final = 0x30
+_DIGIT_9: Final = 0x39
+_COLON: Final = 0x3A
+_OPEN_ARRAY: Final = 0x5B
+_OPEN_OBJECT: Final = 0x7B
+_CLOSE_OBJECT: Final = 0x7D
+# A closing bracket is its opening bracket plus two.
+_OPEN_TO_CLOSE: Final = 2
+
+_BYTE_ORDER_MARK: Final = np.uint64(int.from_bytes(b"\xef\xbb\xbf", "little"))
+_NULL_WORD: Final = np.uint64(int.from_bytes(b"null", "little"))
+_TRUE_WORD: Final = np.uint64(int.from_bytes(b"true", "little"))
+_FALSE_WORD: Final = np.uint64(int.from_bytes(b"false", "little"))
+_NAN_WORD: Final = np.uint64(int.from_bytes(b"NaN", "little"))
+
+
+@kernel
+def parse_events(
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    slots: NDArray[np.uint64],
+    words: NDArray[np.uint64],
+    powers: NDArray[np.uint64],
+    stamps: NDArray[np.int64],
+    frames: NDArray[np.int64],
+    frame_words: NDArray[np.uint64],
+    path: NDArray[np.uint64],
+    event_starts: NDArray[np.int64],
+    statuses: NDArray[np.uint8],
+    positions: NDArray[np.int64],
+    attributes: NDArray[np.int32],
+    kinds: NDArray[np.uint8],
+    numbers: NDArray[np.float64],
+    residuals: NDArray[np.int64],
+    text_starts: NDArray[np.int64],
+    text_ends: NDArray[np.int64],
+    texts: NDArray[np.uint8],
+    first_event: int,
+    n_texts: int,
+) -> tuple[int, int]:
+    """Parse the events from `first_event` on, until one might not fit in the arrays or lies outside the data.
+
+    An event of n bytes has at most n / 2 leaves, n bytes of text and n bytes in a path.
+
+    Returns
+    -------
+    tuple[int, int]
+        The number of events that are done, and the end of the texts.
+    """
+    for event in range(first_event, starts.size):
+        start = starts[event]
+        end = ends[event]
+        n_leaves = event_starts[event]
+        if (
+            start < 0
+            or end < start
+            or end > data.size
+            or n_leaves + ((end - start) >> 1) >= attributes.size
+            or n_texts + (end - start) + TEXT_MARGIN > texts.size
+            or ((end - start) >> 3) >= path.size
+        ):
+            return event, n_texts
+        result, event_starts[event + 1], new_texts = _parse_event(
+            data, start, end, slots, words, powers, stamps, frames, frame_words, path,
+            attributes, kinds, numbers, residuals, text_starts, text_ends, texts, n_leaves, n_texts,
+        )  # fmt: skip
+        if result >= 0:
+            statuses[event] = OK
+            positions[event] = 0
+            n_texts = new_texts
+        else:
+            statuses[event] = BAD if is_bad(result) else SLOW
+            positions[event] = failed_at(result) - start
+            event_starts[event + 1] = n_leaves
+    return starts.size, n_texts
+
+
+@inline_kernel
+def _parse_event(
+    data: NDArray[np.uint8],
+    position: int,
+    end: int,
+    slots: NDArray[np.uint64],
+    words: NDArray[np.uint64],
+    powers: NDArray[np.uint64],
+    stamps: NDArray[np.int64],
+    frames: NDArray[np.int64],
+    frame_words: NDArray[np.uint64],
+    path: NDArray[np.uint64],
+    attributes: NDArray[np.int32],
+    kinds: NDArray[np.uint8],
+    numbers: NDArray[np.float64],
+    residuals: NDArray[np.int64],
+    text_starts: NDArray[np.int64],
+    text_ends: NDArray[np.int64],
+    texts: NDArray[np.uint8],
+    n_leaves: int,
+    n_texts: int,
+) -> tuple[int, int, int]:
+    """Parse one event; return the end of it or a failure, the number of leaves, and the end of the texts."""
+    position = _open_event(data, position, end, frames, frame_words)
+    depth = 1
+    if position >= 0 and byte_at(data, position, end) == _CLOSE_OBJECT:
+        position, depth = _read_separators(data, position, end, frames, depth)
+    while position >= 0 and depth > 0:
+        frame = np.uint64(FRAME_FIELDS * depth)
+        attribute = frames[frame + _ATTRIBUTE]
+        length = frames[frame + _LENGTH]
+        state = frame_words[np.uint64(FRAME_WORDS * depth)]
+        tail = frame_words[np.uint64(FRAME_WORDS * depth + 1)]
+        if frames[frame] == _CLOSE_OBJECT:
+            position, state, tail, length = _read_key(
+                data, position, end, attribute, path, state, tail, length, texts, n_texts
+            )
+            if position < 0:
+                break
+            if attribute != _UNKNOWN:
+                attribute = _look_up(slots, words, path, state, tail, length, stamps, frames[frame + _SERIAL])
+                if attribute == _REPEATED:
+                    position = slow(position)
+                    break
+        byte = byte_at(data, position, end)
+        if byte in (_OPEN_OBJECT, _OPEN_ARRAY):
+            depth += 1
+            if depth * FRAME_FIELDS >= frames.size:
+                position = slow(position)
+                break
+            _open_frame(frames, frame_words, path, depth, byte, attribute, state, tail, length)
+            position = skip_space(data, position + 1, end)
+            if byte_at(data, position, end) != byte + _OPEN_TO_CLOSE:
+                continue
+        else:
+            position, text_end = _read_scalar(
+                data, position, end, powers, attribute,
+                attributes, kinds, numbers, residuals, text_starts, text_ends, texts, n_leaves, n_texts,
+            )  # fmt: skip
+            if position < 0:
+                break
+            if attribute >= 0:
+                n_leaves += 1
+                n_texts = text_end
+        position, depth = _read_separators(data, position, end, frames, depth)
+    return position, n_leaves, n_texts
+
+
+@inline_kernel
+def _open_event(
+    data: NDArray[np.uint8], position: int, end: int, frames: NDArray[np.int64], frame_words: NDArray[np.uint64]
+) -> int:
+    """Open the outermost object; return the position of what is in it, or a failure."""
+    if low_bytes(load_word(data, position, end), 3) == _BYTE_ORDER_MARK:
+        position += 3
+    position = skip_space(data, position, end)
+    if byte_at(data, position, end) != _OPEN_OBJECT:
+        return bad(position)
+    frames[_SERIAL] += 1
+    frame = np.uint64(FRAME_FIELDS)
+    frames[frame] = _CLOSE_OBJECT
+    frames[frame + _LENGTH] = 0
+    frames[frame + _ATTRIBUTE] = NO_ATTRIBUTE
+    frames[frame + _SERIAL] = frames[_SERIAL]
+    frame_words[np.uint64(FRAME_WORDS)] = HASH_SEED
+    frame_words[np.uint64(FRAME_WORDS + 1)] = ZERO
+    return skip_space(data, position + 1, end)
+
+
+@inline_kernel
+def _open_frame(
+    frames: NDArray[np.int64],
+    frame_words: NDArray[np.uint64],
+    path: NDArray[np.uint64],
+    depth: int,
+    byte: int,
+    attribute: int,
+    state: np.uint64,
+    tail: np.uint64,
+    length: int,
+) -> None:
+    """Open an object or an array, whose opening bracket is `byte`, at the path of a key or of an array around it."""
+    frame = np.uint64(FRAME_FIELDS * depth)
+    if byte == _OPEN_OBJECT and attribute != _UNKNOWN:
+        state, tail, length = extend_path(path, state, tail, length, DOT, 1)
+        frames[_SERIAL] += 1
+        frames[frame + _SERIAL] = frames[_SERIAL]
+        attribute = NO_ATTRIBUTE
+    frames[frame] = byte + _OPEN_TO_CLOSE
+    frames[frame + _LENGTH] = length
+    frames[frame + _ATTRIBUTE] = attribute
+    frame_words[np.uint64(FRAME_WORDS * depth)] = state
+    frame_words[np.uint64(FRAME_WORDS * depth + 1)] = tail
+
+
+@inline_kernel
+def _read_key(
+    data: NDArray[np.uint8],
+    position: int,
+    end: int,
+    attribute: int,
+    path: NDArray[np.uint64],
+    state: np.uint64,
+    tail: np.uint64,
+    length: int,
+    texts: NDArray[np.uint8],
+    n_texts: int,
+) -> tuple[int, Any, Any, int]:
+    """Read a key and its colon; return the position of the value, or a failure, and the path with the key."""
+    if byte_at(data, position, end) != _QUOTE:
+        return bad(position), state, tail, length
+    word = load_word(data, position + 1, end)
+    n_bytes = first_byte(string_stops(word))
+    if n_bytes < 8 and byte_of(word, n_bytes) == _QUOTE:
+        position += n_bytes + 2
+        state, tail, length = extend_path(path, state, tail, length, low_bytes(word, n_bytes), n_bytes)
+    else:
+        position, text_end = decode_string(data, position + 1, end, texts, n_texts)
+        if position < 0:
+            return position, state, tail, length
+        if attribute != _UNKNOWN:
+            state, tail, length = _extend_by_text(path, state, tail, length, texts, n_texts, text_end)
+    position = skip_space(data, position, end)
+    if byte_at(data, position, end) != _COLON:
+        return bad(position), state, tail, length
+    return skip_space(data, position + 1, end), state, tail, length
+
+
+@inline_kernel
+def _extend_by_text(
+    path: NDArray[np.uint64],
+    state: np.uint64,
+    tail: np.uint64,
+    length: int,
+    texts: NDArray[np.uint8],
+    start: int,
+    end: int,
+) -> tuple[Any, Any, int]:
+    for place in range(start, end, 8):
+        word = load_word(texts, place, end)
+        state, tail, length = extend_path(path, state, tail, length, word, min(8, end - place))
+    return state, tail, length
+
+
+@inline_kernel
+def _look_up(
+    slots: NDArray[np.uint64],
+    words: NDArray[np.uint64],
+    path: NDArray[np.uint64],
+    state: np.uint64,
+    tail: np.uint64,
+    length: int,
+    stamps: NDArray[np.int64],
+    serial: int,
+) -> Any:
+    """Return the attribute of a path, NO_ATTRIBUTE on the way to one, otherwise _UNKNOWN; or _REPEATED."""
+    slot = find_path(slots, words, path, state, tail, length)
+    if slot < 0:
+        return np.int64(_UNKNOWN)
+    if stamps[np.uint64(slot)] >= serial:
+        return np.int64(_REPEATED)
+    stamps[np.uint64(slot)] = serial
+    return np.int64(attribute_of(slots, slot))
+
+
+@inline_kernel
+def _read_scalar(
+    data: NDArray[np.uint8],
+    position: int,
+    end: int,
+    powers: NDArray[np.uint64],
+    attribute: int,
+    attributes: NDArray[np.int32],
+    kinds: NDArray[np.uint8],
+    numbers: NDArray[np.float64],
+    residuals: NDArray[np.int64],
+    text_starts: NDArray[np.int64],
+    text_ends: NDArray[np.int64],
+    texts: NDArray[np.uint8],
+    leaf: int,
+    n_texts: int,
+) -> tuple[int, int]:
+    """Write a number, string or literal as a leaf; return the position behind it, or a failure, and the text's end."""
+    kind = NULL
+    number = np.float64(0.0)
+    residual = np.int64(0)
+    text_end = n_texts
+    byte = byte_at(data, position, end)
+    if _DIGIT_0 <= byte <= _DIGIT_9 or byte == _MINUS:
+        if attribute >= 0:
+            position, kind, number, residual = parse_number(data, position, end, powers)
+        else:
+            position = skip_number(data, position, end)
+    elif byte == _QUOTE:
+        kind = STRING
+        position, text_end = decode_string(data, position + 1, end, texts, n_texts)
+    else:
+        position, kind = _read_literal(data, position, end)
+    attributes[np.uint64(leaf)] = np.int32(attribute)
+    kinds[np.uint64(leaf)] = np.uint8(kind)
+    numbers[np.uint64(leaf)] = number
+    residuals[np.uint64(leaf)] = residual
+    text_starts[np.uint64(leaf)] = n_texts
+    text_ends[np.uint64(leaf)] = text_end
+    return position, text_end
+
+
+@inline_kernel
+def _read_literal(data: NDArray[np.uint8], position: int, end: int) -> tuple[int, int]:
+    """Read null, true, false, NaN or Infinity; return the position behind it, or a failure, and its kind."""
+    word = load_word(data, position, end)
+    four = low_bytes(word, 4)
+    if four == _NULL_WORD:
+        return position + 4, NULL
+    if four == _TRUE_WORD:
+        return position + 4, TRUE
+    if low_bytes(word, 5) == _FALSE_WORD:
+        return position + 5, FALSE
+    if low_bytes(word, 3) == _NAN_WORD:
+        return position + 3, NULL
+    return skip_infinity(data, position, end), NULL
+
+
+@inline_kernel
+def _read_separators(
+    data: NDArray[np.uint8], position: int, end: int, frames: NDArray[np.int64], depth: int
+) -> tuple[int, int]:
+    """Read closing brackets and a comma; return the position of the next key or value, or a failure, and the depth.
+
+    At depth 0 the event is complete.
+    """
+    while True:
+        position = skip_space(data, position, end)
+        byte = byte_at(data, position, end)
+        if byte == _COMMA:
+            return skip_space(data, position + 1, end), depth
+        if byte != frames[np.uint64(FRAME_FIELDS * depth)]:
+            return bad(position), depth
+        position += 1
+        depth -= 1
+        if depth == 0:
+            position = skip_space(data, position, end)
+            return (position if position == end else bad(position)), depth
