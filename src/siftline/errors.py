@@ -106,10 +106,17 @@ def _excerpt(text: str, position: int, column: int) -> list[str]:
     end = text.find("\n", position)
     line = text[start : end if end >= 0 else len(text)]
     first = max(0, column - 1 - _EXCERPT_WIDTH // 2)
-    shown = line[first : first + _EXCERPT_WIDTH].replace("\t", " ")
+    # One visible character for each, so that the caret fits and nothing odd reaches the terminal.
+    shown = "".join(_visible(character) for character in line[first : first + _EXCERPT_WIDTH])
     before = "..." if first else ""
     after = "..." if first + _EXCERPT_WIDTH < len(line) else ""
     return [f"  {before}{shown}{after}", "  " + " " * (len(before) + column - 1 - first) + "^"]
+
+
+def _visible(character: str) -> str:
+    if character.isprintable():
+        return character
+    return " " if character.isspace() else "\ufffd"
 
 
 class EventError(SiftlineError, ValueError):

@@ -76,8 +76,8 @@ def leaf_of(value: object, path: str) -> Leaf:
         return float(value) if math.isfinite(value) else None
     if isinstance(value, (str, int)):  # subclasses, such as enumerations
         return str.__str__(value) if isinstance(value, str) else int(value)
-    if isinstance(value, (datetime.date, datetime.datetime)):
-        return iso_text(value)
+    if isinstance(value, datetime.date):
+        return iso_text(value) if value == value else None  # pandas.NaT is a date that is not equal to itself
     if isinstance(value, decimal.Decimal):
         return _from_decimal(value, path)
     item = getattr(value, "item", None)

@@ -141,36 +141,35 @@ class Variable(Expression):
         object.__setattr__(self, "name", name)
 
 
-class Arithmetic(Expression):
+class _Terms(Expression):
+    """Two terms and what stands between them."""
+
+    __slots__ = ("left", "op", "right")
+    __match_args__ = ("op", "left", "right")
+
+    op: str
+    left: Term
+    right: Term
+
+    def __init__(self, op: str, left: Term, right: Term) -> None:
+        object.__setattr__(self, "op", op)
+        object.__setattr__(self, "left", left)
+        object.__setattr__(self, "right", right)
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.op, self.left, self.right, type(self.left) is bool, type(self.right) is bool
+
+
+class Arithmetic(_Terms):
     """A term `left op right` with op one of + - * / over variables and numbers."""
 
-    __slots__ = ("left", "op", "right")
-    __match_args__ = ("op", "left", "right")
-
-    op: str
-    left: Term
-    right: Term
-
-    def __init__(self, op: str, left: Term, right: Term) -> None:
-        object.__setattr__(self, "op", op)
-        object.__setattr__(self, "left", left)
-        object.__setattr__(self, "right", right)
+    __slots__ = ()
 
 
-class Constraint(Expression):
+class Constraint(_Terms):
     """A comparison of two terms over variables, such as `?y > 2 * ?z`."""
 
-    __slots__ = ("left", "op", "right")
-    __match_args__ = ("op", "left", "right")
-
-    op: str
-    left: Term
-    right: Term
-
-    def __init__(self, op: str, left: Term, right: Term) -> None:
-        object.__setattr__(self, "op", op)
-        object.__setattr__(self, "left", left)
-        object.__setattr__(self, "right", right)
+    __slots__ = ()
 
 
 class Call(Expression):
@@ -231,10 +230,18 @@ def check_size(expression: Expression) -> None:
         node, depth = pending.pop()
         if depth > MAX_DEPTH:
             raise SubscriptionError(f"the expression nests deeper than {MAX_DEPTH} levels")
-        below = children(node)
+        below = children(node) or _terms(node)
         if not below:
-            operand = getattr(node, "operand", None)
-            leaves += max(1, len(operand)) if isinstance(operand, tuple) else 1
+            constants = getattr(node, "operand", None) or getattr(node, "arguments", None)
+            leaves += len(constants) if isinstance(constants, tuple) else 1
             if leaves > MAX_LEAVES:
                 raise SubscriptionError(f"the expression has more than {MAX_LEAVES:,} predicates and constants")
-        pending.extend((child, depth + 1) for child in below)
+        # Terms nest on their own account, below the constraint that holds them.
+        deeper = 1 if isinstance(node, Constraint) else depth + 1
+        pending.extend((child, deeper) for child in below)
+
+
+def _terms(node: Expression) -> tuple[Expression, ...]:
+    """Return the terms of a constraint or a term that are more than a constant."""
+    terms = (node.left, node.right) if isinstance(node, _Terms) else ()
+    return tuple(term for term in terms if isinstance(term, Expression))
