@@ -1,1 +1,8 @@
-"""Workloads, runner, measurements, results."""
+"""How fast is it? Workloads, runner, measurements, results.
+
+- `workloads/`: seeded subscriptions and events, as Arrow tables and Parquet files
+- `runner`: one workload, many indexes, ids checked before times; `measure`: the timers; `checks`: the ids
+- `results`: one JSON line a measurement; `compare`: two files of them, with a noise band
+- `foundation`: everything in front of and beside an index, against targets
+- `command`: `siftline bench`
+"""

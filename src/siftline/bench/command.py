@@ -1,0 +1,277 @@
+"""`siftline bench`: list, generate, run, foundation, compare.
+
+Only the standard library is imported here: the command line builds all parsers before it knows which one is wanted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from siftline.bench.foundation import Figure
+    from siftline.bench.runner import Measurement
+    from siftline.bench.workloads import Workload
+
+_RESULTS: Final = Path("results")
+
+
+def add_parser(subparsers: Any) -> argparse.ArgumentParser:
+    """Add `bench` and what it can do to a command line."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "bench", help="measure indexes on seeded workloads", description=__doc__.partition("\n\n")[0]
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    _add_list(actions)
+    _add_generate(actions)
+    _add_run(actions)
+    _add_foundation(actions)
+    _add_compare(actions)
+    return parser
+
+
+def _add_list(actions: Any) -> None:
+    parser = actions.add_parser("list", help="show workloads with their parameters, and indexes")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(act=_list)
+
+
+def _add_generate(actions: Any) -> None:
+    parser = actions.add_parser("generate", help="draw a workload and write it as Parquet")
+    parser.add_argument("workload", metavar="WORKLOAD")
+    _add_parameters(parser)
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="a new directory for the two files")
+    parser.set_defaults(act=_generate)
+
+
+def _add_parameters(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--size", type=_count, metavar="N", help="number of subscriptions")
+    parser.add_argument("--events", type=_count, metavar="N", help="number of events")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PARAMETER=VALUE", help="change another parameter"
+    )
+
+
+def _count(text: str) -> int:
+    """Read a positive number; 1e6, 50_000 and 1,000,000 are welcome."""
+    try:
+        number = float(text.replace(",", "").replace("_", ""))
+    except ValueError:
+        number = 0.0
+    if number < 1 or number != int(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(number)
+
+
+def _add_run(actions: Any) -> None:
+    parser = actions.add_parser("run", help="measure indexes on workloads")
+    parser.add_argument("workloads", nargs="+", metavar="WORKLOAD", help="see `siftline bench list`")
+    parser.add_argument(
+        "--index", action="append", metavar="NAME[:OPTION=VALUE,...]", help="repeat for several; default: all but scan"
+    )
+    _add_parameters(parser)
+    parser.add_argument("--passes", type=_count, default=5, help="default: 5")
+    parser.add_argument(
+        "--sample", action="append", default=[], metavar="INDEX=N", help="fewer events for a slow index"
+    )
+    parser.add_argument("--slots", action="store_true", help="time match(..., as_slots=True)")
+    parser.add_argument("--batch", action="store_true", help="time match_batch of all events")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep drawn workloads there")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="append rows there; default: results/WORKLOAD.jsonl"
+    )
+    parser.add_argument("--json", action="store_true", help="print the rows instead of a table")
+    parser.set_defaults(act=_run)
+
+
+def _add_foundation(actions: Any) -> None:
+    parser = actions.add_parser("foundation", help="measure parsing, loading, encoding and scanning against targets")
+    parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--fail", action="store_true", help="exit 1 if a target is missed")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="append rows there")
+    parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
+    parser.add_argument("--json", action="store_true", help="print the rows instead of a table")
+    parser.set_defaults(act=_foundation)
+
+
+def _add_compare(actions: Any) -> None:
+    parser = actions.add_parser("compare", help="compare two result files")
+    parser.add_argument("old", type=Path, metavar="OLD")
+    parser.add_argument("new", type=Path, metavar="NEW")
+    parser.add_argument("--fail", action="store_true", help="exit 1 if something got slower beyond the noise")
+    parser.set_defaults(act=_compare)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked; 0 is success, 1 a wrong result or a missed target, 2 a mistake in the call."""
+    from siftline.bench.checks import WrongIdsError
+    from siftline.errors import SiftlineError
+
+    try:
+        return int(args.act(args))
+    except WrongIdsError as error:
+        print(f"siftline bench: WRONG IDS, no row is written: {error}", file=sys.stderr)
+        return 1
+    except (SiftlineError, ValueError, OSError) as error:
+        print(f"siftline bench: {error}", file=sys.stderr)
+        return 2
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _list(args: argparse.Namespace) -> int:
+    import dataclasses
+
+    import siftline
+    from siftline.bench.workloads import recipe, workloads
+
+    recipes = [recipe(name) for name in workloads()]
+    if args.json:
+        shown = {r.name: {"description": r.description, **dataclasses.asdict(r.parameters)} for r in recipes}
+        print(json.dumps({"workloads": shown, "indexes": siftline.indexes()}, indent=2))
+        return 0
+    for each in recipes:
+        print(f"{each.name}: {each.description}")
+        pairs = dataclasses.asdict(each.parameters).items()
+        print("    " + "  ".join(f"{key}={value}" for key, value in pairs))
+    print(f"indexes: {', '.join(siftline.indexes())}")
+    return 0
+
+
+def _drawn(name: str, args: argparse.Namespace, cache: Path | None) -> Workload:
+    from siftline.bench.workloads import cached, make_parameters
+
+    changes = dict(_pair(text) for text in args.set)
+    if args.size is not None:
+        changes["n_subscriptions"] = args.size
+    if args.events is not None:
+        changes["n_events"] = args.events
+    return cached(name, make_parameters(name, **changes), args.seed, cache)
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    key, _, value = text.partition("=")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        raise ValueError(f"{text!r} is not of the form NAME=NUMBER") from None
+
+
+def _generate(args: argparse.Namespace) -> int:
+    from siftline.bench.workloads import save
+
+    if args.output.exists():
+        raise ValueError(f"{args.output} exists already")
+    workload = _drawn(args.workload, args, None)
+    save(workload, args.output)
+    print(f"{workload.n_subscriptions:,} subscriptions and {workload.n_events:,} events in {args.output}")
+    return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    import siftline
+    from siftline.bench import results
+    from siftline.bench.runner import Choice, Plan, run
+    from siftline.bench.workloads import recipe
+
+    for name in args.workloads:
+        recipe(name)
+    names = args.index or [name for name in siftline.indexes() if name != "scan"]
+    samples = {**Plan().n_events, **dict(_pair(text) for text in args.sample)}
+    plan = Plan(n_passes=args.passes, n_events=samples, as_slots=args.slots, is_batch=args.batch)
+    for name in args.workloads:
+        _say(f"drawing {name}")
+        workload = _drawn(name, args, args.cache)
+        measured = run(workload, [Choice.parse(text) for text in names], plan, _say)
+        rows = results.rows_of(workload, measured, plan.n_passes)
+        path = results.append(rows, args.output or _RESULTS / f"{name}.jsonl")
+        _print_run(workload, measured, rows, args.json)
+        _say(f"{len(rows)} rows appended to {path}")
+    return 0
+
+
+def _print_run(workload: Workload, measured: Sequence[Measurement], rows: Sequence[Any], is_json: bool) -> None:
+    from siftline.bench.tables import aligned
+
+    if is_json:
+        print("\n".join(json.dumps(row) for row in rows))
+        return
+    print(f"{workload.name}, {workload.n_subscriptions:,} subscriptions, seed {workload.seed}, {measured[0].mode}")
+    heading = ["index", "events", "matches", "build s", "MB", "min us", "median us", "p99 us", "max us", "x fast-scan"]
+    print(aligned([heading, *(_run_line(measurement) for measurement in measured)]))
+    for refused in (m for m in measured if m.passes is None):
+        print(f"{refused.choice.label}: unsupported: {refused.reason}")
+    shares = [m.passes.processor_share for m in measured if m.passes is not None]
+    if min(shares) < 0.9:
+        print(f"the machine was busy: the core was ours only {min(shares):.0%} of the time")
+
+
+def _run_line(measurement: Measurement) -> list[str]:
+    label = measurement.choice.label
+    if measurement.passes is None:
+        return [label, "unsupported", *[""] * 8]
+    times = measurement.passes.per_event_us()
+    megabytes = sum(measurement.stats.get("bytes", {}).values()) / 1e6
+    matches = measurement.n_matches / max(1, measurement.n_events)
+    numbers = [f"{megabytes:,.0f}", *(f"{t:,.1f}" for t in (times.min, times.median, times.p99, times.max))]
+    return [
+        label,
+        f"{measurement.n_events:,}",
+        f"{matches:,.1f}",
+        f"{measurement.build_s:.2f}",
+        *numbers,
+        f"{measurement.ratio or 0:.3g}",
+    ]
+
+
+def _foundation(args: argparse.Namespace) -> int:
+    from siftline.bench import foundation, results
+
+    sizes = foundation.QUICK if args.quick else foundation.Sizes()
+    figures = foundation.Foundation(sizes, args.seed).figures(_say)
+    rows = foundation.rows_of(figures, sizes, args.seed)
+    if args.json:
+        print("\n".join(json.dumps(row) for row in rows))
+    else:
+        _print_figures(figures, args.markdown)
+    if args.output is not None:
+        results.append(rows, args.output)
+    return int(args.fail and any(figure.is_missed for figure in figures))
+
+
+def _print_figures(figures: Sequence[Figure], is_markdown: bool) -> None:
+    from siftline.bench import foundation, results
+    from siftline.bench.tables import aligned, markdown
+
+    machine = results.machine()
+    print((markdown if is_markdown else aligned)(foundation.table(figures)))
+    print(
+        f"\n{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB, Python {machine['python']}, ",
+        end="",
+    )
+    print(f"numba {machine['numba']}, {results.circumstances()['date'][:10]}")
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from siftline.bench import compare, results
+    from siftline.bench.tables import aligned
+
+    found, lonely = compare.compare(results.read(args.old), results.read(args.new))
+    if found:
+        print(aligned(compare.table(found)))
+    for label in lonely:
+        print(f"not compared: {label}")
+    if any(not comparison.is_same_machine for comparison in found):
+        print("the files come from different machines or versions: only large differences mean something")
+    if not found:
+        raise ValueError("the files have no measurement in common")
+    return int(args.fail and any(comparison.verdict == "slower" for comparison in found))

@@ -1,0 +1,22 @@
+"""Workloads: seeded subscriptions and events, the same for every index.
+
+A new workload is a frozen dataclass of parameters, a function that draws from them, and a `Recipe` of both in the
+`RECIPES` of a file that `registry.py` names.
+"""
+
+from siftline.bench.workloads.registry import generate, make_parameters, recipe, workloads
+from siftline.bench.workloads.stored import cached, load, save
+from siftline.bench.workloads.workload import Parameters, Recipe, Workload
+
+__all__ = [
+    "Parameters",
+    "Recipe",
+    "Workload",
+    "cached",
+    "generate",
+    "load",
+    "make_parameters",
+    "recipe",
+    "save",
+    "workloads",
+]
