@@ -11,6 +11,7 @@ A subscription occupies one *slot* and has zero or more clauses, or-ed. A clause
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -278,5 +279,7 @@ def _used_codes(clauses: Clauses) -> dict[int, set[int]]:
     codes = np.concatenate([part for _, lows, highs in pairs for part in (lows, lows - 1, highs, highs + 1)])
     order = np.argsort(owners, kind="stable")
     attributes, starts = np.unique(owners[order], return_index=True)
-    groups = np.split(codes[order], starts[1:])
-    return {int(a): set(np.unique(group).tolist()) for a, group in zip(attributes, groups, strict=True)}
+    sorted_codes = codes[order]
+    spans = pairwise([*starts.tolist(), len(order)])
+    groups = (set(np.unique(sorted_codes[start:end]).tolist()) for start, end in spans)
+    return dict(zip(attributes.tolist(), groups, strict=True))

@@ -89,6 +89,14 @@ class FastScan:
         """Let the next match see the columns as they are now, all at once."""
         self._published = (n_attributes, *(column.view for column in self._columns.values()))
 
+    def __getstate__(self) -> dict[str, Any]:
+        # The published views are of the columns: copied on their own, they would no longer follow them.
+        return {**self.__dict__, "_published": self._published[0]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._publish(state["_published"])
+
     def build(self, batch: Batch) -> None:
         """Lay out all clauses anew."""
         self._clear()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,6 +21,9 @@ Leaf = bool | int | float | str | None
 
 # Objects and arrays in an event may nest this deep.
 MAX_EVENT_DEPTH: Final = 100
+
+# Elements that come from spelling one path in several ways at once.
+_MAX_SPELLINGS: Final = 10_000
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
@@ -136,18 +140,42 @@ def _add(value: Any, path: str, leaves: dict[str, list[Leaf]], depth: int) -> No
 
 
 def _resolve(node: Any, path: str) -> list[Any]:
-    """Return what stands at `path` below a node, arrays flattened, looking through dotted keys and nested objects."""
-    found: list[Any] = []
-    if isinstance(node, Mapping):
+    """Return what stands at `path` below a node, arrays flattened, through dotted keys and nested objects alike."""
+    if isinstance(node, (list, tuple)):
+        return [found for element in node for found in _resolve(element, path)]
+    if not isinstance(node, Mapping):
+        return []
+    sources: list[list[Any]] = []
+    below: dict[str, Any] = {}
+    for key, value in node.items():
+        if key == path:
+            found: list[Any] = []
+            _spread(value, found, path)
+            sources.append(found)
+        elif path.startswith(key + "."):
+            sources.append(_resolve(value, path[len(key) + 1 :]))
+        elif key.startswith(path + "."):
+            below[key[len(path) + 1 :]] = value
+    if below:
+        sources.append([below])
+    return sources[0] if len(sources) == 1 else _joined(sources, path)
+
+
+def _joined(sources: list[list[Any]], path: str) -> list[Any]:
+    """Join several spellings of one path ({"a": {"x": 1}, "a.y": 2}): an element is an object out of each, merged."""
+    values = [element for source in sources for element in source if not isinstance(element, Mapping)]
+    objects = [group for source in sources if (group := [node for node in source if isinstance(node, Mapping)])]
+    if math.prod(map(len, objects)) > _MAX_SPELLINGS:
+        raise EventError(f"attribute {path!r} is spelled in too many ways, with and without dots")
+    return values + [_merged(choice) for choice in itertools.product(*objects) if choice]
+
+
+def _merged(objects: tuple[Mapping[str, Any], ...]) -> Mapping[str, Any]:
+    merged: dict[str, Any] = {}
+    for node in objects:
         for key, value in node.items():
-            if key == path:
-                _spread(value, found, path)
-            elif path.startswith(key + "."):
-                found += _resolve(value, path[len(key) + 1 :])
-    elif isinstance(node, (list, tuple)):
-        for element in node:
-            found += _resolve(element, path)
-    return found
+            merged[key] = [merged[key], value] if key in merged else value
+    return merged
 
 
 def _spread(value: Any, found: list[Any], path: str) -> None:

@@ -1,0 +1,48 @@
+# `make demo` shows the main job, `make test` checks everything; each makes .venv first if it is not there.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: setup demo test test-all lint types unit interpreted format bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $(STAMP)
+
+demo: setup
+	$(BIN)/siftline demo
+
+test: lint types unit interpreted
+
+test-all: lint types setup
+	$(BIN)/pytest
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest tests/kernels tests/encoding tests/test_against_scan.py
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+unit: setup
+	$(BIN)/pytest -m 'not slow' -n 2
+
+# The kernels once more as plain Python: what compiled code silently wraps around or overruns is an error here.
+interpreted: setup
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -m 'not slow' -n 2 tests/kernels tests/encoding tests/test_against_scan.py
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/siftline bench foundation
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

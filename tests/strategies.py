@@ -1,0 +1,108 @@
+"""Random subscriptions and events from tiny domains, where everything collides, plus the edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from siftline.model import And, AnyElement, Expression, IsTrue, Not, Or, Predicate
+
+# Few attributes and few values, so that random events do match random subscriptions.
+ATTRIBUTES = ["a", "b", "c.d"]
+NUMBERS: list[int | float] = [0, 1, 2, 3, 1.5, -1, -0.0, 2.0, 2**53, 2**53 + 1, 2.0**53, -(2**63), 2**63 - 1, 1e300]
+TEXTS = ["", "a", "ab", "abc", "b", "B", "ba", "%", "ß", "é", "a\nb", "\U0010ffff", "\ud800", "10.0.0.7", "2001:db8::1"]
+LONG_TEXT = "ünïcödé" * 40
+
+numbers = st.sampled_from(NUMBERS)
+texts = st.sampled_from(TEXTS)
+constants = st.one_of(numbers, texts, st.booleans())
+attributes = st.sampled_from(ATTRIBUTES)
+patterns = st.text(alphabet="ab%_é\n", max_size=4)
+
+
+def _pair(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.tuples(values, values)
+
+
+def _predicates(paths: st.SearchStrategy[Any]) -> st.SearchStrategy[Expression]:
+    """Return predicates of every operator on the given attributes."""
+    words = ["starts with", "ends with", "contains", "like", "ilike", "matches", "cidr"]
+    operands = {
+        "like": patterns,
+        "ilike": patterns,
+        "matches": st.sampled_from(["a", "^a", "b$", "a.b", "(?i)AB", "^$", "[^a]"]),
+        "cidr": st.sampled_from(["10.0.0.0/8", "10.0.0.7", "2001:db8::/32"]),
+    }
+    parts = [
+        st.builds(Predicate, paths, st.sampled_from(["=", "!="]), constants),
+        st.builds(Predicate, paths, st.sampled_from(["<", "<=", ">", ">="]), st.one_of(numbers, texts)),
+        st.builds(Predicate, paths, st.sampled_from(["between", "not between"]), _pair(numbers) | _pair(texts)),
+        st.builds(Predicate, paths, st.sampled_from(["in", "not in"]), st.lists(constants, max_size=4).map(tuple)),
+        st.builds(Predicate, paths, st.sampled_from(["is null", "is not null", "exists"])),
+    ]
+    tests = [
+        st.builds(Predicate, paths, st.sampled_from([word, f"not {word}"]), operands.get(word, texts)) for word in words
+    ]
+    return st.one_of([*parts, *tests])
+
+
+# Deferred, because hypothesis prints strategies, and these would fill pages.
+_all_predicates = _predicates(attributes)
+predicates: st.SearchStrategy[Expression] = st.deferred(lambda: _all_predicates)
+
+
+def _inside(path: str) -> st.SearchStrategy[Expression]:
+    """Return conditions on one element: on the element itself, and on the attributes of an object."""
+    inner = _predicates(st.sampled_from([None, "d", "e"]))
+    groups = st.lists(inner, min_size=1, max_size=2).map(lambda parts: parts[0] if len(parts) == 1 else And(parts))
+    return st.one_of(groups, groups.map(Not)).map(lambda operand: AnyElement(path, operand))
+
+
+_any_elements = st.sampled_from(["a", "c", "b"]).flatmap(_inside)
+
+
+def _groups(children: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    several: st.SearchStrategy[list[Expression]] = st.one_of(st.just([]), st.lists(children, min_size=2, max_size=3))
+    return st.one_of(several.map(And), several.map(Or), children.map(Not), children.map(IsTrue))
+
+
+any_elements: st.SearchStrategy[Expression] = st.deferred(lambda: _any_elements)
+_all_expressions = st.recursive(st.one_of(predicates, predicates, any_elements), _groups, max_leaves=6)
+expressions: st.SearchStrategy[Expression] = st.deferred(lambda: _all_expressions)
+
+# A conjunction of plain comparisons: what most subscriptions are, and what indexes are made for.
+conjunctions = st.lists(predicates, min_size=1, max_size=4, unique=True).map(
+    lambda parts: parts[0] if len(parts) == 1 else And(parts)
+)
+subscriptions = st.one_of(conjunctions, expressions)
+
+leaves = st.one_of(
+    numbers,
+    texts,
+    st.booleans(),
+    st.none(),
+    st.just(float("nan")),
+    st.just(float("inf")),
+    st.just(2**70),
+    st.just(LONG_TEXT),
+)
+_small_objects = st.dictionaries(st.sampled_from(["d", "e"]), leaves | st.lists(leaves, max_size=2), max_size=2)
+values = st.one_of(
+    leaves,
+    leaves,
+    st.lists(leaves, max_size=3),
+    st.lists(_small_objects, max_size=2),
+    st.lists(st.lists(leaves, max_size=2), max_size=2),
+)
+events = st.fixed_dictionaries(
+    {},
+    optional={
+        "a": values,
+        "b": values,
+        "c": st.one_of(_small_objects, values),
+        "c.d": values,
+        "c.e": values,
+        "unused": values,
+    },
+)

@@ -1,0 +1,147 @@
+"""Every index in the registry gives exactly the ids of `scan`: there is no opt-out."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
+from conftest import N_EXAMPLES
+from strategies import events, subscriptions
+
+import siftline
+from siftline import Engine
+
+if TYPE_CHECKING:
+    from siftline.model import Expression
+
+INDEXES = [name for name in siftline.indexes() if name != "scan"]
+
+lists_of_subscriptions = st.lists(subscriptions, min_size=1, max_size=12)
+lists_of_events = st.lists(events, min_size=1, max_size=4)
+
+
+def filled(index: str, expressions: list[Expression]) -> Engine:
+    engine = Engine(index)
+    engine.add_many(enumerate(expressions))
+    return engine
+
+
+def check_property(index: str, expressions: list[Expression], trees: list[dict[str, Any]]) -> None:
+    oracle, engine = filled("scan", expressions), filled(index, expressions)
+    one_by_one = Engine(index)
+    for number, expression in enumerate(expressions):
+        one_by_one.add(expression, id=number)
+        one_by_one._check()
+    for tree in trees:
+        expected = sorted(oracle.match(tree))
+        assert sorted(engine.match(tree)) == expected
+        assert sorted(one_by_one.match(tree)) == expected
+        assert sorted(engine.match(engine.encode(tree))) == expected
+    engine._check()
+
+
+@pytest.mark.parametrize("index", INDEXES)
+@settings(max_examples=N_EXAMPLES)
+@given(expressions=lists_of_subscriptions, trees=lists_of_events)
+def test_ids_equal_those_of_scan(index: str, expressions: list[Expression], trees: list[dict[str, Any]]) -> None:
+    check_property(index, expressions, trees)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", INDEXES)
+@settings(max_examples=5000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(expressions=lists_of_subscriptions, trees=lists_of_events)
+def test_ids_equal_those_of_scan_at_length(
+    index: str, expressions: list[Expression], trees: list[dict[str, Any]]
+) -> None:
+    check_property(index, expressions, trees)
+
+
+class AddRemoveMatch(RuleBasedStateMachine):
+    """Random adds, removes, replacements and matches, side by side with the oracle."""
+
+    index = "fast-scan"
+    ids: Bundle[int] = Bundle("ids")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.oracle, self.engine = Engine("scan"), Engine(self.index)
+        self.n = 0
+        self.encoded: list[tuple[dict[str, Any], Any]] = []
+
+    def both(self) -> tuple[Engine, Engine]:
+        return self.oracle, self.engine
+
+    @rule(target=ids, expression=subscriptions)
+    def add(self, expression: Expression) -> int:
+        self.n += 1
+        for engine in self.both():
+            engine.add(expression, id=self.n)
+        return self.n
+
+    @rule(expressions=st.lists(subscriptions, max_size=30))
+    def add_many(self, expressions: list[Expression]) -> None:
+        rows = [(self.n + i + 1, expression) for i, expression in enumerate(expressions)]
+        self.n += len(rows)
+        for engine in self.both():
+            engine.add_many(rows)
+
+    @rule(id=ids, expression=subscriptions)
+    def replace(self, id: int, expression: Expression) -> None:
+        for engine in self.both():
+            engine.replace(id, expression)
+
+    @rule(id=consumes(ids))
+    def remove(self, id: int) -> None:
+        for engine in self.both():
+            engine.remove(id)
+
+    @rule()
+    def sweep(self) -> None:
+        for engine in self.both():
+            engine._sweep(is_forced=True)
+
+    @rule()
+    def pickle(self) -> None:
+        self.engine = pickle.loads(pickle.dumps(self.engine))
+
+    @rule(tree=events)
+    def match(self, tree: dict[str, Any]) -> None:
+        assert sorted(self.engine.match(tree)) == sorted(self.oracle.match(tree))
+        self.encoded = [*self.encoded[-2:], (tree, self.engine.encode(tree))]
+
+    @rule()
+    def match_what_was_encoded_before(self) -> None:
+        for tree, encoded in self.encoded:
+            assert sorted(self.engine.match(encoded)) == sorted(self.oracle.match(tree))
+
+    @invariant()
+    def is_consistent(self) -> None:
+        self.engine._check()
+        assert sorted(self.engine.ids()) == sorted(self.oracle.ids())
+
+
+def run_machine(index: str, n_examples: int, n_steps: int) -> None:
+    machine = type(f"Machine_{index}", (AddRemoveMatch,), {"index": index})
+    profile = settings(
+        max_examples=n_examples,
+        stateful_step_count=n_steps,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(machine, settings=profile)
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_state_machine(index: str) -> None:
+    run_machine(index, 25, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", INDEXES)
+def test_state_machine_at_length(index: str) -> None:
+    run_machine(index, 500, 60)
