@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import numpy as np
 
@@ -182,6 +182,10 @@ class Engine:
 
     # matching
 
+    @overload
+    def match(self, event: Any, *, top: int | None = None, as_slots: Literal[False] = False) -> list[Id]: ...
+    @overload
+    def match(self, event: Any, *, top: int | None = None, as_slots: Literal[True]) -> NDArray[np.int32]: ...
     def match(self, event: Any, *, top: int | None = None, as_slots: bool = False) -> list[Id] | NDArray[np.int32]:
         """Return the ids of all subscriptions that one event satisfies, in no promised order.
 
@@ -293,7 +297,7 @@ class Engine:
 
     def save(self, path: str | Path) -> None:
         """Write a snapshot directory; an existing one is replaced only when the new one is complete."""
-        from siftline.storage.snapshot import save
+        from siftline.saved import save
 
         with self._writing:
             self._sweep(is_forced=True)
@@ -302,7 +306,7 @@ class Engine:
     @classmethod
     def open(cls, path: str | Path) -> Engine:
         """Open a snapshot; its arrays are memory-mapped, so this is quick and the memory is shared."""
-        from siftline.storage.snapshot import load
+        from siftline.saved import load
 
         return load(cls, path)
 

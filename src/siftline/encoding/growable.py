@@ -45,6 +45,8 @@ class Growable:
 
     def extend(self, values: Any) -> None:
         """Append values."""
+        if not len(values):
+            return
         length = self._length + len(values)
         if length > len(self._array):
             larger = np.empty(max(16, length + length // 2), dtype=self._array.dtype)

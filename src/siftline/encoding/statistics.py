@@ -56,23 +56,32 @@ class Statistics:
         """Return the share of events that carry the attribute."""
         return self.counts.get(path, 0) / self.n_events if self.n_events else 0.0
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the statistics as a JSON-ready document."""
+        return {"format": _FORMAT, "version": _VERSION, **vars(self)}
+
+    @classmethod
+    def from_dict(cls, document: Any) -> Statistics:
+        """Return the statistics that `to_dict` described."""
+        if not isinstance(document, dict) or document.get("format") != _FORMAT:
+            raise SnapshotError("this document holds no statistics")
+        if document.get("version") != _VERSION:
+            raise SnapshotError(
+                f"the statistics are of version {document.get('version')!r}; this Siftline reads {_VERSION}"
+            )
+        return cls(document["n_events"], document["counts"], document["samples"])
+
     def save(self, path: str | Path) -> None:
         """Write the statistics as JSON."""
-        document = {"format": _FORMAT, "version": _VERSION, **vars(self)}
-        Path(path).write_text(json.dumps(document), encoding="utf-8")
+        Path(path).write_text(json.dumps(self.to_dict()), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Statistics:
         """Read statistics that `save` wrote."""
         try:
-            document = json.loads(Path(path).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise SnapshotError(f"{path} holds no statistics: {error}") from None
-        if not isinstance(document, dict) or document.get("format") != _FORMAT:
-            raise SnapshotError(f"{path} holds no statistics")
-        if document.get("version") != _VERSION:
-            raise SnapshotError(f"{path} is of version {document.get('version')}; this Siftline reads {_VERSION}")
-        return cls(document["n_events"], document["counts"], document["samples"])
+            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+        except (ValueError, KeyError, SnapshotError) as error:
+            raise SnapshotError(f"{path}: {error}") from None
 
 
 def _keep(sample: list[Leaf], leaf: Leaf, n_seen: int, chance: random.Random) -> None:

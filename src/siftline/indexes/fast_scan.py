@@ -142,9 +142,8 @@ class FastScan:
         return {name: column.view for name, column in self._columns.items()}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], batch: Batch) -> None:
-        """Use the arrays where they are; only the live flags are copied, because they change in place."""
+        """Use the arrays where they are."""
         self._columns = {name: Growable(arrays[name]) for name in _DTYPES}
-        self._columns["is_live"] = Growable(arrays["is_live"].copy())
         self._publish(len(batch.domains))
 
     def _check(self) -> None:

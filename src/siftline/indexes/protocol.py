@@ -66,7 +66,7 @@ class Index(Protocol):
         """Return the index as flat arrays for a snapshot."""
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], batch: Batch) -> None:
-        """Take over the arrays of a snapshot, possibly memory-mapped and read-only."""
+        """Take over the arrays of a snapshot, which may be maps of files."""
 
     def _check(self) -> None:
         """Assert every invariant."""

@@ -1,0 +1,131 @@
+"""Saving and opening engines: what comes back is the same, and what is damaged is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import events, subscriptions
+
+import siftline
+from siftline import Engine, Statistics
+from siftline.errors import SnapshotError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from siftline.model import Expression
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    engine = Engine(statistics=Statistics.from_events([{"a": 1}]))
+    engine.add("a = 1 and name contains 'x'", id="ann", weight=2.0)
+    engine.add("b in (1, 2.5, 'z') or a is null", id="bob")
+    engine.add("a = 9", id="gone")
+    engine.remove("gone")
+    engine.save(tmp_path / "snapshot")
+    return tmp_path / "snapshot"
+
+
+@pytest.mark.parametrize("index", siftline.indexes())
+@settings(max_examples=20)
+@given(expressions=st.lists(subscriptions, max_size=8), trees=st.lists(events, min_size=1, max_size=3))
+def test_an_opened_engine_matches_as_before(
+    tmp_path_factory: pytest.TempPathFactory, index: str, expressions: list[Expression], trees: list[dict[str, Any]]
+) -> None:
+    engine = Engine(index)
+    engine.add_many(enumerate(expressions))
+    path = tmp_path_factory.mktemp("engine") / "snapshot"
+    engine.save(path)
+    opened = Engine.open(path)
+    opened._check()
+    for tree in trees:
+        assert sorted(opened.match(tree)) == sorted(engine.match(tree))
+    opened.add("a = 1", id=1000)
+    if expressions:
+        opened.remove(0)
+    opened._check()
+    assert opened.match({"a": 1}).count(1000) == 1
+
+
+def test_all_comes_back(saved: Path) -> None:
+    engine = Engine.open(saved)
+    assert sorted(engine.ids()) == ["ann", "bob"]
+    assert engine.match({"a": 1, "name": "axe"}) == ["ann"]
+    assert engine.match({"b": 2.5, "a": 1}, top=1) == ["bob"]
+    assert engine.expression("ann") == siftline.parse("a = 1 and name contains 'x'")
+    assert engine.stats()["subscriptions"] == 2
+
+
+def test_a_snapshot_is_replaced_as_a_whole(saved: Path) -> None:
+    engine = Engine.open(saved)
+    engine.remove("bob")
+    engine.save(saved)
+    assert Engine.open(saved).ids() == ["ann"]
+    assert sorted(os.listdir(saved.parent)) == ["snapshot"]
+
+
+def test_columns_come_back(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "subscription": [7, 7, 8],
+            "clause": [0, 1, 0],
+            "attribute": ["a", "b", "a"],
+            "op": ["=", "<", "="],
+            "number": [1, 2, 3],
+        }
+    )
+    engine = Engine()
+    engine.add_many(table)
+    engine.save(tmp_path / "s")
+    opened = Engine.open(tmp_path / "s")
+    assert opened.expression(7) == siftline.parse("a = 1 or b < 2")
+    opened.remove(8)
+    opened.save(tmp_path / "s")
+    assert Engine.open(tmp_path / "s").match({"a": 3, "b": 1}) == [7]
+
+
+def test_every_damaged_file_is_refused(saved: Path, tmp_path: Path) -> None:
+    files = [file for file in saved.rglob("*") if file.is_file()]
+    assert len(files) > 20
+    for file in files:
+        copy = tmp_path / "copy"
+        shutil.copytree(saved, copy)
+        target = copy / file.relative_to(saved)
+        data = bytearray(target.read_bytes())
+        for damaged in (data[: len(data) // 2], bytes([data[0] ^ 1]) + data[1:], data + b"x"):
+            if damaged == data:
+                continue
+            target.write_bytes(damaged)
+            with pytest.raises(SnapshotError):
+                Engine.open(copy)
+        target.unlink()
+        with pytest.raises(SnapshotError):
+            Engine.open(copy)
+        shutil.rmtree(copy)
+
+
+def test_another_version_is_refused(saved: Path) -> None:
+    manifest = json.loads((saved / "manifest.json").read_text())
+    manifest["version"] = 99
+    (saved / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(SnapshotError, match="version 99"):
+        Engine.open(saved)
+
+
+def test_other_directories_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious.txt").write_text("keep me")
+    with pytest.raises(SnapshotError, match="not a snapshot"):
+        Engine().save(tmp_path)
+    with pytest.raises(SnapshotError, match="no snapshot"):
+        Engine.open(tmp_path)
+    with pytest.raises(SnapshotError, match="cannot be written"):
+        Engine().save(tmp_path / "precious.txt" / "below")
+    assert (tmp_path / "precious.txt").read_text() == "keep me"
