@@ -1,0 +1,185 @@
+"""`siftline check`: whether subscriptions are sound, and whether they will ever fire."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.cli.match import count
+from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, Problem, Reporter, show
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from siftline.cli.costs import Cost
+    from siftline.cli.event_files import EventFile
+    from siftline.cli.subscription_files import Subscriptions
+    from siftline.model import Event
+
+NAME: Final = "check"
+SUMMARY: Final = "find broken subscriptions, and those that can never fire"
+DETAILS: Final = """\
+Without --against, every subscription is read, and all broken ones are reported with file, line, column and
+reason. With --against, the good ones are also matched against a sample of events. Reported are then those that
+can never fire on these events: an attribute that is never there, a value that is always of another kind, a
+constant that no event comes near, and likely typos. For each, the cost is counted:
+  matches  how many of the events it matches
+  share    the share of events that satisfy its rarest condition: so often an index has to look at it
+  clauses  how many alternatives an index keeps for it
+  check    whether an index only finds candidates, and the whole expression has to be evaluated on them
+
+exit status: 0 all good; 1 some are broken or can never fire; 2 could not run
+"""
+EXAMPLES: Final = """\
+examples:
+  siftline check subscriptions.jsonl
+  siftline check rules.sift --against events.jsonl --json > report.json
+"""
+
+_DEFAULT_SAMPLE: Final = 100_000
+_COSTLIEST: Final = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Define the options."""
+    parser.add_argument("file", metavar="FILE", help="the subscriptions; formats as for `siftline match`")
+    parser.add_argument("--against", metavar="EVENTS", help="events to match the subscriptions with")
+    parser.add_argument(
+        "--sample", metavar="N", type=count, default=_DEFAULT_SAMPLE, help="look at the first N events (100000)"
+    )
+    parser.add_argument("--event", metavar="COLUMN", help="the column of a Parquet file that holds whole events")
+    parser.add_argument("--strings", action="store_true", help="keep all cells of a CSV file as text")
+    parser.add_argument("--json", action="store_true", help="print a JSON document instead of text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check, and return the exit status."""
+    from siftline.cli.event_files import EventFile
+    from siftline.cli.subscription_files import read_subscriptions
+
+    if args.file == "-" == args.against:
+        raise CannotRunError("subscriptions and events cannot both come from standard input")
+    events = None
+    if args.against is not None:
+        events = EventFile(args.against, event_column=args.event, has_only_strings=args.strings)
+    subscriptions = read_subscriptions(args.file, is_quiet=args.quiet)
+    report = _Report(subscriptions, args)
+    if events is not None:
+        report.sample(events)
+    report.print_json() if args.json else report.print_text()
+    return report.status
+
+
+class _Report:
+    """What was found out about the subscriptions of a file."""
+
+    def __init__(self, subscriptions: Subscriptions, args: argparse.Namespace) -> None:
+        self._subscriptions = subscriptions
+        self._args = args
+        self._costs: list[Cost] = []
+        self._bad_events: list[Problem] = []
+        self._n_events: int | None = None
+
+    def sample(self, events: EventFile) -> None:
+        """Match the good subscriptions with events."""
+        from siftline.cli.costs import Sample
+        from siftline.cli.progress import Progress
+
+        self._subscriptions = self._subscriptions.unpacked()
+        sample = Sample(self._subscriptions.expressions)
+        with Progress("matching", events.size, "B", is_quiet=self._args.quiet) as progress:
+            sample.take(itertools.islice(self._good(events, progress), self._args.sample))
+        self._n_events = sample.seen.n_events
+        self._costs = [sample.cost(position) for position in range(len(self._subscriptions))]
+
+    def _good(self, events: EventFile, progress: Any) -> Iterator[Event]:
+        for _, event in events.events(progress.advance):
+            if isinstance(event, Problem):
+                self._bad_events.append(event)
+            else:
+                yield event
+
+    @property
+    def status(self) -> int:
+        """1 if anything is wrong."""
+        never = any(cost.findings for cost in self._costs)
+        is_empty = not len(self._subscriptions)
+        return BAD_INPUT if self._subscriptions.problems or self._bad_events or never or is_empty else OK
+
+    # for people
+
+    def print_text(self) -> None:
+        """Report to standard output; problems with events go to standard error."""
+        reporter = Reporter()
+        for problem in self._bad_events:
+            reporter.report(problem)
+        for problem in self._subscriptions.problems:
+            show(str(problem))
+        for position, cost in enumerate(self._costs):
+            if cost.findings:
+                show(self._never(position, cost))
+        if self._costs and not self._args.quiet:
+            self._print_costliest()
+        if not self._args.quiet or self.status:
+            show(self._summary())
+
+    def _never(self, position: int, cost: Cost) -> str:
+        id = self._subscriptions.ids[position]
+        lines = [f"{self._place(position)}: subscription {id!r} can never fire on these events"]
+        shown = [f"  {finding}" for finding in cost.findings[:5]]
+        more = [f"  ... and {len(cost.findings) - 5} more reasons"] if len(cost.findings) > 5 else []
+        return "\n".join(lines + shown + more)
+
+    def _place(self, position: int) -> str:
+        subscriptions = self._subscriptions
+        line = subscriptions.lines[position] if subscriptions.lines else None
+        return Problem(subscriptions.file, line, None, "", unit=subscriptions.unit).place
+
+    def _print_costliest(self) -> None:
+        ranked = sorted(range(len(self._costs)), key=lambda i: (-self._costs[i].share, -self._costs[i].clauses, i))
+        show(f"costliest subscriptions ({self._n_events:,} events):")
+        show(f"  {'share':>7}  {'matches':>9}  {'clauses':>7}  check  subscription")
+        for position in ranked[:_COSTLIEST]:
+            cost = self._costs[position]
+            check = "yes" if cost.needs_check else "no"
+            id = self._subscriptions.ids[position]
+            show(f"  {cost.share:>7.1%}  {cost.matches:>9,}  {cost.clauses:>7}  {check:<5}  {id}")
+
+    def _summary(self) -> str:
+        counts = self._counts()
+        text = f"{counts['good']:,} good, {counts['broken']:,} broken"
+        if self._n_events is not None:
+            text += f"; on {self._n_events:,} events {counts['matched']:,} matched, {counts['never']:,} can never fire"
+            if self._n_events == 0:
+                text += " (no events: nothing can be said)"
+        if self._bad_events:
+            text += f"; {len(self._bad_events):,} bad events were skipped"
+        return f"{self._subscriptions.file}: {text}"
+
+    def _counts(self) -> dict[str, int]:
+        return {
+            "good": len(self._subscriptions),
+            "broken": len(self._subscriptions.problems),
+            "matched": sum(cost.matches > 0 for cost in self._costs),
+            "never": sum(bool(cost.findings) for cost in self._costs),
+        }
+
+    # for machines
+
+    def print_json(self) -> None:
+        """Print everything as one JSON document."""
+        counts = self._counts()
+        document: dict[str, Any] = {"file": self._subscriptions.file, "good": counts["good"]}
+        document["broken"] = [problem.to_dict() for problem in self._subscriptions.problems]
+        if self._n_events is not None:
+            document |= {"events": self._n_events, "matched": counts["matched"], "never": counts["never"]}
+            document["bad_events"] = [problem.to_dict() for problem in self._bad_events]
+            document["subscriptions"] = [self._json_cost(position) for position in range(len(self._costs))]
+        show(json.dumps(document))
+
+    def _json_cost(self, position: int) -> dict[str, Any]:
+        subscriptions = self._subscriptions
+        line = subscriptions.lines[position] if subscriptions.lines else None
+        return {"id": subscriptions.ids[position], "line": line, **self._costs[position].to_dict()}

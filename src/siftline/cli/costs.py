@@ -1,0 +1,150 @@
+"""How subscriptions fare on a sample of events: how often they match, what they cost, and which can never fire.
+
+Every subscription implies an `or` of clauses (`language.normal_form.cover`), each an `and` of literals. The literals
+are matched against the events beside the subscriptions themselves, so all shares below are counted, not guessed:
+
+- a subscription can never fire on these events if every clause has a literal that no event satisfies;
+- an index finds it, at best, through the rarest literal of each clause; the share of events that satisfy those is the
+  share for which it has to look at the subscription at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from siftline.cli.seen import Finding, Seen
+from siftline.encoding.clauses import constants_of, encode_expressions
+from siftline.encoding.domains import Domains
+from siftline.engine import Engine
+from siftline.language.normal_form import Asked, cover, parts_of
+from siftline.language.printer import to_text
+from siftline.model import AnyElement, Predicate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from siftline.language.normal_form import Clause
+    from siftline.model import Event, Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """How one subscription fares.
+
+    Attributes
+    ----------
+    matches : int
+        How many of the events matched.
+    share : float
+        The share of events for which the best index has to look at it.
+    clauses : int
+        How many clauses an index keeps for it.
+    needs_check : bool
+        Whether the index only finds candidates that must be checked against the whole expression.
+    findings : tuple of Finding
+        Why it can never fire on these events; empty if it can.
+    """
+
+    matches: int
+    share: float
+    clauses: int
+    needs_check: bool
+    findings: tuple[Finding, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the cost for JSON."""
+        return {
+            "matches": self.matches,
+            "share": round(self.share, 6),
+            "clauses": self.clauses,
+            "needs_check": self.needs_check,
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
+
+
+class Sample:
+    """Subscriptions and their literals, counted over events."""
+
+    def __init__(self, expressions: Sequence[Expression]) -> None:
+        self._n = len(expressions)
+        self._clauses: list[list[Clause]] = [cover(expression).clauses for expression in expressions]
+        literals = dict.fromkeys(literal for clauses in self._clauses for clause in clauses for literal in clause)
+        self._positions = {literal: self._n + i for i, literal in enumerate(literals)}
+        self._needs_check = _needs_check(expressions)
+        self._engine = Engine()
+        # Ids are positions, in the order of adding: so are the slots of a new engine.
+        self._engine.add_many(enumerate([*expressions, *literals]))
+        self._counts: NDArray[np.int64] = np.zeros(self._n + len(literals), dtype=np.int64)
+        self.seen = Seen()
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Count which subscriptions and literals some events satisfy."""
+        for event in events:
+            self.seen.take(event)
+            slots = np.asarray(self._engine.match(event.tree, as_slots=True), dtype=np.int32)
+            self._counts[slots] += 1
+
+    def cost(self, position: int) -> Cost:
+        """Return how the subscription at a position fares."""
+        clauses = self._clauses[position]
+        n_events = max(self.seen.n_events, 1)
+        rarest = sum(self._rarest(clause) for clause in clauses)
+        return Cost(
+            matches=int(self._counts[position]),
+            share=min(rarest / n_events, 1.0),
+            clauses=len(clauses),
+            needs_check=bool(self._needs_check[position]),
+            findings=self._findings(clauses) if self.seen.n_events else (),
+        )
+
+    def _rarest(self, clause: Clause) -> int:
+        counts = [self._count(literal) for literal in clause if _is_indexable(literal)]
+        return min(counts, default=self.seen.n_events)
+
+    def _count(self, literal: Expression) -> int:
+        return int(self._counts[self._positions[literal]])
+
+    def _findings(self, clauses: Sequence[Clause]) -> tuple[Finding, ...]:
+        """Say for each clause why it cannot hold; nothing if one can."""
+        if not clauses:
+            return (Finding("never-true", "it is false by its form"),)
+        findings: dict[Finding, None] = {}
+        for clause in clauses:
+            dead = [literal for literal in clause if not self._count(literal)]
+            if not dead:
+                return ()
+            findings.update(dict.fromkeys(self._finding(literal) for literal in dead))
+        return tuple(findings)
+
+    def _finding(self, literal: Expression) -> Finding:
+        leaf, asked = parts_of(literal)
+        if isinstance(leaf, Predicate) and asked is Asked.TRUE:
+            return self.seen.reason(leaf)
+        if isinstance(leaf, Predicate) and asked is Asked.FALSE and self._is_incomparable(leaf):
+            return self.seen.reason(leaf)
+        text = to_text(literal)
+        return Finding("never-true", f"no event satisfies {text[:80]}{'...' if len(text) > 80 else ''}")
+
+    def _is_incomparable(self, predicate: Predicate) -> bool:
+        """Return whether no value seen could make the predicate false, or true."""
+        return self.seen.reason(predicate).kind in ("unseen-attribute", "wrong-kind")
+
+
+def _is_indexable(literal: Expression) -> bool:
+    leaf, asked = parts_of(literal)
+    return isinstance(leaf, Predicate) and asked in (Asked.TRUE, Asked.FALSE) and not isinstance(leaf, AnyElement)
+
+
+def _needs_check(expressions: Sequence[Expression]) -> NDArray[np.bool_]:
+    """Return for each expression whether some clause of it leaves the last word to the expression itself."""
+    domains = Domains()
+    domains.add(constants_of(expressions))
+    clauses = encode_expressions(expressions, 0, domains)
+    result = np.zeros(len(expressions), dtype=np.bool_)
+    result[clauses.slots[~clauses.is_exact]] = True
+    return result

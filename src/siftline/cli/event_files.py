@@ -1,0 +1,239 @@
+"""Reading events from files, chunk by chunk, so that files may be larger than memory.
+
+JSON Lines   an object a line; blank lines are passed
+CSV          the header names the attributes. A cell that is written as a JSON number or as true or false is that
+             number or boolean, an empty cell is an absent attribute, anything else is text. `--strings` keeps all
+             cells as text
+Parquet      a column is an attribute; or `--event COLUMN` names the one that holds whole events
+
+An event's position counts from 0 and counts bad events too, so that it does not depend on what is skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+
+from siftline.cli.csv_rows import CsvRow, csv_rows
+from siftline.cli.files import CSV, JSONL, PARQUET, format_of, open_bytes, open_parquet, shown_name, size_of
+from siftline.cli.problems import CannotRunError, Problem, event_problem
+from siftline.errors import EventError
+from siftline.model import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from siftline.model import Leaf
+
+FORMATS: Final = (JSONL, CSV, PARQUET)
+
+# Chunks are small because an event may match very many subscriptions, and the matches of a chunk are held at once.
+_CHUNK_BYTES: Final = 1 << 18
+_CHUNK_EVENTS: Final = 512
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+
+
+class Chunk(NamedTuple):
+    """Some consecutive events.
+
+    Attributes
+    ----------
+    events : bytes, list of dict or Arrow table
+        As `Engine.match_batch` takes them.
+    positions, lines : sequence of int
+        Where each event stands; lines are rows for Parquet.
+    size : int
+        Bytes of the file that this chunk accounts for.
+    problems : list of Problem
+        What stood between these events and is none.
+    """
+
+    events: Any
+    positions: Sequence[int]
+    lines: Sequence[int]
+    size: int
+    problems: list[Problem]
+
+
+class EventFile:
+    """A file of events.
+
+    Parameters
+    ----------
+    path : str
+        A file, or - for standard input.
+    event_column : str, optional
+        The column of a Parquet file that holds whole events.
+    has_only_strings : bool
+        Keep the cells of a CSV file as text.
+    """
+
+    def __init__(self, path: str, *, event_column: str | None = None, has_only_strings: bool = False) -> None:
+        self.path = path
+        self.name = shown_name(path)
+        self.format = format_of(path, FORMATS)
+        self.event_column = event_column
+        self._has_only_strings = has_only_strings
+        if event_column is not None and self.format != PARQUET:
+            raise CannotRunError(f"--event names a column of a Parquet file, and {self.name} is none")
+        if has_only_strings and self.format != CSV:
+            raise CannotRunError(f"--strings is about the cells of a CSV file, and {self.name} is none")
+        self.size = size_of(path)
+
+    def chunks(self) -> Generator[Chunk]:
+        """Yield the events of the file."""
+        if self.format == PARQUET:
+            yield from self._arrow_chunks()
+            return
+        with open_bytes(self.path) as file:
+            yield from self._json_chunks(file) if self.format == JSONL else self._csv_chunks(file)
+
+    def without_bad(self, chunk: Chunk) -> Chunk:
+        """Return a chunk without the events that are refused; needed if matching the whole chunk failed."""
+        good, problems = [], list(chunk.problems)
+        for i, event in enumerate(self._events(chunk)):
+            if isinstance(event, Problem):
+                problems.append(event)
+            else:
+                good.append(i)
+        if self.format == JSONL:
+            texts = _lines_of(chunk.events)
+            events: Any = b"\n".join(texts[i] for i in good)
+        else:
+            events = chunk.events.take(good)
+        positions, lines = [chunk.positions[i] for i in good], [chunk.lines[i] for i in good]
+        return Chunk(events, positions, lines, chunk.size, problems)
+
+    def events(self, advance: Callable[[int], None] = lambda size: None) -> Iterator[tuple[int, Event | Problem]]:
+        """Yield line and content of every event, or what is wrong with it."""
+        for chunk in self.chunks():
+            yield from ((problem.line or 0, problem) for problem in chunk.problems)
+            yield from zip(chunk.lines, self._events(chunk), strict=True)
+            advance(chunk.size)
+
+    def _events(self, chunk: Chunk) -> Iterator[Event | Problem]:
+        """Yield the events of a chunk one by one."""
+        from siftline.encoding.sources import source_of
+
+        if self.format == JSONL:
+            yield from map(self._json_event, _lines_of(chunk.events), chunk.lines)
+            return
+        for i, line in enumerate(chunk.lines):
+            try:
+                if self.format == CSV:
+                    yield Event(chunk.events[i])
+                else:
+                    yield Event(source_of(chunk.events.slice(i, 1), event=self.event_column, is_one=False).tree(0))
+            except EventError as error:
+                yield Problem(self.name, line, None, str(error), unit=self.unit)
+
+    @property
+    def unit(self) -> str:
+        """What the lines of chunks are."""
+        return "row" if self.format == PARQUET else "line"
+
+    # JSON Lines
+
+    def _json_chunks(self, file: IO[bytes]) -> Iterator[Chunk]:
+        n_lines = n_events = 0
+        for block in _blocks(file):
+            are_full = [not _is_blank(line) for line in block.split(b"\n")]
+            lines = [n_lines + i for i, is_full in enumerate(are_full, 1) if is_full]
+            n_lines += len(are_full) - block.endswith(b"\n")
+            if lines:
+                positions = range(n_events, n_events + len(lines))
+                yield Chunk(block, positions, lines, len(block), [])
+            n_events += len(lines)
+
+    def _json_event(self, text: bytes, line: int) -> Event | Problem:
+        from siftline.encoding.json_events import load_object
+
+        try:
+            return Event(load_object(text))
+        except EventError as error:
+            return event_problem(error, self.name, line, text)
+
+    # CSV
+
+    def _csv_chunks(self, file: IO[bytes]) -> Iterator[Chunk]:
+        sizes: list[int] = []
+        rows: list[CsvRow | Problem] = []
+        n_rows = 0
+        for row in csv_rows(file, self.name, sizes.append):
+            rows.append(row)
+            if len(rows) == _CHUNK_EVENTS:
+                yield self._csv_chunk(rows, n_rows, sum(sizes))
+                n_rows += len(rows)
+                rows, sizes[:] = [], []
+        if rows:
+            yield self._csv_chunk(rows, n_rows, sum(sizes))
+
+    def _csv_chunk(self, rows: list[CsvRow | Problem], first: int, size: int) -> Chunk:
+        events, positions, lines, problems = [], [], [], []
+        for position, row in enumerate(rows, first):
+            event = row if isinstance(row, Problem) else self._csv_event(row)
+            if isinstance(event, Problem):
+                problems.append(event)
+            else:
+                events.append(event)
+                positions.append(position)
+                lines.append(row.line or 0)
+        return Chunk(events, positions, lines, size, problems)
+
+    def _csv_event(self, row: CsvRow) -> dict[str, Leaf] | Problem:
+        if self._has_only_strings:
+            return {name: cell for name, cell in row.cells.items() if cell}
+        try:
+            return {name: typed(cell) for name, cell in row.cells.items() if cell}
+        except ValueError:  # Python's limit of 4,300 digits
+            return Problem(self.name, row.line, 1, "an integer has too many digits")
+
+    # Parquet
+
+    def _arrow_chunks(self) -> Iterator[Chunk]:
+        import pyarrow as pa
+
+        file = open_parquet(self.path)
+        if self.event_column is not None and self.event_column not in file.schema_arrow.names:
+            names = ", ".join(file.schema_arrow.names)
+            raise CannotRunError(f"{self.name}: there is no column {self.event_column!r} (there are: {names})")
+        bytes_per_row = (self.size or 0) // max(file.metadata.num_rows, 1)
+        n_rows = 0
+        try:
+            for batch in file.iter_batches(batch_size=_CHUNK_EVENTS):
+                positions = range(n_rows, n_rows + len(batch))
+                rows = range(n_rows + 1, n_rows + len(batch) + 1)
+                yield Chunk(pa.Table.from_batches([batch]), positions, rows, bytes_per_row * len(batch), [])
+                n_rows += len(batch)
+        except (pa.ArrowException, OSError) as error:
+            raise CannotRunError(f"{self.name}: cannot be read further: {error}") from None
+
+
+def typed(cell: str) -> Leaf:
+    """Return the value that a CSV cell stands for.
+
+    >>> typed("12"), typed("1.5e3"), typed("true"), typed("007"), typed("NaN")
+    (12, 1500.0, True, '007', 'NaN')
+    """
+    if cell in ("true", "false"):
+        return cell == "true"
+    if _NUMBER.fullmatch(cell) is None:
+        return cell
+    return int(cell) if cell.lstrip("-").isdecimal() else float(cell)
+
+
+def _blocks(file: Any) -> Iterator[bytes]:
+    """Yield whole lines, together at most about _CHUNK_BYTES; of a pipe what is there, without waiting for more."""
+    while block := file.read1(_CHUNK_BYTES):
+        if not block.endswith(b"\n"):
+            block += file.readline()
+        yield block
+
+
+def _lines_of(block: bytes) -> list[bytes]:
+    return [line for line in block.split(b"\n") if not _is_blank(line)]
+
+
+def _is_blank(line: bytes) -> bool:
+    return not line.strip(b" \t\r")

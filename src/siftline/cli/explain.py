@@ -1,0 +1,165 @@
+"""`siftline explain`: why an event matches a subscription, or why not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.cli.files import PARQUET, STANDARD, open_bytes
+from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, Problem, event_problem, problem_of, say, show
+from siftline.errors import EventError, SubscriptionError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from siftline.model import Event, Expression
+    from siftline.subscriptions import Id
+
+NAME: Final = "explain"
+SUMMARY: Final = "say why an event matches a subscription, or why not"
+DETAILS: Final = """\
+Shows every condition with its truth (yes, no, or unknown where it cannot be compared) and what the event has
+there. A subscription is given as text, or by file and id; an event as JSON, or by file and line.
+
+exit status: 0 explained, whether or not it matches; 1 the subscription or the event is bad; 2 could not run
+"""
+EXAMPLES: Final = """\
+examples:
+  siftline explain --subscription "brand = 'acme' and price <= 250" --event '{"brand": "acme", "price": 300}'
+  siftline explain --subscriptions subscriptions.jsonl --id ann --event events.jsonl:17
+"""
+
+_INLINE: Final = "<command line>"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Define the options."""
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--subscription", metavar="TEXT", help="an expression, an event pattern ({...}) or CloudEvents filters ([...])"
+    )
+    which.add_argument("--subscriptions", metavar="FILE", help="a file that has the subscription; needs --id")
+    parser.add_argument("--id", metavar="ID", help="the subscription's id in the file")
+    parser.add_argument(
+        "--event", metavar="JSON|FILE[:LINE]", required=True, help="the event; the first of the file without a line"
+    )
+    parser.add_argument("--strings", action="store_true", help="keep all cells of a CSV file as text")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+class _BadInputError(Exception):
+    """The subscription or the event is bad; the message says where and why."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Explain, and return the exit status."""
+    from siftline.explanation import explain
+
+    if (args.subscriptions is None) is not (args.id is None):
+        raise CannotRunError("--subscriptions and --id belong together")
+    if args.subscriptions == args.event == STANDARD:
+        raise CannotRunError("subscriptions and the event cannot both come from standard input")
+    try:
+        id, expression = _subscription(args)
+        event = _event(args)
+    except _BadInputError as error:
+        say(str(error))
+        return BAD_INPUT
+    explanation = explain(expression, event.tree, id)
+    show(json.dumps(explanation.to_dict()) if args.json else str(explanation))
+    return OK
+
+
+# The subscription
+
+
+def _subscription(args: argparse.Namespace) -> tuple[Id | None, Expression]:
+    if args.subscription is not None:
+        return None, _parsed(args.subscription)
+    return _found(args.subscriptions, args.id, args.quiet)
+
+
+def _parsed(text: str) -> Expression:
+    from siftline.cli.subscription_files import Entry, parse_entry
+
+    kinds = {"{": "pattern", "[": "filters"}
+    kind = kinds.get(text.lstrip()[:1], "expression")
+    try:
+        return parse_entry(Entry(1, None, kind, text, None))
+    except SubscriptionError as error:
+        raise _BadInputError(problem_of(error, _INLINE, error.line)) from None
+
+
+def _found(path: str, wanted: str, is_quiet: bool) -> tuple[Id, Expression]:
+    """Return the subscription with an id; that others in the file are broken does not matter."""
+    from siftline.cli.subscription_files import read_subscriptions
+
+    subscriptions = read_subscriptions(path, is_quiet=is_quiet).unpacked()
+    for id, expression in zip(subscriptions.ids, subscriptions.expressions, strict=True):
+        if str(id) == wanted:
+            return id, expression
+    for problem in subscriptions.problems:
+        if problem.reason.startswith((f"subscription {wanted!r}: ", f"subscription {wanted}: ")):
+            raise _BadInputError(problem)
+    raise _BadInputError(f"{subscriptions.file}: no subscription has the id {wanted}")
+
+
+# The event
+
+
+def _event(args: argparse.Namespace) -> Event:
+    text: str = args.event
+    if text.lstrip()[:1] in ("{", "["):
+        return _from_json(text.encode("utf-8", "surrogatepass"), _INLINE)
+    path, line = _path_and_line(text)
+    if line is None and Path(path).suffix == ".json":
+        return _from_document(path)
+    return _from_file(path, line, args)
+
+
+def _path_and_line(text: str) -> tuple[str, int | None]:
+    """Split FILE:LINE, unless there is a file of that very name."""
+    path, colon, number = text.rpartition(":")
+    if colon and number.isdecimal() and not Path(text).exists():
+        return path, int(number)
+    return text, None
+
+
+def _from_json(text: bytes, name: str, line: int = 1) -> Event:
+    from siftline.encoding.json_events import load_object
+    from siftline.model import Event
+
+    try:
+        return Event(load_object(text))
+    except EventError as error:
+        raise _BadInputError(event_problem(error, name, line, text)) from None
+
+
+def _from_document(path: str) -> Event:
+    """Read a .json file: one object over several lines, or else the first line of JSON Lines."""
+    with open_bytes(path) as file:
+        content = file.read()
+    try:
+        return _from_json(content, path)
+    except _BadInputError:
+        first = next((line for line in content.split(b"\n") if line.strip()), b"")
+        return _from_json(first, path)
+
+
+def _from_file(path: str, wanted: int | None, args: argparse.Namespace) -> Event:
+    from siftline.cli.event_files import EventFile
+
+    events = EventFile(path, has_only_strings=args.strings)
+    for line, event in events.events():
+        if wanted is None or line == wanted:
+            return _good(event)
+    unit = "row" if events.format == PARQUET else "line"
+    where = "no events" if wanted is None else f"no event on {unit} {wanted}"
+    raise _BadInputError(f"{events.name}: {where}")
+
+
+def _good(event: Any) -> Event:
+    if isinstance(event, Problem):
+        raise _BadInputError(event)
+    return event  # type: ignore[no-any-return]

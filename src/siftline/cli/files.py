@@ -1,0 +1,121 @@
+"""Files as the commands see them: which format, where the bytes come from, and output that is whole or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, cast
+
+from siftline.cli.problems import CannotRunError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+JSONL: Final = "jsonl"
+CSV: Final = "csv"
+PARQUET: Final = "parquet"
+TEXT: Final = "text"
+
+STANDARD: Final = "-"
+
+_FORMATS: Final = {
+    ".jsonl": JSONL,
+    ".ndjson": JSONL,
+    ".json": JSONL,
+    ".csv": CSV,
+    ".parquet": PARQUET,
+    ".txt": TEXT,
+    ".sift": TEXT,
+}
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+def format_of(path: str, accepted: tuple[str, ...]) -> str:
+    """Return the format of a file by its extension; standard input and output are JSON Lines."""
+    if path == STANDARD:
+        return JSONL
+    suffix = Path(path).suffix.lower()
+    found = _FORMATS.get(suffix)
+    if found in accepted:
+        return found
+    known = ", ".join(extension for extension, name in _FORMATS.items() if name in accepted)
+    raise CannotRunError(f"{path}: the extension {suffix!r} names no format that fits here (there are: {known})")
+
+
+def shown_name(path: str, standard: str = "<stdin>") -> str:
+    """Return how errors name a file."""
+    return standard if path == STANDARD else path
+
+
+@contextlib.contextmanager
+def open_bytes(path: str) -> Iterator[IO[bytes]]:
+    """Open a file, or standard input, for reading; a byte order mark is passed over."""
+    if path == STANDARD:
+        yield _without_mark(sys.stdin.buffer)
+        return
+    with Path(path).open("rb") as file:
+        yield _without_mark(file)
+
+
+def _without_mark(file: Any) -> IO[bytes]:
+    if file.peek(len(_BOM))[: len(_BOM)] == _BOM:
+        file.read(len(_BOM))
+    return cast("IO[bytes]", file)
+
+
+def size_of(path: str) -> int | None:
+    """Return the size of a file in bytes; None if it cannot be known, as for standard input and pipes."""
+    if path == STANDARD:
+        return None
+    return Path(path).stat().st_size or None
+
+
+def open_parquet(path: str) -> Any:
+    """Open a Parquet file, or say why that is impossible."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with Path(path).open("rb"):  # the plain error for a missing file or a directory
+        pass
+    try:
+        return pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise CannotRunError(f"{path}: not a readable Parquet file: {error}") from None
+
+
+@contextlib.contextmanager
+def written_whole(path: str) -> Iterator[Path]:
+    """Give a temporary path beside `path` that takes its place when all went well, and vanishes otherwise."""
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(21, "Is a directory", path)
+    if target.exists() and not target.is_file():  # a device or a named pipe: there is nothing to replace
+        yield target
+        return
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(13, "Permission denied", path)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    except OSError as error:
+        raise CannotRunError(f"{path}: cannot be written: {error.strerror}") from None
+    os.close(handle)
+    try:
+        yield Path(name)
+        _give_usual_mode(name, target)
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _give_usual_mode(name: str, target: Path) -> None:
+    """Undo the private mode of temporary files: keep the mode of what is replaced, or take the usual one."""
+    if target.exists():
+        mode = target.stat().st_mode & 0o777
+    else:
+        mask = os.umask(0)
+        os.umask(mask)
+        mode = 0o666 & ~mask
+    os.chmod(name, mode)

@@ -1,0 +1,37 @@
+"""Where in a line of JSON a character of one of its strings stands."""
+
+from __future__ import annotations
+
+import json
+import re
+from json.decoder import scanstring  # type: ignore[attr-defined]
+
+# One character of a JSON string as written: a pair of surrogates, an escape, or itself.
+_WRITTEN = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.S)
+
+
+def column_in_json(line: str, key: str, value: str, position: int) -> int | None:
+    r"""Return the 1-based column in `line` of character `position` of the string that stands under `key`.
+
+    >>> line = '{"id": 1, "expression": "a = \\"x\\" and b ! 1"}'
+    >>> column = column_in_json(line, "expression", 'a = "x" and b ! 1', 14)
+    >>> line[column - 1]
+    '!'
+    """
+    # The key may occur deeper inside as well: the one that is meant has the value.
+    for found in re.finditer(rf"{re.escape(json.dumps(key))}\s*:\s*\"", line):
+        try:
+            text, end = scanstring(line, found.end())
+        except ValueError:
+            continue
+        if text == value:
+            return _column(line, found.end(), end - 1, position)
+    return None
+
+
+def _column(line: str, start: int, end: int, position: int) -> int:
+    """Return the column behind `position` written characters from `start` on."""
+    for n_passed, written in enumerate(_WRITTEN.finditer(line, start, end)):
+        if n_passed == position:
+            return written.start() + 1
+    return end + 1

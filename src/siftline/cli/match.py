@@ -1,0 +1,219 @@
+"""`siftline match`: the subscriptions that each event satisfies."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.cli.files import CSV, JSONL, PARQUET, STANDARD
+from siftline.cli.problems import BAD_INPUT, MAX_REPORTED, OK, CannotRunError, Problem, Reporter, say
+from siftline.errors import EventError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from siftline.cli.event_files import Chunk, EventFile
+    from siftline.cli.match_files import MatchWriter
+    from siftline.cli.subscription_files import Subscriptions
+    from siftline.engine import Engine
+
+NAME: Final = "match"
+SUMMARY: Final = "match events against subscriptions"
+DETAILS: Final = """\
+Writes a row for every event and subscription that it satisfies:
+  event         position of the event in its file, from 0, bad events included
+  line          its line in the file (JSON Lines and CSV)
+  subscription  the id
+
+Files are known by their extension: .jsonl .ndjson .json (JSON Lines), .csv, .parquet, and for
+subscriptions also .txt .sift (an expression a line). A single - is standard input or output, JSON Lines.
+
+subscriptions
+  JSON Lines  {"id": "ann", "expression": "price <= 580", "weight": 2}
+              "pattern" (an event pattern; "dialect": "sns" for filter policies) or "filters" (CloudEvents)
+              may stand in place of "expression"; a bare string is an expression with its line as id
+  CSV         a header with subscription (or id), expression and optionally weight
+  Parquet     the same columns, or one row a predicate (subscription, clause, attribute, op, number, text, ...)
+events
+  JSON Lines  an object a line
+  CSV         the header names the attributes; cells that are written as JSON numbers, true or false are
+              numbers and booleans, an empty cell is an absent attribute, anything else is text
+  Parquet     a column is an attribute, or --event COLUMN holds whole events
+
+exit status: 0 done, also if nothing matched; 1 bad input, or some was skipped; 2 could not run
+"""
+EXAMPLES: Final = """\
+examples:
+  siftline match --subscriptions subscriptions.jsonl --events events.jsonl
+  siftline match --subscriptions rules.sift --events orders.csv --output matches.parquet
+  tail -f log.jsonl | siftline match --subscriptions subscriptions.jsonl --events - --skip-bad
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Define the options."""
+    parser.add_argument("--subscriptions", metavar="FILE", required=True, help="the subscriptions")
+    parser.add_argument("--events", metavar="FILE", required=True, help="the events")
+    parser.add_argument("--index", metavar="NAME", help="the index to match with")
+    parser.add_argument(
+        "--output", metavar="FILE", default=STANDARD, help="where matches go; standard output if absent"
+    )
+    parser.add_argument("--format", choices=(JSONL, CSV, PARQUET), help="of the output, if not by its extension")
+    parser.add_argument("--skip-bad", action="store_true", help="leave out broken subscriptions and events")
+    parser.add_argument("--top", metavar="K", type=count, help="only the K best subscriptions of an event, by weight")
+    parser.add_argument("--statistics", metavar="FILE", help="what is known about events, as Statistics.save wrote it")
+    parser.add_argument("--event", metavar="COLUMN", help="the column of a Parquet file that holds whole events")
+    parser.add_argument("--strings", action="store_true", help="keep all cells of a CSV file as text")
+
+
+def count(text: str) -> int:
+    """Read an option that is a positive number."""
+    number = int(text) if text.isascii() and text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 on, found {text!r}")
+    return number
+
+
+def run(args: argparse.Namespace) -> int:
+    """Match, and return the exit status."""
+    from siftline.cli.event_files import EventFile
+    from siftline.cli.match_files import output_format
+    from siftline.cli.subscription_files import read_subscriptions
+
+    if args.subscriptions == args.events == STANDARD:
+        raise CannotRunError("subscriptions and events cannot both come from standard input")
+    kind = output_format(args.output, args.format)
+    events = EventFile(args.events, event_column=args.event, has_only_strings=args.strings)
+    engine = _engine(args)
+    stop_after = None if args.skip_bad else MAX_REPORTED
+    subscriptions = read_subscriptions(args.subscriptions, is_quiet=args.quiet, stop_after=stop_after)
+    if not _are_usable(subscriptions, args.skip_bad):
+        return BAD_INPUT
+    subscriptions.add_to(engine)
+    return _Run(args, engine, events, len(subscriptions.problems)).run(kind)
+
+
+def _engine(args: argparse.Namespace) -> Engine:
+    from siftline.encoding.statistics import Statistics
+    from siftline.engine import Engine
+
+    options: dict[str, Any] = {} if args.index is None else {"index": args.index}
+    if args.statistics is not None:
+        options["statistics"] = Statistics.load(args.statistics)
+    return Engine(**options)
+
+
+def _are_usable(subscriptions: Subscriptions, is_skipping: bool) -> bool:
+    """Report what is wrong with the subscriptions; return whether there is something to go on with."""
+    reporter = Reporter()
+    for problem in subscriptions.problems:
+        reporter.report(problem)
+    n_bad = len(subscriptions.problems)
+    if n_bad and not is_skipping:
+        more = " (stopped there)" if n_bad >= MAX_REPORTED else ""
+        say(f"{n_bad:,} bad subscription{'s'[: n_bad > 1]}{more}: nothing was matched; --skip-bad leaves them out")
+        return False
+    if not len(subscriptions):
+        say(f"{subscriptions.file}: no {'good ' if n_bad else ''}subscriptions: nothing was matched")
+        return False
+    return True
+
+
+class _BadEventError(Exception):
+    """An event is bad, and bad events are not to be skipped."""
+
+
+class _Run:
+    """One pass over the events."""
+
+    def __init__(self, args: argparse.Namespace, engine: Engine, events: EventFile, n_bad_subscriptions: int) -> None:
+        self._args = args
+        self._engine = engine
+        self._events = events
+        self._n_bad_subscriptions = n_bad_subscriptions
+        self._bad_events = Reporter()
+        self._n_events = self._n_matches = 0
+
+    def run(self, kind: str) -> int:
+        """Match everything; return the exit status."""
+        from siftline.cli.match_files import match_writer
+
+        start = time.perf_counter()
+        are_ids_text = any(isinstance(id, str) for id in self._engine.ids()[:1])
+        has_lines = self._events.format != PARQUET
+        try:
+            with match_writer(self._args.output, kind, are_ids_text=are_ids_text, has_lines=has_lines) as writer:
+                self._match_all(writer, has_lines)
+        except _BadEventError:
+            written = "the matches before it were written" if self._args.output == STANDARD else "nothing was written"
+            say(f"stopped at a bad event; {written}; --skip-bad leaves bad events out")
+            return BAD_INPUT
+        if not self._args.quiet:
+            say(self._summary(time.perf_counter() - start))
+        return BAD_INPUT if self._n_bad_subscriptions + self._bad_events.n_problems else OK
+
+    def _summary(self, seconds: float) -> str:
+        parts = [f"{self._n_events:,} events", f"{self._n_matches:,} matches"]
+        if self._n_bad_subscriptions:
+            parts.append(f"{self._n_bad_subscriptions:,} bad subscriptions left out")
+        if self._bad_events.n_problems:
+            parts.append(f"{self._bad_events.n_problems:,} bad events left out")
+        return f"{', '.join(parts)}, {seconds:.1f} s"
+
+    def _match_all(self, writer: MatchWriter, has_lines: bool) -> None:
+        for chunk, encoded in self._encoded_chunks():
+            events, ids = self._matches(encoded)
+            positions = [chunk.positions[event] for event in events]
+            lines = [chunk.lines[event] for event in events] if has_lines else None
+            writer.write(positions, lines, ids)
+            self._n_events += len(chunk.positions)
+            self._n_matches += len(ids)
+
+    def _matches(self, encoded: Any) -> tuple[list[int], list[Any]]:
+        """Return matching pairs: the event's number in the chunk, and the id."""
+        if self._args.top is None:
+            table = self._engine.match_batch(encoded)
+            return table["event"].to_pylist(), table["subscription"].to_pylist()
+        events, ids = [], []
+        for position in range(len(encoded)):
+            best = self._engine.match(encoded.source.tree(position), top=self._args.top)
+            events += [position] * len(best)
+            ids += list(best)
+        return events, ids
+
+    def _encoded_chunks(self) -> Iterator[tuple[Chunk, Any]]:
+        from siftline.cli.progress import Progress
+
+        # A bar between the lines of matches on the same terminal would be a mess.
+        is_quiet = self._args.quiet or (self._args.output == STANDARD and _is_terminal())
+        with (
+            Progress("matching", self._events.size, "B", is_quiet=is_quiet) as progress,
+            contextlib.closing(self._events.chunks()) as chunks,
+        ):
+            for chunk in chunks:
+                good, encoded = self._encoded(chunk)
+                self._report(good.problems)
+                yield good, encoded
+                progress.advance(chunk.size)
+
+    def _encoded(self, chunk: Chunk) -> tuple[Chunk, Any]:
+        """Encode a chunk, if need be without its bad events."""
+        try:
+            return chunk, self._engine.encode(chunk.events, event=self._events.event_column)
+        except EventError:
+            good = self._events.without_bad(chunk)
+        return good, self._engine.encode(good.events, event=self._events.event_column)
+
+    def _report(self, problems: list[Problem]) -> None:
+        for problem in problems:
+            self._bad_events.report(problem)
+            if not self._args.skip_bad:
+                raise _BadEventError
+
+
+def _is_terminal() -> bool:
+    import sys
+
+    return sys.stdout.isatty()

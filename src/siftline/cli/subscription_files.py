@@ -1,0 +1,333 @@
+"""Reading subscriptions from files: what is good, and what is wrong with the rest.
+
+JSON Lines   {"id": "ann", "expression": "price <= 580", "weight": 2}, with "pattern" (an event pattern, optionally
+             "dialect": "sns") or "filters" (CloudEvents) in place of "expression"; or a bare string, an expression
+             whose id is the number of its line
+text         an expression a line, its id is the number of the line; lines that are empty or begin with -- are passed
+CSV          a header with subscription (or id), expression and optionally weight; ids that are all whole numbers
+             are integers
+Parquet      the same columns, or one row a predicate: subscription, clause, attribute, op, number, text, ...
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from siftline.cli.csv_rows import csv_rows
+from siftline.cli.files import CSV, JSONL, PARQUET, TEXT, format_of, open_bytes, open_parquet, shown_name, size_of
+from siftline.cli.json_places import column_in_json
+from siftline.cli.problems import CannotRunError, Problem, problem_of
+from siftline.cli.progress import Progress
+from siftline.errors import SubscriptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from siftline.engine import Engine
+    from siftline.model import Expression
+    from siftline.subscriptions import Id
+
+FORMATS: Final = (JSONL, TEXT, CSV, PARQUET)
+
+_SOURCES: Final = ("expression", "pattern", "filters")
+_INT64: Final = range(-(2**63), 2**63)
+
+
+class Entry(NamedTuple):
+    """One subscription as it stands in a file, not parsed yet."""
+
+    line: int
+    id: Any
+    kind: str  # one of _SOURCES
+    source: Any
+    weight: Any
+    locate: Callable[[int], tuple[int, int]] | None = None
+    dialect: Any = "eventbridge"
+
+
+@dataclass
+class Subscriptions:
+    """The good subscriptions of a file, and the problems of the others."""
+
+    file: str
+    unit: str = "line"
+    ids: list[Id] = field(default_factory=list)
+    expressions: list[Expression] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    # The columnar form stays a table, so that loading needs no objects; then the lists above are empty.
+    table: Any = None
+    problems: list[Problem] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.ids) if self.table is None else len(self.table["subscription"].unique())
+
+    def add_to(self, engine: Engine) -> None:
+        """Add all good subscriptions to an engine."""
+        if self.table is not None:
+            engine.add_many(self.table)
+        else:
+            engine.add_many(zip(self.ids, self.expressions, self.weights, strict=True))
+
+    def unpacked(self) -> Subscriptions:
+        """Return the same with an expression for each subscription, whatever form they came in."""
+        if self.table is None:
+            return self
+        from siftline.encoding.columns import load_columns
+        from siftline.encoding.domains import Domains
+
+        loaded = load_columns(self.table, Domains())
+        expressions = [loaded.expressions.expression(position) for position in range(len(loaded.ids))]
+        weights = loaded.weights.tolist()
+        return Subscriptions(self.file, self.unit, loaded.ids, expressions, weights, problems=self.problems)
+
+
+def read_subscriptions(path: str, *, is_quiet: bool, stop_after: int | None = None) -> Subscriptions:
+    """Read a file of subscriptions, parsing every one; give up after `stop_after` problems."""
+    kind = format_of(path, FORMATS)
+    name = shown_name(path)
+    with Progress("reading subscriptions", size_of(path), "B", is_quiet=is_quiet) as progress:
+        if kind == PARQUET:
+            from siftline.cli.subscription_tables import read_table
+
+            found = read_table(path, open_parquet(path), progress.advance, stop_after)
+            return found if isinstance(found, Subscriptions) else collected(name, found, stop_after, unit="row")
+        entries = _READERS[kind](path, name, progress.advance)
+        subscriptions = collected(name, entries, stop_after)
+    if kind == CSV:
+        _make_integers(subscriptions)
+    return subscriptions
+
+
+def collected(
+    name: str, entries: Iterator[Entry | Problem], stop_after: int | None, unit: str = "line"
+) -> Subscriptions:
+    """Parse entries and keep the good ones."""
+    subscriptions = Subscriptions(name, unit)
+    collector = _Collector(subscriptions)
+    for entry in entries:
+        collector.take(entry)
+        if stop_after is not None and len(subscriptions.problems) >= stop_after:
+            break
+    return subscriptions
+
+
+class _Collector:
+    """Checks ids and weights, parses, and files each entry as good or as a problem."""
+
+    def __init__(self, subscriptions: Subscriptions) -> None:
+        self._to = subscriptions
+        self._lines: dict[Id, int] = {}
+        self._first: tuple[bool, int] | None = None  # whether ids are strings, and the line that says so
+
+    def take(self, entry: Entry | Problem) -> None:
+        """Keep one entry."""
+        if isinstance(entry, Problem):
+            self._to.problems.append(entry)
+            return
+        reason = self._id_reason(entry) or _weight_reason(entry.weight)
+        if reason:
+            self._refuse(entry, reason)
+            return
+        try:
+            expression = parse_entry(entry)
+        except SubscriptionError as error:
+            about = f"subscription {entry.id!r}: "
+            problem = problem_of(error, self._to.file, entry.line, entry.locate, about=about, unit=self._to.unit)
+            self._to.problems.append(problem)
+            return
+        self._to.ids.append(entry.id)
+        self._to.expressions.append(expression)
+        self._to.weights.append(1.0 if entry.weight is None else float(entry.weight))
+        self._to.lines.append(entry.line)
+
+    def _refuse(self, entry: Entry, reason: str) -> None:
+        self._to.problems.append(Problem(self._to.file, entry.line, 1, reason, unit=self._to.unit))
+
+    def _id_reason(self, entry: Entry) -> str | None:
+        """Say what is wrong with an id, or remember it."""
+        id = entry.id
+        if isinstance(id, bool) or not isinstance(id, (int, str)):
+            return f"an id must be an integer or a string, not {_shown(id)}"
+        if isinstance(id, int) and id not in _INT64:
+            return "the id does not fit into 64 bits"
+        if isinstance(id, str) and not _is_unicode(id):
+            return f"the id {_shown(id)} holds half of a surrogate pair"
+        is_text = isinstance(id, str)
+        if self._first is None:
+            self._first = is_text, entry.line
+        if is_text is not self._first[0]:
+            kinds = ("a string", "an integer") if is_text else ("an integer", "a string")
+            return (
+                f"the id {_shown(id)} is {kinds[0]}, but the first one ({self._to.unit} {self._first[1]}) is {kinds[1]}"
+            )
+        if id in self._lines:
+            return f"duplicate id {_shown(id)}: {self._to.unit} {self._lines[id]} has it already"
+        self._lines[id] = entry.line
+        return None
+
+
+def _weight_reason(weight: Any) -> str | None:
+    if weight is None or (type(weight) in (int, float) and _is_finite(weight)):
+        return None
+    return f"a weight must be a finite number, not {_shown(weight)}"
+
+
+def _is_finite(weight: int | float) -> bool:
+    try:
+        return math.isfinite(float(weight))
+    except OverflowError:
+        return False
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _shown(value: Any) -> str:
+    text = ascii(value) if isinstance(value, str) and not _is_unicode(value) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def parse_entry(entry: Entry) -> Expression:
+    """Return the expression of an entry, or raise SubscriptionError."""
+    from siftline.engine import _accepted as accepted
+
+    if entry.kind == "pattern":
+        from siftline.language.event_pattern import parse_pattern
+
+        return accepted(parse_pattern(entry.source, entry.dialect))
+    if entry.kind == "filters":
+        from siftline.language.cloudevents import parse_filters
+
+        return accepted(parse_filters(entry.source))
+    if not isinstance(entry.source, str):
+        raise SubscriptionError(f"an expression must be a string, not {_shown(entry.source)}")
+    return accepted(entry.source)
+
+
+# One reader for each format
+
+
+def _read_text(path: str, name: str, advance: Callable[[int], None]) -> Iterator[Entry | Problem]:
+    for line, text in _decoded_lines(path, name, advance):
+        if isinstance(text, Problem):
+            yield text
+        elif not text.lstrip().startswith("--"):
+            yield Entry(line, line, "expression", text, None)
+
+
+def _read_json_lines(path: str, name: str, advance: Callable[[int], None]) -> Iterator[Entry | Problem]:
+    for line, text in _decoded_lines(path, name, advance):
+        yield text if isinstance(text, Problem) else _json_entry(text, line, name)
+
+
+def _read_csv(path: str, name: str, advance: Callable[[int], None]) -> Iterator[Entry | Problem]:
+    with open_bytes(path) as file:
+        for row in csv_rows(file, name, advance):
+            yield row if isinstance(row, Problem) else _csv_entry(row, name)
+
+
+_READERS: Final = {TEXT: _read_text, JSONL: _read_json_lines, CSV: _read_csv}
+
+
+def _decoded_lines(path: str, name: str, advance: Callable[[int], None]) -> Iterator[tuple[int, str | Problem]]:
+    """Yield the lines that are not blank with their numbers."""
+    with open_bytes(path) as file:
+        for line, raw in enumerate(file, 1):
+            advance(len(raw))
+            content = raw.rstrip(b"\r\n")
+            if not content.strip():
+                continue
+            try:
+                yield line, content.decode()
+            except UnicodeDecodeError as error:
+                column = len(content[: error.start].decode()) + 1
+                yield line, Problem(name, line, column, f"not UTF-8: {error.reason}")
+
+
+def _json_entry(text: str, line: int, name: str) -> Entry | Problem:
+    from siftline.language.event_pattern import members_of, read_json
+
+    try:
+        value = read_json(text)
+    except SubscriptionError as error:
+        return problem_of(error, name, line, lambda position: (line, position + 1))
+    if isinstance(value, str):
+        return Entry(line, line, "expression", value, None, _locator(text, line, None, value))
+    members = members_of(value)
+    if members is None:
+        return Problem(name, line, 1, f"expected a JSON object or string, found {_shown(value)}")
+    keys = dict(members)
+    if len(keys) != len(members):
+        return Problem(name, line, 1, "a key occurs twice in the object")
+    return _entry_of(keys, text, line, name)
+
+
+def _entry_of(keys: dict[str, Any], text: str, line: int, name: str) -> Entry | Problem:
+    names = [key for key in ("id", "subscription") if key in keys]
+    sources = [key for key in _SOURCES if key in keys]
+    if len(names) != 1:
+        return Problem(name, line, 1, "expected one of the keys 'id' and 'subscription'" + _found(keys))
+    if len(sources) != 1:
+        return Problem(name, line, 1, "expected one of the keys 'expression', 'pattern' and 'filters'" + _found(keys))
+    kind = sources[0]
+    source = keys[kind]
+    locate = _locator(text, line, kind, source) if isinstance(source, str) else None
+    weight, dialect = keys.get("weight"), keys.get("dialect", "eventbridge")
+    return Entry(line, keys[names[0]], kind, source, weight, locate, dialect)
+
+
+def _found(keys: dict[str, Any]) -> str:
+    listed = ", ".join(_shown(key) for key in list(keys)[:8])
+    return f", found {listed}" if keys else ", found an empty object"
+
+
+def _locator(text: str, line: int, key: str | None, value: str) -> Callable[[int], tuple[int, int]]:
+    """Return the function from a position in a JSON string to its place in the file."""
+
+    def locate(position: int) -> tuple[int, int]:
+        if key is None:
+            return line, (column_in_json(f'"":{text.lstrip()}', "", value, position) or 1) - 3 + _indent(text)
+        return line, column_in_json(text, key, value, position) or 1
+
+    return locate
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())
+
+
+def _csv_entry(row: Any, name: str) -> Entry | Problem:
+    cells = row.cells
+    id = cells.get("subscription", cells.get("id"))
+    expression = cells.get("expression")
+    if id is None or expression is None:
+        found = ", ".join(cells)
+        raise CannotRunError(f"{name}:1: expected the columns subscription (or id) and expression, found {found}")
+    if not id:
+        return Problem(name, row.line, 1, "the id is empty")
+    weight = _number(cells.get("weight", ""))
+    return Entry(row.line, id, "expression", expression, weight, lambda position: row.locate(expression, position))
+
+
+def _number(cell: str) -> float | str | None:
+    if not cell:
+        return None
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
+
+
+def _make_integers(subscriptions: Subscriptions) -> None:
+    """Turn ids of a CSV file into integers if all of them are."""
+    numbers = []
+    for id in subscriptions.ids:
+        number = int(id) if str(id).lstrip("-").isdecimal() and len(str(id)) < 20 else None
+        if number is None or str(number) != id or number not in _INT64:
+            return
+        numbers.append(number)
+    subscriptions.ids[:] = numbers

@@ -1,0 +1,100 @@
+"""Subscriptions from Parquet files: text tables, and the columnar form of one row a predicate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.cli.problems import CannotRunError, Problem
+from siftline.cli.subscription_files import Entry, Subscriptions
+from siftline.errors import SubscriptionError, TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_BATCH_ROWS: Final = 4096
+
+
+def read_table(
+    path: str, file: Any, advance: Callable[[int], None], stop_after: int | None
+) -> Subscriptions | Iterator[Entry | Problem]:
+    """Return the entries of a text table, or all subscriptions of a predicate table."""
+    names = file.schema_arrow.names
+    id_name = next((name for name in ("subscription", "id") if name in names), None)
+    if id_name and "expression" in names:
+        return _text_entries(path, file, id_name, advance)
+    if id_name and "attribute" in names and "op" in names:
+        return _predicate_table(path, file, id_name, stop_after)
+    raise CannotRunError(
+        f"{path}: expected the columns subscription and expression, or subscription, attribute and op "
+        f"(one row a predicate), found {', '.join(names) or 'none'}"
+    )
+
+
+def _text_entries(path: str, file: Any, id_name: str, advance: Callable[[int], None]) -> Iterator[Entry | Problem]:
+    columns = [id_name, "expression", *(["weight"] if "weight" in file.schema_arrow.names else [])]
+    row = 0
+    size = file.metadata.serialized_size // max(file.metadata.num_rows, 1)
+    for batch in _batches(path, file, columns):
+        for record in batch.to_pylist():
+            row += 1
+            yield Entry(row, record[id_name], "expression", record["expression"], record.get("weight"))
+        advance(size * len(batch))
+
+
+def _batches(path: str, file: Any, columns: list[str]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    try:
+        yield from file.iter_batches(batch_size=_BATCH_ROWS, columns=columns)
+    except (pa.ArrowException, OSError) as error:
+        raise CannotRunError(f"{path}: cannot be read further: {error}") from None
+
+
+def _predicate_table(path: str, file: Any, id_name: str, stop_after: int | None) -> Subscriptions:
+    import pyarrow as pa
+
+    try:
+        table = file.read()
+    except (pa.ArrowException, OSError) as error:
+        raise CannotRunError(f"{path}: cannot be read: {error}") from None
+    table = table.rename_columns(["subscription" if name == id_name else name for name in table.column_names])
+    subscriptions = Subscriptions(path, "row")
+    bad = []
+    try:
+        for id, reason in _bad_subscriptions(table):
+            bad.append(id)
+            subscriptions.problems.append(Problem(path, None, None, reason))
+            if stop_after is not None and len(bad) >= stop_after:
+                break
+    except TableError as error:
+        raise CannotRunError(f"{path}: {error}") from None
+    subscriptions.table = _part(table, bad, is_wanted=False) if bad else table
+    return subscriptions
+
+
+def _bad_subscriptions(table: Any) -> Iterator[tuple[Any, str]]:
+    """Yield the subscriptions that cannot be loaded, by halving the table until each stands alone."""
+    from siftline.encoding.columns import load_columns
+    from siftline.encoding.domains import Domains
+
+    try:
+        load_columns(table, Domains())
+        return
+    except SubscriptionError as error:
+        reason = error.reason + (f" (hint: {error.hint})" if error.hint else "")
+    ids = table["subscription"].unique().to_pylist()
+    if len(ids) == 1:
+        yield ids[0], reason
+        return
+    half = ids[: len(ids) // 2]
+    yield from _bad_subscriptions(_part(table, half, is_wanted=True))
+    yield from _bad_subscriptions(_part(table, half, is_wanted=False))
+
+
+def _part(table: Any, ids: list[Any], *, is_wanted: bool) -> Any:
+    """Return the rows of these subscriptions, or of all others."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    chosen = pc.is_in(table["subscription"], value_set=pa.array(ids, table["subscription"].type))
+    return table.filter(chosen if is_wanted else pc.invert(chosen))

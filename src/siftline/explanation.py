@@ -1,0 +1,348 @@
+"""Why an event matches a subscription, or why not, condition by condition.
+
+Every truth that is shown comes from `model.evaluate`: an explanation cannot disagree with matching. What is left to
+this module is to show the conditions that decide, and what the event has where they look.
+
+>>> from siftline.language.text import parse
+>>> print(explain(parse("price <= 580 and not (tags = 'used')"), {"price": "5", "tags": ["new", "boxed"]}, "ann"))
+no match: ann
+  unknown  and
+  unknown    price <= 580       price is '5', a string: not comparable with a number
+  yes        not
+  no           tags = 'used'    tags is 'new', 'boxed' (any may satisfy)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.language.printer import to_text
+from siftline.language.tokens import quoted, write_path
+from siftline.model import And, AnyElement, Event, Expression, IsTrue, Not, Or, Predicate, children, evaluate, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from siftline.model import Element, Leaf, Truth
+
+    Record = Event | Element
+
+__all__ = ["Condition", "Explanation", "explain"]
+
+# Conditions shown in all, below one `and` or `or`, and elements shown of one array.
+_MAX_SHOWN: Final = 200
+_MAX_OPERANDS: Final = 20
+_MAX_ELEMENTS: Final = 5
+# Values shown of an attribute; in JSON there is room for more.
+_MAX_VALUES: Final = 5
+_MAX_JSON_VALUES: Final = 50
+# Characters of a condition and of a value.
+_MAX_TEXT: Final = 72
+_MAX_VALUE: Final = 60
+_MAX_JSON_TEXT: Final = 10_000
+# Reasons line up behind conditions of at most this width.
+_MAX_COLUMN: Final = 60
+
+_WORDS: Final = {True: "yes", False: "no", None: "unknown"}
+_NAMES: Final = {True: "true", False: "false", None: "unknown"}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition of a subscription and what became of it.
+
+    Attributes
+    ----------
+    text : str
+        The condition in the language; of a group only its connective.
+    truth : True, False or None
+        None is unknown.
+    values : list or None
+        What the event has where the condition looks, nulls included; None for groups.
+    reason : str
+        The same in words.
+    children : list of Condition
+        What a group consists of, or the elements of an array.
+    omitted : dict
+        How many children are not shown, by truth.
+    """
+
+    text: str
+    truth: Truth
+    values: Sequence[Leaf] | None = None
+    reason: str = ""
+    children: list[Condition] = field(default_factory=list)
+    omitted: dict[Truth, int] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the condition as JSON-ready dicts and lists."""
+        document: dict[str, Any] = {"text": _shortened(self.text, _MAX_JSON_TEXT), "truth": _NAMES[self.truth]}
+        if self.values is not None:
+            document["values"] = [_json_value(value) for value in self.values[:_MAX_JSON_VALUES]]
+            document["n_values"] = len(self.values)
+        if self.reason:
+            document["reason"] = self.reason
+        if self.children:
+            document["children"] = [child.to_dict() for child in self.children]
+        if self.omitted:
+            document["omitted"] = {_NAMES[truth]: count for truth, count in self.omitted.items()}
+        return document
+
+
+class Explanation:
+    """Why an event matches a subscription, or why not; `print` it, or take `to_dict()`.
+
+    Attributes
+    ----------
+    matched : bool
+        Whether the event satisfies the subscription.
+    id : int, str or None
+        The subscription.
+    condition : Condition
+        The whole expression.
+    """
+
+    __slots__ = ("condition", "id")
+
+    def __init__(self, id: int | str | None, condition: Condition) -> None:
+        self.id = id
+        self.condition = condition
+
+    @property
+    def matched(self) -> bool:
+        """Whether the event satisfies the subscription: unknown does not match."""
+        return self.condition.truth is True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the explanation as JSON-ready dicts and lists."""
+        return {"subscription": self.id, "matched": self.matched, "condition": self.condition.to_dict()}
+
+    def __str__(self) -> str:
+        title = "match" if self.matched else "no match"
+        if self.id is not None:
+            title += f": {_printable(str(self.id))}"
+        return "\n".join([title, *_layout(list(_rows(self.condition, 0)))])
+
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.id!r}: {'match' if self.matched else 'no match'}>"
+
+
+def explain(expression: Expression, tree: Mapping[str, Any], id: int | str | None = None) -> Explanation:
+    """Say condition by condition why an event matches an expression, or why not.
+
+    Parameters
+    ----------
+    expression : Expression
+        The subscription's condition.
+    tree : dict
+        The event.
+    id : int or str, optional
+        The subscription's id, for the title.
+
+    Raises
+    ------
+    EventError
+        If `tree` is not an event.
+    """
+    return Explanation(id, _condition(expression, Event(tree), _MAX_SHOWN))
+
+
+# From expressions to conditions. `room` is how many conditions may be shown, the node itself included.
+
+
+def _condition(expression: Expression, record: Record, room: int) -> Condition:
+    while isinstance(expression, (And, Or)) and len(expression.operands) == 1:
+        expression = expression.operands[0]
+    truth = evaluate(expression, record)
+    match expression:
+        case Predicate():
+            values = record.values(expression.attribute)
+            return Condition(to_text(expression), truth, values, _reason(expression, record, truth))
+        case AnyElement():
+            return _any_condition(expression, record, truth, room)
+        case Not(IsTrue(operand)):
+            return _group("is not true", truth, (operand,), record, room)
+        case And() | Or() | Not() | IsTrue():
+            return _group(_connective(expression), truth, children(expression), record, room)
+    return Condition(to_text(expression), truth)
+
+
+def _connective(expression: Expression) -> str:
+    match expression:
+        case And(operands):
+            return "and" if operands else "true"
+        case Or(operands):
+            return "or" if operands else "false"
+        case Not():
+            return "not"
+    return "is true"
+
+
+def _group(text: str, truth: Truth, operands: Sequence[Expression], record: Record, room: int) -> Condition:
+    truths = [evaluate(operand, record) for operand in operands]
+    shown = _chosen(truths, truth, min(_MAX_OPERANDS, room - 1))
+    below = []
+    left = room - 1
+    for n_done, position in enumerate(shown):
+        # What one operand does not need is left to the others.
+        child = _condition(operands[position], record, left // (len(shown) - n_done))
+        left -= _size(child)
+        below.append(child)
+    return Condition(text, truth, children=below, omitted=_counts(truths, shown))
+
+
+def _chosen(truths: Sequence[Truth], outcome: Truth, limit: int) -> Sequence[int]:
+    """Return the positions of the operands to show: if not all, then those first that made the outcome."""
+    if len(truths) <= limit:
+        return range(len(truths))
+    by_weight = sorted(range(len(truths)), key=lambda position: truths[position] is not outcome)
+    return sorted(by_weight[: max(limit, 0)])
+
+
+def _counts(truths: Sequence[Truth], shown: Sequence[int]) -> dict[Truth, int]:
+    """Return how many operands are not shown, by truth."""
+    hidden = set(range(len(truths))).difference(shown)
+    counts: dict[Truth, int] = {}
+    for position in sorted(hidden):
+        counts[truths[position]] = counts.get(truths[position], 0) + 1
+    return counts
+
+
+def _size(condition: Condition) -> int:
+    return 1 + sum(_size(child) for child in condition.children)
+
+
+def _any_condition(expression: AnyElement, record: Record, truth: Truth, room: int) -> Condition:
+    name = write_path(expression.attribute)
+    elements = record.elements(expression.attribute)
+    truths = [evaluate(expression.operand, element) for element in elements]
+    shown = _chosen(truths, truth, min(_MAX_ELEMENTS, (room - 1) // 2))
+    below = []
+    left = room - 1
+    for n_done, position in enumerate(shown):
+        share = left // (len(shown) - n_done)
+        child = _condition(expression.operand, elements[position], share - 1)
+        element = Condition(f"element {position + 1} of {len(elements)}", truths[position], children=[child])
+        left -= _size(element)
+        below.append(element)
+    text = f"any {name} ({_inside(expression.operand)})"
+    reason = "" if elements else f"{name} {_absence(expression.attribute, record)}"
+    return Condition(text, truth, reason=reason, children=below, omitted=_counts(truths, shown))
+
+
+def _inside(operand: Expression) -> str:
+    return to_text(operand) if isinstance(operand, Predicate) else "..."
+
+
+# Reasons
+
+
+def _reason(predicate: Predicate, record: Record, truth: Truth) -> str:
+    """Say what the event has where a predicate looks."""
+    name = "the element" if predicate.attribute is None else _shortened(write_path(predicate.attribute), _MAX_VALUE)
+    leaves = record.values(predicate.attribute)
+    if not leaves:
+        return f"{name} {_absence(predicate.attribute, record)}"
+    text = f"{name} is {_listed(leaves)}"
+    values = [leaf for leaf in leaves if leaf is not None]
+    if predicate.operand is None or not values:
+        return text
+    if truth is None:
+        return text + _mismatch(predicate, values)
+    return text + (" (any may satisfy)" if len(values) > 1 else "")
+
+
+def _absence(path: str | None, record: Record) -> str:
+    """Say in which way an attribute has no value."""
+    if path is None or not isinstance(record, Event):
+        return "is absent"
+    if any(other.startswith(f"{path}.") for other in record.leaves):
+        return "is an array of objects" if path in record.leaves else "is an object"
+    if path in record.leaves:
+        return "is an empty array"
+    same = [other for other in record.leaves if other.casefold() == path.casefold()]
+    return f"is absent (there is {write_path(same[0])})" if same else "is absent"
+
+
+def _mismatch(predicate: Predicate, values: Sequence[Leaf]) -> str:
+    """Say why none of the values can be compared."""
+    kinds = sorted({kind_of(value) for value in values})
+    wanted = sorted({kind_of(constant) for constant in predicate.constants()})
+    if kinds == wanted:  # only `cidr` is unknown for a value of the right kind
+        return ": not an IP address" if len(values) == 1 else ": not IP addresses"
+    found = f"a {kinds[0]}" if len(values) == 1 else " and ".join(f"{kind}s" for kind in kinds)
+    return f", {found}: not comparable with {' or '.join(f'a {kind}' for kind in wanted) or 'an empty list'}"
+
+
+def _listed(leaves: Sequence[Leaf]) -> str:
+    shown = ", ".join(_shown(leaf) for leaf in leaves[:_MAX_VALUES])
+    return shown if len(leaves) <= _MAX_VALUES else f"{shown}, ... ({len(leaves)} values)"
+
+
+def _shown(leaf: Leaf) -> str:
+    """Return a value as the language writes it, shortened and safe to print."""
+    if leaf is None:
+        return "null"
+    if isinstance(leaf, bool):
+        return "true" if leaf else "false"
+    if isinstance(leaf, int):
+        return _integer(leaf)
+    if isinstance(leaf, float):
+        return repr(leaf)
+    return quoted(_printable(_shortened(leaf, _MAX_VALUE)), "'")
+
+
+def _integer(value: int) -> str:
+    # Python refuses to print integers of more than 4,300 digits.
+    bits = value.bit_length()
+    return str(value) if bits <= 256 else f"an integer of {bits:,} bits"
+
+
+def _json_value(value: Leaf) -> Leaf:
+    if isinstance(value, str):
+        return _shortened(value, _MAX_JSON_TEXT)
+    if type(value) is int and value.bit_length() > 256:
+        return _integer(value)
+    return value
+
+
+def _printable(text: str) -> str:
+    """Replace what would move the cursor or break the line."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _shortened(text: str, width: int) -> str:
+    """Cut the middle out of a long text."""
+    if len(text) <= width:
+        return text
+    tail = width // 4
+    return f"{text[: width - tail - 3]}...{text[-tail:]}"
+
+
+# Layout: three columns, the truth, the condition indented by its depth, and the reason.
+
+_Row = tuple[str, str, str]
+
+
+def _rows(condition: Condition, depth: int) -> Iterator[_Row]:
+    indent = "  " * depth
+    yield _WORDS[condition.truth], indent + _printable(_shortened(condition.text, _MAX_TEXT)), condition.reason
+    for child in condition.children:
+        yield from _rows(child, depth + 1)
+    if condition.omitted:
+        counts = ", ".join(f"{count:,} {_WORDS[truth]}" for truth, count in condition.omitted.items())
+        yield "", f"{indent}  ... and {sum(condition.omitted.values()):,} more: {counts}", ""
+
+
+def _layout(rows: list[_Row]) -> list[str]:
+    first = max(len("yes"), *(len(word) for word, _, _ in rows)) + 2
+    widths = [len(text) for _, text, reason in rows if reason and len(text) <= _MAX_COLUMN]
+    second = max(widths, default=0) + 4
+    lines = []
+    for word, text, reason in rows:
+        gap = max(second, len(text) + 4) if reason else 0
+        lines.append(f"  {word:<{first}}{text:<{gap}}{reason}".rstrip())
+    return lines

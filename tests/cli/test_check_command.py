@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Run, Write
+
+EVENTS: list[Any] = [
+    {"colour": "red", "price": 10, "brand": "acme", "zip": "8001", "items": [{"sku": "x", "qty": 1}], "nothing": None},
+    {"colour": "blue", "price": 500, "brand": "globex", "zip": "8002", "ship": {"city": "oslo"}},
+]
+
+
+def findings(run: Run, write: Write, *expressions: str) -> dict[int, list[dict[str, Any]]]:
+    rules = write("s.sift", "\n".join(expressions))
+    outcome = run("check", rules, "--against", write("e.jsonl", EVENTS), "--json")
+    document = json.loads(outcome.out)
+    assert document["broken"] == []
+    return {row["id"]: row["findings"] for row in document["subscriptions"]}
+
+
+def test_good_subscriptions(run: Run, write: Write) -> None:
+    outcome = run("check", write("s.sift", "a = 1\nb = 2\n"))
+    assert outcome.status == 0
+    assert outcome.out.endswith("s.sift: 2 good, 0 broken\n")
+    assert run("check", write("s.sift", "a = 1\n"), "--quiet").out == ""
+
+
+def test_all_broken_ones_are_reported(run: Run, write: Write) -> None:
+    outcome = run("check", write("s.sift", "a =\n" * 50))
+    assert outcome.status == 1
+    assert outcome.out.count(": subscription ") == 50
+    assert "0 good, 50 broken" in outcome.out
+
+
+def test_json(run: Run, write: Write) -> None:
+    outcome = run("check", write("s.sift", "a betwen 1 and 2\nb = 1"), "--json")
+    assert outcome.status == 1
+    document = json.loads(outcome.out)
+    assert document["good"] == 1
+    (broken,) = document["broken"]
+    assert (broken["line"], broken["column"], broken["hint"]) == (1, 3, "did you mean 'between'?")
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind", "reason", "hint"),
+    [
+        ("color = 'red'", "unseen-attribute", "no event has the attribute color", "did you mean 'colour'?"),
+        ("Price < 5", "unseen-attribute", "no event has the attribute Price", "did you mean 'price'?"),
+        ("ship = 'x'", "unseen-attribute", "ship is an object in these events", "did you mean 'ship.city'?"),
+        ("whatever = 'red'", "unseen-attribute", "no event has the attribute whatever", None),
+        ("not (whatever = 'red')", "unseen-attribute", "no event has the attribute whatever", None),
+        ("price = 'cheap'", "wrong-kind", "price is always a number, never a string", "constants without quotes"),
+        ("zip = 8001", "wrong-kind", "zip is always a string, never a number", "constants in quotes are strings"),
+        ("not (zip = 8001)", "wrong-kind", "zip is always a string, never a number", "constants in quotes are strings"),
+        ("nothing = 1", "unseen-attribute", "nothing has no value in any event", None),
+        ("brand = 'acmee'", "likely-typo", "brand is never 'acmee'", "did you mean 'acme'?"),
+        ("brand in ('zzz', 'Globex')", "likely-typo", "brand is never 'Globex'", "did you mean 'globex'?"),
+        ("price > 1000", "never-true", "no event satisfies price > 1000: price is seen from 10 to 500", None),
+        ("brand starts with 'q'", "never-true", "no event satisfies brand starts with 'q'", None),
+        ("price is null", "never-true", "no event satisfies price is null", None),
+        ("not (price > 0)", "never-true", "no event satisfies not price > 0", None),
+        ("any items (sku = 'y' and qty = 1)", "never-true", "no event satisfies items.sku = 'y'", None),
+        ("brand = 'acme' and color = 'red'", "unseen-attribute", "no event has the attribute color", "did you mean"),
+        ("any items (this = 1)", "unseen-attribute", "items is an object in these events", "did you mean 'items.sku'?"),
+        ("false", "never-true", "it is false by its form", None),
+    ],
+)
+def test_what_can_never_fire(run: Run, write: Write, expression: str, kind: str, reason: str, hint: str | None) -> None:
+    (finding,) = findings(run, write, expression)[1]
+    assert finding["kind"] == kind
+    assert finding["reason"].startswith(reason)
+    assert (finding["hint"] or "").startswith(hint or "")
+    assert (finding["hint"] is None) is (hint is None)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["price > 100", "brand = 'acme'", "color = 'red' or price = 10", "color is null", "not (brand = 'acme')", "true",
+     "brand = 'acme' and price = 500", "(color = 'red') is not true"],
+)  # fmt: skip
+def test_what_may_fire(run: Run, write: Write, expression: str) -> None:
+    assert findings(run, write, expression) == {1: []}
+
+
+def test_costs(run: Run, write: Write) -> None:
+    rules = write(
+        "s.sift", "price > 0\nbrand = 'acme' and price > 0\nany items (sku = 'x' and qty = 1)\nbrand contains 'lob'"
+    )
+    outcome = run("check", rules, "--against", write("e.jsonl", EVENTS), "--json")
+    assert outcome.status == 0
+    costs = [
+        (row["matches"], row["share"], row["clauses"], row["needs_check"])
+        for row in json.loads(outcome.out)["subscriptions"]
+    ]
+    assert costs == [(2, 1.0, 1, False), (1, 0.5, 1, False), (1, 0.5, 1, True), (1, 0.5, 1, True)]
+
+
+def test_text_report(run: Run, write: Write) -> None:
+    outcome = run("check", write("s.sift", "price > 0\ncolor = 'red'\na ="), "--against", write("e.jsonl", EVENTS))
+    assert outcome.status == 1
+    assert "s.sift:2: subscription 2 can never fire on these events\n  no event has the attribute color;" in outcome.out
+    assert " 100.0%          2        1  no     1\n" in outcome.out
+    assert "s.sift: 2 good, 1 broken; on 2 events 1 matched, 1 can never fire" in outcome.out
+
+
+def test_sample_and_bad_events(run: Run, write: Write) -> None:
+    rules, events = write("s.sift", "brand = 'globex'"), write("e.jsonl", [EVENTS[0], [], EVENTS[1]])
+    first = run("check", rules, "--against", events, "--sample", "1")
+    assert first.status == 1
+    assert "brand is never 'globex'" not in first.out  # nothing close to it was seen
+    assert "on 1 events 0 matched, 1 can never fire" in first.out
+    both = run("check", rules, "--against", events)
+    assert both.status == 1
+    assert "e.jsonl:2:1: " in both.err
+    assert "on 2 events 1 matched, 0 can never fire; 1 bad events were skipped" in both.out
+
+
+def test_no_events_say_nothing(run: Run, write: Write) -> None:
+    outcome = run("check", write("s.sift", "a = 1"), "--against", write("e.jsonl", ""))
+    assert outcome.status == 0
+    assert "nothing can be said" in outcome.out
+
+
+def test_predicate_table(run: Run, write: Write, tmp_path: Path) -> None:
+    path = str(tmp_path / "s.parquet")
+    rows = [{"subscription": name, "attribute": name, "op": ">", "number": 1.0} for name in ("price", "prise")]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    outcome = run("check", path, "--against", write("e.jsonl", EVENTS))
+    assert outcome.status == 1
+    assert "s.parquet: subscription 'prise' can never fire" in outcome.out
+    assert "did you mean 'price'?" in outcome.out
