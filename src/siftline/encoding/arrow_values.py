@@ -1,0 +1,385 @@
+"""Arrow arrays of plain values: which types have a meaning in an event, and how their values become codes.
+
+    type                                 leaf
+    null                                 null
+    bool                                 boolean
+    int8 ... uint64                      number, exact
+    float16, float32, float64            number; NaN and infinities are null
+    decimal32 ... decimal256             number, exact as an integer or as a double, otherwise an EventError
+    string, large_string, string_view    string
+    date32, date64                       string, YYYY-MM-DD
+    timestamp, any unit and time zone    string, YYYY-MM-DDTHH:MM:SS.nnnnnnnnnZ in UTC
+
+A reader takes an array and says what its values are, before it is known which attribute they belong to; values are then
+located in the lines of one attribute (a column) or of an attribute each (a map).
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types
+
+from siftline.encoding.domain import FALSE, NULL
+from siftline.encoding.flat_domains import binary_buffers
+from siftline.encoding.json_events import read_only
+from siftline.encoding.json_leaves import NUMBER, STRING
+from siftline.errors import EventError
+from siftline.kernels.arrange import DATE_BYTES, MOMENT_BYTES, date_texts, locate_column, moment_texts
+from siftline.kernels.locate import locate_leaves, locate_texts
+from siftline.model import iso_text, leaf_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from decimal import Decimal
+
+    from numpy.typing import NDArray
+
+    from siftline.kernels.locate import FlatDomains
+
+    # Which values count: not null, and not under a null. None: all of them.
+    Mask = NDArray[np.bool_] | None
+
+_PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAY_SECONDS: Final = 86_400
+_EPOCH: Final = datetime.date(1970, 1, 1)
+# Days since 1970 of the first and the last date of years 1 to 9999.
+_FIRST_DAY: Final = (datetime.date.min - _EPOCH).days
+_LAST_DAY: Final = (datetime.date.max - _EPOCH).days
+
+_EXACT_INTEGERS: Final = 2**53
+# 10**22 is the greatest power of ten that is a double.
+_EXACT_SCALE: Final = 22
+
+TEXTS: Final = (types.is_string, types.is_large_string, types.is_string_view)
+LIST_VIEWS: Final = (types.is_list_view, types.is_large_list_view)
+LISTS: Final = (types.is_list, types.is_large_list, types.is_fixed_size_list, *LIST_VIEWS)
+
+_NO_RESIDUALS: Final = read_only(np.zeros(0, dtype=np.int64))
+_NO_TEXTS: Final = read_only(np.zeros(0, dtype=np.uint8))
+
+
+class ValueFaultError(Exception):
+    """A value at `index` of an array that has no meaning in an event."""
+
+    def __init__(self, index: int, reason: str) -> None:
+        self.index = index
+        self.reason = reason
+
+
+class Fixed(NamedTuple):
+    """Nulls and booleans, whose codes are the same for every attribute."""
+
+    codes: NDArray[np.int32]
+
+    def located(self, flat: FlatDomains) -> NDArray[np.int32]:
+        """Return the codes."""
+        return self.codes
+
+    def located_each(self, flat: FlatDomains, attributes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the codes."""
+        return self.codes
+
+
+class Numbers(NamedTuple):
+    """Numbers as doubles and what is missing to their exact values; no residuals: all are exact."""
+
+    numbers: NDArray[np.float64]
+    residuals: NDArray[np.int64]
+    mask: Mask
+
+    def located(self, flat: FlatDomains) -> NDArray[np.int32]:
+        """Return the codes in the lines of attribute 0."""
+        lines = flat.numbers, flat.residuals, flat.number_labels
+        codes = locate_column(read_only(self.numbers), read_only(self.residuals), *lines)
+        return _without(codes, self.mask)
+
+    def located_each(self, flat: FlatDomains, attributes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the codes in the lines of an attribute each."""
+        known = np.isfinite(self.numbers)
+        if self.mask is not None:
+            known &= self.mask
+        residuals = self.residuals if self.residuals.size else np.zeros(len(known), dtype=np.int64)
+        nowhere = np.zeros(len(known), dtype=np.int64)
+        kinds = np.where(known, NUMBER, NULL).astype(np.uint8)
+        return _located_leaves(attributes, kinds, self.numbers, residuals, nowhere, nowhere, _NO_TEXTS, flat)
+
+
+class Texts(NamedTuple):
+    """Strings in UTF-8: the i-th is source[starts[i] : starts[i + 1]]."""
+
+    starts: NDArray[np.int64]
+    source: NDArray[np.uint8]
+    mask: Mask
+
+    def located(self, flat: FlatDomains) -> NDArray[np.int32]:
+        """Return the codes in the lines of attribute 0."""
+        codes = locate_texts(
+            read_only(self.source), read_only(self.starts), 0,
+            flat.string_starts, flat.heads, flat.text_starts, flat.texts, flat.string_labels,
+        )  # fmt: skip
+        return _without(codes, self.mask)
+
+    def located_each(self, flat: FlatDomains, attributes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the codes in the lines of an attribute each."""
+        n = len(attributes)
+        kinds = np.full(n, STRING, dtype=np.uint8)
+        if self.mask is not None:
+            kinds[~self.mask] = NULL
+        residuals = np.zeros(n, dtype=np.int64)
+        starts, ends = self.starts[:-1], self.starts[1:]
+        return _located_leaves(attributes, kinds, np.zeros(n), residuals, starts, ends, self.source, flat)
+
+
+Values = Fixed | Numbers | Texts
+
+
+def _located_leaves(*arguments: Any) -> NDArray[np.int32]:
+    *arrays, flat = arguments
+    return locate_leaves(*map(read_only, arrays), *flat)
+
+
+def _without(codes: NDArray[np.int32], mask: Mask) -> NDArray[np.int32]:
+    if mask is not None:
+        codes[~mask] = NULL
+    return codes
+
+
+def is_any(type_: Any, tests: Iterable[Callable[[Any], bool]]) -> bool:
+    """Tell whether a type is one of several."""
+    return any(test(type_) for test in tests)
+
+
+@functools.lru_cache(maxsize=256)
+def reader_of(type_: Any) -> Callable[[Any, Mask], Values] | None:
+    """Return how to read arrays of a type of plain values; None if the type has no meaning, or is nested."""
+    for is_type, reader in _READERS:
+        if is_type(type_):
+            return reader
+    return None
+
+
+def validity(array: Any) -> Mask:
+    """Return which values of an array are not null, None if all are."""
+    if array.null_count == 0:
+        return None
+    if types.is_null(array.type):
+        return np.zeros(len(array), dtype=np.bool_)
+    return _bits(array, 0)
+
+
+def _bits(array: Any, i: int) -> NDArray[np.bool_]:
+    """Return the bits of the i-th buffer of an array."""
+    first_byte, first_bit = divmod(array.offset, 8)
+    n_bits = first_bit + len(array)
+    octets = np.frombuffer(array.buffers()[i], dtype=np.uint8, count=(n_bits + 7) // 8, offset=first_byte)
+    return np.unpackbits(octets, count=n_bits, bitorder="little")[first_bit:].view(np.bool_)
+
+
+def _items(array: Any, dtype: Any) -> NDArray[Any]:
+    """Return the items of an array of fixed width; what stands at nulls is undefined."""
+    size = np.dtype(dtype).itemsize
+    return np.frombuffer(array.buffers()[1], dtype=dtype, count=len(array), offset=array.offset * size)
+
+
+def _read_nulls(array: Any, mask: Mask) -> Values:
+    return Fixed(np.full(len(array), NULL, dtype=np.int32))
+
+
+def _read_booleans(array: Any, mask: Mask) -> Values:
+    return Fixed(_without(_bits(array, 1).astype(np.int32) + np.int32(FALSE), mask))
+
+
+def _read_integers(array: Any, mask: Mask) -> Values:
+    return _numbers(_items(array, array.type.to_pandas_dtype()), mask)
+
+
+def _numbers(integers: NDArray[Any], mask: Mask) -> Numbers:
+    numbers = integers.astype(np.float64)
+    if integers.dtype.itemsize < 8 or max(-int(integers.min()), int(integers.max())) <= _EXACT_INTEGERS:
+        return Numbers(numbers, _NO_RESIDUALS, mask)
+    # 2**63 (2**64 if unsigned) does not fit: its place takes the integer that is equal to it modulo 2**64.
+    limit = np.iinfo(integers.dtype).max
+    wrapped = np.where(numbers < float(limit), numbers, float(np.iinfo(integers.dtype).min)).astype(integers.dtype)
+    return Numbers(numbers, (integers - wrapped).view(np.int64), mask)
+
+
+def _read_floats(array: Any, mask: Mask) -> Values:
+    items = _items(array, array.type.to_pandas_dtype())
+    return Numbers(items.astype(np.float64, copy=False), _NO_RESIDUALS, mask)
+
+
+def _read_strings(array: Any, mask: Mask) -> Values:
+    if not types.is_string(array.type):
+        return Texts(*binary_buffers(array.cast(pa.large_string())), mask)
+    _, offsets, data = array.buffers()
+    starts = np.frombuffer(offsets, dtype=np.int32, count=len(array) + 1, offset=4 * array.offset)
+    source = np.frombuffer(data, dtype=np.uint8) if data is not None else _NO_TEXTS
+    return Texts(starts.astype(np.int64), source, mask)
+
+
+def _read_dates(array: Any, mask: Mask) -> Values:
+    if types.is_date32(array.type):
+        days = _items(array, np.int32).astype(np.int64)
+    else:
+        days = _items(array, np.int64) // (1_000 * _DAY_SECONDS)
+    days = _checked_moments(days, mask, 1)
+    return Texts(np.arange(len(days) + 1, dtype=np.int64) * DATE_BYTES, date_texts(read_only(days)), mask)
+
+
+def _read_timestamps(array: Any, mask: Mask) -> Values:
+    per_second = _PER_SECOND[array.type.unit]
+    moments = _checked_moments(_items(array, np.int64), mask, per_second * _DAY_SECONDS)
+    texts = moment_texts(read_only(moments), per_second)
+    return Texts(np.arange(len(moments) + 1, dtype=np.int64) * MOMENT_BYTES, texts, mask)
+
+
+def _checked_moments(moments: NDArray[np.int64], mask: Mask, per_day: int) -> NDArray[np.int64]:
+    """Return moments with 0 where they do not count; all that count must lie in the years 1 to 9999."""
+    if mask is not None:
+        moments = np.where(mask, moments, 0)
+    first, end = _FIRST_DAY * per_day, (_LAST_DAY + 1) * per_day
+    if int(moments.min()) < first or int(moments.max()) >= end:
+        # Bounds beyond int64 hold for every value; as Python integers NumPy would refuse them.
+        outside = (moments < max(first, -(2**63))) | (moments > min(end - 1, 2**63 - 1))
+        raise ValueFaultError(int(np.argmax(outside)), "a date outside the years 1 to 9999")
+    return moments
+
+
+def _read_decimals(array: Any, mask: Mask) -> Values:
+    unscaled = _short_unscaled(array, mask)
+    scale = array.type.scale
+    if unscaled is None or not 0 <= scale <= _EXACT_SCALE:
+        return _read_long_decimals(array, mask)
+    # u / 10**s is a double if and only if it is a number of 2**-s, for u below 2**53.
+    quotients, rests = np.divmod(unscaled, 5**scale)
+    if rests.any():
+        index = int(np.argmax(rests != 0))
+        raise ValueFaultError(index, _inexact(array[index].as_py()))
+    return Numbers(quotients / float(2**scale), _NO_RESIDUALS, mask)
+
+
+def _short_unscaled(array: Any, mask: Mask) -> NDArray[np.int64] | None:
+    """Return decimals as integers, without the decimal point, if all of them are below 2**53."""
+    if types.is_decimal256(array.type):
+        return None
+    if not types.is_decimal128(array.type):
+        array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
+    halves = np.frombuffer(array.buffers()[1], dtype="<i8", count=2 * len(array), offset=16 * array.offset)
+    low, high = halves[::2], halves[1::2]
+    if mask is not None:
+        low, high = np.where(mask, low, 0), np.where(mask, high, 0)
+    is_short = (high == low >> 63) & (low <= _EXACT_INTEGERS) & (low >= -_EXACT_INTEGERS)
+    return low if is_short.all() else None
+
+
+def _read_long_decimals(array: Any, mask: Mask) -> Values:
+    numbers = np.zeros(len(array), dtype=np.float64)
+    residuals = np.zeros(len(array), dtype=np.int64)
+    for i, value in enumerate(array.to_pylist()):
+        if value is not None and (mask is None or mask[i]):
+            leaf = decimal_leaf(value)
+            if leaf is None:
+                raise ValueFaultError(i, _inexact(value))
+            numbers[i] = leaf
+            # Beyond int64 constants are doubles, so that the sign of the residual is all that counts.
+            residuals[i] = max(-(2**63), min(int(leaf) - int(numbers[i]), 2**63 - 1)) if isinstance(leaf, int) else 0
+    return Numbers(numbers, residuals, mask)
+
+
+def decimal_leaf(value: Decimal) -> int | float | None:
+    """Return a decimal as an integer or a double that equals it, None if there is none."""
+    try:
+        return leaf_of(value, "")  # type: ignore[return-value]
+    except EventError:
+        return None
+
+
+def _inexact(value: Decimal) -> str:
+    return f"the decimal {value} has no exact double"
+
+
+_READERS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, Mask], Values]], ...]] = (
+    (types.is_null, _read_nulls),
+    (types.is_boolean, _read_booleans),
+    (types.is_integer, _read_integers),
+    (types.is_floating, _read_floats),
+    (types.is_string, _read_strings),
+    (types.is_large_string, _read_strings),
+    (types.is_string_view, _read_strings),
+    (types.is_date, _read_dates),
+    (types.is_timestamp, _read_timestamps),
+    (types.is_decimal, _read_decimals),
+)
+
+
+def python_value(scalar: Any) -> Any:
+    """Return a scalar as Python objects with the meaning that it has in an event."""
+    type_ = scalar.type
+    if not scalar.is_valid:
+        return None
+    if types.is_dictionary(type_) or types.is_run_end_encoded(type_):
+        return python_value(scalar.value)
+    if types.is_struct(type_):
+        return merged(python_pairs(scalar))
+    if types.is_map(type_):
+        pairs = python_pairs(scalar)
+        tree = dict(pairs)
+        return tree if len(tree) == len(pairs) else [{key: value} for key, value in pairs]
+    if is_any(type_, LISTS):
+        return [python_value(element) for element in scalar.values]
+    if types.is_decimal(type_):
+        return decimal_leaf(scalar.as_py())
+    return _moment(scalar) if types.is_temporal(type_) else _plain(scalar)
+
+
+def python_pairs(scalar: Any) -> list[tuple[str, Any]]:
+    """Return what a struct or a map holds, under names that may repeat."""
+    if not scalar.is_valid:
+        return []
+    if types.is_struct(scalar.type):
+        return [(field.name, python_value(scalar[i])) for i, field in enumerate(scalar.type)]
+    entries = scalar.values
+    return [
+        (str(python_value(key)), python_value(item))
+        for key, item in zip(entries.field(0), entries.field(1), strict=True)
+    ]
+
+
+def merged(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object in which a name that repeats has an array of all its values."""
+    tree = dict(pairs)
+    if len(tree) < len(pairs):
+        for name in tree:
+            values = [value for key, value in pairs if key == name]
+            tree[name] = values if len(values) > 1 else values[0]
+    return tree
+
+
+def _plain(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:  # Arrow does not check what it is given
+        return scalar.as_buffer().to_pybytes().decode("utf-8", "replace")
+
+
+def _moment(scalar: Any) -> str | None:
+    """Return a date or timestamp as text, None outside the years 1 to 9999."""
+    type_ = scalar.type
+    if types.is_date32(type_):
+        per_second, seconds = 1, scalar.value * _DAY_SECONDS
+    else:
+        per_second = _PER_SECOND["ms" if types.is_date64(type_) else type_.unit]
+        seconds = scalar.value // per_second
+    try:
+        moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
+    except OverflowError:
+        return None
+    if types.is_date(type_):
+        return iso_text(moment.date())
+    nanosecond = scalar.value % per_second * (10**9 // per_second)
+    return f"{iso_text(moment)[:20]}{nanosecond:09d}Z"

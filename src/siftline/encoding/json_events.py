@@ -1,0 +1,432 @@
+"""Events as JSON texts, encoded without building objects, and the tables that encoding whole batches needs.
+
+The compiled parser says of every text: fine, bad, or one that only Python gets right (repeated keys, enormous
+integers). The latter are rare; they go through `json.loads`, and their codes are put in between the others.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+
+from siftline.encoding.domains import Domains
+from siftline.encoding.events import encode_tree
+from siftline.encoding.flat_domains import binary_buffers, flatten
+from siftline.encoding.json_leaves import OK, parse_json
+from siftline.encoding.path_hash import build_path_hash
+from siftline.errors import EventError
+from siftline.kernels.locate import FlatDomains, locate_leaves
+from siftline.model import MAX_EVENT_DEPTH
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from siftline.encoding.domain import Domain
+    from siftline.encoding.events import Arrays
+    from siftline.encoding.json_leaves import Leaves
+    from siftline.encoding.path_hash import PathHash
+
+# Texts are parsed in blocks of about this many bytes: the parser's arrays are several times as large as its input.
+_BLOCK_BYTES: Final = 1 << 22
+# Encoding an event from Python objects takes as long as laying this many constants into flat arrays.
+_CONSTANTS_PER_EVENT: Final = 64
+
+# Python converts no integer beyond a limit, 4,300 digits by default. Constants are doubles or int64.
+_ENORMOUS: Final = 10**400
+
+_BOM: Final = b"\xef\xbb\xbf"
+_NEWLINE: Final = 10
+_SPACE: Final = b" \t\r"
+
+
+class DomainTables:
+    """What encoding needs of some domains at one version; each part is made when it is first asked for.
+
+    Laying out 30,000 attributes with 100 constants each takes one to two seconds, and every new constant makes it
+    necessary again. So the lines of single attributes are kept apart, and carried over from version to version if they
+    are still the same; and after a change `is_worth_flattening` waits until enough events have come.
+    """
+
+    def __init__(self, domains: Domains, previous: DomainTables | None) -> None:
+        # Not the domains themselves: they are the weak key under which this object is kept.
+        self.version = domains.version
+        self.ids = domains.ids
+        self._names = domains.names
+        self._domains = domains.domains
+        self._lock = threading.Lock()
+        self._flat: FlatDomains | None = None
+        self._path_hash: PathHash | None = None
+        self._prefixes: frozenset[str] | None = None
+        self._singles: dict[int, _Single] = previous._singles if previous else {}
+        self._n_constants: int = previous._n_constants if previous else sum(map(_size, self._domains))
+        self._n_waiting = 0
+
+    @property
+    def flat(self) -> FlatDomains:
+        """All attributes as flat arrays."""
+        with self._lock:
+            if self._flat is None:
+                self._flat = _flattened(self._domains)
+                self._n_constants = self._flat.numbers.size + self._flat.heads.size
+            return self._flat
+
+    @property
+    def path_hash(self) -> PathHash:
+        """The paths of all attributes, for the JSON parser."""
+        with self._lock:
+            if self._path_hash is None:
+                self._path_hash = build_path_hash(self._names)
+            return self._path_hash
+
+    @property
+    def prefixes(self) -> frozenset[str]:
+        """What stands before a dot in the path of an attribute."""
+        with self._lock:
+            if self._prefixes is None:
+                dotted = [name for name in self._names if "." in name]
+                self._prefixes = frozenset(
+                    name[:i] for name in dotted for i, character in enumerate(name) if character == "."
+                )
+            return self._prefixes
+
+    def is_worth_flattening(self, n_events: int) -> bool:
+        """Tell whether `flat` is there, or would take no longer than the events since the last change did without."""
+        with self._lock:
+            self._n_waiting += n_events
+            return self._flat is not None or self._n_waiting * _CONSTANTS_PER_EVENT >= self._n_constants
+
+    def single(self, attribute: int) -> FlatDomains:
+        """Return the lines of one attribute, as attribute 0."""
+        domain = self._domains[attribute]
+        single = self._singles.get(attribute)
+        if single is None or not single.is_current(domain, self.version):
+            # Two threads may both come here: they make the same, and one of them is kept.
+            single = self._singles[attribute] = _Single(domain, self.version)
+        return single.flat
+
+    def several(self, attributes: Sequence[int]) -> FlatDomains:
+        """Return the lines of some attributes, numbered as they are given."""
+        return _flattened([self._domains[attribute] for attribute in attributes])
+
+
+class _Single:
+    """The lines of one attribute as flat arrays, with what they were made from."""
+
+    __slots__ = ("_lines", "_version", "flat")
+
+    def __init__(self, domain: Domain, version: int) -> None:
+        self._version = version
+        self._lines = _copied_lines(domain)
+        self.flat = _flattened([domain])
+
+    def is_current(self, domain: Domain, version: int) -> bool:
+        if self._version != version:
+            if self._lines != _copied_lines(domain):
+                return False
+            self._version = version
+        return True
+
+
+def _copied_lines(domain: Domain) -> tuple[list[Any], list[int], list[Any], list[int]]:
+    numbers, strings = domain.numbers, domain.strings
+    return numbers.keys.copy(), numbers.labels.copy(), strings.keys.copy(), strings.labels.copy()
+
+
+def _size(domain: Domain) -> int:
+    return len(domain.numbers.keys) + len(domain.strings.keys)
+
+
+def _flattened(domains: list[Domain]) -> FlatDomains:
+    part = Domains()
+    part.domains = domains
+    return FlatDomains(*(read_only(array) for array in flatten(part)))
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a read-only view: to the compiler a writable array is another type, for which it compiles again."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+_tables: WeakKeyDictionary[Domains, DomainTables] = WeakKeyDictionary()
+_tables_lock = threading.Lock()
+
+
+def tables_of(domains: Domains) -> DomainTables:
+    """Return the tables for the domains as they are now; as long as they do not change, the same ones."""
+    with _tables_lock:
+        tables = _tables.get(domains)
+        if tables is None or tables.version != domains.version:
+            tables = _tables[domains] = DomainTables(domains, tables)
+        return tables
+
+
+class JsonSource:
+    r"""Events as JSON texts in UTF-8: event i is data[starts[i]:ends[i]].
+
+    Parameters
+    ----------
+    data : bytes or uint8 array
+        Kept, not copied.
+    starts, ends : int64[n]
+        Where each text begins and ends.
+    skip_bad : bool
+        What is not a JSON object counts as an event without attributes, and `errors` says what is wrong with it.
+        Otherwise it is an error.
+    lines : int64[n], optional
+        The line numbers that errors name, instead of the positions of events.
+
+    Attributes
+    ----------
+    errors : dict of int to str
+        After `encode` with `skip_bad`, what was wrong with which event. Such an event must match nothing at all.
+
+    Examples
+    --------
+    >>> source = json_lines(b'{"a": 1}\n[2]\n', skip_bad=True)
+    >>> starts, attributes, codes = source.encode(Domains())
+    >>> len(source), source.tree(0), source.errors
+    (2, {'a': 1}, {1: 'line 2: not a JSON object: an array'})
+    """
+
+    def __init__(
+        self,
+        data: bytes | NDArray[np.uint8],
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        *,
+        skip_bad: bool = False,
+        lines: NDArray[np.int64] | None = None,
+    ) -> None:
+        self._data = data if isinstance(data, np.ndarray) else np.frombuffer(data, dtype=np.uint8)
+        self._starts = starts
+        self._ends = ends
+        self._skip_bad = skip_bad
+        self._lines = lines
+        self.errors: dict[int, str] = {}
+
+    @classmethod
+    def from_arrow(cls, texts: Any, *, skip_bad: bool = False) -> JsonSource:
+        """Return the events in an Arrow array of strings or binaries; the texts of a single chunk are not copied."""
+        array = _one_array(texts)
+        _check_no_null(array, skip_bad)
+        starts, data = binary_buffers(array)
+        ends = starts[1:]
+        if array.null_count:
+            ends = np.where(array.is_valid().to_numpy(zero_copy_only=False), ends, starts[:-1])
+        return cls(data, starts[:-1], ends, skip_bad=skip_bad)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def tree(self, position: int) -> Mapping[str, Any]:
+        """Return one event as `json.loads` understands it."""
+        start, end = int(self._starts[position]), int(self._ends[position])
+        if not 0 <= start <= end <= self._data.size:
+            raise ValueError(f"event {position} is from {start} to {end}, outside the {self._data.size} bytes of data")
+        try:
+            return load_object(self._data[start:end].tobytes())
+        except EventError as error:
+            raise EventError(self._naming(position, error)) from None
+
+    def encode(self, domains: Domains) -> Arrays:
+        """Encode all events, those that the compiled parser leaves over with Python's."""
+        self.errors = {}
+        tables = tables_of(domains)
+        if not tables.is_worth_flattening(len(self)):
+            return self._encode_objects(range(len(self)), domains)
+        parts = [self._encode_block(first, end, tables, domains) for first, end in self._blocks()]
+        return joined(parts)
+
+    def _blocks(self) -> list[tuple[int, int]]:
+        """Return ranges of events with about _BLOCK_BYTES of text."""
+        n = len(self)
+        if self._data.size <= _BLOCK_BYTES:
+            return [(0, n)]
+        sizes = np.cumsum(np.asarray(self._ends) - np.asarray(self._starts))
+        cuts = np.searchsorted(sizes, np.arange(_BLOCK_BYTES, sizes[-1] if n else 0, _BLOCK_BYTES))
+        bounds = np.unique(np.concatenate([[0], cuts, [n]])).tolist()
+        return list(pairwise(bounds)) or [(0, n)]
+
+    def _encode_block(self, first: int, end: int, tables: DomainTables, domains: Domains) -> Arrays:
+        starts, ends, data = self._starts[first:end], self._ends[first:end], self._data
+        if data.size > _BLOCK_BYTES and end > first:
+            low, high = int(starts.min()), int(ends.max())
+            data, starts, ends = data[low:high], starts - low, ends - low
+        leaves = parse_json(data, starts, ends, tables.path_hash)
+        codes = _codes(leaves, tables.flat)
+        odd = np.flatnonzero(leaves.statuses != OK)
+        if not odd.size:
+            return leaves.event_starts, leaves.attributes, codes
+        # Bad ones as well: Python knows best what is wrong with them.
+        extra = self._encode_objects((first + odd).tolist(), domains)
+        return _merged((leaves.event_starts, leaves.attributes, codes), odd, extra)
+
+    def _encode_objects(self, positions: Sequence[int], domains: Domains) -> Arrays:
+        """Encode some events by way of Python objects."""
+        attributes: list[int] = []
+        codes: list[int] = []
+        ends = [0]
+        for position in positions:
+            self._encode_object(position, domains, attributes, codes)
+            ends.append(len(codes))
+        return np.array(ends, dtype=np.int64), np.array(attributes, dtype=np.int32), np.array(codes, dtype=np.int32)
+
+    def _encode_object(self, position: int, domains: Domains, attributes: list[int], codes: list[int]) -> None:
+        if position in self.errors:
+            return
+        n_codes = len(codes)
+        try:
+            tree = self.tree(position)
+        except EventError as error:
+            self._refuse(position, error)
+            return
+        try:
+            encode_tree(tree, domains, attributes, codes)
+        except EventError as error:
+            del attributes[n_codes:], codes[n_codes:]
+            self._refuse(position, EventError(self._naming(position, error)))
+
+    def _refuse(self, position: int, error: EventError) -> None:
+        if not self._skip_bad:
+            raise error from None
+        self.errors[position] = str(error)
+
+    def _naming(self, position: int, reason: object) -> str:
+        """Return the reason after the name of the event, if there could be any doubt which it is."""
+        if self._lines is not None:
+            return f"line {self._lines[position]}: {reason}"
+        return f"event {position}: {reason}" if len(self) > 1 else str(reason)
+
+
+def one_json(data: bytes, *, skip_bad: bool = False) -> JsonSource:
+    """Return a source with one event, the whole text."""
+    return JsonSource(data, np.zeros(1, dtype=np.int64), np.array([len(data)], dtype=np.int64), skip_bad=skip_bad)
+
+
+def json_lines(data: bytes, *, skip_bad: bool = False) -> JsonSource:
+    """Return the events in a JSON Lines text, one on each line that is not blank; errors name the line."""
+    content = np.frombuffer(data, dtype=np.uint8)
+    newlines = np.flatnonzero(content == _NEWLINE)
+    starts = np.concatenate([[0], newlines + 1]).astype(np.int64)
+    ends = np.concatenate([newlines, [content.size]]).astype(np.int64)
+    if content[:3].tobytes() == _BOM:
+        starts[0] = 3
+    kept = np.flatnonzero(~_are_blank(content, starts, ends))
+    return JsonSource(data, starts[kept], ends[kept], skip_bad=skip_bad, lines=kept + 1)
+
+
+def _are_blank(content: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
+    blank: NDArray[np.bool_] = starts == ends
+    full = np.flatnonzero(~blank)
+    # Lines that begin with white space are rare: only those are looked at one by one.
+    for i in full[np.isin(content[starts[full]], np.frombuffer(_SPACE, dtype=np.uint8))].tolist():
+        blank[i] = not content[starts[i] : ends[i]].tobytes().strip(_SPACE)
+    return blank
+
+
+def load_object(text: bytes) -> dict[str, Any]:
+    """Return a JSON object as a dict; anything else is an EventError that says where and why, as far as known."""
+    n_before = len(_BOM) if text.startswith(_BOM) else 0
+    try:
+        characters = text[n_before:].decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise EventError(f"not a JSON object: invalid UTF-8 at byte {n_before + error.start}") from None
+    try:
+        tree = _loads(characters)
+    except json.JSONDecodeError as error:
+        n_bytes = n_before + len(characters[: error.pos].encode("utf-8", "surrogatepass"))
+        raise EventError(f"not a JSON object: {_first_lower(error.msg)} at byte {n_bytes}") from None
+    except RecursionError:
+        raise EventError(f"the event nests deeper than {MAX_EVENT_DEPTH} levels") from None
+    if not isinstance(tree, dict):
+        raise EventError(f"not a JSON object: {_kind(tree)}")
+    return tree
+
+
+def _loads(characters: str) -> Any:
+    try:
+        return json.loads(characters)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        return json.loads(characters, parse_int=_any_integer)
+
+
+def _any_integer(digits: str) -> int:
+    """Return an integer, however long: beyond Python's limit one that compares with every constant as it would."""
+    try:
+        return int(digits)
+    except ValueError:
+        return -_ENORMOUS if digits.startswith("-") else _ENORMOUS
+
+
+def _first_lower(message: str) -> str:
+    return message[:1].lower() + message[1:]
+
+
+def _kind(tree: object) -> str:
+    if tree is None or isinstance(tree, bool):
+        return str(tree).lower() if tree is not None else "null"
+    return "an array" if isinstance(tree, list) else "a string" if isinstance(tree, str) else "a number"
+
+
+def _codes(leaves: Leaves, flat: FlatDomains) -> NDArray[np.int32]:
+    return locate_leaves(
+        leaves.attributes, leaves.kinds, leaves.numbers, leaves.residuals, leaves.text_starts, leaves.text_ends,
+        leaves.texts, *flat,
+    )  # fmt: skip
+
+
+def _merged(arrays: Arrays, events: NDArray[np.int64], extra: Arrays) -> Arrays:
+    """Put the leaves of `events`, which have none in the arrays so far, in their places."""
+    starts, attributes, codes = arrays
+    extra_starts, extra_attributes, extra_codes = extra
+    counts = np.diff(extra_starts)
+    places = np.repeat(starts[events], counts)
+    shifts = np.zeros(len(starts), dtype=np.int64)
+    shifts[events + 1] = counts
+    return (
+        starts + np.cumsum(shifts),
+        np.insert(attributes, places, extra_attributes),
+        np.insert(codes, places, extra_codes),
+    )
+
+
+def joined(parts: Sequence[Arrays]) -> Arrays:
+    """Put the events of several parts one behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    counts = [np.zeros(1, dtype=np.int64), *(np.diff(starts) for starts, _, _ in parts)]
+    nothing = np.zeros(0, dtype=np.int32)
+    return (
+        np.cumsum(np.concatenate(counts), dtype=np.int64),
+        np.concatenate([nothing, *(attributes for _, attributes, _ in parts)]),
+        np.concatenate([nothing, *(codes for _, _, codes in parts)]),
+    )
+
+
+def _one_array(texts: Any) -> Any:
+    """Return texts of any Arrow layout as one array with 64-bit offsets; only views and chunks are copied."""
+    if isinstance(texts.type, pa.BaseExtensionType):
+        texts = texts.cast(texts.type.storage_type)
+    is_text = pa.types.is_string(texts.type) or pa.types.is_string_view(texts.type)
+    wide = texts.cast(pa.large_string() if is_text or pa.types.is_large_string(texts.type) else pa.large_binary())
+    if not isinstance(wide, pa.ChunkedArray):
+        return wide
+    return wide.chunk(0) if wide.num_chunks == 1 else wide.combine_chunks()
+
+
+def _check_no_null(array: Any, skip_bad: bool) -> None:
+    if array.null_count and not skip_bad:
+        position = array.is_null().index(True).as_py()
+        raise EventError(f"event {position}: it is null")
