@@ -337,7 +337,7 @@ class _Ranges:
 
 def _is_exact_double(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Return where a number is finite and loses nothing as a double."""
-    is_exact = np.isfinite(values) if values.dtype.kind == "f" else np.abs(values.astype(float)) <= _EXACT_INTEGERS
+    is_exact = np.isfinite(values) if values.dtype.kind == "f" else np.abs(values.astype(float)) < _EXACT_INTEGERS
     return np.asarray(is_exact, dtype=np.bool_)
 
 
