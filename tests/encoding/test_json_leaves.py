@@ -446,7 +446,7 @@ def test_byte_order_mark_is_the_one_that_python_knows() -> None:
 
 @pytest.mark.slow
 @given(json_texts(), st.data())
-@settings(max_examples=20 * EXAMPLES, deadline=None)
+@settings(max_examples=5 * EXAMPLES, deadline=None)
 def test_cut_anywhere(text: str, data: st.DataObject) -> None:
     event = text.encode()
     for cut in range(len(event) + 1):
