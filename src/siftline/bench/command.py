@@ -119,6 +119,8 @@ def run(args: argparse.Namespace) -> int:
     except WrongIdsError as error:
         print(f"siftline bench: WRONG IDS, no row is written: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        raise  # the command line knows what to do when the reader of the output went away
     except (SiftlineError, ValueError, OSError) as error:
         print(f"siftline bench: {error}", file=sys.stderr)
         return 2
@@ -245,7 +247,7 @@ def _foundation(args: argparse.Namespace) -> int:
         _print_figures(figures, args.markdown)
     if args.output is not None:
         results.append(rows, args.output)
-    return int(args.fail and any(figure.is_missed for figure in figures))
+    return int(args.fail and any(figure.verdict == "missed" for figure in figures))
 
 
 def _print_figures(figures: Sequence[Figure], is_markdown: bool) -> None:

@@ -44,7 +44,6 @@ class Spread:
 def no_collection() -> Iterator[None]:
     """Keep Python's cyclic garbage collection out of the times, as `timeit` does: its pauses belong to no event."""
     was_enabled = gc.isenabled()
-    gc.collect()
     gc.disable()
     try:
         yield
