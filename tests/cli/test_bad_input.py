@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_line import run_fixture, write_fixture  # noqa: F401
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Outcome, Run, Write
+    from command_line import Outcome, Run, Write
 
 GOOD_EVENTS = [{"a": 1}]
 

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from command_line import run_fixture  # noqa: F401
+
 if TYPE_CHECKING:
-    from conftest import Run
+    from command_line import Run
 
 
 def test_demo(run: Run) -> None:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_line import run_fixture, write_fixture  # noqa: F401
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Run, Write
+    from command_line import Run, Write
 
 EVENT = '{"brand": "acme", "price": 300}'
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_line import run_fixture, write_fixture  # noqa: F401
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Run, Write
+    from command_line import Run, Write
 
 SUBSCRIPTIONS: list[Any] = [
     {"id": "ann", "expression": "price <= 580", "weight": 2},

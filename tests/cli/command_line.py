@@ -1,4 +1,7 @@
-"""Running commands in this process, and writing their input."""
+"""Running commands in this process, and writing their input: fixtures that the tests of this folder import.
+
+A second conftest.py would clash with the first for the type checker, because test folders are no packages.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,8 @@ Run = Callable[..., Outcome]
 Write = Callable[[str, Any], str]
 
 
-@pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
+@pytest.fixture(name="run")
+def run_fixture(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
     def run(*arguments: str, stdin: bytes = b"") -> Outcome:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin))))
         status = main(arguments)
@@ -42,8 +45,8 @@ def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPat
     return run
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
+@pytest.fixture(name="write")
+def write_fixture(tmp_path: Path) -> Write:
     """Write text, bytes, or a list of JSON values as lines; return the path."""
 
     def write(name: str, content: Any) -> str:
