@@ -88,11 +88,11 @@ def test_compare_exits_1_only_when_asked() -> None:
 
 def test_foundation_measures_every_figure() -> None:
     figures = Foundation(_TINY).figures()
-    assert len({figure.name for figure in figures}) == len(figures) == 11
+    assert len({figure.name for figure in figures}) == len(figures) == 12
     assert all(figure.samples for figure in figures)
     rows = rows_of(figures, _TINY, 0)
     assert {row["verdict"] for row in rows} <= {"met", "met by processor time", "missed", ""}
-    assert len(table(figures)) == 12
+    assert len(table(figures)) == 13
 
 
 @pytest.mark.parametrize(

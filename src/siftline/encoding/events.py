@@ -6,8 +6,9 @@ the event itself, which the `source` gives back on demand.
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_left
 from collections.abc import Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -114,15 +115,21 @@ def encode_tree(tree: Mapping[str, Any], domains: Domains, attributes: list[int]
     if not isinstance(tree, Mapping):
         Event(tree)  # raises the error that says what it is instead
     ids, all_domains = domains.ids, domains.domains
-    # The loop is the hot path of matching single dicts: plain values are settled here, without another call.
+    # This loop is the hot path of matching single dicts: plain values are located right here, as in `Line.code`.
     for key, value in tree.items():
         kind = type(value)
-        if kind is str or kind is int or (kind is float and math.isfinite(value)):
+        if kind is str or kind is int or (kind is float and isfinite(value)):
             attribute = ids.get(key)
             if attribute is not None:
                 domain = all_domains[attribute]
+                line = domain.strings if kind is str else domain.numbers
+                keys = line.keys
+                i = bisect_left(keys, value)
                 attributes.append(attribute)
-                codes.append(domain.strings.code(value) if kind is str else domain.numbers.code(value))
+                if i < len(keys) and keys[i] == value:
+                    codes.append(line.labels[i])
+                else:
+                    codes.append(line.labels[i - 1] + 1 if i else line.section[0])
             elif type(key) is not str:
                 _check_key(key)
         else:
