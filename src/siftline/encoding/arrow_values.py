@@ -30,7 +30,7 @@ from siftline.encoding.json_events import read_only
 from siftline.encoding.json_leaves import NUMBER, STRING
 from siftline.errors import EventError
 from siftline.kernels.arrange import DATE_BYTES, MOMENT_BYTES, date_texts, locate_column, moment_texts
-from siftline.kernels.locate import locate_leaves, locate_texts
+from siftline.kernels.locate import locate_leaves, locate_numbers, locate_texts
 from siftline.model import iso_text, leaf_of
 
 if TYPE_CHECKING:
@@ -94,8 +94,13 @@ class Numbers(NamedTuple):
 
     def located(self, flat: FlatDomains) -> NDArray[np.int32]:
         """Return the codes in the lines of attribute 0."""
+        numbers, residuals = read_only(self.numbers), read_only(self.residuals)
         lines = flat.numbers, flat.residuals, flat.number_labels
-        codes = locate_column(read_only(self.numbers), read_only(self.residuals), *lines)
+        if flat.tables.size:
+            tables = flat.table_starts, flat.table_firsts, flat.tables
+            codes = locate_numbers(numbers, residuals, 0, flat.number_starts, *lines, *tables)
+        else:
+            codes = locate_column(numbers, residuals, *lines)
         return _without(codes, self.mask)
 
     def located_each(self, flat: FlatDomains, attributes: NDArray[np.int32]) -> NDArray[np.int32]:

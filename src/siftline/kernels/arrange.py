@@ -43,8 +43,8 @@ def locate_column(
     """Return the codes of a column among the constants of one attribute; not-a-number and infinities are null.
 
     All values take the same steps, so that there is no branch to mispredict. Measured with 100 constants, in ns a
-    value: 11; one search after the other 30; with the last part in a function of its own 27, because every call counts
-    the references to its arrays. A table (see locate.py) gains nothing here up to thousands of constants.
+    value: 11; one search after the other 30; with the last part in a function of its own 27; `locate_numbers` 60, but
+    3 if the attribute has a table.
     """
     codes = np.empty(len(values), dtype=np.int32)
     places = np.empty(_N_LANES, dtype=np.uint64)
