@@ -42,9 +42,8 @@ def locate_column(
 ) -> NDArray[np.int32]:
     """Return the codes of a column among the constants of one attribute; not-a-number and infinities are null.
 
-    All values take the same steps, so that there is no branch to mispredict. Measured with 100 constants, in ns a
-    value: 11; one search after the other 30; with the last part in a function of its own 27; `locate_numbers` 60, but
-    3 if the attribute has a table.
+    All values take the same steps, so that there is no branch to mispredict. Measured in ns a value, random doubles:
+    11 with 100 constants, 13 with 10,000; `locate_numbers` takes 30 and 79, but 3 if the attribute has a table.
     """
     codes = np.empty(len(values), dtype=np.int32)
     places = np.empty(_N_LANES, dtype=np.uint64)
