@@ -26,7 +26,19 @@ ALLOWED = {
     "operators": {"errors", "model"},
     "engine": {"errors", "model", "language", "encoding", "indexes", "explanation", "subscriptions", "saved"},
     "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "engine", "", "cli"},
-    "cli": {"errors", "model", "language", "encoding", "indexes", "engine", "explanation", "bench", "storage", ""},
+    "cli": {
+        "errors",
+        "model",
+        "language",
+        "encoding",
+        "indexes",
+        "engine",
+        "explanation",
+        "bench",
+        "storage",
+        "subscriptions",
+        "",
+    },
     "__main__": {"cli"},
     "__init__": set(),  # lists names; loads their homes only when asked
 }

@@ -8,22 +8,21 @@ for long; the kernels themselves run without any lock, on arrays that no longer 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import numpy as np
 
-from siftline.encoding.clauses import Clauses, concatenate, constants_of, encode_expressions, relabelled, select, swept
+from siftline.encoding.clauses import Clauses, concatenate, constants_of, encode_covers, relabelled, select, swept
 from siftline.encoding.domains import Domains
 from siftline.encoding.events import EncodedEvents
 from siftline.encoding.sources import source_of
 from siftline.errors import DuplicateIdError, EventError, SubscriptionError
 from siftline.indexes.protocol import Batch, Index
 from siftline.indexes.registry import DEFAULT, make_index
-from siftline.language.text import parse
-from siftline.model import Call, Constraint, Expression, Predicate, check_size, matches, walk
-from siftline.subscriptions import Id, ParsedExpressions, SubscriptionTable
+from siftline.language.normal_form import cover
+from siftline.model import Expression, matches
+from siftline.subscriptions import Id, ParsedExpressions, SubscriptionTable, accepted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -77,7 +76,7 @@ class Engine:
         self._index: Index = make_index(index, options)
         self._table = SubscriptionTable()
         self._domains = Domains()
-        self._clauses = [encode_expressions([], 0, self._domains)]
+        self._clauses = [encode_covers([], 0, self._domains)]
         self._n_replaced = 0
         self._writing = threading.RLock()
         self._publishing = threading.Lock()
@@ -122,7 +121,7 @@ class Engine:
         DuplicateIdError
             If the id is in use.
         """
-        parsed = _accepted(expression)
+        parsed = accepted(expression)
         with self._writing:
             chosen = self._table.next_id() if id is None else id
             self._table.check_ids([chosen])
@@ -155,7 +154,7 @@ class Engine:
 
     def replace(self, id: Id, expression: str | Expression, weight: float | None = None) -> None:
         """Give a subscription a new expression; every match sees either the old one or the new one."""
-        parsed = _accepted(expression)
+        parsed = accepted(expression)
         with self._writing:
             slot = self._table.slot(id)
             kept = float(self._table.weights.view[slot]) if weight is None else _checked_weight(weight)
@@ -203,7 +202,7 @@ class Engine:
             slots = _best(slots, top, table)
         return slots if as_slots else table.ids(slots)
 
-    def match_batch(self, events: Any, *, event: str | None = None) -> Any:
+    def match_batch(self, events: Any, *, event: str | None = None, top: int | None = None) -> Any:
         """Return an Arrow table (event, subscription): all subscriptions that each event satisfies.
 
         Parameters
@@ -213,6 +212,8 @@ class Engine:
             texts; bytes with JSON Lines; or what `encode` returned.
         event : str, optional
             The column that holds whole events, as JSON text, map or struct.
+        top : int, optional
+            Only the `top` best subscriptions of each event, in order.
         """
         import pyarrow as pa
 
@@ -220,7 +221,7 @@ class Engine:
         found = []
         for position in range(len(encoded)):
             slots, table = self._find(encoded, position)
-            found.append(table.ids(slots))
+            found.append(table.ids(slots if top is None else _best(slots, top, table)))
         positions = np.repeat(np.arange(len(found)), [len(ids) for ids in found])
         subscriptions = pa.array(chain.from_iterable(found), pa.string() if table.are_ids_text else pa.int64())
         return pa.table({"event": pa.array(positions, pa.int64()), "subscription": subscriptions})
@@ -246,6 +247,8 @@ class Engine:
     def _matching(self, moment: _Moment, position: int) -> _Found:
         """Return the slots that match one event, and the table that they belong to."""
         events, index, table, n_slots = moment
+        if position in events.errors:
+            return np.empty(0, dtype=np.int32), table
         sure, possible = index.match(events, position)
         if len(possible):
             event = events.event(position)
@@ -327,12 +330,12 @@ class Engine:
         self, ids: list[Id], weights: list[float], expressions: list[Expression], replaced: Sequence[Id] = ()
     ) -> None:
         """Add expressions whose ids were checked, taking away `replaced` in the same moment."""
-        constants = constants_of(expressions)
-        batch_parts = ParsedExpressions(expressions)
+        covers = [cover(expression) for expression in expressions]
+        constants = constants_of(covers)
         with self._publishing:
             moves = self._domains.add(constants)
-            clauses = encode_expressions(expressions, self._table.n_slots, self._domains)
-            self._publish(ids, weights, batch_parts, clauses, moves, replaced)
+            clauses = encode_covers(covers, self._table.n_slots, self._domains)
+            self._publish(ids, weights, ParsedExpressions(expressions), clauses, moves, replaced)
         self._sweep()
 
     def _add_columns(self, loaded: LoadedColumns) -> int:
@@ -417,40 +420,9 @@ class Engine:
         self._index._check()
 
 
-def _accepted(expression: str | Expression) -> Expression:
-    """Return an expression that an engine can hold, or raise SubscriptionError."""
-    if isinstance(expression, str):
-        expression = parse(expression)
-    elif not isinstance(expression, Expression):
-        kind = type(expression).__name__
-        hint = "use parse_pattern for event patterns" if isinstance(expression, Mapping) else None
-        raise SubscriptionError(f"an expression must be text or an Expression, not {kind}", hint=hint)
-    check_size(expression)
-    for node in walk(expression):
-        if isinstance(node, Call):
-            raise SubscriptionError(f"there is no operator {node.name!r}", hint="no operators are registered")
-        if isinstance(node, Constraint):
-            raise SubscriptionError("a constraint over variables needs an operator call that binds them")
-    _check_this(expression)
-    return expression
-
-
-def _check_this(expression: Expression) -> None:
-    """Refuse `this` outside of `any`."""
-    from siftline.model import AnyElement, children
-
-    pending = [expression]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Predicate) and node.attribute is None:
-            raise SubscriptionError("'this' has a meaning only inside 'any path ( ... )'")
-        if not isinstance(node, AnyElement):
-            pending.extend(children(node))
-
-
 def _accepted_row(expression: str | Expression, id: Id) -> Expression:
     try:
-        return _accepted(expression)
+        return accepted(expression)
     except SubscriptionError as error:
         raise SubscriptionError(
             f"subscription {id!r}: {error.reason}",

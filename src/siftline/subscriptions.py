@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,13 +13,12 @@ from siftline.encoding.growable import Growable
 from siftline.errors import DuplicateIdError, SubscriptionError, UnknownIdError
 from siftline.language.printer import to_text
 from siftline.language.text import parse
+from siftline.model import AnyElement, Call, Constraint, Expression, Predicate, check_size, children, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-    from siftline.model import Expression
 
 Id = int | str
 
@@ -260,3 +260,32 @@ def _check_type(id: Id, is_text: bool | None) -> bool:
         kinds = ("strings", "integers") if is_text else ("integers", "strings")
         raise SubscriptionError(f"the id {id!r} is of another type: the ids of this engine are {kinds[0]}")
     return isinstance(id, str)
+
+
+def accepted(expression: str | Expression) -> Expression:
+    """Return an expression that an engine can hold, or raise SubscriptionError."""
+    if isinstance(expression, str):
+        expression = parse(expression)
+    elif not isinstance(expression, Expression):
+        kind = type(expression).__name__
+        hint = "use parse_pattern for event patterns" if isinstance(expression, Mapping) else None
+        raise SubscriptionError(f"an expression must be text or an Expression, not {kind}", hint=hint)
+    check_size(expression)
+    for node in walk(expression):
+        if isinstance(node, Call):
+            raise SubscriptionError(f"there is no operator {node.name!r}", hint="no operators are registered")
+        if isinstance(node, Constraint):
+            raise SubscriptionError("a constraint over variables needs an operator call that binds them")
+    _check_this(expression)
+    return expression
+
+
+def _check_this(expression: Expression) -> None:
+    """Refuse `this` outside of `any`."""
+    pending = [expression]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Predicate) and node.attribute is None:
+            raise SubscriptionError("'this' has a meaning only inside 'any path ( ... )'")
+        if not isinstance(node, AnyElement):
+            pending.extend(children(node))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from siftline.cli.seen import Finding, Seen
-from siftline.encoding.clauses import constants_of, encode_expressions
+from siftline.encoding.clauses import constants_of, encode_covers
 from siftline.encoding.domains import Domains
 from siftline.engine import Engine
 from siftline.language.normal_form import Asked, cover, parts_of
@@ -143,8 +143,9 @@ def _is_indexable(literal: Expression) -> bool:
 def _needs_check(expressions: Sequence[Expression]) -> NDArray[np.bool_]:
     """Return for each expression whether some clause of it leaves the last word to the expression itself."""
     domains = Domains()
-    domains.add(constants_of(expressions))
-    clauses = encode_expressions(expressions, 0, domains)
+    covers = [cover(expression) for expression in expressions]
+    domains.add(constants_of(covers))
+    clauses = encode_covers(covers, 0, domains)
     result = np.zeros(len(expressions), dtype=np.bool_)
     result[clauses.slots[~clauses.is_exact]] = True
     return result

@@ -173,15 +173,8 @@ class _Run:
 
     def _matches(self, encoded: Any) -> tuple[list[int], list[Any]]:
         """Return matching pairs: the event's number in the chunk, and the id."""
-        if self._args.top is None:
-            table = self._engine.match_batch(encoded)
-            return table["event"].to_pylist(), table["subscription"].to_pylist()
-        events, ids = [], []
-        for position in range(len(encoded)):
-            best = self._engine.match(encoded.source.tree(position), top=self._args.top)
-            events += [position] * len(best)
-            ids += list(best)
-        return events, ids
+        table = self._engine.match_batch(encoded, top=self._args.top)
+        return table["event"].to_pylist(), table["subscription"].to_pylist()
 
     def _encoded_chunks(self) -> Iterator[tuple[Chunk, Any]]:
         from siftline.cli.progress import Progress

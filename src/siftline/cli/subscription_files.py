@@ -193,7 +193,7 @@ def _shown(value: Any) -> str:
 
 def parse_entry(entry: Entry) -> Expression:
     """Return the expression of an entry, or raise SubscriptionError."""
-    from siftline.engine import _accepted as accepted
+    from siftline.subscriptions import accepted
 
     if entry.kind == "pattern":
         from siftline.language.event_pattern import parse_pattern

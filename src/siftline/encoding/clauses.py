@@ -11,7 +11,7 @@ A subscription occupies one *slot* and has zero or more clauses, or-ed. A clause
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from siftline.encoding.domain import Domain
 from siftline.encoding.domains import Domains
 from siftline.encoding.ranges import Ranges, boundaries, presence, spaces
-from siftline.language.normal_form import Asked, cover, parts_of
+from siftline.language.normal_form import Asked, parts_of
 from siftline.model import Expression, Predicate
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from siftline.language.normal_form import Clause
+    from siftline.language.normal_form import Clause, Cover
 
 RANGE: Final = 0  # some value has a code in low .. high
 SET: Final = 1  # some value has a code in one of several ranges; low .. high is their hull
@@ -81,26 +81,23 @@ _DTYPES: Final = {
 }
 
 
-def encode_expressions(expressions: Sequence[Expression], first_slot: int, domains: Domains) -> Clauses:
+def encode_covers(covers: Sequence[Cover], first_slot: int, domains: Domains) -> Clauses:
     """Encode subscriptions for consecutive slots; their constants must be in the domains (see `constants_of`)."""
     rows = _Rows()
-    for slot, expression in enumerate(expressions, first_slot):
-        clauses, is_exact = cover(expression)
+    for slot, (clauses, is_exact) in enumerate(covers, first_slot):
         for clause in clauses:
             rows.add_clause(slot, clause, is_exact, domains)
     return rows.arrays()
 
 
-def constants_of(expressions: Iterable[Expression]) -> dict[str, set[Any]]:
-    """Return, per attribute, the constants that encoding the expressions needs; booleans have fixed codes."""
+def constants_of(covers: Iterable[Cover]) -> dict[str, set[Any]]:
+    """Return, per attribute, the constants that encoding the covers needs; booleans have fixed codes."""
     needed: dict[str, set[Any]] = {}
-    for expression in expressions:
-        for clause in cover(expression).clauses:
-            for literal in clause:
-                leaf, _ = parts_of(literal)
-                if isinstance(leaf, Predicate) and leaf.attribute is not None:
-                    constants = needed.setdefault(leaf.attribute, set())
-                    constants.update(value for value in boundaries(leaf) if type(value) is not bool)
+    for literal in chain.from_iterable(clause for clauses, _ in covers for clause in clauses):
+        leaf, _ = parts_of(literal)
+        if isinstance(leaf, Predicate) and leaf.attribute is not None:
+            constants = needed.setdefault(leaf.attribute, set())
+            constants.update(value for value in boundaries(leaf) if type(value) is not bool)
     return needed
 
 

@@ -174,7 +174,8 @@ class _Loader:
         return positions if starts is None else np.repeat(positions, np.diff(starts))
 
     def _add_numbers(self, owners: NDArray[np.int32], values: Any, constants: dict[str, list[Any]]) -> None:
-        starts, distinct = distinct_by_attribute(*without_repeats(owners, values), len(self.names))
+        few_owners, few_values = without_repeats(owners, values)
+        starts, distinct = distinct_by_attribute(few_owners, few_values, len(self.names))
         for position, name in enumerate(self.names):
             constants[name] += distinct[starts[position] : starts[position + 1]].tolist()
 

@@ -50,15 +50,18 @@ class EncodedEvents:
         The values of event i are at starts[i] : starts[i + 1].
     attributes, codes : int32[m]
         An attribute occurs once for each of its values; absent attributes do not occur.
+    errors : mapping of int to str
+        What is wrong with events that the source was told to skip: they match nothing.
     """
 
-    __slots__ = ("_domains", "_events", "_version", "attributes", "codes", "source", "starts")
+    __slots__ = ("_domains", "_events", "_version", "attributes", "codes", "errors", "source", "starts")
 
     def __init__(self, source: Source, domains: Domains) -> None:
         self.source = source
         self._domains = domains
         self._version = domains.version
         self.starts, self.attributes, self.codes = source.encode(domains)
+        self.errors: Mapping[int, str] = getattr(source, "errors", {})
         self._events: dict[int, Event] = {}
 
     def __len__(self) -> int:

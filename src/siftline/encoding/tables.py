@@ -182,7 +182,7 @@ def dictionary_column(rows: Any, name: str) -> tuple[NDArray[np.int32], list[Any
 
 
 def _values(column: Any, dtype: Any) -> NDArray[Any]:
-    return column.to_numpy().astype(dtype)
+    return np.asarray(column.to_numpy(), dtype=dtype)
 
 
 def number_column(rows: Any, name: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:

@@ -16,8 +16,8 @@ Worked example, with codes for values (price 550 is code 7, brand 'x' is code 40
 Arrays
 ------
 first_entries : uint32[n_clauses], first_lows : int32[n_clauses], first_widths : uint32[n_clauses]
-    The first literal: its attribute + 1, its range. A clause without a range asks for code 0 of entry 0, which every
-    event has.
+    The first literal: its attribute + 1, its range. A clause of vetoes alone asks for code 0 of entry 0, which
+    every event has.
 rest_starts : int64[n_clauses + 1]
     The other literals of clause c are at rest_starts[c] : rest_starts[c + 1] of attributes, lows, highs, kinds, sets.
 slots : int32[n_clauses], ascending; is_exact : bool[n_clauses]; is_live : bool[n_slots]
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
+from siftline.encoding.clauses import RANGE, VETO
 from siftline.encoding.growable import Growable
 from siftline.indexes.protocol import Candidates
 from siftline.kernels.scan import literal_shares, order_literals, scan_clauses
@@ -162,9 +163,15 @@ def _laid_out(batch: Batch) -> dict[str, NDArray[Any]]:
     """Return the arrays for the clauses of a batch, with sets counted from 0."""
     clauses = batch.clauses
     shares = _shares(clauses, batch.domains, batch.statistics)
-    order, has_first = order_literals(clauses.starts, shares, clauses.kinds, clauses.sets)
-    first = order[clauses.starts[:-1][has_first]]
-    rest = np.delete(order, clauses.starts[:-1][has_first])
+    order = order_literals(clauses.starts, shares, clauses.kinds)
+    has_literal = np.diff(clauses.starts) > 0
+    leaders = np.full(clauses.n_clauses, -1, dtype=np.int64)
+    leaders[has_literal] = order[clauses.starts[:-1][has_literal]]
+    # A veto cannot lead. Of a set, its hull leads, and the set itself stays among the rest.
+    has_first = has_literal & (clauses.kinds[leaders] < VETO) if len(order) else has_literal
+    is_settled = has_first & (clauses.kinds[leaders] == RANGE) if len(order) else has_literal
+    first = leaders[has_first]
+    rest = np.delete(order, clauses.starts[:-1][is_settled])
     n_clauses = clauses.n_clauses
     first_entries = np.full(n_clauses, _ALWAYS, dtype=np.uint32)
     first_lows = np.zeros(n_clauses, dtype=np.int32)
@@ -172,7 +179,7 @@ def _laid_out(batch: Batch) -> dict[str, NDArray[Any]]:
     first_entries[has_first] = clauses.attributes[first] + 1
     first_lows[has_first] = clauses.lows[first]
     first_widths[has_first] = clauses.highs[first] - clauses.lows[first]
-    lengths = np.diff(clauses.starts) - has_first
+    lengths = np.diff(clauses.starts) - is_settled
     return {
         "first_entries": first_entries,
         "first_lows": first_lows,
@@ -194,24 +201,19 @@ def _laid_out(batch: Batch) -> dict[str, NDArray[Any]]:
 
 def _shares(clauses: Clauses, domains: Domains, statistics: Statistics | None) -> NDArray[np.float64]:
     """Estimate the share of events for which each literal holds."""
-    spans = np.array([_span(d.numbers.labels) + _span(d.strings.labels) for d in domains.domains], dtype=np.int32)
+    spans = np.array([_span(d.numbers.labels) + _span(d.strings.labels) for d in domains.domains], dtype=np.float64)
     frequencies = np.ones(len(domains))
     if statistics is not None:
         frequencies = np.array([statistics.frequency(name) for name in domains.names])
     shares: NDArray[np.float64] = literal_shares(
-        clauses.attributes,
-        clauses.lows,
-        clauses.highs,
-        clauses.kinds,
-        clauses.sets,
-        clauses.set_starts,
-        clauses.set_lows,
-        clauses.set_highs,
-        spans.reshape(-1, 4),
-        frequencies,
+        clauses.attributes, clauses.lows, clauses.highs, clauses.kinds, spans.reshape(-1, 6), frequencies
     )
     return shares
 
 
-def _span(labels: list[int]) -> tuple[int, int]:
-    return (labels[0], labels[-1]) if labels else (1, 0)
+def _span(labels: list[int]) -> tuple[float, float, float]:
+    """Return where values may lie, one gap beyond the outermost labels, and how wide a gap is."""
+    if not labels:
+        return 0.0, 0.0, 0.0
+    gap = (labels[-1] - labels[0]) / (len(labels) - 1) if len(labels) > 1 else 1.0
+    return labels[0] - gap, labels[-1] + gap, gap

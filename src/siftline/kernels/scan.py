@@ -17,6 +17,7 @@ _BLOCK = 4096
 _ABSENT = np.int32(-1)
 _RANGE = np.uint8(0)
 _VETO = np.uint8(2)
+_FIRST_STRING = np.int32(2**30)
 
 
 @inline_kernel
@@ -186,79 +187,47 @@ def scan_clauses(
     return sure[:n_sure].copy(), possible[:n_possible].copy(), n_survivors, n_tested
 
 
-@inline_kernel
-def _overlap(low: int, high: int, first: int, last: int) -> Any:
-    """Return which share of the labels first .. last lies in low .. high."""
-    if last < first:
-        return 1.0
-    common = min(high, last) - max(low, first) + 1
-    return max(0.0, common / (last - first + 1.0))
-
-
 @kernel
 def literal_shares(
     attributes: NDArray[np.int32],
     lows: NDArray[np.int32],
     highs: NDArray[np.int32],
     kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
-    spans: NDArray[np.int32],
+    spans: NDArray[np.float64],
     frequencies: NDArray[np.float64],
 ) -> Any:
-    """Estimate for each literal the share of events for which it holds.
+    """Estimate for each literal the share of events for which it (or the hull of its set) holds.
 
-    spans[a] holds the first and last label of the numbers and of the strings of an attribute; values are taken to be
-    spread evenly over them.
+    spans[a] holds where the numbers of an attribute begin and end and how far apart their labels are, and the same for
+    its strings; values are taken to be spread evenly. A veto counts as holding for all.
     """
-    shares = np.empty(len(attributes), dtype=np.float64)
-    string_section = np.int32(2**30)
+    shares = np.ones(len(attributes), dtype=np.float64)
     for i in range(len(attributes)):
         a = attributes[i]
-        share = 0.0
-        start, end = 0, 1
-        if sets[i] >= 0:
-            start, end = set_starts[sets[i]], set_starts[sets[i] + 1]
-        for r in range(start, end):
-            low, high = lows[i], highs[i]
-            if sets[i] >= 0:
-                low, high = set_lows[r], set_highs[r]
-            if low >= string_section:
-                share += _overlap(low, high, spans[a, 2], spans[a, 3])
-            else:
-                share += _overlap(low, high, spans[a, 0], spans[a, 1])
-        share = min(share, 1.0)
+        section = 3 if lows[i] >= _FIRST_STRING else 0
+        first, last, gap = spans[a, section], spans[a, section + 1], spans[a, section + 2]
         if kinds[i] >= _VETO:
-            shares[i] = 1.0 - frequencies[a] * share
-        else:
-            shares[i] = frequencies[a] * share
+            continue
+        common = min(highs[i], last) - max(lows[i], first)
+        # A single label stands for as many values as lie between two of them.
+        share = min(1.0, max(0.0, common + gap) / (last - first)) if last > first else 1.0
+        shares[i] = frequencies[a] * share
     return shares
 
 
 @kernel
-def order_literals(
-    starts: NDArray[np.int64], shares: NDArray[np.float64], kinds: NDArray[np.uint8], sets: NDArray[np.int32]
-) -> Any:
-    """Return the literals of each clause, rarest first, and whether the first of each may serve as first literal.
-
-    A range may; of a set, only its hull could be tested first, and a veto holds where there is nothing to find. Both
-    stay behind all ranges.
-    """
+def order_literals(starts: NDArray[np.int64], shares: NDArray[np.float64], kinds: NDArray[np.uint8]) -> Any:
+    """Return the literals of each clause, rarest first, vetoes last."""
     order = np.empty(len(shares), dtype=np.int64)
-    has_first = np.zeros(len(starts) - 1, dtype=np.bool_)
     for c in range(len(starts) - 1):
         for i in range(starts[c], starts[c + 1]):
-            key = shares[i] + (2.0 if kinds[i] != 0 else 0.0)
+            key = shares[i] + (2.0 if kinds[i] >= _VETO else 0.0)
             j = i
             while j > starts[c]:
                 previous = order[j - 1]
-                if shares[previous] + (2.0 if kinds[previous] != 0 else 0.0) <= key:
+                if shares[previous] + (2.0 if kinds[previous] >= _VETO else 0.0) <= key:
                     break
                 order[j] = previous
                 j -= 1
             order[j] = i
-        if starts[c + 1] > starts[c]:
-            has_first[c] = kinds[order[starts[c]]] == 0
-    return order, has_first
+    return order
