@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numba.core import config
 
-from siftline.encoding import json_events
+from siftline.encoding import domain_tables
 from siftline.encoding.arrow_events import ArrowSource
 from siftline.encoding.domains import Domains
 from siftline.encoding.events import DictSource, Source
@@ -247,13 +247,13 @@ def test_every_plain_type(shape: Shape, data: st.DataObject) -> None:
 
 
 def test_maps_while_waiting_for_enough_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_events, "_CONSTANTS_PER_EVENT", 0)
+    monkeypatch.setattr(domain_tables, "_CONSTANTS_PER_EVENT", 0)
     rows: list[Any] = [[("x", 1.0), ("y", math.nan)], [("y", 2.5), ("z", 3.0), ("y", None)], None, []]
     array = pa.array(rows, pa.map_(pa.string(), pa.float64()))
     trees = [{"m": None if row is None else [{key: item} for key, item in row]} for row in rows]
     domains = domains_of({"q": {1, 2}, "m.y": {2, 3}, "m": {1}, "m.x": {1}})
     check(ArrowSource(pa.table({"m": array})), trees, domains)
-    assert json_events.tables_of(domains)._flat is None
+    assert domain_tables.tables_of(domains)._flat is None
 
 
 def test_maps_with_coded_keys_and_items() -> None:

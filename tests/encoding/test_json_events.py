@@ -14,11 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numba.core import config
 
-from siftline.encoding import json_events
+from siftline.encoding import domain_tables, json_events
+from siftline.encoding.domain_tables import tables_of
 from siftline.encoding.domains import Domains
 from siftline.encoding.events import DictSource
 from siftline.encoding.flat_domains import flatten
-from siftline.encoding.json_events import JsonSource, json_lines, load_object, one_json, tables_of
+from siftline.encoding.json_events import JsonSource, json_lines, load_object, one_json
 from siftline.errors import EventError
 from siftline.model import Event
 
@@ -80,7 +81,7 @@ def source_of(texts: list[bytes], *, skip_bad: bool = False) -> JsonSource:
 @pytest.fixture(params=["compiled", "waiting"])
 def any_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "waiting":
-        monkeypatch.setattr(json_events, "_CONSTANTS_PER_EVENT", WAITING)
+        monkeypatch.setattr(domain_tables, "_CONSTANTS_PER_EVENT", WAITING)
 
 
 @relaxed
@@ -102,7 +103,7 @@ def test_waiting_events_get_the_same_codes(trees: list[dict[str, Any]], values: 
     source = source_of([json.dumps(tree).encode() for tree in trees])
     compiled = source.encode(domains_of(values))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_events, "_CONSTANTS_PER_EVENT", WAITING)
+        patch.setattr(domain_tables, "_CONSTANTS_PER_EVENT", WAITING)
         waiting = source.encode(domains_of(values))
     assert [array.tolist() for array in compiled] == [array.tolist() for array in waiting]
 
@@ -285,7 +286,7 @@ def test_constants_exchanged_for_as_many_others_are_noticed() -> None:
 
 
 def test_laying_out_waits_for_enough_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_events, "_CONSTANTS_PER_EVENT", 10)
+    monkeypatch.setattr(domain_tables, "_CONSTANTS_PER_EVENT", 10)
     domains = domains_of({"a": set(range(100))})
     source = one_json(b'{"a": 5}')
     for _ in range(9):

@@ -33,7 +33,8 @@ from siftline.encoding.arrow_values import (
     validity,
 )
 from siftline.encoding.domain import NULL
-from siftline.encoding.json_events import JsonSource, joined, tables_of
+from siftline.encoding.domain_tables import tables_of
+from siftline.encoding.json_events import JsonSource, joined
 from siftline.errors import EventError, TableError
 from siftline.kernels.arrange import arrange
 from siftline.model import MAX_EVENT_DEPTH
@@ -44,9 +45,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.encoding.arrow_values import Mask, Values
+    from siftline.encoding.domain_tables import DomainTables
     from siftline.encoding.domains import Domains
     from siftline.encoding.events import Arrays
-    from siftline.encoding.json_events import DomainTables
 
 # Rows are encoded in blocks of this many: the codes of a few dozen columns stay in the cache while they are dealt out.
 # With a power of two the columns would fight for the same lines of the cache.

@@ -25,8 +25,8 @@ import pyarrow as pa
 from pyarrow import types
 
 from siftline.encoding.domain import FALSE, NULL
+from siftline.encoding.domain_tables import read_only
 from siftline.encoding.flat_domains import binary_buffers
-from siftline.encoding.json_events import read_only
 from siftline.encoding.json_leaves import NUMBER, STRING
 from siftline.errors import EventError
 from siftline.kernels.arrange import DATE_BYTES, MOMENT_BYTES, date_texts, locate_column, moment_texts
