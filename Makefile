@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-all lint types unit interpreted format bench clean
+.PHONY: setup demo test test-all lint types unit interpreted format bench clean clean-kernels
 
 setup: $(STAMP)
 
@@ -42,6 +42,9 @@ format: setup
 
 bench: setup
 	$(BIN)/siftline bench foundation
+
+clean-kernels:
+	find src -name "*.nb?" -delete
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
