@@ -23,7 +23,6 @@ ALLOWED = {
     "subscriptions": {"errors", "model", "language", "encoding"},
     "storage": {"errors", "model"},
     "saved": {"errors", "model", "encoding", "indexes", "subscriptions", "storage"},
-    "operators": {"errors", "model"},
     "engine": {"errors", "model", "language", "encoding", "indexes", "explanation", "subscriptions", "saved"},
     "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "engine", "", "cli"},
     "cli": {

@@ -1,1 +1,0 @@
-"""Predicates too expensive to index."""
