@@ -160,7 +160,7 @@ class SubscriptionTable:
         for id in (min(ids), max(ids)) if kinds in ({int}, {str}) else ids:
             is_text = _check_type(id, is_text)
         new = set(ids)
-        if len(new) != len(ids) or not new.isdisjoint(self._slot_of()):
+        if len(new) != len(ids) or not self._slot_of().keys().isdisjoint(new):
             seen = set(self._slot_of())
             duplicate = next(id for id in ids if id in seen or seen.add(id))  # type: ignore[func-returns-value]
             raise DuplicateIdError(f"the id {duplicate!r} is already in use")

@@ -201,12 +201,15 @@ def _laid_out(batch: Batch) -> dict[str, NDArray[Any]]:
 
 def _shares(clauses: Clauses, domains: Domains, statistics: Statistics | None) -> NDArray[np.float64]:
     """Estimate the share of events for which each literal holds."""
-    spans = np.array([_span(d.numbers.labels) + _span(d.strings.labels) for d in domains.domains], dtype=np.float64)
-    frequencies = np.ones(len(domains))
+    # Only the attributes that occur here: a single subscription must not pay for all the others.
+    used, attributes = np.unique(clauses.attributes, return_inverse=True)
+    lines = [domains.domains[attribute] for attribute in used.tolist()]
+    spans = np.array([_span(line.numbers.labels) + _span(line.strings.labels) for line in lines], dtype=np.float64)
+    frequencies = np.ones(len(used))
     if statistics is not None:
-        frequencies = np.array([statistics.frequency(name) for name in domains.names])
+        frequencies = np.array([statistics.frequency(domains.names[attribute]) for attribute in used.tolist()])
     shares: NDArray[np.float64] = literal_shares(
-        clauses.attributes, clauses.lows, clauses.highs, clauses.kinds, spans.reshape(-1, 6), frequencies
+        attributes, clauses.lows, clauses.highs, clauses.kinds, spans.reshape(-1, 6), frequencies
     )
     return shares
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from siftline.model import FALSE, TRUE, And, AnyElement, Expression, IsTrue, Not, Or, Predicate, walk
+from siftline.model import TRUE, And, AnyElement, Expression, IsTrue, Not, Or, Predicate, walk
 
 Clause = tuple[Expression, ...]
 
@@ -136,6 +136,8 @@ def cover(expression: Expression) -> Cover:
     >>> cover(AnyElement("items", sku & qty))
     Cover(clauses=[(Predicate('items.sku', '=', 'x'), Predicate('items.qty', '>', 2))], is_exact=False)
     """
+    if isinstance(expression, And) and all(type(operand) is Predicate for operand in expression.operands):
+        return Cover([_distinct([expression.operands])], True)  # what most subscriptions are, without the detour
     return _cover(nnf(expression), And, is_relaxed=True)
 
 
@@ -233,8 +235,3 @@ def _implied_by_predicate(leaf: Predicate, asked: Asked, prefix: str) -> Express
     if asked is Asked.FALSE and leaf.op not in ("exists", "is not null"):
         return Predicate(path, "exists")
     return TRUE
-
-
-def never_matches(expression: Expression) -> bool:
-    """Return whether the expression is `false` by its form alone."""
-    return nnf(expression) == FALSE or cover(expression) == Cover([], True)
