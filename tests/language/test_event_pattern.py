@@ -226,12 +226,13 @@ REFUSED_MATCHERS: list[Json] = [
     {"cidr": "1:2:3/64"},
     {"cidr": 10},
     {"unknown": "x"},
+    {1: "x"},
     {"prefix": "a", "suffix": "b"},
     {"exists": True, "prefix": "a"},
     10**30,
     float("inf"),
     float("nan"),
-    object(),
+    1j,
 ]
 
 

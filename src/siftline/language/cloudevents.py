@@ -11,16 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import SubscriptionError
-from siftline.language.event_pattern import (
-    all_of,
-    any_of,
-    close_to,
-    elements_of,
-    expected,
-    members_of,
-    only_member,
-    read_json,
-)
+from siftline.language.connectives import all_of, any_of
+from siftline.language.json_source import close_to, elements_of, expected, members_of, only_member, place_of, read_json
 from siftline.model import MAX_DEPTH, TRUE, Expression, IsTrue, Not, Predicate, check_size
 
 if TYPE_CHECKING:
@@ -91,9 +83,9 @@ def _filter(value: Any, where: str, depth: int) -> Expression:
         )
     translate = _DIALECTS.get(dialect)
     if translate is None:
-        hint = close_to(str(dialect), _DIALECTS)
+        hint = close_to(dialect, _DIALECTS)
         raise SubscriptionError(f"unknown filter dialect {dialect!r}", path=where, hint=hint)
-    return translate(operand, f"{where}.{dialect}" if where else dialect, depth)
+    return translate(operand, place_of(dialect, where), depth)
 
 
 def _all(operand: Any, where: str, depth: int) -> Expression:

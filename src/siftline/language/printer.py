@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from siftline.errors import SubscriptionError
-from siftline.language.tokens import KEYWORDS, quoted, write_path, write_variable
+from siftline.language.tokens import ARITHMETIC, KEYWORDS, quoted, write_path, write_variable
 from siftline.model import (
     MAX_DEPTH,
     And,
@@ -38,8 +38,6 @@ __all__ = ["to_text"]
 _WHOLE: Final = 0
 _IN_OR: Final = 1
 _IN_AND: Final = 2
-
-_STRENGTH: Final = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 
 def to_text(expression: Expression) -> str:
@@ -141,7 +139,7 @@ def _term(term: Term, strength: int, depth: int) -> str:
         raise SubscriptionError(f"the expression nests deeper than {MAX_DEPTH} levels")
     if not isinstance(term, Arithmetic):
         return _argument(term)
-    own = _STRENGTH[term.op]
+    own = ARITHMETIC[term.op]
     # Operators of one strength group from the left, so an equal one on the right needs parentheses.
     text = f"{_term(term.left, own, depth + 1)} {term.op} {_term(term.right, own + 1, depth + 1)}"
     return text if own >= strength else f"({text})"

@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import SubscriptionError
-from siftline.language.event_pattern import Condition
+from siftline.language.pattern_conditions import Condition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siftline.language.event_pattern import Items
+    from siftline.language.pattern_conditions import Items
 
 # A policy may have this many keys; below a key any number.
 MAX_KEYS: Final = 5

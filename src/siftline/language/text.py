@@ -1,41 +1,17 @@
 """The text language: an SQL-like condition becomes an Expression. LANGUAGE.md specifies it and holds the grammar.
 
 The parser is a recursive descent of three steps: `_expression` reads a chain of and / or, `_operand` one operand of it,
-and one method per operator reads the constants. Errors are made far from the fast path, in the second half.
+and one method per operator reads the constants. What needs no condition inside is read in `text_terms`, and errors are
+made far from the fast path, in `text_errors`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from siftline.errors import SubscriptionError
-from siftline.language import tokens as lexical
-from siftline.language.tokens import (
-    CONNECTIVES,
-    END,
-    KEYWORDS,
-    MAX_TEXT,
-    NAME,
-    NEGATED_HINTS,
-    NUMBER,
-    OPERATOR_HINTS,
-    OPERATOR_WORDS,
-    RESERVED,
-    STRING,
-    SYMBOL,
-    SYMBOL_HINTS,
-    TEST_PHRASES,
-    TRUTH_HINTS,
-    VARIABLE,
-    kind,
-    read_moment,
-    read_number,
-    read_path,
-    read_string,
-    shortened,
-    shown,
-    word_hint,
-)
+from siftline.language.text_terms import TermReader
+from siftline.language.tokens import COMPARISONS, KEYWORDS, MAX_TEXT, NAME, RESERVED, kind, read_path, shortened
 from siftline.model import (
     FALSE,
     MAX_DEPTH,
@@ -44,28 +20,20 @@ from siftline.model import (
     TRUE,
     And,
     AnyElement,
-    Arithmetic,
-    Call,
-    Constraint,
     Expression,
     IsTrue,
     Not,
     Or,
     Predicate,
-    Variable,
     check_size,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from siftline.model import Constant, Operand, Term
+    from siftline.model import Operand
 
 __all__ = ["MAX_TEXT", "parse"]
-
-_COMPARISONS: Final = {op: op for op in ("=", "!=", "<", "<=", ">", ">=")} | {"<>": "!="}
-_MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_ARITHMETIC: Final = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 # A pair of parentheses, or `any (...)`, holds at most Or, And, Not, IsTrue and AnyElement before the next pair.
 _NODES_PER_LEVEL: Final = 5
@@ -100,18 +68,15 @@ def parse(text: str) -> Expression:
     return _Parser(text).parse()
 
 
-class _Parser:
-    """One text being parsed: `index` is the token to read next."""
+class _Parser(TermReader):
+    """Reads conditions."""
 
-    __slots__ = ("deepest", "deepest_index", "depth", "elements", "index", "text", "tokens")
+    __slots__ = ("deepest", "deepest_index", "depth")
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens = lexical.split(text)
-        self.index = 0
+        super().__init__(text)
         self.depth = 0  # of parentheses, `any` and `not` around the current token
         self.deepest = self.deepest_index = 0
-        self.elements = 0  # how many `any` stand around the current token
 
     def parse(self) -> Expression:
         """Return the expression of the whole text."""
@@ -176,13 +141,16 @@ class _Parser:
         negated = self.tokens[self.index + 1].lower() == "not"
         self.index += 1 + negated
         if self.tokens[self.index].lower() != "true":
-            self._expected("'true' after 'is'", TRUTH_HINTS.get(self.tokens[self.index].lower()))
+            self._not_true()
         self.index += 1
         return Not(IsTrue(expression)) if negated else IsTrue(expression)
 
     def _group(self) -> Expression:
         if self._is_term_group():
             return self._constraint()
+        return self._in_parentheses()
+
+    def _in_parentheses(self) -> Expression:
         self._enter()
         self.index += 1
         expression = self._expression()
@@ -191,7 +159,7 @@ class _Parser:
         return expression
 
     def _truth(self) -> Expression:
-        if self.tokens[self.index + 1] in _COMPARISONS:
+        if self.tokens[self.index + 1] in COMPARISONS:
             return self._constraint()
         self.index += 1
         return TRUE if self.tokens[self.index - 1].lower() == "true" else FALSE
@@ -203,13 +171,9 @@ class _Parser:
             self._error("'any this' has no meaning: nested arrays count as one", self.index - 1)
         if self.tokens[self.index] != "(":
             self._expected(f"'(' after 'any {shortened(self.tokens[self.index - 1])}'")
-        self._enter()
         self.elements += 1
-        self.index += 1
-        expression = self._expression()
-        self._take(")")
+        expression = self._in_parentheses()
         self.elements -= 1
-        self.depth -= 1
         return AnyElement(path, expression)
 
     def _exists(self) -> Expression:
@@ -233,7 +197,7 @@ class _Parser:
         return self._predicate(read_path(token) if '"' in token else token)
 
     def _predicate(self, attribute: str | None) -> Predicate:
-        op = _COMPARISONS.get(self.tokens[self.index])
+        op = COMPARISONS.get(self.tokens[self.index])
         if op is not None:
             self.index += 1
             at = self.index
@@ -251,14 +215,7 @@ class _Parser:
     def _in_test(self, attribute: str | None, op: str) -> Predicate:
         at = self.index
         self._take("(", f" after '{op}'")
-        constants: list[Constant] = []
-        if self.tokens[self.index] != ")":
-            constants.append(self._constant())
-            while self.tokens[self.index] == ",":
-                self.index += 1
-                constants.append(self._constant())
-        self._take(")", " or ','")
-        return self._made(attribute, op, tuple(constants), at)
+        return self._made(attribute, op, tuple(self._listed(self._constant)), at)
 
     def _between_test(self, attribute: str | None, op: str) -> Predicate:
         at = self.index
@@ -301,137 +258,11 @@ class _Parser:
         token = self.tokens[self.index]
         word = token.lower()
         if kind(token) != NAME or (word in RESERVED and word != "this"):
-            is_attribute = token in _COMPARISONS
+            is_attribute = token in COMPARISONS
             self._expected("an attribute", self._quote_hint(self.index - 1) if is_attribute else f"write: {example}")
         self._check_this(token)
         self.index += 1
         return THIS if word == "this" else read_path(token)
-
-    # -- constants ----------------------------------------------------------------------------------------------------
-
-    def _constant(self) -> Constant:
-        index = self.index
-        token = self.tokens[index]
-        sort = kind(token)
-        self.index = index + 1
-        try:
-            if sort == NUMBER:
-                return read_number(token)
-            if sort == STRING:
-                return read_string(token)
-            return self._rare_constant(token)
-        except SubscriptionError as error:
-            if error.position is not None:
-                raise
-            self._error(error.reason, index, error.hint)
-
-    def _rare_constant(self, token: str) -> Constant:
-        """Read a boolean, a signed number or a date, of which the first token is read."""
-        word = token.lower()
-        following = self.tokens[self.index]
-        if word in ("true", "false"):
-            return word == "true"
-        if word in ("+", "-") and kind(following) == NUMBER:
-            self.index += 1
-            return read_number(following, -1 if word == "-" else 1)
-        if word in ("date", "timestamp") and kind(following) == STRING:
-            self.index += 1
-            return read_moment(word, read_string(following))
-        self.index -= 1
-        return self._no_constant(token)
-
-    # -- operator calls and constraints -------------------------------------------------------------------------------
-
-    def _call(self, name: str) -> Call:
-        self.index += 1
-        arguments: list[Variable | Constant] = []
-        if self.tokens[self.index] != ")":
-            arguments.append(self._argument())
-            while self.tokens[self.index] == ",":
-                self.index += 1
-                arguments.append(self._argument())
-        self._take(")", " or ','")
-        return Call(name, arguments)
-
-    def _argument(self) -> Variable | Constant:
-        if kind(self.tokens[self.index]) == VARIABLE:
-            return self._variable()
-        return self._constant()
-
-    def _variable(self) -> Variable:
-        token = self.tokens[self.index]
-        self.index += 1
-        return Variable(read_path(token[1:]))
-
-    def _constraint(self) -> Constraint:
-        """Read a comparison of two terms, one of them with a variable."""
-        start = self.index
-        if kind(self.tokens[start]) in (SYMBOL, END) and self.tokens[start] not in ("(", "+", "-"):
-            self._no_operand()
-        left, _ = self._term(1, 1)
-        op = _COMPARISONS.get(self.tokens[self.index])
-        if op is None:
-            self._no_comparison(start)
-        self.index += 1
-        self._check_right_side(start, op)
-        right, _ = self._term(1, 1)
-        if not any(token[:1] == "?" for token in self.tokens[start : self.index]):
-            self._error("both sides are constants", start, "write 'true' or 'false'")
-        return Constraint(op, left, right)
-
-    def _term(self, precedence: int, depth: int) -> tuple[Term, int]:
-        """Read a term of operators that bind at least so tightly; return it with its depth."""
-        left, height = self._factor(depth)
-        while (strength := _ARITHMETIC.get(self.tokens[self.index], 0)) >= precedence:
-            at = self.index
-            self._check_number(left, at - 1)
-            self.index += 1
-            right, right_height = self._term(strength + 1, depth)
-            self._check_number(right, self.index - 1)
-            left = Arithmetic(self.tokens[at], left, right)
-            height = max(height, right_height) + 1
-            if height > MAX_DEPTH:
-                self._too_deep(at)
-        return left, height
-
-    def _factor(self, depth: int) -> tuple[Term, int]:
-        token = self.tokens[self.index]
-        if kind(token) == VARIABLE:
-            return self._variable(), 1
-        if token == "(":
-            if depth >= MAX_DEPTH:
-                self._too_deep(self.index)
-            self.index += 1
-            inner = self._term(1, depth + 1)
-            self._take(")")
-            return inner
-        if token in ("+", "-") and kind(self.tokens[self.index + 1]) != NUMBER:
-            return self._signed(token, depth)
-        return self._constant(), 1
-
-    def _signed(self, sign: str, depth: int) -> tuple[Term, int]:
-        """Read a sign before a variable or parentheses; the model has no unary minus, so -x is 0 - x."""
-        if depth >= MAX_DEPTH:
-            self._too_deep(self.index)
-        self.index += 1
-        factor, height = self._factor(depth + 1)
-        self._check_number(factor, self.index - 1)
-        return (factor, height) if sign == "+" else (Arithmetic("-", 0, factor), height + 1)
-
-    def _is_term_group(self) -> bool:
-        """Return whether the parenthesis that opens here holds a term and not a condition."""
-        tokens, index = self.tokens, self.index
-        while tokens[index] in ("(", "+", "-"):
-            index += 1
-        if kind(tokens[index]) not in (NUMBER, VARIABLE):
-            return False
-        index, open_groups = self.index, 0
-        while tokens[index]:
-            open_groups += (tokens[index] == "(") - (tokens[index] == ")")
-            index += 1
-            if not open_groups:
-                break
-        return tokens[index] in _COMPARISONS or tokens[index] in _ARITHMETIC
 
     # -- limits -------------------------------------------------------------------------------------------------------
 
@@ -447,152 +278,6 @@ class _Parser:
             check_size(expression)
         except SubscriptionError as error:
             self._error(error.reason, self.deepest_index if "deeper" in error.reason else None, error.hint)
-
-    def _too_deep(self, index: int) -> NoReturn:
-        self._error(f"the expression nests deeper than {MAX_DEPTH} levels", index)
-
-    # -- errors -------------------------------------------------------------------------------------------------------
-
-    def _take(self, symbol: str, remark: str = "") -> None:
-        if self.tokens[self.index] != symbol:
-            self._expected(f"'{symbol}'{remark}")
-        self.index += 1
-
-    def _error(self, reason: str, index: int | None, hint: str | None = None) -> NoReturn:
-        position = None if index is None else lexical.position_of(self.text, index)
-        raise SubscriptionError(reason, text=self.text, position=position, hint=hint) from None
-
-    def _expected(self, what: str, hint: str | None = None) -> NoReturn:
-        """Report the current token, which is not `what` should stand here."""
-        token = self.tokens[self.index]
-        self._check_token(token)
-        hint = hint or SYMBOL_HINTS.get(token) or word_hint(token, CONNECTIVES)
-        if not hint and kind(self.tokens[self.index - 1]) == STRING and kind(token) in (NAME, STRING):
-            hint = "a quote inside a string is doubled: 'it''s'"
-        self._error(f"expected {what}, found {shown(token)}", self.index, hint)
-
-    def _check_token(self, token: str) -> None:
-        """Report a token that is broken in itself."""
-        if token == '"':
-            self._error("this name has no closing quote", self.index, 'a quote inside a name is doubled: "5"" disk"')
-        if token.startswith("/*"):
-            self._error("this comment has no end", self.index, "close it with */")
-        try:
-            if kind(token) == STRING:
-                read_string(token)
-            elif kind(token) == NUMBER:
-                read_number(token)
-        except SubscriptionError as error:
-            self._error(error.reason, self.index, error.hint)
-
-    def _check_this(self, token: str) -> None:
-        word = token.lower()
-        if word == "this" and not self.elements:
-            self._error("'this' stands only inside 'any ... ( ... )'", self.index, 'an attribute so named is "this"')
-        if word.startswith("this.") and self.elements:
-            at = self.index if self.tokens[self.index] == token else self.index - 1
-            hint = f"inside 'any', paths begin at the element: write {shortened(token[5:])}"
-            self._error(f"'{shortened(token)}' is not an attribute of the element", at, hint)
-
-    def _no_operand(self) -> NoReturn:
-        """Report that no operand begins here."""
-        token = self.tokens[self.index]
-        if not token and not self.index:
-            self._error("the expression is empty", 0, "write 'true' to match every event")
-        before = self.tokens[self.index - 1] if self.index else ""
-        what = "a condition" + (f" after {shown(before)}" if before else "")
-        is_attribute = token.lower() in RESERVED and self.tokens[self.index + 1] in _COMPARISONS
-        self._expected(what, self._quote_hint(self.index) if is_attribute else None)
-
-    def _quote_hint(self, index: int) -> str:
-        return f'an attribute of that name is quoted: "{self.tokens[index]}"'
-
-    def _no_operator(self, negated: bool) -> NoReturn:
-        """Report that no operator follows the attribute."""
-        name = self.tokens[self.index - 1]
-        self.index += negated
-        token = self.tokens[self.index]
-        self._check_token(token)
-        if name.lower() in OPERATOR_WORDS:
-            at = self.index - 1 - negated
-            self._error(f"the attribute before '{name}' is missing", at, "as in: price between 1 and 2")
-        if name.lower() in ("date", "timestamp") and kind(token) == STRING:
-            self.index -= 1
-            self._error("a constant stands on the right of its operator", self.index, "turn the comparison round")
-        self._expected(
-            f"an operator after {shown('not' if negated else name)}", self._operator_hint(name, token, negated)
-        )
-
-    def _operator_hint(self, name: str, token: str, negated: bool) -> str | None:
-        word = token.lower()
-        if negated:
-            return NEGATED_HINTS.get(word) or word_hint(token, TEST_PHRASES)
-        if word in ("and", "or", ")", ""):
-            return f"to test a boolean, write {shortened(name)} = true"
-        if word == "exists":
-            return f"write exists {shortened(name)}"
-        if kind(token) in (NUMBER, STRING):
-            return "write = before the constant"
-        return OPERATOR_HINTS.get(word) or SYMBOL_HINTS.get(token) or word_hint(token, TEST_PHRASES)
-
-    def _not_null(self, word: str, negated: bool) -> NoReturn:
-        """Report what follows `attribute is`, which is not `null`."""
-        hint = None
-        if word in ("true", "false"):
-            name = self.tokens[self.index - 2 - negated]
-            hint = f"to test a boolean, write {shortened(name)} {'!=' if negated else '='} {word}"
-        elif kind(word) in (NUMBER, STRING):
-            hint = "'is' tests only for null; to compare, write " + ("!=" if negated else "=")
-        self._expected(f"'null' after 'is{' not' * negated}'", hint)
-
-    def _no_constant(self, token: str) -> NoReturn:
-        """Report that no constant stands where the operator needs one."""
-        word = token.lower()
-        before = self.tokens[self.index - 1]
-        if word == "null":
-            self._error("null cannot be compared", self.index, "write 'is null' or 'is not null'")
-        hint = None
-        if token[:1] == '"' and len(token) > 1:
-            hint = "strings are written in single quotes: " + lexical.quoted(shortened(read_path(token)), "'")
-        elif kind(token) == NAME and word not in RESERVED:
-            hint = f"a string needs quotes: '{shortened(token)}'; two attributes cannot be compared"
-        elif kind(token) == VARIABLE:
-            hint = "variables stand in operator calls, and in comparisons with variables and numbers"
-        elif token == "(":
-            hint = "a list of constants follows only 'in' and 'not in'"
-        self._expected(f"a constant after {shown(before)}", hint)
-
-    def _no_comparison(self, start: int) -> NoReturn:
-        """Report that no comparison follows a term."""
-        if any(token[:1] == "?" for token in self.tokens[start : self.index]):
-            self._expected(f"a comparison after {shown(self.tokens[self.index - 1])}")
-        if self.tokens[self.index].lower() in OPERATOR_WORDS | {"not"}:
-            self._error("a constant stands on the right of its operator", start, "write the attribute first")
-        self._check_token(self.tokens[self.index])
-        self._error(
-            f"expected a condition, found {shown(self.tokens[start])}",
-            start,
-            "a condition begins with an attribute, as in: price <= 580",
-        )
-
-    def _check_right_side(self, start: int, op: str) -> None:
-        """Report an attribute on the right, such as in `5 < price`."""
-        name = self.tokens[self.index]
-        word = name.lower()
-        if kind(name) != NAME or word in ("true", "false") or kind(self.tokens[self.index + 1]) == STRING:
-            return
-        if word == "null":
-            self._no_constant(name)
-        constant = " ".join(self.tokens[start : self.index - 1])
-        if "?" in constant:
-            hint = "a variable is compared with variables and constants, not with attributes"
-            self._expected(f"a variable or a constant after '{op}'", hint)
-        hint = f"turn it round: {shortened(name)} {_MIRRORED[op]} {shortened(constant.replace('- ', '-'))}"
-        self._error("a constant stands on the right of its operator", start, hint)
-
-    def _check_number(self, term: Term, index: int) -> None:
-        if isinstance(term, (bool, str)):
-            self._error("arithmetic takes numbers and variables only", index)
 
 
 def _conjunction(operands: list[Expression]) -> Expression:

@@ -10,7 +10,6 @@ where it stands is worked out again only when an error needs it. That makes the 
 from __future__ import annotations
 
 import datetime
-import difflib
 import math
 import re
 from typing import Final
@@ -37,6 +36,11 @@ OPERATOR_WORDS: Final = frozenset(
     {"between", "cidr", "contains", "ends", "ilike", "in", "is", "like", "matches", "starts", "with"}
 )
 KEYWORDS: Final = RESERVED | OPERATOR_WORDS | {"date", "timestamp"}
+
+# The comparisons as they are written, and as the model names them.
+COMPARISONS: Final = {op: op for op in ("=", "!=", "<", "<=", ">", ">=")} | {"<>": "!="}
+# How tightly the operators of terms bind.
+ARITHMETIC: Final = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 # `\w` lacks the combining marks that many scripts write vowels with, so their blocks, and the joiners, are added.
 _LETTERS = r"\w\u0300-\u167f\u1681-\u1fff\u200c\u200d\u20d0-\u20ff\u3099\u309a"
@@ -74,59 +78,6 @@ _ASCII_KINDS: Final = (
     | dict.fromkeys("()=<>!,*/+-&|;", SYMBOL)
     | {"'": STRING, "": END}
 )
-
-
-# What is tried by those who know another language.
-CONNECTIVES: Final = ("and", "or")
-TEST_PHRASES: Final = (
-    *("between", "cidr", "contains", "ends with", "ilike", "in", "is null", "is not null", "like", "matches"),
-    *("not between", "not in", "not like", "starts with"),
-)
-SYMBOL_HINTS: Final = {
-    "==": "write =",
-    "===": "write =",
-    "!==": "write !=",
-    "!": "write 'not' before the condition, or !=",
-    "=~": "write 'matches' before a regular expression",
-    "~": "write 'matches' before a regular expression",
-    "<=>": "write =, or 'is null'",
-    "=<": "write <=",
-    "=>": "write >=",
-    "&&": "write 'and'",
-    "||": "write 'or'",
-    "&": "write 'and'",
-    "|": "write 'or'",
-    "≤": "write <=",
-    "≥": "write >=",
-    "≠": "write !=",
-    "`": 'names are quoted with "…"',
-    ";": "one condition is one expression: leave the semicolon out",
-    "[": "lists are written in parentheses: in (1, 2)",
-    ":": "a path is written with dots, and a comparison with =",
-    "+": "constants are written out, and attributes take no arithmetic",
-    "-": "constants are written out, and attributes take no arithmetic",
-    "*": "constants are written out, and attributes take no arithmetic",
-    "/": "constants are written out, and attributes take no arithmetic",
-} | dict.fromkeys("\u2018\u2019\u201c\u201d\u00b4", "write straight quotes: '…' for strings, \"…\" for names")
-OPERATOR_HINTS: Final = {
-    "eq": "write =",
-    "equals": "write =",
-    "has": "write 'contains' for a part of a string, or = for an element of an array",
-    "includes": "write 'contains' for a part of a string, or = for an element of an array",
-    "regexp": "write 'matches'",
-    "rlike": "write 'matches'",
-    "similar": "write 'matches'",
-    "startswith": "did you mean 'starts with'?",
-    "endswith": "did you mean 'ends with'?",
-    "null": "write 'is null'",
-    "(": "an operator call is written as name(…), and a list of constants follows 'in'",
-}
-NEGATED_HINTS: Final = {"is": "write is not null", "null": "write is not null", "=": "write !="}
-TRUTH_HINTS: Final = {
-    "false": "write 'not' before the condition, or 'is not true' to include unknown",
-    "null": "'is null' tests an attribute; 'is not true' holds where a condition is false or unknown",
-    "unknown": "'is not true' holds where a condition is false or unknown",
-}
 
 
 def split(text: str) -> list[str]:
@@ -297,18 +248,3 @@ def shortened(token: str, width: int = 40) -> str:
     """Return a token for a message: long ones cut, unprintable characters escaped."""
     shown = token if len(token) <= width else token[: width - 3] + "..."
     return shown if shown.isprintable() else shown.encode("unicode_escape").decode()
-
-
-def shown(token: str) -> str:
-    """Return a token in quotes, for a message."""
-    if not token:
-        return "the end"
-    return shortened(token) if token[0] == "'" else f"'{shortened(token)}'"
-
-
-def word_hint(token: str, phrases: tuple[str, ...]) -> str | None:
-    """Return a hint if the token is nearly one of the phrases."""
-    if kind(token) != NAME or len(token) > 30:
-        return None
-    near = difflib.get_close_matches(token.lower(), phrases, n=1, cutoff=0.65)
-    return f"did you mean '{near[0]}'?" if near and near[0] != token.lower() else None
