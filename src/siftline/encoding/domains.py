@@ -25,8 +25,8 @@ class Domains:
     >>> domains = Domains()
     >>> domains.add({"price": {580}})
     []
-    >>> domains.names, domains.version
-    (['price'], 1)
+    >>> domains.names, domains.domains[0].numbers.keys
+    (['price'], [580])
     """
 
     def __init__(self) -> None:

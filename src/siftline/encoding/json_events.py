@@ -64,6 +64,7 @@ class JsonSource:
 
     Examples
     --------
+    >>> from siftline.encoding.domains import Domains
     >>> source = json_lines(b'{"a": 1}\n[2]\n', skip_bad=True)
     >>> starts, attributes, codes = source.encode(Domains())
     >>> len(source), source.tree(0), source.errors
