@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siftline.errors import SubscriptionError
+from siftline.language.cloudevents import parse_filters
+from siftline.language.event_pattern import parse_pattern
 from siftline.language.text import MAX_TEXT, parse
 from siftline.language.tokens import position_of, split
 from siftline.model import (
@@ -372,19 +374,8 @@ class TestOperatorLayer:
     @pytest.mark.parametrize(
         "text",
         [
-            *(
-                "?x",
-                "?x + 1",
-                "?x in (1)",
-                "?x > price",
-                "price > ?x",
-                "1 = 1",
-                "f(price)",
-                "f(1,)",
-                "f(1",
-                "?",
-                "? x > 1",
-            ),
+            *("?x", "?x + 1", "?x in (1)", "?x > price", "price > ?x", "1 = 1", "f(price)", "f(1,)", "f(1", "?"),
+            *("? x > 1", "date '2026-01-01' < ?x", "('a') = ?x", "(true) = ?x"),
             *("?x > 'a' + 1", "true * ?x > 1", "?x + > 1", "?x > (1 + 2", "-'a' < ?x", "f(-?x)", "?1 > 2", "?x > ?x.y"),
         ],
     )
@@ -596,13 +587,26 @@ class TestSpecification:
                 words = [{"a": a, "b": b}.get(word, word) for word in form.split()]
                 assert names[evaluate(parse(" ".join(words)), event)] == expected
 
+    def test_matchers_of_event_patterns(self) -> None:
+        for matcher, _, condition in table_under("Event patterns")[1:]:
+            assert parse_pattern({"a": [json.loads(first_code(matcher))]}) == parse(first_code(condition))
+
+    def test_cloudevents_filters(self) -> None:
+        for one_filter, _, condition in table_under("CloudEvents filters")[1:]:
+            assert parse_filters(first_code(one_filter)) == parse(first_code(condition))
+
 
 def table_under(heading: str) -> list[list[str]]:
     """Return the cells of the first table under a heading of LANGUAGE.md."""
     text = Path(__file__).parents[2].joinpath("LANGUAGE.md").read_text(encoding="utf-8")
-    section = text.split(f"\n## {heading}\n")[1]
+    section = text.split(f"# {heading}\n")[1]
     rows = [line for line in section.split("\n\n|")[1].split("\n\n")[0].split("\n") if not line.startswith("|---")]
     return [[cell.strip().strip("`") for cell in row.strip("|").split(" | ")] for row in rows]
+
+
+def first_code(cell: str) -> str:
+    """Return the first piece of code in a cell that may hold several."""
+    return cell.split("`")[0]
 
 
 # -- fuzzing: whatever the text, the parser accepts it or says what is wrong ------------------------------------------
@@ -610,26 +614,8 @@ def table_under(heading: str) -> list[list[str]]:
 PIECES = [
     *("a", "b.c", '"q r"', "this", "and", "or", "not", "in", "between", "like", "is", "null", "true", "any", "exists"),
     *("starts", "with", "matches", "date", "(", ")", ",", "=", "<=", "<>", "==", "+", "-", "*", "?x", "f(", "1", "2.5"),
-    *(
-        "1e5",
-        "'s'",
-        "''",
-        "'",
-        '"',
-        "--",
-        "/*",
-        "*/",
-        "\n",
-        ".",
-        "@",
-        "$",
-        "\x00",
-        "\ud800",
-        "é",
-        "≤",
-        "9" * 25,
-        "12ab",
-    ),
+    *("1e5", "'s'", "''", "'", '"', "--", "/*", "*/", "\n", ".", "@", "$", "\x00", "\ud800", "é", "≤", "12ab"),
+    "9" * 25,
 ]
 
 
