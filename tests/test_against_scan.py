@@ -6,10 +6,10 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from conftest import N_EXAMPLES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
-from conftest import N_EXAMPLES
 from strategies import events, subscriptions
 
 import siftline

@@ -15,12 +15,14 @@ from __future__ import annotations
 __all__ = [
     "DuplicateIdError",
     "EventError",
+    "ResultsError",
     "SiftlineError",
     "SnapshotError",
     "SubscriptionError",
     "TableError",
     "UnknownIdError",
     "UnknownIndexError",
+    "WrongIdsError",
 ]
 
 # Of a very long line the error shows only this many characters around the position.
@@ -144,3 +146,11 @@ class UnknownIndexError(SiftlineError, ValueError):
 
 class SnapshotError(SiftlineError):
     """A saved engine that is damaged, truncated, or of another version."""
+
+
+class WrongIdsError(SiftlineError):
+    """In a benchmark, an index that found other ids than the reference: its times mean nothing."""
+
+
+class ResultsError(SiftlineError):
+    """A file that holds no benchmark results."""

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from siftline.bench.compare import compare
-from siftline.bench.results import ResultsError, append, read, rows_of
+from siftline.bench.results import append, read, rows_of
 from siftline.bench.runner import Plan, run
 from siftline.bench.workloads import generate
+from siftline.errors import ResultsError
 
 if TYPE_CHECKING:
     from pathlib import Path

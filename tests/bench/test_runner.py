@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from siftline.bench.checks import WrongIdsError, check_reference, check_same
+from siftline.bench.checks import check_reference, check_same
 from siftline.bench.measure import Passes, interleaved, time_each
 from siftline.bench.results import rows_of
 from siftline.bench.runner import Choice, Plan, run
 from siftline.bench.workloads import Workload, generate
-from siftline.errors import UnknownIndexError
+from siftline.errors import UnknownIndexError, WrongIdsError
 from siftline.indexes import registry
 from siftline.indexes.fast_scan import FastScan
 

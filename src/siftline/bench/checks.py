@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.engine import Engine
-from siftline.errors import SiftlineError
+from siftline.errors import WrongIdsError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,10 +17,6 @@ _ORACLE_EVENTS: Final = 20
 _ORACLE_SUBSCRIPTIONS: Final = 2_000
 
 Found = list[frozenset[Any]]
-
-
-class WrongIdsError(SiftlineError):
-    """An index that found other ids than the reference: its times mean nothing."""
 
 
 def find_all(engine: Engine, events: Sequence[Any]) -> Found:

@@ -111,8 +111,7 @@ def _add_compare(actions: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked; 0 is success, 1 a wrong result or a missed target, 2 a mistake in the call."""
-    from siftline.bench.checks import WrongIdsError
-    from siftline.errors import SiftlineError
+    from siftline.errors import SiftlineError, WrongIdsError
 
     try:
         return int(args.act(args))

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from siftline.errors import SiftlineError
+from siftline.errors import ResultsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from siftline.bench.workloads import Workload
 
 Row = dict[str, Any]
-
-
-class ResultsError(SiftlineError):
-    """A file that holds no result rows."""
 
 
 def rows_of(workload: Workload, measurements: Iterable[Measurement], n_passes: int) -> list[Row]:

@@ -249,7 +249,7 @@ def _decoded_lines(path: str, name: str, advance: Callable[[int], None]) -> Iter
 
 
 def _json_entry(text: str, line: int, name: str) -> Entry | Problem:
-    from siftline.language.event_pattern import members_of, read_json
+    from siftline.language.json_source import members_of, read_json
 
     try:
         value = read_json(text)

@@ -177,7 +177,7 @@ class _Loader:
         few_owners, few_values = without_repeats(owners, values)
         starts, distinct = distinct_by_attribute(few_owners, few_values, len(self.names))
         for position, name in enumerate(self.names):
-            constants[name] += distinct[starts[position] : starts[position + 1]].tolist()
+            constants[name] += _plain(distinct[starts[position] : starts[position + 1]])
 
     def _add_texts(self, owners: NDArray[np.int32], values: Any, constants: dict[str, list[Any]]) -> None:
         import pyarrow as pa
@@ -334,6 +334,12 @@ class _Ranges:
             lows[starts[owners] + nth] = part_lows
             highs[starts[owners] + nth] = part_highs
         return starts, lows, highs
+
+
+def _plain(numbers: NDArray[np.float64]) -> list[Any]:
+    """Return numbers as Python integers if all are whole: events mostly have integers then, and mixing is slow."""
+    whole = numbers.astype(np.int64) if (np.abs(numbers) <= _EXACT_INTEGERS).all() else None
+    return list((numbers if whole is None or (whole != numbers).any() else whole).tolist())
 
 
 def _is_exact_double(values: NDArray[Any]) -> NDArray[np.bool_]:

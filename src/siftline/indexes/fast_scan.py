@@ -209,7 +209,7 @@ def _shares(clauses: Clauses, domains: Domains, statistics: Statistics | None) -
     if statistics is not None:
         frequencies = np.array([statistics.frequency(domains.names[attribute]) for attribute in used.tolist()])
     shares: NDArray[np.float64] = literal_shares(
-        attributes, clauses.lows, clauses.highs, clauses.kinds, spans.reshape(-1, 6), frequencies
+        attributes.astype(np.int32), clauses.lows, clauses.highs, clauses.kinds, spans.reshape(-1, 6), frequencies
     )
     return shares
 

@@ -24,7 +24,7 @@ from siftline.model import MAX_DEPTH, TRUE, Expression, check_size
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["members_of", "parse_pattern", "read_json"]
+__all__ = ["parse_pattern"]
 
 OR: Final = "$or"
 
