@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow.compute as pc
 
-from siftline.encoding.clauses import RANGE, SET, VETO, Clauses
+from siftline.encoding.clauses import SET, VETO, Clauses
 from siftline.encoding.domain import NUMBERS, STRINGS
 from siftline.encoding.flat_domains import binary_buffers, flatten
 from siftline.encoding.ranges import boundaries, presence, spaces
@@ -214,7 +214,7 @@ class _Loader:
         for part, starts in (self.number_lists, self.text_lists):
             if len(part.rows):
                 set_starts, points = point_sets(starts, self._codes(part, starts, flat))
-                self.ranges.add(part.rows, np.diff(set_starts), points, points)
+                self.ranges.add_sets(part.rows, np.diff(set_starts), points, points)
 
     def _codes(self, part: _Constants, starts: NDArray[np.int64] | None, flat: FlatDomains) -> NDArray[np.int32]:
         owners = self.attributes[part.rows]
@@ -265,75 +265,82 @@ class _Loader:
 
 
 class _Ranges:
-    """The code ranges of each row under construction."""
+    """The code ranges of each row under construction: one for most rows, a set of several for some, none at all."""
 
     def __init__(self, n_rows: int) -> None:
         self.counts = np.zeros(n_rows, dtype=np.int64)
+        self.lows = np.zeros(n_rows, dtype=np.int32)
+        self.highs = np.zeros(n_rows, dtype=np.int32)
         self.is_veto = np.zeros(n_rows, dtype=np.bool_)
         self.is_exact = np.ones(n_rows, dtype=np.bool_)
-        self.parts: list[tuple[Any, Any, Any]] = []  # (row of each range, lows, highs), ranges of a row ascending
+        # Of rows with several ranges: (row of each range, lows, highs), ranges of a row together and ascending.
+        self.sets: list[tuple[Any, Any, Any]] = []
 
-    def add(self, rows: Any, counts: Any, lows: Any, highs: Any) -> None:
-        """Give each of the rows its number of ranges."""
+    def add(self, rows: Any, lows: Any, highs: Any) -> None:
+        """Give each row one range."""
+        self.counts[rows] = 1
+        self.lows[rows] = lows
+        self.highs[rows] = highs
+
+    def add_sets(self, rows: Any, counts: Any, lows: Any, highs: Any) -> None:
+        """Give each row its number of ranges."""
         self.counts[rows] = counts
-        self.parts.append((np.repeat(rows, counts), lows, highs))
+        ends = np.cumsum(counts)
+        is_filled = counts > 0
+        self.lows[rows[is_filled]] = lows[(ends - counts)[is_filled]]
+        self.highs[rows[is_filled]] = highs[ends[is_filled] - 1]
+        in_set = np.repeat(counts > 1, counts)
+        self.sets.append((np.repeat(rows, counts)[in_set], lows[in_set], highs[in_set]))
 
     def add_one(self, row: int, ranges: Ranges, is_wanted: bool, is_exact: bool) -> None:
         """Give one row its ranges."""
         self.is_veto[row], self.is_exact[row] = not is_wanted, is_exact
-        self.add([row], [len(ranges)], [low for low, _ in ranges], [high for _, high in ranges])
+        bounds = np.array(ranges, dtype=np.int32).reshape(-1, 2)
+        self.add_sets(np.array([row]), np.array([len(ranges)]), bounds[:, 0], bounds[:, 1])
 
     def add_comparisons(self, rows: Any, ops: Any, codes: Any, uppers: Any, section: Any) -> None:
-        """Give each row of a comparison the range that satisfies it."""
+        """Give each row of a comparison the codes that satisfy it."""
         names = {op: ops == i for i, op in enumerate(_COMPARISONS)}
         first, last = np.int32(section.first), np.int32(section.last)
         above = names[">"] | names[">="]
         lows = np.select([names["<"] | names["<="], names[">"]], [first, codes + 1], codes)
         highs = np.select([names["<"], above], [codes - 1, last], uppers)
         is_single = ~names["!="] & (lows <= highs)
-        self.add(rows[is_single], np.ones(int(is_single.sum()), np.int64), lows[is_single], highs[is_single])
+        self.add(rows[is_single], lows[is_single], highs[is_single])
         unequal = codes[names["!="]]
         if len(unequal):
-            below_above = np.column_stack([np.full_like(unequal, first), unequal + 1]).ravel()
+            starts = np.column_stack([np.full_like(unequal, first), unequal + 1]).ravel()
             ends = np.column_stack([unequal - 1, np.full_like(unequal, last)]).ravel()
-            self.add(rows[names["!="]], np.full(len(unequal), 2), below_above, ends)
+            self.add_sets(rows[names["!="]], np.full(len(unequal), 2), starts, ends)
 
     def clauses(self, is_kept: Any, is_new: Any, owners: Any, attributes: Any) -> Clauses:
         """Return the clauses of the kept rows."""
-        starts, lows, highs = self._joined()
         rows = np.flatnonzero(is_kept)
-        first, last = starts[rows], starts[rows + 1] - 1
         has_set = self.counts[rows] > 1
         clause_starts = np.flatnonzero(is_new[rows])
         exact = np.logical_and.reduceat(self.is_exact[rows], clause_starts) if len(rows) else np.zeros(0, np.bool_)
-        in_set = np.repeat(is_kept & (self.counts > 1), self.counts)
-        sets = np.where(has_set, np.cumsum(has_set) - 1, -1)
+        set_lows, set_highs = self._joined_sets(is_kept)
         return Clauses(
             slots=owners[rows][clause_starts].astype(np.int32),
             starts=np.append(clause_starts, len(rows)).astype(np.int64),
             is_exact=exact,
             attributes=attributes[rows],
-            lows=lows[first],
-            highs=highs[last],
-            kinds=(np.where(has_set, SET, RANGE) + np.where(self.is_veto[rows], VETO, 0)).astype(np.uint8),
-            sets=sets.astype(np.int32),
+            lows=self.lows[rows],
+            highs=self.highs[rows],
+            kinds=(has_set * np.uint8(SET) + self.is_veto[rows] * np.uint8(VETO)).astype(np.uint8),
+            sets=np.where(has_set, np.cumsum(has_set) - 1, -1).astype(np.int32),
             set_starts=np.concatenate([[0], np.cumsum(self.counts[rows][has_set])]).astype(np.int64),
-            set_lows=lows[in_set],
-            set_highs=highs[in_set],
+            set_lows=set_lows,
+            set_highs=set_highs,
         )
 
-    def _joined(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-        """Return the ranges of all rows in row order, and where those of each row start."""
-        starts = np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int64)
-        lows = np.empty(starts[-1], dtype=np.int32)
-        highs = np.empty(starts[-1], dtype=np.int32)
-        for owners, part_lows, part_highs in self.parts:
-            # Ranges of one row stand together in their part, so the n-th of them goes to the row's n-th place.
-            is_first = np.append(True, owners[1:] != owners[:-1]) if len(owners) else np.zeros(0, np.bool_)
-            nth = np.arange(len(owners)) - np.maximum.accumulate(np.where(is_first, np.arange(len(owners)), 0))
-            lows[starts[owners] + nth] = part_lows
-            highs[starts[owners] + nth] = part_highs
-        return starts, lows, highs
+    def _joined_sets(self, is_kept: Any) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the ranges of all kept sets, in the order of their rows."""
+        parts = [(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)), *self.sets]
+        rows, lows, highs = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        order = np.argsort(rows, kind="stable")
+        order = order[is_kept[rows[order]]]
+        return lows[order], highs[order]
 
 
 def _plain(numbers: NDArray[np.float64]) -> list[Any]:

@@ -201,8 +201,10 @@ def _laid_out(batch: Batch) -> dict[str, NDArray[Any]]:
 
 def _shares(clauses: Clauses, domains: Domains, statistics: Statistics | None) -> NDArray[np.float64]:
     """Estimate the share of events for which each literal holds."""
-    # Only the attributes that occur here: a single subscription must not pay for all the others.
-    used, attributes = np.unique(clauses.attributes, return_inverse=True)
+    used, attributes = np.arange(len(domains)), clauses.attributes
+    if len(attributes) < len(used):
+        # Only the attributes that occur here: a single subscription must not pay for all the others.
+        used, attributes = np.unique(attributes, return_inverse=True)
     lines = [domains.domains[attribute] for attribute in used.tolist()]
     spans = np.array([_span(line.numbers.labels) + _span(line.strings.labels) for line in lines], dtype=np.float64)
     frequencies = np.ones(len(used))
