@@ -201,7 +201,8 @@ def _laid_out(batch: Batch) -> dict[str, NDArray[Any]]:
 
 def _shares(clauses: Clauses, domains: Domains, statistics: Statistics | None) -> NDArray[np.float64]:
     """Estimate the share of events for which each literal holds."""
-    used, attributes = np.arange(len(domains)), clauses.attributes
+    used = np.arange(len(domains))
+    attributes: NDArray[Any] = clauses.attributes
     if len(attributes) < len(used):
         # Only the attributes that occur here: a single subscription must not pay for all the others.
         used, attributes = np.unique(attributes, return_inverse=True)
