@@ -26,7 +26,7 @@ from pyarrow import types
 
 from siftline.encoding.domain import FALSE, NULL
 from siftline.encoding.domain_tables import read_only
-from siftline.encoding.flat_domains import binary_buffers
+from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers
 from siftline.encoding.json_leaves import NUMBER, STRING
 from siftline.errors import EventError
 from siftline.kernels.arrange import DATE_BYTES, MOMENT_BYTES, date_texts, locate_column, moment_texts
@@ -51,7 +51,6 @@ _EPOCH: Final = datetime.date(1970, 1, 1)
 _FIRST_DAY: Final = (datetime.date.min - _EPOCH).days
 _LAST_DAY: Final = (datetime.date.max - _EPOCH).days
 
-_EXACT_INTEGERS: Final = 2**53
 # 10**22 is the greatest power of ten that is a double.
 _EXACT_SCALE: Final = 22
 
@@ -205,7 +204,7 @@ def _read_integers(array: Any, mask: Mask) -> Values:
 
 def _numbers(integers: NDArray[Any], mask: Mask) -> Numbers:
     numbers = integers.astype(np.float64)
-    if integers.dtype.itemsize < 8 or max(-int(integers.min()), int(integers.max())) <= _EXACT_INTEGERS:
+    if integers.dtype.itemsize < 8 or max(-int(integers.min()), int(integers.max())) <= EXACT_INTEGERS:
         return Numbers(numbers, _NO_RESIDUALS, mask)
     # 2**63 (2**64 if unsigned) does not fit: its place takes the integer that is equal to it modulo 2**64.
     limit = np.iinfo(integers.dtype).max
@@ -278,7 +277,7 @@ def _short_unscaled(array: Any, mask: Mask) -> NDArray[np.int64] | None:
     low, high = halves[::2], halves[1::2]
     if mask is not None:
         low, high = np.where(mask, low, 0), np.where(mask, high, 0)
-    is_short = (high == low >> 63) & (low <= _EXACT_INTEGERS) & (low >= -_EXACT_INTEGERS)
+    is_short = (high == low >> 63) & (low <= EXACT_INTEGERS) & (low >= -EXACT_INTEGERS)
     return low if is_short.all() else None
 
 

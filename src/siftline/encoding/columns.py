@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from siftline.encoding.clauses import SET, VETO, Clauses
 from siftline.encoding.domain import NUMBERS, STRINGS
-from siftline.encoding.flat_domains import binary_buffers, flatten
+from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers, flatten
 from siftline.encoding.ranges import boundaries, presence, spaces
 from siftline.encoding.tables import (
     PredicateRows,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from siftline.model import Predicate
 
 _COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=", "between")
-_EXACT_INTEGERS: Final = 2**53
 _NUMBER_KIND: Final = 3
 _STRING_KIND: Final = 4
 
@@ -345,13 +344,13 @@ class _Ranges:
 
 def _plain(numbers: NDArray[np.float64]) -> list[Any]:
     """Return numbers as Python integers if all are whole: events mostly have integers then, and mixing is slow."""
-    whole = numbers.astype(np.int64) if (np.abs(numbers) <= _EXACT_INTEGERS).all() else None
+    whole = numbers.astype(np.int64) if (np.abs(numbers) <= EXACT_INTEGERS).all() else None
     return list((numbers if whole is None or (whole != numbers).any() else whole).tolist())
 
 
 def _is_exact_double(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Return where a number is finite and loses nothing as a double."""
-    is_exact = np.isfinite(values) if values.dtype.kind == "f" else np.abs(values.astype(float)) < _EXACT_INTEGERS
+    is_exact = np.isfinite(values) if values.dtype.kind == "f" else np.abs(values.astype(float)) < EXACT_INTEGERS
     return np.asarray(is_exact, dtype=np.bool_)
 
 

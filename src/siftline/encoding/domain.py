@@ -35,8 +35,12 @@ LAST_NUMBER: Final = 2**30 - 1
 FIRST_STRING: Final = 2**30
 LAST_STRING: Final = 2**31 - 2
 
-# A label is this far from its neighbours if there is room: twelve insertions into one gap before relabelling.
+# A label is this far from its neighbours if there is room.
 _WIDEST_GAP: Final = 4096
+# Constants that arrive in order (timestamps, ids) take up this part of a gap each, instead of half of what is left.
+_SHARE_OF_GAP: Final = 64
+# More new constants than this, and more than a quarter of the old ones: labels are dealt out again for all.
+_MANY: Final = 16
 # A gap below this cannot take a label: the label itself needs a code on either side for values in between.
 _NARROWEST_GAP: Final = 4
 
@@ -68,12 +72,13 @@ class Line:
     (True, True)
     """
 
-    __slots__ = ("keys", "labels", "section")
+    __slots__ = ("_newest", "keys", "labels", "section")
 
     def __init__(self, section: Section) -> None:
         self.section = section
         self.keys: list[Any] = []
         self.labels: list[int] = []
+        self._newest = -1  # the label given last
 
     def code(self, value: Any) -> int:
         """Return the code of a value of this line's kind: a label, or the space between two labels."""
@@ -85,15 +90,27 @@ class Line:
 
     def insert(self, values: Iterable[Any]) -> Relabelling | None:
         """Give labels to new constants; return (old labels, their new labels) if the old ones had to move."""
-        new = sorted(set(values).difference(self.keys)) if len(self.keys) < 64 else self._unknown(values)
+        new = self._unknown(values)
         if not new:
             return None
-        if 4 * len(new) > len(self.keys):
-            return self._deal(new)
+        if not self.keys or self._are_many(new):
+            return self._deal(new, None)
         for i, value in enumerate(new):
             if not self._squeeze_in(value):
-                return self._deal(new[i:])
+                return self._deal(new[i:], value)
         return None
+
+    def has_room(self, values: Iterable[Any]) -> bool:
+        """Return whether `insert` would leave all labels where they are."""
+        new = self._unknown(values)
+        if not self.keys or not new:
+            return True
+        places = [bisect_left(self.keys, value) for value in new]
+        # Each of several constants in one gap may take half of what the others left.
+        return not self._are_many(new) and all(self._gap(i) >= _NARROWEST_GAP << places.count(i) for i in set(places))
+
+    def _are_many(self, new: list[Any]) -> bool:
+        return len(new) > _MANY and 4 * len(new) > len(self.keys)
 
     def _unknown(self, values: Iterable[Any]) -> list[Any]:
         keys, unknown = self.keys, []
@@ -103,28 +120,46 @@ class Line:
                 unknown.append(value)
         return sorted(unknown)
 
+    def _neighbours(self, i: int) -> tuple[int, int]:
+        """Return the labels below and above place i; at the ends, the codes just outside the section."""
+        below = self.labels[i - 1] if i else self.section.first - 1
+        return below, self.labels[i] if i < len(self.labels) else self.section.last + 1
+
+    def _gap(self, i: int) -> int:
+        below, above = self._neighbours(i)
+        return above - below
+
     def _squeeze_in(self, value: Any) -> bool:
         """Insert one constant between its neighbours if there is room for its label."""
         i = bisect_left(self.keys, value)
-        below = self.labels[i - 1] if i else self.section.first - 1
-        above = self.labels[i] if i < len(self.labels) else self.section.last + 1
+        below, above = self._neighbours(i)
         if above - below < _NARROWEST_GAP:
             return False
-        if i == len(self.labels):
-            label = min(below + _WIDEST_GAP, (below + above) // 2)
-        elif i == 0:
-            label = max(above - _WIDEST_GAP, (below + above) // 2)
+        step = min(_WIDEST_GAP, max(2, (above - below) // _SHARE_OF_GAP))
+        if i == len(self.labels) or below == self._newest:
+            self._newest = below + step
+        elif i == 0 or above == self._newest:
+            self._newest = above - step
         else:
-            label = (below + above) // 2
+            self._newest = (below + above) // 2
         self.keys.insert(i, value)
-        self.labels.insert(i, label)
+        self.labels.insert(i, self._newest)
         return True
 
-    def _deal(self, new: list[Any]) -> Relabelling | None:
-        """Deal out all labels again, evenly, around the middle of the section."""
+    def _deal(self, new: list[Any], crowded: Any) -> Relabelling | None:
+        """Deal out all labels again, evenly; where it became too crowded, half of the section stays free."""
         old_keys, old_labels = self.keys, self.labels
         self.keys = sorted([*old_keys, *new])  # nearly sorted already: linear time
-        self.labels = even_labels(len(self.keys), self.section)
+        self._newest = -1
+        if crowded is None:
+            self.labels = even_labels(len(self.keys), self.section)
+        else:
+            first, last = self.section
+            quarter = (last - first) // 4
+            n_below = bisect_left(self.keys, crowded) + 1
+            self.labels = even_labels(n_below, Section(first, first + quarter))
+            self.labels += even_labels(len(self.keys) - n_below, Section(last - quarter, last))
+            self._newest = self.labels[n_below - 1]
         if not old_keys:
             return None
         return old_labels, [self.labels[bisect_left(self.keys, key)] for key in old_keys]

@@ -47,12 +47,18 @@ class Domains:
         moves: list[Move] = []
         for path, values in constants.items():
             attribute = self._intern(path)
-            domain = self.domains[attribute]
-            numbers = [value for value in values if type(value) is not str]
-            strings = [value for value in values if type(value) is str]
-            for line, keys in ((domain.numbers, numbers), (domain.strings, strings)):
+            for line, keys in _by_line(self.domains[attribute], values):
                 self._insert(line, keys, attribute, moves)
         return moves
+
+    def has_room(self, constants: Mapping[str, Iterable[Any]]) -> bool:
+        """Return whether `add` would leave all labels where they are."""
+        return all(
+            line.has_room(keys)
+            for path, values in constants.items()
+            if path in self.ids
+            for line, keys in _by_line(self.domains[self.ids[path]], values)
+        )
 
     def _intern(self, path: str) -> int:
         attribute = self.ids.get(path)
@@ -87,3 +93,9 @@ class Domains:
         for domain in self.domains:
             domain.numbers.check()
             domain.strings.check()
+
+
+def _by_line(domain: Domain, values: Iterable[Any]) -> list[tuple[Line, list[Any]]]:
+    numbers = [value for value in values if type(value) is not str]
+    strings = [value for value in values if type(value) is str]
+    return [(domain.numbers, numbers), (domain.strings, strings)]

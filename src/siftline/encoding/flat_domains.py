@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from siftline.encoding.domain import Line
     from siftline.encoding.domains import Domains
 
-_EXACT_INTEGERS: Final = 2**53
+# Below this, every integer is a double of its own.
+EXACT_INTEGERS: Final = 2**53
 # A table may have this many entries per constant, and never more than that in all.
 _TABLE_ENTRIES_PER_CONSTANT: Final = 8
 _LARGEST_TABLE: Final = 65_536
@@ -62,7 +63,7 @@ def split_numbers(values: list[int | float]) -> tuple[NDArray[np.float64], NDArr
     """
     numbers = np.array(values, dtype=np.float64)
     residuals = np.zeros(len(values), dtype=np.int64)
-    for i in np.flatnonzero(np.abs(numbers) >= _EXACT_INTEGERS).tolist():
+    for i in np.flatnonzero(np.abs(numbers) >= EXACT_INTEGERS).tolist():
         value = values[i]
         if isinstance(value, int):
             residuals[i] = value - int(numbers[i])
@@ -97,7 +98,7 @@ def _table(line: Line) -> NDArray[np.int32]:
     if not keys or any(key != int(key) for key in keys):
         return np.zeros(0, dtype=np.int32)
     span = int(keys[-1]) - int(keys[0]) + 1
-    if span > min(_TABLE_ENTRIES_PER_CONSTANT * len(keys), _LARGEST_TABLE) or max(-keys[0], keys[-1]) > _EXACT_INTEGERS:
+    if span > min(_TABLE_ENTRIES_PER_CONSTANT * len(keys), _LARGEST_TABLE) or max(-keys[0], keys[-1]) >= EXACT_INTEGERS:
         return np.zeros(0, dtype=np.int32)
     places = np.array([int(key) - int(keys[0]) for key in keys], dtype=np.int64)
     labels = np.array(line.labels, dtype=np.int32)

@@ -57,7 +57,7 @@ class _FirstCompilation(event.Listener):  # type: ignore[misc]
         name = str(getattr(details.data.get("dispatcher"), "__module__", ""))
         if not self.said and name.startswith("siftline."):
             self.said = True
-            print("siftline: compiling kernels, once on this machine ...", file=sys.stderr, flush=True)
+            print("siftline: compiling kernels that are new to this machine ...", file=sys.stderr, flush=True)
 
     def on_end(self, details: Any) -> None:
         """Do nothing: one line is enough."""

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 # How many first literals are tested before the survivors are looked at; their list stays in the L1 cache.
 _BLOCK = 4096
 
+# Clauses up to this many literals are sorted by insertion.
+_SHORT = 32
+
 _ABSENT = np.int32(-1)
 _RANGE = np.uint8(0)
 _VETO = np.uint8(2)
@@ -31,8 +34,10 @@ def spread_event(
     """
     for p in range(len(attributes)):
         place = attributes[p] + 1
-        entry = dense[place]
         following[p] = _ABSENT
+        if place >= len(dense):
+            continue  # an attribute that no subscription of this index uses yet
+        entry = dense[place]
         if entry == _ABSENT:
             dense[place] = codes[p]
             continue
@@ -219,15 +224,16 @@ def literal_shares(
 def order_literals(starts: NDArray[np.int64], shares: NDArray[np.float64], kinds: NDArray[np.uint8]) -> Any:
     """Return the literals of each clause, rarest first, vetoes last."""
     order = np.empty(len(shares), dtype=np.int64)
+    keys = np.where(kinds >= _VETO, shares + 2.0, shares)
     for c in range(len(starts) - 1):
-        for i in range(starts[c], starts[c + 1]):
-            key = shares[i] + (2.0 if kinds[i] >= _VETO else 0.0)
+        first, end = starts[c], starts[c + 1]
+        if end - first > _SHORT:
+            order[first:end] = first + np.argsort(keys[first:end])
+            continue
+        for i in range(first, end):  # insertion sort
             j = i
-            while j > starts[c]:
-                previous = order[j - 1]
-                if shares[previous] + (2.0 if kinds[previous] >= _VETO else 0.0) <= key:
-                    break
-                order[j] = previous
+            while j > first and keys[order[j - 1]] > keys[i]:
+                order[j] = order[j - 1]
                 j -= 1
             order[j] = i
     return order

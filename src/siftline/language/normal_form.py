@@ -17,12 +17,14 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from siftline.model import TRUE, And, AnyElement, Expression, IsTrue, Not, Or, Predicate, walk
+from siftline.model import TRUE, And, AnyElement, Expression, IsTrue, Not, Or, Predicate
 
 Clause = tuple[Expression, ...]
 
-# A conjunction is multiplied out only up to this many clauses, or twice its leaves if that is more.
+# A conjunction is multiplied out only up to this many clauses, or twice its literals if that is more ...
 MAX_CLAUSES: Final = 64
+# ... and up to this many literals in all of them, or eight times as many as it has.
+MAX_LITERALS: Final = 4096
 
 
 class Asked(Enum):
@@ -147,7 +149,7 @@ def _cover(expression: Expression, product: type[And] | type[Or], *, is_relaxed:
         operands = merge_equalities(expression.operands) if isinstance(expression, Or) else expression.operands
         covers = [_cover(operand, product, is_relaxed=is_relaxed) for operand in operands]
         if isinstance(expression, product):
-            return _multiplied(covers, max(MAX_CLAUSES, 2 * _count_leaves(expression)))
+            return _multiplied(covers)
         return Cover([clause for part in covers for clause in part.clauses], all(part.is_exact for part in covers))
     if is_relaxed:
         leaf, asked = parts_of(expression)
@@ -156,26 +158,30 @@ def _cover(expression: Expression, product: type[And] | type[Or], *, is_relaxed:
     return Cover([(expression,)], True)
 
 
-def _multiplied(covers: list[Cover], limit: int) -> Cover:
-    """Combine every clause of every operand; an operand that would exceed the limit is left out."""
+def _multiplied(covers: list[Cover]) -> Cover:
+    """Combine every clause of every operand; an operand that would make too much of it is left out."""
+    sizes = [sum(map(len, part.clauses)) for part in covers]
+    n_literals = sum(sizes)
     clauses: list[Clause] = [_distinct([part.clauses[0] for part in covers if len(part.clauses) == 1])]
+    size = len(clauses[0])
     is_exact = all(part.is_exact for part in covers)
     # Small operands first, so that what is left out is what costs most.
-    for part in sorted(covers, key=lambda part: len(part.clauses)):
-        if len(clauses) * len(part.clauses) > limit:
+    for part, part_size in sorted(zip(covers, sizes, strict=True), key=lambda pair: len(pair[0].clauses)):
+        if len(part.clauses) == 1:
+            continue
+        product_size = len(clauses) * part_size + len(part.clauses) * size
+        is_many = len(clauses) * len(part.clauses) > max(MAX_CLAUSES, 2 * n_literals)
+        if is_many or product_size > max(MAX_LITERALS, 8 * n_literals):
             is_exact = False
-        elif len(part.clauses) != 1:
+        else:
             clauses = [_distinct([left, right]) for left in clauses for right in part.clauses]
+            size = product_size
     return Cover(clauses, is_exact)
 
 
 def _distinct(clauses: list[Clause]) -> Clause:
     """Join clauses to one, each literal once."""
     return tuple(dict.fromkeys(literal for clause in clauses for literal in clause))
-
-
-def _count_leaves(expression: Expression) -> int:
-    return sum(not isinstance(node, (And, Or, Not, IsTrue)) for node in walk(expression))
 
 
 def merge_equalities(operands: tuple[Expression, ...]) -> tuple[Expression, ...]:

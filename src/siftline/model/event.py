@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import enum
 import itertools
 import math
 from collections.abc import Mapping
@@ -24,6 +25,9 @@ MAX_EVENT_DEPTH: Final = 100
 
 # Elements that come from spelling one path in several ways at once.
 _MAX_SPELLINGS: Final = 10_000
+
+# Constants are doubles or 64-bit integers: no number has more digits than this before its decimal point.
+_LARGEST_EXPONENT: Final = 400
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
@@ -84,9 +88,10 @@ def leaf_of(value: object, path: str) -> Leaf:
         return iso_text(value) if value == value else None  # pandas.NaT is a date that is not equal to itself
     if isinstance(value, decimal.Decimal):
         return _from_decimal(value, path)
-    item = getattr(value, "item", None)
-    if callable(item):  # NumPy scalars
-        return leaf_of(item(), path)
+    if isinstance(value, enum.Enum):
+        return leaf_of(value.value, path)
+    if getattr(value, "ndim", None) == 0 and getattr(value, "dtype", None) is not None:
+        return _from_numpy(value, path)
     raise EventError(f"attribute {path!r}: a value of type {type(value).__name__} has no meaning in an event")
 
 
@@ -108,12 +113,27 @@ def iso_text(moment: datetime.date) -> str:
     return f"{seconds}.{moment.microsecond * 1000 + nanosecond:09d}Z"
 
 
+def _from_numpy(scalar: Any, path: str) -> Leaf:
+    """Return a NumPy scalar as a leaf; NumPy itself is not imported here."""
+    item: object
+    if scalar.dtype.kind == "M":
+        text = str(scalar.astype("datetime64[ns]"))
+        return f"{text}Z" if text != "NaT" else None
+    item = scalar.item()
+    if type(item) is type(scalar) or scalar.dtype.kind not in "biufUO":
+        raise EventError(f"attribute {path!r}: a NumPy {scalar.dtype} has no meaning in an event")
+    return leaf_of(item, path)
+
+
 def _from_decimal(value: decimal.Decimal, path: str) -> Leaf:
     if not value.is_finite():
         return None
+    if value.adjusted() > _LARGEST_EXPONENT:
+        # Beyond every constant: any number as large compares the same, and this one is quick to make.
+        return 10**_LARGEST_EXPONENT if value > 0 else -(10**_LARGEST_EXPONENT)
     if value == value.to_integral_value():
         return int(value)
-    if decimal.Decimal(float(value)) == value:
+    if value.adjusted() > -_LARGEST_EXPONENT and decimal.Decimal(float(value)) == value:
         return float(value)
     raise EventError(f"attribute {path!r}: the decimal {value} has no exact double")
 
