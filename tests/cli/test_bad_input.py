@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,8 +18,6 @@ import pytest
 from command_line import run_fixture, write_fixture  # noqa: F401
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from command_line import Outcome, Run, Write
 
 GOOD_EVENTS = [{"a": 1}]
@@ -56,7 +56,7 @@ def test_broken_expression_in_line_7_of_10_000(write: Write) -> None:
     skipped = siftline("match", *files, "--skip-bad")
     assert skipped.returncode == 1
     assert [json.loads(line)["subscription"] for line in skipped.stdout.splitlines()] == [8]
-    assert "1 bad subscriptions left out" in skipped.stderr
+    assert "1 bad subscription left out" in skipped.stderr
 
 
 def test_at_most_20_broken_ones_are_reported(run: Run, write: Write) -> None:
@@ -234,7 +234,7 @@ def test_bad_event(run: Run, write: Write, line: bytes, place: str, reason: str)
     assert skipped.status == 1
     assert skipped.pairs() == {(0, 1), (2, 1)}
     assert [row["line"] for row in skipped.rows()] == [1, 3]
-    assert "1 bad events left out" in skipped.err
+    assert "1 bad event left out" in skipped.err
 
 
 def test_nan_is_null(run: Run, write: Write) -> None:
@@ -406,3 +406,80 @@ def test_matches_come_while_events_still_arrive(write: Write) -> None:
         assert json.loads(process.stdout.readline()) == {"event": 0, "line": 1, "subscription": 1}
         process.communicate(timeout=60)
     assert process.returncode == 0
+
+
+# Output and input in one file
+
+
+@pytest.mark.parametrize("role", ["--subscriptions", "--events", "--statistics"])
+@pytest.mark.parametrize("spelling", ["same", "dotted", "symlink", "hard link"])
+def test_the_output_is_never_an_input(run: Run, write: Write, tmp_path: Path, role: str, spelling: str) -> None:
+    files = {"--subscriptions": write("s.jsonl", ["a = 1"]), "--events": write("e.jsonl", GOOD_EVENTS)}
+    files["--statistics"] = write("t.jsonl", "{}")
+    path = files[role]
+    content = Path(path).read_text()
+    output = {"same": path, "dotted": f"{tmp_path}/../{tmp_path.name}/{os.path.basename(path)}"}.get(spelling)
+    if output is None:
+        output = str(tmp_path / "link.jsonl")
+        (os.symlink if spelling == "symlink" else os.link)(path, output)
+    outcome = run("match", *(part for pair in files.items() for part in pair), "--output", output)
+    assert outcome.status == 2
+    assert "the output is also an input" in outcome.err
+    assert Path(path).read_text() == content
+
+
+# Values without a meaning in Parquet files
+
+
+def decimal_events(tmp_path: Path) -> str:
+    path = str(tmp_path / "e.parquet")
+    prices = pa.array([decimal.Decimal(text) for text in ("20.00", "19.99", "0.50")], pa.decimal128(9, 2))
+    items = pa.array([[{"cost": price}] for price in prices.to_pylist()], pa.list_(pa.struct({"cost": prices.type})))
+    pq.write_table(pa.table({"a": [1, 2, 3], "price": prices, "items": items}), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("rule", "attribute"), [("price > 0", "price"), ("any items (cost > 0)", "items.cost"), ("price is null", "price")]
+)
+def test_inexact_decimals(run: Run, write: Write, tmp_path: Path, rule: str, attribute: str) -> None:
+    events, rules = decimal_events(tmp_path), write("s.sift", rule)
+    reason = f"e.parquet: row 2: attribute '{attribute}': the decimal 19.99 has no exact double (cast the column"
+    refused = match(run, rules, events)
+    assert refused.status == 1
+    assert reason in refused.err
+    assert refused.pairs() == (set() if "null" in rule else {(0, 1)})
+    skipped = match(run, rules, events, "--skip-bad")
+    assert skipped.status == 1
+    assert reason in skipped.err
+    assert "2 events" in skipped.err
+    assert "1 bad event left out" in skipped.err
+    assert skipped.pairs() == (set() if "null" in rule else {(0, 1), (2, 1)})
+    checked = run("check", rules, "--against", events)
+    assert checked.status == 1
+    assert reason in checked.err
+    explained = run("explain", "--subscription", rule, "--event", f"{events}:2")
+    assert explained.status == 1
+    assert reason in explained.err
+
+
+def test_inexact_decimals_that_nobody_uses(run: Run, write: Write, tmp_path: Path) -> None:
+    events, rules = decimal_events(tmp_path), write("s.sift", "a > 0")
+    outcome = match(run, rules, events)
+    assert (outcome.status, outcome.pairs()) == (0, {(0, 1), (1, 1), (2, 1)})
+    assert run("check", rules, "--against", events).status == 0
+    assert run("explain", "--subscription", "a = 2", "--event", f"{events}:2").out.startswith("match")
+
+
+# What is written when a bad event ends the run
+
+
+@pytest.mark.parametrize("n", [3, 20_000])
+def test_matches_before_a_bad_event_are_written(run: Run, write: Write, n: int) -> None:
+    good = '{"a": 1}\n'
+    outcome = match(run, write("s.sift", "a = 1"), write("e.jsonl", good * n + "[]\n" + good * 5))
+    assert outcome.status == 1
+    assert outcome.pairs() == {(i, 1) for i in range(n)}
+    assert "the matches before it were written" in outcome.err
+    csv = match(run, write("s.sift", "a = 1"), write("e.csv", "a,b\n" + "1,2\n" * n + "1\n1,2\n"))
+    assert csv.pairs() == {(i, 1) for i in range(n)}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -166,3 +167,10 @@ def test_sns_policies(run: Run, write: Write) -> None:
         "match", "--subscriptions", write("s.jsonl", [subscription]), "--events", write("e.jsonl", [{"n": 1}])
     )
     assert outcome.pairs() == {(0, 1)}
+
+
+def test_the_summary_tells_loading_from_matching(run: Run, write: Write) -> None:
+    rules = write("s.sift", "".join(f"a = {i}\n" for i in range(10_000)))
+    outcome = run("match", "--subscriptions", rules, "--events", write("e.jsonl", [{"a": 1}]))
+    assert "building the index (10,000 subscriptions) ..." in outcome.err
+    assert re.search(r"1 event, 1 match; loading took \d+\.\d s, matching \d+\.\d s\n$", outcome.err)

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from siftline.cli.costs import Cost
+    from siftline.cli.costs import Cost, Sample
     from siftline.cli.event_files import EventFile
+    from siftline.cli.progress import Progress
     from siftline.cli.subscription_files import Subscriptions
     from siftline.model import Event
 
@@ -90,12 +91,12 @@ class _Report:
         self._subscriptions = self._subscriptions.unpacked()
         sample = Sample(self._subscriptions.expressions)
         with Progress("matching", events.size, "B", is_quiet=self._args.quiet) as progress:
-            sample.take(itertools.islice(self._good(events, progress), self._args.sample))
+            sample.take(itertools.islice(self._good(events, sample, progress), self._args.sample))
         self._n_events = sample.seen.n_events
         self._costs = [sample.cost(position) for position in range(len(self._subscriptions))]
 
-    def _good(self, events: EventFile, progress: Any) -> Iterator[Event]:
-        for _, event in events.events(progress.advance):
+    def _good(self, events: EventFile, sample: Sample, progress: Progress) -> Iterator[Event]:
+        for _, event in events.events(sample.engine, progress.advance):
             if isinstance(event, Problem):
                 self._bad_events.append(event)
             else:

@@ -76,9 +76,9 @@ class Sample:
         literals = dict.fromkeys(literal for clauses in self._clauses for clause in clauses for literal in clause)
         self._positions = {literal: self._n + i for i, literal in enumerate(literals)}
         self._needs_check = _needs_check(expressions)
-        self._engine = Engine()
+        self.engine = Engine()
         # Ids are positions, in the order of adding: so are the slots of a new engine.
-        self._engine.add_many(enumerate([*expressions, *literals]))
+        self.engine.add_many(enumerate([*expressions, *literals]))
         self._counts: NDArray[np.int64] = np.zeros(self._n + len(literals), dtype=np.int64)
         self.seen = Seen()
 
@@ -86,7 +86,7 @@ class Sample:
         """Count which subscriptions and literals some events satisfy."""
         for event in events:
             self.seen.take(event)
-            slots = np.asarray(self._engine.match(event.tree, as_slots=True), dtype=np.int32)
+            slots = np.asarray(self.engine.match(event.tree, as_slots=True), dtype=np.int32)
             self._counts[slots] += 1
 
     def cost(self, position: int) -> Cost:

@@ -23,6 +23,7 @@ from siftline.model import Event
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
+    from siftline.engine import Engine
     from siftline.model import Leaf
 
 FORMATS: Final = (JSONL, CSV, PARQUET)
@@ -89,44 +90,75 @@ class EventFile:
         with open_bytes(self.path) as file:
             yield from self._json_chunks(file) if self.format == JSONL else self._csv_chunks(file)
 
-    def without_bad(self, chunk: Chunk) -> Chunk:
-        """Return a chunk without the events that are refused; needed if matching the whole chunk failed."""
+    def encoded(self, chunk: Chunk, engine: Engine) -> tuple[Chunk, Any]:
+        """Encode a chunk for an engine, if need be without its bad events, which become problems.
+
+        Only the engine knows which columns are used; a value without a meaning in any other column is no problem.
+        """
+        try:
+            return chunk, engine.encode(chunk.events, event=self.event_column)
+        except EventError:
+            good = self._without_bad(chunk, engine)
+        return good, engine.encode(good.events, event=self.event_column)
+
+    def _without_bad(self, chunk: Chunk, engine: Engine) -> Chunk:
         good, problems = [], list(chunk.problems)
-        for i, event in enumerate(self._events(chunk)):
+        for i, event in enumerate(self._events(chunk, engine)):
             if isinstance(event, Problem):
                 problems.append(event)
             else:
                 good.append(i)
+        problems.sort(key=lambda problem: problem.line or 0)
+        return self._selected(chunk, good)._replace(problems=problems)
+
+    def before(self, chunk: Chunk, line: int) -> Chunk:
+        """Return the events of a chunk that stand before a line."""
+        return self._selected(chunk, [i for i, own in enumerate(chunk.lines) if own < line])
+
+    def _selected(self, chunk: Chunk, chosen: list[int]) -> Chunk:
         if self.format == JSONL:
             texts = _lines_of(chunk.events)
-            events: Any = b"\n".join(texts[i] for i in good)
+            events: Any = b"\n".join(texts[i] for i in chosen)
+        elif self.format == CSV:
+            events = [chunk.events[i] for i in chosen]
         else:
-            events = chunk.events.take(good)
-        positions, lines = [chunk.positions[i] for i in good], [chunk.lines[i] for i in good]
-        return Chunk(events, positions, lines, chunk.size, problems)
+            import numpy as np
 
-    def events(self, advance: Callable[[int], None] = lambda size: None) -> Iterator[tuple[int, Event | Problem]]:
-        """Yield line and content of every event, or what is wrong with it."""
+            events = chunk.events.take(np.array(chosen, dtype=np.int64))
+        positions, lines = [chunk.positions[i] for i in chosen], [chunk.lines[i] for i in chosen]
+        return Chunk(events, positions, lines, chunk.size, [])
+
+    def events(
+        self, engine: Engine, advance: Callable[[int], None] = lambda size: None
+    ) -> Iterator[tuple[int, Event | Problem]]:
+        """Yield line and content of every event, or why an engine refuses it."""
         for chunk in self.chunks():
             yield from ((problem.line or 0, problem) for problem in chunk.problems)
-            yield from zip(chunk.lines, self._events(chunk), strict=True)
+            yield from zip(chunk.lines, self._events(chunk, engine), strict=True)
             advance(chunk.size)
 
-    def _events(self, chunk: Chunk) -> Iterator[Event | Problem]:
+    def _events(self, chunk: Chunk, engine: Engine) -> Iterator[Event | Problem]:
         """Yield the events of a chunk one by one."""
-        from siftline.encoding.sources import source_of
-
         if self.format == JSONL:
             yield from map(self._json_event, _lines_of(chunk.events), chunk.lines)
-            return
-        for i, line in enumerate(chunk.lines):
-            try:
-                if self.format == CSV:
-                    yield Event(chunk.events[i])
-                else:
-                    yield Event(source_of(chunk.events.slice(i, 1), event=self.event_column, is_one=False).tree(0))
-            except EventError as error:
-                yield Problem(self.name, line, None, str(error), unit=self.unit)
+        elif self.format == CSV:
+            yield from map(Event, chunk.events)  # cells are always good values
+        else:
+            yield from self._arrow_events(chunk, engine)
+
+    def _arrow_events(self, chunk: Chunk, engine: Engine) -> Iterator[Event | Problem]:
+        try:
+            source = engine.encode(chunk.events, event=self.event_column).source
+        except EventError:
+            yield from (self._arrow_event(chunk.events.slice(i, 1), line, engine) for i, line in enumerate(chunk.lines))
+        else:
+            yield from (Event(source.tree(i)) for i in range(len(source)))
+
+    def _arrow_event(self, row: Any, line: int, engine: Engine) -> Event | Problem:
+        try:
+            return Event(engine.encode(row, event=self.event_column).source.tree(0))
+        except EventError as error:
+            return Problem(self.name, line, None, str(error).removeprefix("event 0: "), unit="row")
 
     @property
     def unit(self) -> str:

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         raise CannotRunError("subscriptions and the event cannot both come from standard input")
     try:
         id, expression = _subscription(args)
-        event = _event(args)
+        event = _event(args, expression)
     except _BadInputError as error:
         say(str(error))
         return BAD_INPUT
@@ -108,14 +108,14 @@ def _found(path: str, wanted: str, is_quiet: bool) -> tuple[Id, Expression]:
 # The event
 
 
-def _event(args: argparse.Namespace) -> Event:
+def _event(args: argparse.Namespace, expression: Expression) -> Event:
     text: str = args.event
     if text.lstrip()[:1] in ("{", "["):
         return _from_json(text.encode("utf-8", "surrogatepass"), _INLINE)
     path, line = _path_and_line(text)
     if line is None and Path(path).suffix == ".json":
         return _from_document(path)
-    return _from_file(path, line, args)
+    return _from_file(path, line, args, expression)
 
 
 def _path_and_line(text: str) -> tuple[str, int | None]:
@@ -147,11 +147,14 @@ def _from_document(path: str) -> Event:
         return _from_json(first, path)
 
 
-def _from_file(path: str, wanted: int | None, args: argparse.Namespace) -> Event:
+def _from_file(path: str, wanted: int | None, args: argparse.Namespace, expression: Expression) -> Event:
     from siftline.cli.event_files import EventFile
+    from siftline.engine import Engine
 
     events = EventFile(path, has_only_strings=args.strings)
-    for line, event in events.events():
+    engine = Engine()
+    engine.add(expression)  # the engine refuses unusable values where the subscription uses them
+    for line, event in events.events(engine):
         if wanted is None or line == wanted:
             return _good(event)
     unit = "row" if events.format == PARQUET else "line"

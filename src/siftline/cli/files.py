@@ -66,6 +66,20 @@ def _without_mark(file: Any) -> IO[bytes]:
     return cast("IO[bytes]", file)
 
 
+def refuse_overwriting(output: str, *inputs: str | None) -> None:
+    """Refuse an output that is one of the inputs, under whatever name."""
+    for path in inputs:
+        if path is not None and STANDARD not in (path, output) and _are_same(output, path):
+            raise CannotRunError(f"{output}: the output is also an input")
+
+
+def _are_same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # one of them is not there
+        return os.path.realpath(one) == os.path.realpath(other)
+
+
 def size_of(path: str) -> int | None:
     """Return the size of a file in bytes; None if it cannot be known, as for standard input and pipes."""
     if path == STANDARD:

@@ -7,9 +7,8 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.cli.files import CSV, JSONL, PARQUET, STANDARD
-from siftline.cli.problems import BAD_INPUT, MAX_REPORTED, OK, CannotRunError, Problem, Reporter, say
-from siftline.errors import EventError
+from siftline.cli.files import CSV, JSONL, PARQUET, STANDARD, refuse_overwriting
+from siftline.cli.problems import BAD_INPUT, MAX_REPORTED, OK, CannotRunError, Problem, Reporter, counted, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +50,9 @@ examples:
   tail -f log.jsonl | siftline match --subscriptions subscriptions.jsonl --events - --skip-bad
 """
 
+# So many subscriptions take a while.
+_MANY: Final = 10_000
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the options."""
@@ -85,14 +87,25 @@ def run(args: argparse.Namespace) -> int:
     if args.subscriptions == args.events == STANDARD:
         raise CannotRunError("subscriptions and events cannot both come from standard input")
     kind = output_format(args.output, args.format)
+    refuse_overwriting(args.output, args.subscriptions, args.events, args.statistics)
     events = EventFile(args.events, event_column=args.event, has_only_strings=args.strings)
     engine = _engine(args)
     stop_after = None if args.skip_bad else MAX_REPORTED
+    start = time.perf_counter()
     subscriptions = read_subscriptions(args.subscriptions, is_quiet=args.quiet, stop_after=stop_after)
     if not _are_usable(subscriptions, args.skip_bad):
         return BAD_INPUT
+    _load(engine, subscriptions, is_quiet=args.quiet)
+    seconds = time.perf_counter() - start
+    return _Run(args, engine, events, len(subscriptions.problems), seconds).run(kind)
+
+
+def _load(engine: Engine, subscriptions: Subscriptions, *, is_quiet: bool) -> None:
+    """Build the index, and match an empty event, so that what happens only once is done before the events come."""
+    if not is_quiet and len(subscriptions) >= _MANY:
+        say(f"building the index ({len(subscriptions):,} subscriptions) ...")
     subscriptions.add_to(engine)
-    return _Run(args, engine, events, len(subscriptions.problems)).run(kind)
+    engine.match_batch(b"{}")
 
 
 def _engine(args: argparse.Namespace) -> Engine:
@@ -113,7 +126,7 @@ def _are_usable(subscriptions: Subscriptions, is_skipping: bool) -> bool:
     n_bad = len(subscriptions.problems)
     if n_bad and not is_skipping:
         more = " (stopped there)" if n_bad >= MAX_REPORTED else ""
-        say(f"{n_bad:,} bad subscription{'s'[: n_bad > 1]}{more}: nothing was matched; --skip-bad leaves them out")
+        say(f"{counted(n_bad, 'bad subscription')}{more}: nothing was matched; --skip-bad leaves them out")
         return False
     if not len(subscriptions):
         say(f"{subscriptions.file}: no {'good ' if n_bad else ''}subscriptions: nothing was matched")
@@ -128,11 +141,19 @@ class _BadEventError(Exception):
 class _Run:
     """One pass over the events."""
 
-    def __init__(self, args: argparse.Namespace, engine: Engine, events: EventFile, n_bad_subscriptions: int) -> None:
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        engine: Engine,
+        events: EventFile,
+        n_bad_subscriptions: int,
+        loading_seconds: float,
+    ) -> None:
         self._args = args
         self._engine = engine
         self._events = events
         self._n_bad_subscriptions = n_bad_subscriptions
+        self._loading_seconds = loading_seconds
         self._bad_events = Reporter()
         self._n_events = self._n_matches = 0
 
@@ -155,12 +176,12 @@ class _Run:
         return BAD_INPUT if self._n_bad_subscriptions + self._bad_events.n_problems else OK
 
     def _summary(self, seconds: float) -> str:
-        parts = [f"{self._n_events:,} events", f"{self._n_matches:,} matches"]
+        parts = [counted(self._n_events, "event"), counted(self._n_matches, "match", "matches")]
         if self._n_bad_subscriptions:
-            parts.append(f"{self._n_bad_subscriptions:,} bad subscriptions left out")
+            parts.append(f"{counted(self._n_bad_subscriptions, 'bad subscription')} left out")
         if self._bad_events.n_problems:
-            parts.append(f"{self._bad_events.n_problems:,} bad events left out")
-        return f"{', '.join(parts)}, {seconds:.1f} s"
+            parts.append(f"{counted(self._bad_events.n_problems, 'bad event')} left out")
+        return f"{', '.join(parts)}; loading took {self._loading_seconds:.1f} s, matching {seconds:.1f} s"
 
     def _match_all(self, writer: MatchWriter, has_lines: bool) -> None:
         for chunk, encoded in self._encoded_chunks():
@@ -186,18 +207,13 @@ class _Run:
             contextlib.closing(self._events.chunks()) as chunks,
         ):
             for chunk in chunks:
-                good, encoded = self._encoded(chunk)
-                self._report(good.problems)
+                good, encoded = self._events.encoded(chunk, self._engine)
+                problems = good.problems
+                if problems and not self._args.skip_bad:
+                    good, encoded = self._events.encoded(self._events.before(good, problems[0].line or 0), self._engine)
                 yield good, encoded
+                self._report(problems)
                 progress.advance(chunk.size)
-
-    def _encoded(self, chunk: Chunk) -> tuple[Chunk, Any]:
-        """Encode a chunk, if need be without its bad events."""
-        try:
-            return chunk, self._engine.encode(chunk.events, event=self._events.event_column)
-        except EventError:
-            good = self._events.without_bad(chunk)
-        return good, self._engine.encode(good.events, event=self._events.event_column)
 
     def _report(self, problems: list[Problem]) -> None:
         for problem in problems:

@@ -120,6 +120,15 @@ class Reporter:
             say("... further ones are only counted")
 
 
+def counted(n: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "event"), counted(1200, "event")
+    ('1 event', '1,200 events')
+    """
+    return f"{n:,} {one if n == 1 else many or f'{one}s'}"
+
+
 def say(text: str) -> None:
     """Print to standard error, whatever characters it can show."""
     _print(text, sys.stderr)

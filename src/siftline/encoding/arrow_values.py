@@ -304,7 +304,7 @@ def decimal_leaf(value: Decimal) -> int | float | None:
 
 
 def _inexact(value: Decimal) -> str:
-    return f"the decimal {value} has no exact double"
+    return f"the decimal {value} has no exact double (cast the column to double, or multiply it to a whole number)"
 
 
 _READERS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, Mask], Values]], ...]] = (
