@@ -10,11 +10,13 @@ from siftline.model import And, AnyElement, Expression, IsTrue, Not, Or, Predica
 
 # Few attributes and few values, so that random events do match random subscriptions.
 ATTRIBUTES = ["a", "b", "c.d"]
-NUMBERS: list[int | float] = [0, 1, 2, 3, 1.5, -1, -0.0, 2.0, 2**53, 2**53 + 1, 2.0**53, -(2**63), 2**63 - 1, 1e300]
+NUMBERS: list[int | float] = [0, 1, 2, 3, 1.5, -1, -0.0, 2.0, 2**53, 2**53 + 1, -(2**53), 1e300]
 TEXTS = ["", "a", "ab", "abc", "b", "B", "ba", "%", "ß", "é", "a\nb", "\U0010ffff", "\ud800", "10.0.0.7", "2001:db8::1"]
 LONG_TEXT = "ünïcödé" * 40
 
-numbers = st.sampled_from(NUMBERS)
+LARGE: list[int | float] = [2.0**53, -(2**53) - 1, -(2**63), 2**63 - 1]
+
+numbers = st.sampled_from(NUMBERS + LARGE)
 texts = st.sampled_from(TEXTS)
 constants = st.one_of(numbers, texts, st.booleans())
 attributes = st.sampled_from(ATTRIBUTES)

@@ -12,7 +12,7 @@ import pytest
 
 import siftline
 from siftline import Engine, EventError, Statistics, SubscriptionError, attr
-from siftline.errors import DuplicateIdError, UnknownIdError, UnknownIndexError
+from siftline.errors import DuplicateIdError, TableError, UnknownIdError, UnknownIndexError
 
 INDEXES = siftline.indexes()
 
@@ -291,3 +291,141 @@ def test_threads_match_while_another_changes(index: str) -> None:
         sys.setswitchinterval(interval)
     assert not errors, errors[0]
     engine._check()
+
+
+def test_stats_do_not_disturb_a_writer() -> None:
+    engine = Engine()
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            engine.stats()
+
+    thread = threading.Thread(target=look)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    thread.start()
+    try:
+        for i in range(600):
+            engine.add(f"a = {i} or b > {i}", id=i)
+    finally:
+        is_over.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    engine._check()
+    assert engine.stats()["clauses"] == 1200
+    engine._sweep(is_forced=True)
+    assert sorted(engine.match({"b": 600})) == list(range(600))
+
+
+def test_pickles_made_while_another_thread_adds_are_whole() -> None:
+    engine = Engine()
+    is_over = threading.Event()
+
+    def add() -> None:
+        for i in range(10_000):
+            if is_over.is_set():
+                return
+            engine.add(f"a = {i}", id=i)
+
+    thread = threading.Thread(target=add)
+    thread.start()
+    try:
+        for _ in range(5):
+            copy = pickle.loads(pickle.dumps(engine))
+            copy._check()
+            assert len(copy.match_batch([{"a": i} for i in range(len(copy))])) == len(copy)
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def test_a_failing_index_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    from siftline.indexes.fast_scan import FastScan
+
+    engine = Engine()
+    engine.add("a = 1", id=1)
+
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FastScan, "add", fail)
+        with pytest.raises(MemoryError):
+            engine.add("b = 1 and c = 2 and d = 3", id=2)
+        with pytest.raises(MemoryError):
+            engine.replace(1, "e = 1")
+    engine._check()
+    assert engine.match({"a": 1, "b": 1, "c": 2, "d": 3, "e": 1}) == [1]
+    engine.add("b = 1", id=2)
+    assert sorted(engine.match({"a": 1, "b": 1})) == [1, 2]
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending", "below a far one", "many attributes"])
+def test_adding_in_order_rarely_moves_labels(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine()
+    engine.add("a < 1000000000", id=-1)
+    built = []
+    build = engine._built_index
+
+    def count(*arguments: Any) -> Any:
+        built.append(arguments)
+        return build(*arguments)
+
+    monkeypatch.setattr(engine, "_built_index", count)
+    for i in range(1500):
+        value = {"ascending": 10**9 + i, "descending": -i, "below a far one": i}.get(order, i // 500)
+        engine.add(f"{'a' if order != 'many attributes' else f'x{i % 500}'} > {value}", id=i)
+    assert len(built) <= 5
+    engine._check()
+    assert len(engine.match({"a": 2 * 10**9, **{f"x{i}": 9 for i in range(500)}})) == 1500
+
+
+def test_stale_encoded_events_are_encoded_once() -> None:
+    engine = Engine()
+    engine.add("a = 1", id=1)
+    encoded = engine.encode([{"a": 2}] * 100)
+    engine.add("a = 2", id=2)
+    assert engine.match_batch(encoded).num_rows == 100
+    assert encoded.encoded_for(engine._domains) is encoded.encoded_for(engine._domains)
+
+
+def test_large_expressions_are_quick() -> None:
+    engine = Engine()
+    engine.add(
+        " and ".join(f"a{i} = 1" for i in range(3000)) + " and (" + " or ".join(f"b{i} = 1" for i in range(3000)) + ")",
+        id=1,
+    )
+    assert engine.stats()["predicates"] < 50_000
+    event = {**{f"a{i}": 1 for i in range(3000)}, "b7": 1}
+    assert engine.match(event) == [1]
+    assert engine.match({**event, "b7": 2}) == []
+
+
+@pytest.mark.parametrize("id", [True, 1.0, None, [1], (1,)])
+def test_only_ids_are_ids(engine: Engine, id: Any) -> None:
+    engine.add("a = 1", id=1)
+    assert id not in engine
+    with pytest.raises(UnknownIdError):
+        engine.remove(id)
+
+
+def test_odd_arguments_get_clear_errors() -> None:
+    import pandas
+    import polars
+
+    engine = Engine()
+    with pytest.raises(SubscriptionError, match="weight"):
+        engine.add("a = 1", weight=10**400)
+    with pytest.raises(SubscriptionError, match="surrogate"):
+        engine.add("a = 1", id="\ud800")
+    with pytest.raises(TypeError, match="iterable"):
+        engine.add_many(5)
+    with pytest.raises(TypeError, match="Statistics"):
+        Engine(statistics=5)  # type: ignore[arg-type]
+    for odd in (pandas.DataFrame({"a": ["x", 3]}), pandas.Series([1]), polars.LazyFrame({"a": [1]}), pa.scalar(5)):
+        with pytest.raises(TableError):
+            engine.match_batch(odd)
+    with pytest.raises(ValueError, match="top"):
+        engine.match({"a": 1}, top="x")  # type: ignore[call-overload]
+    assert len(engine) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from strategies import events, subscriptions
 
 import siftline
-from siftline import Engine, Statistics
+from siftline import Engine, Statistics, attr
 from siftline.errors import SnapshotError
 
 if TYPE_CHECKING:
@@ -129,3 +130,36 @@ def test_other_directories_are_left_alone(tmp_path: Path) -> None:
     with pytest.raises(SnapshotError, match="cannot be written"):
         Engine().save(tmp_path / "precious.txt" / "below")
     assert (tmp_path / "precious.txt").read_text() == "keep me"
+
+
+def test_long_expressions_and_odd_strings_come_back(tmp_path: Path) -> None:
+    engine = Engine()
+    engine.add(attr("s").contains("x" * 300_000) & (attr("a") > 1), id=1)
+    engine.add(attr("t") == "\ud800\udc00", id=2)
+    engine.add("a > 2.5 and a < 9007199254740993", id=3)
+    engine.save(tmp_path / "s")
+    opened = Engine.open(tmp_path / "s")
+    for each in (engine, opened):
+        assert sorted(each.match({"s": "x" * 300_001, "a": 3, "t": "\ud800\udc00"})) == [1, 2, 3]
+        assert each.match({"t": "\U00010000"}) == []
+
+
+def test_opening_while_another_thread_saves(tmp_path: Path) -> None:
+    engine = Engine()
+    engine.add("a = 1", id=1)
+    engine.save(tmp_path / "s")
+    is_over = threading.Event()
+
+    def save() -> None:
+        while not is_over.is_set():
+            engine.save(tmp_path / "s")
+
+    thread = threading.Thread(target=save)
+    thread.start()
+    try:
+        for _ in range(100):
+            assert Engine.open(tmp_path / "s").match({"a": 1}) == [1]
+    finally:
+        is_over.set()
+        thread.join()
+    assert os.listdir(tmp_path) == ["s"]

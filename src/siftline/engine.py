@@ -1,12 +1,15 @@
 """The engine: subscriptions in, events in, ids out, over any index.
 
 Threads may match while others add and remove. Writers take turns (`_writing`). What readers need at one moment, the
-encoding of an event and the index that goes with it, changes under a second lock (`_publishing`) that is never held
-for long; the kernels themselves run without any lock, on arrays that no longer change under them.
+encoding of an event and the index that goes with it, changes under a second lock (`_publishing`), held for encoding and
+for small additions; large ones build a new index beside the old one. The kernels themselves run without any lock, on
+arrays that no longer change under them.
 """
 
 from __future__ import annotations
 
+import math
+import pickle
 import threading
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
@@ -17,6 +20,7 @@ from siftline.encoding.clauses import Clauses, concatenate, constants_of, encode
 from siftline.encoding.domains import Domains
 from siftline.encoding.events import EncodedEvents
 from siftline.encoding.sources import source_of
+from siftline.encoding.statistics import Statistics
 from siftline.errors import DuplicateIdError, EventError, SubscriptionError
 from siftline.indexes.protocol import Batch, Index
 from siftline.indexes.registry import DEFAULT, make_index
@@ -25,27 +29,30 @@ from siftline.model import Expression, matches
 from siftline.subscriptions import Id, ParsedExpressions, SubscriptionTable, accepted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from siftline.encoding.columns import LoadedColumns
     from siftline.encoding.domains import Move
-    from siftline.encoding.statistics import Statistics
     from siftline.explanation import Explanation
     from siftline.subscriptions import Expressions
 
 # Removed subscriptions are swept out when they are this many and as many as the live ones.
 _SWEEP: Final = 1024
+# Clauses of small additions are joined when there are this many parts.
+_MANY_PARTS: Final = 256
 # How often a match that a replacement crossed is tried again before it holds off writers.
 _PATIENCE: Final = 3
 
-_Found = tuple["NDArray[np.int32]", SubscriptionTable]
+# The slots that match, the table that they belong to, and the events as they were encoded.
+_Found = tuple["NDArray[np.int32]", SubscriptionTable, EncodedEvents]
 
 
-# What one match needs, all of one moment: the encoded events, the index, the table, and its number of slots.
-_Moment = tuple[EncodedEvents, Index, SubscriptionTable, int]
+# What one match needs, all of one moment: the encoded events, the index, the table, its number of slots, and how often
+# subscriptions were added to the index until then.
+_Moment = tuple[EncodedEvents, Index, SubscriptionTable, int, int]
 
 
 class Engine:
@@ -70,6 +77,8 @@ class Engine:
     """
 
     def __init__(self, index: str = DEFAULT, statistics: Statistics | None = None, **options: Any) -> None:
+        if statistics is not None and not isinstance(statistics, Statistics):
+            raise TypeError(f"statistics must be a siftline.Statistics, not {type(statistics).__name__}")
         self._index_name = index
         self._options = options
         self._statistics = statistics
@@ -77,6 +86,7 @@ class Engine:
         self._table = SubscriptionTable()
         self._domains = Domains()
         self._clauses = [encode_covers([], 0, self._domains)]
+        self._n_added = 0
         self._n_replaced = 0
         self._writing = threading.RLock()
         self._publishing = threading.Lock()
@@ -87,7 +97,11 @@ class Engine:
         return self._table.n_live
 
     def __contains__(self, id: Id) -> bool:
-        return self._table.has(id)
+        with self._publishing:
+            return self._table.has(id)
+
+    def __repr__(self) -> str:
+        return f"<siftline.Engine: {len(self):,} subscriptions, index {self._index_name!r}>"
 
     def ids(self) -> list[Id]:
         """Return the ids of all subscriptions."""
@@ -167,10 +181,10 @@ class Engine:
     def remove_many(self, ids: Iterable[Id]) -> None:
         """Remove subscriptions: all of them, or none if one is unknown."""
         gone = list(ids)
-        if len(set(gone)) != len(gone):
-            raise DuplicateIdError("an id is to be removed twice")
         with self._writing:
             slots = self._slots_of(gone)
+            if len(np.unique(slots)) != len(slots):
+                raise DuplicateIdError("an id is to be removed twice")
             with self._publishing:
                 self._table.remove(gone, slots)
                 self._index.remove(slots)
@@ -197,7 +211,7 @@ class Engine:
         as_slots : bool
             Return the internal integers instead, without making Python objects.
         """
-        slots, table = self._find(event, 0, is_one=True)
+        slots, table, _ = self._find(event, 0, is_one=True)
         if top is not None:
             slots = _best(slots, top, table)
         return slots if as_slots else table.ids(slots)
@@ -217,10 +231,10 @@ class Engine:
         """
         import pyarrow as pa
 
-        encoded, _, table, _ = self._moment(events, event=event)
+        encoded, _, table, _, _ = self._moment(events, event=event)
         found = []
         for position in range(len(encoded)):
-            slots, table = self._find(encoded, position)
+            slots, table, encoded = self._find(encoded, position)
             found.append(table.ids(slots if top is None else _best(slots, top, table)))
         positions = np.repeat(np.arange(len(found)), [len(ids) for ids in found])
         subscriptions = pa.array(chain.from_iterable(found), pa.string() if table.are_ids_text else pa.int64())
@@ -240,22 +254,24 @@ class Engine:
         if is_one and len(source) != 1:
             raise EventError(f"match takes one event, not {len(source)}; use match_batch")
         with self._publishing:
-            if not isinstance(events, EncodedEvents) or not events.fits(self._domains):
-                events = EncodedEvents(source, self._domains)
-            return events, self._index, self._table, self._table.n_slots
+            is_encoded = isinstance(events, EncodedEvents)
+            encoded = events.encoded_for(self._domains) if is_encoded else EncodedEvents(source, self._domains)
+            return encoded, self._index, self._table, self._table.n_slots, self._n_added
 
     def _matching(self, moment: _Moment, position: int) -> _Found:
-        """Return the slots that match one event, and the table that they belong to."""
-        events, index, table, n_slots = moment
+        """Return the slots that match one event."""
+        events, index, table, n_slots, n_added = moment
         if position in events.errors:
-            return np.empty(0, dtype=np.int32), table
+            return np.empty(0, dtype=np.int32), table, events
         sure, possible = index.match(events, position)
+        if self._n_added != n_added:
+            # Subscriptions added after the event was encoded may use constants that its codes do not know.
+            sure, possible = sure[sure < n_slots], possible[possible < n_slots]
         if len(possible):
             event = events.event(position)
             checked = [slot for slot in possible.tolist() if matches(table.expression(slot), event)]
             sure = np.concatenate([sure, np.array(checked, dtype=np.int32)])
-        # Subscriptions added after the event was encoded may use constants that the codes do not know yet.
-        return (sure if table.n_slots == n_slots else sure[sure < n_slots]), table
+        return sure, table, events
 
     def _find(self, events: Any, position: int, *, is_one: bool = False) -> _Found:
         """Match one event, and again if a subscription was replaced meanwhile: it could miss both old and new."""
@@ -285,16 +301,17 @@ class Engine:
 
     def stats(self) -> dict[str, Any]:
         """Return counts, bytes by structure, and what matching has cost so far."""
-        clauses = self._joined_clauses()
-        return {
-            "index": self._index_name,
-            "subscriptions": len(self),
-            "attributes": len(self._domains),
-            "clauses": clauses.n_clauses,
-            "predicates": len(clauses.attributes),
-            "clause_bytes": sum(array.nbytes for array in clauses),
-            **self._index.stats(),
-        }
+        with self._writing:
+            clauses = self._joined_clauses()
+            return {
+                "index": self._index_name,
+                "subscriptions": len(self),
+                "attributes": len(self._domains),
+                "clauses": clauses.n_clauses,
+                "predicates": len(clauses.attributes),
+                "clause_bytes": sum(array.nbytes for array in clauses),
+                **self._index.stats(),
+            }
 
     # saving
 
@@ -314,13 +331,13 @@ class Engine:
         return load(cls, path)
 
     def __getstate__(self) -> dict[str, Any]:
-        with self._writing:
-            state = self.__dict__.copy()
-        del state["_writing"], state["_publishing"]
-        return state
+        # Pickled under the lock, because nothing holds it when the caller's pickler gets to the parts.
+        with self._writing, self._publishing:
+            state = {name: part for name, part in self.__dict__.items() if name not in ("_writing", "_publishing")}
+            return {"pickled": pickle.dumps(state)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        self.__dict__.update(pickle.loads(state["pickled"]))
         self._writing = threading.RLock()
         self._publishing = threading.Lock()
 
@@ -332,43 +349,59 @@ class Engine:
         """Add expressions whose ids were checked, taking away `replaced` in the same moment."""
         covers = [cover(expression) for expression in expressions]
         constants = constants_of(covers)
-        with self._publishing:
-            moves = self._domains.add(constants)
-            clauses = encode_covers(covers, self._table.n_slots, self._domains)
-            self._publish(ids, weights, ParsedExpressions(expressions), clauses, moves, replaced)
+        parts = ParsedExpressions(expressions)
+        if self._domains.has_room(constants):
+            with self._publishing:
+                self._domains.add(constants)
+                clauses = encode_covers(covers, self._table.n_slots, self._domains)
+                self._extend(clauses, parts)
+                self._enter(ids, weights, parts, replaced)
+        else:
+            domains = self._domains.copied()
+            moves = domains.add(constants)
+            clauses = encode_covers(covers, self._table.n_slots, domains)
+            self._swap(domains, moves, clauses, parts, lambda: self._enter(ids, weights, parts, replaced))
         self._sweep()
 
     def _add_columns(self, loaded: LoadedColumns) -> int:
         """Add what was loaded from columns over a copy of the domains."""
         self._table.check_ids(loaded.ids)
-        first = self._table.n_slots
-        clauses = loaded.clauses._replace(slots=loaded.clauses.slots + np.int32(first))
-        old = relabelled(self._joined_clauses(), loaded.moves)
-        # Build beside the old index, which goes on matching, and swap.
-        joined = concatenate([old, clauses])
-        index = self._built_index(joined, loaded.domains, first, loaded.expressions)
-        with self._publishing:
-            self._domains, self._index, self._clauses = loaded.domains, index, [joined]
-            self._table.append(loaded.ids, loaded.weights, loaded.expressions)
-        return len(loaded.ids)
-
-    def _publish(
-        self,
-        ids: Sequence[Id],
-        weights: Any,
-        expressions: Expressions,
-        clauses: Clauses,
-        moves: list[Move],
-        replaced: Sequence[Id],
-    ) -> None:
-        """Let the next match see new subscriptions; under both locks."""
-        first = self._table.n_slots
-        if moves:
-            self._clauses = [relabelled(self._joined_clauses(), moves), clauses]
-            self._index = self._built_index(self._joined_clauses(), self._domains, first, expressions)
+        ids, weights, expressions, clauses, domains, moves = loaded
+        clauses = clauses._replace(slots=clauses.slots + np.int32(self._table.n_slots))
+        if moves or len(ids) > len(self):
+            self._swap(domains, moves, clauses, expressions, lambda: self._enter(ids, weights, expressions, ()))
         else:
-            self._index.add(self._batch(clauses, self._domains, first, first, expressions))
-            self._clauses.append(clauses)
+            with self._publishing:
+                self._domains = domains
+                self._extend(clauses, expressions)
+                self._enter(ids, weights, expressions, ())
+        return len(ids)
+
+    def _swap(
+        self, domains: Domains, moves: list[Move], clauses: Clauses, new: Expressions, enter: Callable[[], None]
+    ) -> None:
+        """Build an index beside the old one, which goes on matching, and put it in its place."""
+        joined = concatenate([relabelled(self._joined_clauses(), moves), clauses])
+        index = self._built_index(joined, domains, new)
+        with self._publishing:
+            self._domains, self._index, self._clauses = domains, index, [joined]
+            enter()
+
+    def _extend(self, clauses: Clauses, new: Expressions) -> None:
+        """Add clauses to the index as it is; under both locks."""
+        first = self._table.n_slots
+        self._n_added += 1  # before the index shows anything new
+        try:
+            self._index.add(self._batch(clauses, self._domains, first, new))
+        except BaseException:
+            self._index = self._built_index(self._joined_clauses(), self._domains, ParsedExpressions([]))
+            raise
+        self._clauses.append(clauses)
+        if len(self._clauses) > _MANY_PARTS:
+            self._joined_tail()
+
+    def _enter(self, ids: Sequence[Id], weights: Any, expressions: Expressions, replaced: Sequence[Id]) -> None:
+        """Write subscriptions that the index has into the table; under both locks."""
         if replaced:
             gone = self._slots_of(replaced)
             self._n_replaced += 1
@@ -376,24 +409,33 @@ class Engine:
             self._index.remove(gone)
         self._table.append(ids, weights, expressions)
 
+    def _joined_tail(self) -> None:
+        """Join the small parts at the end, and larger ones before them while that at least doubles them."""
+        parts, size = self._clauses, 0
+        first = len(parts)
+        while first > 0 and (first > len(parts) - _MANY_PARTS or parts[first - 1].n_clauses <= size):
+            first -= 1
+            size += parts[first].n_clauses
+        self._clauses = [*parts[:first], concatenate(parts[first:])]
+
     def _joined_clauses(self) -> Clauses:
         """Return all clauses as one, including those of removed subscriptions that were not swept out yet."""
         if len(self._clauses) > 1:
             self._clauses = [concatenate(self._clauses)]
         return self._clauses[0]
 
-    def _built_index(self, clauses: Clauses, domains: Domains, n_old: int, new: Expressions) -> Index:
+    def _built_index(self, clauses: Clauses, domains: Domains, new: Expressions) -> Index:
         """Return a new index over the slots of the table and the new expressions behind them."""
         index = make_index(self._index_name, self._options)
-        index.build(self._batch(clauses, domains, 0, n_old, new))
-        dead = np.flatnonzero(~self._table.is_live.view[:n_old]).astype(np.int32)
+        index.build(self._batch(clauses, domains, 0, new))
+        dead = np.flatnonzero(~self._table.is_live.view).astype(np.int32)
         if len(dead):
             index.remove(dead)
         return index
 
-    def _batch(self, clauses: Clauses, domains: Domains, first: int, n_old: int, new: Expressions) -> Batch:
-        """Describe the slots from `first` on; the first `n_old` are in the table already, the new ones not yet."""
-        old = self._table.expression
+    def _batch(self, clauses: Clauses, domains: Domains, first: int, new: Expressions) -> Batch:
+        """Describe the slots from `first` on: those of the table, and the new ones that are not in it yet."""
+        old, n_old = self._table.expression, self._table.n_slots
 
         def expression(slot: int) -> Expression:
             return old(slot) if slot < n_old else new.expression(slot - n_old)
@@ -416,7 +458,9 @@ class Engine:
         """Assert every invariant of the engine and of its index."""
         self._table.check()
         self._domains.check()
-        self._joined_clauses().check()
+        clauses = self._joined_clauses()
+        clauses.check()
+        assert clauses.n_clauses == self._index.stats().get("clauses", clauses.n_clauses)
         self._index._check()
 
 
@@ -434,14 +478,17 @@ def _accepted_row(expression: str | Expression, id: Id) -> Expression:
 
 
 def _checked_weight(weight: object) -> float:
-    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not np.isfinite(weight):
-        raise SubscriptionError(f"a weight must be a finite number, not {weight!r}")
-    return float(weight)
+    try:
+        if isinstance(weight, (int, float)) and not isinstance(weight, bool) and math.isfinite(weight):
+            return float(weight)
+    except OverflowError:  # an integer beyond all doubles
+        pass
+    raise SubscriptionError("a weight must be a finite number")
 
 
-def _best(slots: NDArray[np.int32], top: int, table: SubscriptionTable) -> NDArray[np.int32]:
+def _best(slots: NDArray[np.int32], top: Any, table: SubscriptionTable) -> NDArray[np.int32]:
     """Return the `top` slots by weight, heaviest first, and by id where weights are equal."""
-    if top < 0:
+    if not isinstance(top, int) or isinstance(top, bool) or top < 0:
         raise ValueError(f"top must be a number of subscriptions, not {top!r}")
     weights = table.weights.view[slots]
     if 0 < top < len(slots):

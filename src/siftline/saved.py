@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from siftline.encoding.clauses import Clauses
-from siftline.encoding.domain import Domain
+from siftline.encoding.domain import Domain, Line
 from siftline.encoding.domains import Domains
 from siftline.encoding.statistics import Statistics
 from siftline.encoding.tables import PredicateRows
@@ -36,14 +37,13 @@ def save(engine: Engine, path: str | Path) -> None:
     if table.are_ids_text is False:
         arrays["ids"] = table.id_array()
     elif table.are_ids_text:
-        tables["ids"] = pa.table({"id": _binary(table.id_list())})
+        tables["ids"] = pa.table({"text": _binary(table.id_list())})
     for number, part in enumerate(table.parts):
         tables[f"expressions/{number}"] = _expression_table(part)
         if isinstance(part, PredicateRows):
             arrays[f"expressions/{number}-{_STARTS}"] = part.starts
-    documents = {"domains": _described(engine._domains)}
-    if engine._statistics is not None:
-        documents["statistics"] = engine._statistics.to_dict()
+    _put_domains(engine._domains, arrays, tables)
+    documents = {} if engine._statistics is None else {"statistics": engine._statistics.to_dict()}
     header = {"index": engine._index_name, "options": engine._options, "parts": len(table.parts)}
     write_snapshot(path, Snapshot(header, arrays, tables, documents))
 
@@ -62,10 +62,20 @@ def _expression_table(part: Expressions) -> Any:
     return pa.table({"expression": part.array})
 
 
-def _described(domains: Domains) -> dict[str, Any]:
-    """Return domains as JSON; integers and floats stay what they are."""
-    lines = [[d.numbers.keys, d.numbers.labels, d.strings.keys, d.strings.labels] for d in domains.domains]
-    return {"names": domains.names, "lines": lines}
+def _put_domains(domains: Domains, arrays: dict[str, Any], tables: dict[str, Any]) -> None:
+    """Describe domains by flat arrays: how many constants each attribute has, and all of them one after the other."""
+    tables["domains/names"] = pa.table({"text": _binary(domains.names)})
+    numbers, strings = [d.numbers for d in domains.domains], [d.strings for d in domains.domains]
+    tables["domains/strings"] = pa.table({"text": _binary([key for line in strings for key in line.keys])})
+    keys = [key for line in numbers for key in line.keys]
+    is_integer = np.array([isinstance(key, int) for key in keys], dtype=np.bool_)
+    arrays["domains/is_integer"] = is_integer
+    arrays["domains/integers"] = np.array([key if isinstance(key, int) else 0 for key in keys], dtype=np.int64)
+    arrays["domains/floats"] = np.array([0.0 if isinstance(key, int) else key for key in keys], dtype=np.float64)
+    for name, lines in (("number", numbers), ("string", strings)):
+        arrays[f"domains/{name}_counts"] = np.array([len(line.keys) for line in lines], dtype=np.int64)
+        labels = [label for line in lines for label in line.labels]
+        arrays[f"domains/{name}_labels"] = np.array(labels, dtype=np.int32)
 
 
 def load(engine_class: type[Engine], path: str | Path) -> Engine:
@@ -85,18 +95,18 @@ def _opened(engine_class: type[Engine], snapshot: Snapshot) -> Engine:
     parts = [_part(snapshot, number) for number in range(header["parts"])]
     ids: Any = arrays.get("ids")
     if ids is None and "ids" in tables:
-        ids = [text.decode("utf-8", "surrogatepass") for text in tables["ids"]["id"].to_pylist()]
+        ids = _texts(tables["ids"])
     table = SubscriptionTable.restored(ids, arrays["weights"], parts)
-    domains = _domains(documents["domains"])
+    domains = _domains(_below("domains", arrays), _below("domains", tables))
     batch = Batch(0, table.n_slots, clauses, domains, table.expression, statistics)
     engine._index.restore(_below("index", arrays), batch)
     engine._table, engine._domains, engine._clauses = table, domains, [clauses]
     return engine
 
 
-def _below(folder: str, arrays: dict[str, Any]) -> dict[str, Any]:
+def _below(folder: str, parts: dict[str, Any]) -> dict[str, Any]:
     prefix = folder + "/"
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): part for name, part in parts.items() if name.startswith(prefix)}
 
 
 def _part(snapshot: Snapshot, number: int) -> Expressions:
@@ -108,13 +118,24 @@ def _part(snapshot: Snapshot, number: int) -> Expressions:
     return TextExpressions(column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks))
 
 
-def _domains(document: dict[str, Any]) -> Domains:
+def _domains(arrays: dict[str, Any], tables: dict[str, Any]) -> Domains:
     domains = Domains()
-    domains.names = document["names"]
+    domains.names = _texts(tables["names"])
     domains.ids = {name: attribute for attribute, name in enumerate(domains.names)}
-    for numbers, number_labels, strings, string_labels in document["lines"]:
-        domain = Domain()
-        domain.numbers.keys, domain.numbers.labels = numbers, number_labels
-        domain.strings.keys, domain.strings.labels = strings, string_labels
-        domains.domains.append(domain)
+    domains.domains = [Domain() for _ in domains.names]
+    choices = zip(arrays["is_integer"].tolist(), arrays["integers"].tolist(), arrays["floats"].tolist(), strict=True)
+    numbers = [integer if is_integer else number for is_integer, integer, number in choices]
+    _fill([domain.numbers for domain in domains.domains], numbers, arrays["number_labels"], arrays["number_counts"])
+    strings = _texts(tables["strings"])
+    _fill([domain.strings for domain in domains.domains], strings, arrays["string_labels"], arrays["string_counts"])
     return domains
+
+
+def _texts(table: Any) -> list[str]:
+    return [text.decode("utf-8", "surrogatepass") for text in table["text"].to_pylist()]
+
+
+def _fill(lines: list[Line], keys: list[Any], labels: Any, counts: Any) -> None:
+    """Deal out keys and labels to the lines that they came from."""
+    for line, end, count in zip(lines, np.cumsum(counts).tolist(), counts.tolist(), strict=True):
+        line.keys, line.labels = keys[end - count : end], labels[end - count : end].tolist()

@@ -12,7 +12,7 @@ import numpy as np
 from siftline.encoding.growable import Growable
 from siftline.errors import DuplicateIdError, SubscriptionError, UnknownIdError
 from siftline.language.printer import to_text
-from siftline.language.text import parse
+from siftline.language.text import parse, parse_stored
 from siftline.model import AnyElement, Call, Constraint, Expression, Predicate, check_size, children, walk
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class TextExpressions:
 
 @lru_cache(maxsize=65536)
 def _parse_cached(text: str) -> Expression:
-    return parse(text)
+    return parse_stored(text)
 
 
 class SubscriptionTable:
@@ -113,14 +113,14 @@ class SubscriptionTable:
 
     def slot(self, id: Id) -> int:
         """Return the slot of an id."""
-        slot = self._slot_of().get(id)
-        if slot is None or isinstance(id, bool):
+        if not self.has(id):
             raise UnknownIdError(f"there is no subscription with the id {id!r}")
-        return slot
+        return self._slot_of()[id]
 
     def has(self, id: Id) -> bool:
         """Return whether a subscription has this id."""
-        return id in self._slot_of()
+        # True == 1 == 1.0 in Python, but neither True nor 1.0 is the id 1.
+        return type(id) in (int, str) and id in self._slot_of()
 
     def ids(self, slots: NDArray[np.int32]) -> list[Id]:
         """Return the ids of slots as Python values."""
@@ -156,8 +156,8 @@ class SubscriptionTable:
         """Raise unless all ids are new, different, and of this engine's type."""
         is_text = self.are_ids_text
         kinds = set(map(type, ids))
-        # Of plain integers or strings, the extremes tell for all.
-        for id in (min(ids), max(ids)) if kinds in ({int}, {str}) else ids:
+        # Of plain integers, the extremes tell for all.
+        for id in (min(ids), max(ids)) if kinds == {int} else ids:
             is_text = _check_type(id, is_text)
         new = set(ids)
         if len(new) != len(ids) or not self._slot_of().keys().isdisjoint(new):
@@ -256,6 +256,8 @@ def _check_type(id: Id, is_text: bool | None) -> bool:
         raise SubscriptionError(f"an id must be an integer or a string, not {type(id).__name__}: {id!r}")
     if isinstance(id, int) and not -(2**63) <= id < 2**63:
         raise SubscriptionError(f"the id {id} does not fit into 64 bits")
+    if isinstance(id, str) and not id.isascii() and id.encode("utf-8", "replace").decode() != id:
+        raise SubscriptionError(f"the id {id!r} has a lone surrogate, which Arrow tables cannot hold")
     if is_text is not None and is_text is not isinstance(id, str):
         kinds = ("strings", "integers") if is_text else ("integers", "strings")
         raise SubscriptionError(f"the id {id!r} is of another type: the ids of this engine are {kinds[0]}")

@@ -54,7 +54,7 @@ class EncodedEvents:
         What is wrong with events that the source was told to skip: they match nothing.
     """
 
-    __slots__ = ("_domains", "_events", "_version", "attributes", "codes", "errors", "source", "starts")
+    __slots__ = ("_domains", "_events", "_latest", "_version", "attributes", "codes", "errors", "source", "starts")
 
     def __init__(self, source: Source, domains: Domains) -> None:
         self.source = source
@@ -63,6 +63,7 @@ class EncodedEvents:
         self.starts, self.attributes, self.codes = source.encode(domains)
         self.errors: Mapping[int, str] = getattr(source, "errors", {})
         self._events: dict[int, Event] = {}
+        self._latest: EncodedEvents | None = None
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -70,6 +71,14 @@ class EncodedEvents:
     def fits(self, domains: Domains) -> bool:
         """Return whether the codes are those that encoding now would give."""
         return self._domains is domains and self._version == domains.version
+
+    def encoded_for(self, domains: Domains) -> EncodedEvents:
+        """Return these events with the codes of now, encoded again if need be, and remembered."""
+        if self.fits(domains):
+            return self
+        if self._latest is None or not self._latest.fits(domains):
+            self._latest = EncodedEvents(self.source, domains)
+        return self._latest
 
     def event(self, position: int) -> Event:
         """Return one event for the exact check."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from siftline.encoding.events import DictSource
-from siftline.errors import EventError
+from siftline.errors import EventError, TableError
 
 if TYPE_CHECKING:
     from siftline.encoding.events import Source
@@ -40,14 +40,18 @@ def _json_source(text: bytes | bytearray | memoryview | str, is_one: bool) -> So
 def arrow_of(data: Any) -> Any:
     """Return an Arrow table or array for anything tabular, None for anything else."""
     module = type(data).__module__.partition(".")[0]
-    if module == "pyarrow":
-        return data
+    if module not in ("pyarrow", "pandas", "polars") and not hasattr(data, "__arrow_c_stream__"):
+        return None
     import pyarrow as pa
 
-    if module == "pandas":
-        return pa.Table.from_pandas(data, preserve_index=False)
-    if module == "polars":
-        return data.to_arrow()
-    if hasattr(data, "__arrow_c_stream__"):
-        return pa.table(data)
-    return None
+    if isinstance(data, (pa.Table, pa.RecordBatch, pa.Array, pa.ChunkedArray)):
+        return data
+    name = f"{module}.{type(data).__name__}"
+    if name == "polars.LazyFrame" or not hasattr(data, "__arrow_c_stream__") or name.endswith(".Series"):
+        raise TableError(f"{name} is not a table; give a data frame (of a LazyFrame, collect() it first)")
+    try:
+        if module == "pandas":
+            return pa.Table.from_pandas(data, preserve_index=False)
+        return data.to_arrow() if module == "polars" else pa.table(data)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise TableError(f"{name} cannot be read as an Arrow table: {error}") from None

@@ -69,7 +69,10 @@ class Statistics:
             raise SnapshotError(
                 f"the statistics are of version {document.get('version')!r}; this Siftline reads {_VERSION}"
             )
-        return cls(document["n_events"], document["counts"], document["samples"])
+        try:
+            return cls(document["n_events"], document["counts"], document["samples"])
+        except KeyError as error:
+            raise SnapshotError(f"the statistics lack {error}") from None
 
     def save(self, path: str | Path) -> None:
         """Write the statistics as JSON."""
@@ -80,7 +83,7 @@ class Statistics:
         """Read statistics that `save` wrote."""
         try:
             return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
-        except (ValueError, KeyError, SnapshotError) as error:
+        except (ValueError, SnapshotError) as error:
             raise SnapshotError(f"{path}: {error}") from None
 
 

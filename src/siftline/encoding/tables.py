@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,6 +60,8 @@ def rows_of(source: Any) -> tuple[list[Any], list[Any], list[Any]]:
     """Return ids, expressions and weights from a text table, or from an iterable of tuples."""
     if isinstance(source, pa.Table):
         return _text_rows(source)
+    if not isinstance(source, Iterable):
+        raise TypeError(f"subscriptions must come as an iterable or a table, not {type(source).__name__}")
     ids, expressions, weights = [], [], []
     for position, row in enumerate(source):
         if not isinstance(row, (tuple, list)) or len(row) not in (2, 3):

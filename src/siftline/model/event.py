@@ -28,6 +28,7 @@ _MAX_SPELLINGS: Final = 10_000
 
 # Constants are doubles or 64-bit integers: no number has more digits than this before its decimal point.
 _LARGEST_EXPONENT: Final = 400
+_BEYOND: Final[int] = 10**400
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
@@ -115,7 +116,6 @@ def iso_text(moment: datetime.date) -> str:
 
 def _from_numpy(scalar: Any, path: str) -> Leaf:
     """Return a NumPy scalar as a leaf; NumPy itself is not imported here."""
-    item: object
     if scalar.dtype.kind == "M":
         text = str(scalar.astype("datetime64[ns]"))
         return f"{text}Z" if text != "NaT" else None
@@ -130,7 +130,7 @@ def _from_decimal(value: decimal.Decimal, path: str) -> Leaf:
         return None
     if value.adjusted() > _LARGEST_EXPONENT:
         # Beyond every constant: any number as large compares the same, and this one is quick to make.
-        return 10**_LARGEST_EXPONENT if value > 0 else -(10**_LARGEST_EXPONENT)
+        return _BEYOND if value > 0 else -_BEYOND
     if value == value.to_integral_value():
         return int(value)
     if value.adjusted() > -_LARGEST_EXPONENT and decimal.Decimal(float(value)) == value:

@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _FORMAT: Final = "siftline-snapshot"
 _VERSION: Final = 1
 _MANIFEST: Final = "manifest.json"
+# How often a snapshot that is being replaced is looked for again.
+_PATIENCE: Final = 100
 
 
 class Snapshot(NamedTuple):
@@ -110,6 +113,33 @@ def _checksum(file: Path) -> int:
 def read_snapshot(path: str | Path) -> Snapshot:
     """Open a snapshot after comparing every file with its checksum; arrays and tables are maps of their files."""
     folder = Path(path)
+    for _ in range(_PATIENCE):
+        before = _identity(folder)
+        try:
+            return _read(folder)
+        except (SnapshotError, OSError) as error:
+            # Another process may just be replacing the snapshot: then the next one is there in a moment.
+            if before == _identity(folder) and not _is_being_replaced(folder):
+                if isinstance(error, OSError):
+                    raise SnapshotError(f"the snapshot {folder} cannot be read: {error}") from error
+                raise
+        time.sleep(0.01)
+    return _read(folder)
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        status = (folder / _MANIFEST).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def _is_being_replaced(folder: Path) -> bool:
+    return not folder.exists() and any(folder.parent.glob(f".{folder.name}-*-old"))
+
+
+def _read(folder: Path) -> Snapshot:
     manifest = _read_manifest(folder)
     files = _verified(folder, manifest)
     try:
