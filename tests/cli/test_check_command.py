@@ -34,11 +34,14 @@ def test_good_subscriptions(run: Run, write: Write) -> None:
     assert run("check", write("s.sift", "a = 1\n"), "--quiet").out == ""
 
 
-def test_all_broken_ones_are_reported(run: Run, write: Write) -> None:
-    outcome = run("check", write("s.sift", "a =\n" * 50))
+@pytest.mark.parametrize(("options", "n_shown"), [((), 50), (("--limit", "7"), 7), (("--limit", "100"), 60)])
+def test_so_many_findings_are_printed(run: Run, write: Write, options: tuple[str, ...], n_shown: int) -> None:
+    outcome = run("check", write("s.sift", "a =\n" * 60), *options)
     assert outcome.status == 1
-    assert outcome.out.count(": subscription ") == 50
-    assert "0 good, 50 broken" in outcome.out
+    assert outcome.out.count(": subscription ") == n_shown
+    assert (f"... and {60 - n_shown} more" in outcome.out) is (n_shown < 60)
+    assert "0 good, 60 broken" in outcome.out
+    assert len(json.loads(run("check", write("s.sift", "a =\n" * 60), "--json").out)["broken"]) == 60
 
 
 def test_json(run: Run, write: Write) -> None:
@@ -109,7 +112,7 @@ def test_text_report(run: Run, write: Write) -> None:
     assert outcome.status == 1
     assert "s.sift:2: subscription 2 can never fire on these events\n  no event has the attribute color;" in outcome.out
     assert " 100.0%          2        1  no     1\n" in outcome.out
-    assert "s.sift: 2 good, 1 broken; on 2 events 1 matched, 1 can never fire" in outcome.out
+    assert "s.sift: 2 good, 1 broken; on 2 events 1 subscription matched, 1 can never fire" in outcome.out
 
 
 def test_sample_and_bad_events(run: Run, write: Write) -> None:
@@ -117,11 +120,11 @@ def test_sample_and_bad_events(run: Run, write: Write) -> None:
     first = run("check", rules, "--against", events, "--sample", "1")
     assert first.status == 1
     assert "brand is never 'globex'" not in first.out  # nothing close to it was seen
-    assert "on 1 events 0 matched, 1 can never fire" in first.out
+    assert "on 1 event 0 subscriptions matched, 1 can never fire" in first.out
     both = run("check", rules, "--against", events)
     assert both.status == 1
     assert "e.jsonl:2:1: " in both.err
-    assert "on 2 events 1 matched, 0 can never fire; 1 bad events were skipped" in both.out
+    assert "on 2 events 1 subscription matched, 0 can never fire; skipped 1 bad event" in both.out
 
 
 def test_no_events_say_nothing(run: Run, write: Write) -> None:
@@ -138,3 +141,51 @@ def test_predicate_table(run: Run, write: Write, tmp_path: Path) -> None:
     assert outcome.status == 1
     assert "s.parquet: subscription 'prise' can never fire" in outcome.out
     assert "did you mean 'price'?" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("expression", "attribute", "hint"),
+    [
+        ("brnad is null", "brnad", "brand"),
+        ("brnad != 'x' or price > 10", "brnad", "brand"),
+        ("(brnad = 'x') is not true", "brnad", "brand"),
+        ("price > 1 and (city = 'oslo' or brand = 'acme')", "city", "ship.city"),
+        ("any items (skew = 'x' or qty = 1)", "items.skew", None),
+        ("price > 0 or whatever = 1", "whatever", None),
+    ],
+)
+def test_attributes_that_no_event_has(
+    run: Run, write: Write, expression: str, attribute: str, hint: str | None
+) -> None:
+    rules, events = write("s.sift", expression), write("e.jsonl", EVENTS)
+    outcome = run("check", rules, "--against", events)
+    assert outcome.status == 1
+    expected = f"s.sift:1: warning: subscription 1: no event has the attribute {attribute}"
+    assert expected + (f"; did you mean '{hint}'?" if hint else "") in outcome.out
+    assert "0 can never fire, 1 can, but with attributes that no event has" in outcome.out
+    (row,) = json.loads(run("check", rules, "--against", events, "--json").out)["subscriptions"]
+    assert [warning["kind"] for warning in row["warnings"]] == ["unseen-attribute"]
+
+
+def test_patterns_with_attributes_that_no_event_has(run: Run, write: Write) -> None:
+    rules = write("s.jsonl", [{"id": "x", "pattern": {"brnad": [{"exists": False}], "price": [10]}}])
+    outcome = run("check", rules, "--against", write("e.jsonl", EVENTS))
+    assert outcome.status == 1
+    assert "subscription 'x': no event has the attribute brnad; did you mean 'brand'?" in outcome.out
+
+
+def test_attributes_that_are_there_are_no_finding(run: Run, write: Write) -> None:
+    rules = write("s.sift", "price > 0 or nothing = 1\nany items (sku = 'x')\nship.city is null\ntrue")
+    assert run("check", rules, "--against", write("e.jsonl", EVENTS)).status == 0
+
+
+def test_sample_needs_events(run: Run, write: Write) -> None:
+    outcome = run("check", write("s.sift", "a = 1"), "--sample", "3")
+    assert outcome.status == 2
+    assert "--sample is about the events of --against" in outcome.err
+
+
+def test_no_subscriptions(run: Run, write: Write) -> None:
+    outcome = run("check", write("s.sift", "-- nothing yet"))
+    assert outcome.status == 1
+    assert outcome.out.endswith("s.sift: no subscriptions\n")

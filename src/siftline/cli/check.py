@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.cli.match import count
-from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, Problem, Reporter, show
+from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, Problem, Reporter, counted, show
 
 if TYPE_CHECKING:
     import argparse
@@ -25,13 +25,14 @@ DETAILS: Final = """\
 Without --against, every subscription is read, and all broken ones are reported with file, line, column and
 reason. With --against, the good ones are also matched against a sample of events. Reported are then those that
 can never fire on these events: an attribute that is never there, a value that is always of another kind, a
-constant that no event comes near, and likely typos. For each, the cost is counted:
+constant that no event comes near, and likely typos. Those that can fire, but ask about attributes that no event
+has, are reported too. For each, the cost is counted:
   matches  how many of the events it matches
   share    the share of events that satisfy its rarest condition: so often an index has to look at it
   clauses  how many alternatives an index keeps for it
   check    whether an index only finds candidates, and the whole expression has to be evaluated on them
 
-exit status: 0 all good; 1 some are broken or can never fire; 2 could not run
+exit status: 0 all good; 1 some are broken, can never fire, or ask about unknown attributes; 2 could not run
 """
 EXAMPLES: Final = """\
 examples:
@@ -40,6 +41,7 @@ examples:
 """
 
 _DEFAULT_SAMPLE: Final = 100_000
+_DEFAULT_LIMIT: Final = 50
 _COSTLIEST: Final = 10
 
 
@@ -47,11 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the options."""
     parser.add_argument("file", metavar="FILE", help="the subscriptions; formats as for `siftline match`")
     parser.add_argument("--against", metavar="EVENTS", help="events to match the subscriptions with")
-    parser.add_argument(
-        "--sample", metavar="N", type=count, default=_DEFAULT_SAMPLE, help="look at the first N events (100000)"
-    )
+    parser.add_argument("--sample", metavar="N", type=count, help="look at the first N events (100000)")
     parser.add_argument("--event", metavar="COLUMN", help="the column of a Parquet file that holds whole events")
     parser.add_argument("--strings", action="store_true", help="keep all cells of a CSV file as text")
+    parser.add_argument(
+        "--limit", metavar="N", type=count, default=_DEFAULT_LIMIT, help="print at most N findings (50); --json has all"
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON document instead of text")
 
 
@@ -60,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
     from siftline.cli.event_files import EventFile
     from siftline.cli.subscription_files import read_subscriptions
 
+    if args.sample is not None and args.against is None:
+        raise CannotRunError("--sample is about the events of --against, and that is absent")
     if args.file == "-" == args.against:
         raise CannotRunError("subscriptions and events cannot both come from standard input")
     events = None
@@ -91,7 +96,7 @@ class _Report:
         self._subscriptions = self._subscriptions.unpacked()
         sample = Sample(self._subscriptions.expressions)
         with Progress("matching", events.size, "B", is_quiet=self._args.quiet) as progress:
-            sample.take(itertools.islice(self._good(events, sample, progress), self._args.sample))
+            sample.take(itertools.islice(self._good(events, sample, progress), self._args.sample or _DEFAULT_SAMPLE))
         self._n_events = sample.seen.n_events
         self._costs = [sample.cost(position) for position in range(len(self._subscriptions))]
 
@@ -105,9 +110,9 @@ class _Report:
     @property
     def status(self) -> int:
         """1 if anything is wrong."""
-        never = any(cost.findings for cost in self._costs)
+        is_odd = any(cost.findings or cost.warnings for cost in self._costs)
         is_empty = not len(self._subscriptions)
-        return BAD_INPUT if self._subscriptions.problems or self._bad_events or never or is_empty else OK
+        return BAD_INPUT if self._subscriptions.problems or self._bad_events or is_odd or is_empty else OK
 
     # for people
 
@@ -116,15 +121,23 @@ class _Report:
         reporter = Reporter()
         for problem in self._bad_events:
             reporter.report(problem)
-        for problem in self._subscriptions.problems:
-            show(str(problem))
-        for position, cost in enumerate(self._costs):
-            if cost.findings:
-                show(self._never(position, cost))
-        if self._costs and not self._args.quiet:
+        findings = list(self._findings())
+        for text in findings[: self._args.limit]:
+            show(text)
+        if len(findings) > self._args.limit:
+            show(f"... and {len(findings) - self._args.limit:,} more (--limit N shows more, --json all)")
+        if self._costs and self._n_events and not self._args.quiet:
             self._print_costliest()
         if not self._args.quiet or self.status:
             show(self._summary())
+
+    def _findings(self) -> Iterator[str]:
+        yield from map(str, self._subscriptions.problems)
+        for position, cost in enumerate(self._costs):
+            if cost.findings:
+                yield self._never(position, cost)
+            for warning in cost.warnings:
+                yield f"{self._place(position)}: warning: subscription {self._subscriptions.ids[position]!r}: {warning}"
 
     def _never(self, position: int, cost: Cost) -> str:
         id = self._subscriptions.ids[position]
@@ -140,7 +153,7 @@ class _Report:
 
     def _print_costliest(self) -> None:
         ranked = sorted(range(len(self._costs)), key=lambda i: (-self._costs[i].share, -self._costs[i].clauses, i))
-        show(f"costliest subscriptions ({self._n_events:,} events):")
+        show(f"costliest subscriptions ({counted(self._n_events or 0, 'event')}):")
         show(f"  {'share':>7}  {'matches':>9}  {'clauses':>7}  check  subscription")
         for position in ranked[:_COSTLIEST]:
             cost = self._costs[position]
@@ -150,13 +163,18 @@ class _Report:
 
     def _summary(self) -> str:
         counts = self._counts()
+        if not counts["good"] + counts["broken"]:
+            return f"{self._subscriptions.file}: no subscriptions"
         text = f"{counts['good']:,} good, {counts['broken']:,} broken"
         if self._n_events is not None:
-            text += f"; on {self._n_events:,} events {counts['matched']:,} matched, {counts['never']:,} can never fire"
+            matched = counted(counts["matched"], "subscription")
+            text += f"; on {counted(self._n_events, 'event')} {matched} matched, {counts['never']:,} can never fire"
+            if counts["unseen"]:
+                text += f", {counts['unseen']:,} can, but with attributes that no event has"
             if self._n_events == 0:
                 text += " (no events: nothing can be said)"
         if self._bad_events:
-            text += f"; {len(self._bad_events):,} bad events were skipped"
+            text += f"; skipped {counted(len(self._bad_events), 'bad event')}"
         return f"{self._subscriptions.file}: {text}"
 
     def _counts(self) -> dict[str, int]:
@@ -165,6 +183,7 @@ class _Report:
             "broken": len(self._subscriptions.problems),
             "matched": sum(cost.matches > 0 for cost in self._costs),
             "never": sum(bool(cost.findings) for cost in self._costs),
+            "unseen": sum(bool(cost.warnings and not cost.findings) for cost in self._costs),
         }
 
     # for machines

@@ -21,10 +21,10 @@ from siftline.encoding.domains import Domains
 from siftline.engine import Engine
 from siftline.language.normal_form import Asked, cover, parts_of
 from siftline.language.printer import to_text
-from siftline.model import AnyElement, Predicate
+from siftline.model import AnyElement, Predicate, children
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -48,6 +48,8 @@ class Cost:
         Whether the index only finds candidates that must be checked against the whole expression.
     findings : tuple of Finding
         Why it can never fire on these events; empty if it can.
+    warnings : tuple of Finding
+        Attributes that no event has, if not among the findings: it can fire, but perhaps not as it was meant.
     """
 
     matches: int
@@ -55,6 +57,7 @@ class Cost:
     clauses: int
     needs_check: bool
     findings: tuple[Finding, ...]
+    warnings: tuple[Finding, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the cost for JSON."""
@@ -64,6 +67,7 @@ class Cost:
             "clauses": self.clauses,
             "needs_check": self.needs_check,
             "findings": [finding.to_dict() for finding in self.findings],
+            "warnings": [finding.to_dict() for finding in self.warnings],
         }
 
 
@@ -72,6 +76,7 @@ class Sample:
 
     def __init__(self, expressions: Sequence[Expression]) -> None:
         self._n = len(expressions)
+        self._expressions = expressions
         self._clauses: list[list[Clause]] = [cover(expression).clauses for expression in expressions]
         literals = dict.fromkeys(literal for clauses in self._clauses for clause in clauses for literal in clause)
         self._positions = {literal: self._n + i for i, literal in enumerate(literals)}
@@ -94,13 +99,19 @@ class Sample:
         clauses = self._clauses[position]
         n_events = max(self.seen.n_events, 1)
         rarest = sum(self._rarest(clause) for clause in clauses)
+        findings = self._findings(clauses) if self.seen.n_events else ()
         return Cost(
             matches=int(self._counts[position]),
             share=min(rarest / n_events, 1.0),
             clauses=len(clauses),
             needs_check=bool(self._needs_check[position]),
-            findings=self._findings(clauses) if self.seen.n_events else (),
+            findings=findings,
+            warnings=self._warnings(position, findings) if self.seen.n_events else (),
         )
+
+    def _warnings(self, position: int, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        unseen = self.seen.unseen(_paths(self._expressions[position]))
+        return tuple(warning for warning in unseen if warning not in findings)
 
     def _rarest(self, clause: Clause) -> int:
         counts = [self._count(literal) for literal in clause if _is_indexable(literal)]
@@ -133,6 +144,21 @@ class Sample:
     def _is_incomparable(self, predicate: Predicate) -> bool:
         """Return whether no value seen could make the predicate false, or true."""
         return self.seen.reason(predicate).kind in ("unseen-attribute", "wrong-kind")
+
+
+def _paths(expression: Expression, prefix: str = "") -> Iterator[str]:
+    """Yield the attributes that an expression asks about."""
+    if isinstance(expression, Predicate):
+        yield _joined(prefix, expression.attribute)
+    elif isinstance(expression, AnyElement):
+        yield from _paths(expression.operand, _joined(prefix, expression.attribute))
+    else:
+        for child in children(expression):
+            yield from _paths(child, prefix)
+
+
+def _joined(prefix: str, path: str | None) -> str:
+    return ".".join(part for part in (prefix, path) if part)
 
 
 def _is_indexable(literal: Expression) -> bool:

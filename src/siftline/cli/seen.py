@@ -12,6 +12,8 @@ from siftline.language.tokens import quoted, write_path
 from siftline.model import POSITIVE_OF, Predicate, kind_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from siftline.model import Event
 
 # Distinct strings kept per attribute: enough to find the one that a typo meant.
@@ -51,6 +53,7 @@ class Seen:
         self.attributes: dict[str, SeenAttribute] = {}
         self.n_events = 0
         self._close = lru_cache(maxsize=65536)(self._close_string)
+        self._meant = lru_cache(maxsize=65536)(self._meant_path)
 
     def take(self, event: Event) -> None:
         """Look at one event."""
@@ -78,15 +81,24 @@ class Seen:
             return _wrong_kind(name, attribute, sorted(wanted))
         return self._unseen_value(predicate, name, attribute)
 
+    def unseen(self, paths: Iterable[str]) -> tuple[Finding, ...]:
+        """Say which attributes occur in no event."""
+        absent = (path for path in dict.fromkeys(paths) if path not in self.attributes)
+        return tuple(self._unseen(path, write_path(path), None) for path in absent)
+
     def _unseen(self, path: str, name: str, attribute: SeenAttribute | None) -> Finding:
         below = next((other for other in self.attributes if other.startswith(f"{path}.")), None)
         if below is not None:
             return Finding("unseen-attribute", f"{name} is an object in these events", f"did you mean {below!r}?")
         if attribute is not None:
             return Finding("unseen-attribute", f"{name} has no value in any event")
-        close = _closest(path, tuple(self.attributes))
-        hint = f"did you mean {close!r}?" if close else None
+        meant = self._meant(path)
+        hint = f"did you mean {meant!r}?" if meant else None
         return Finding("unseen-attribute", f"no event has the attribute {name}", hint)
+
+    def _meant_path(self, path: str) -> str | None:
+        longer = next((other for other in self.attributes if other.endswith(f".{path}")), None)
+        return longer or _closest(path, tuple(self.attributes))
 
     def _unseen_value(self, predicate: Predicate, name: str, attribute: SeenAttribute) -> Finding:
         text = _shortened(to_text(predicate))
@@ -108,7 +120,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why a subscription can never fire: a kind for machines, a sentence, a hint."""
+    """Why a subscription can never fire, or what is odd about it: a kind for machines, a sentence, a hint."""
 
     kind: str
     reason: str
