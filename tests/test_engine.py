@@ -144,6 +144,7 @@ def test_batches_in_every_shape(engine: Engine) -> None:
         polars.DataFrame(trees),
         pa.array(['{"a": 1}', '{"a": 2}', '{"a": null}']),
         b'{"a": 1}\n{"a": 2}\n{}\n',
+        ['{"a": 1}', b'{"a": 2}', "{}"],
         engine.encode(trees),
     ]
     for shape in shapes:

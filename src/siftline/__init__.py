@@ -47,6 +47,7 @@ __all__ = [
     "Statistics",
     "SubscriptionError",
     "attr",
+    "errors",
     "indexes",
     "parse",
     "parse_filters",
@@ -55,6 +56,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from siftline import errors
     from siftline.encoding.statistics import Statistics
     from siftline.engine import Engine
     from siftline.errors import EventError, SiftlineError, SubscriptionError
@@ -68,8 +70,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "indexes":  # the package itself, which can be called
-        return importlib.import_module("siftline.indexes")
+    if name in ("errors", "indexes"):  # the modules themselves; `indexes` can be called
+        return importlib.import_module(f"siftline.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'siftline' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)

@@ -222,8 +222,8 @@ class Engine:
         Parameters
         ----------
         events
-            Dicts; an Arrow table, pandas or polars data frame, with a column for each attribute; an Arrow array of JSON
-            texts; bytes with JSON Lines; or what `encode` returned.
+            Dicts or JSON texts; an Arrow table, pandas or polars data frame, with a column for each attribute; an Arrow
+            array of JSON texts; bytes with JSON Lines; or what `encode` returned.
         event : str, optional
             The column that holds whole events, as JSON text, map or struct.
         top : int, optional

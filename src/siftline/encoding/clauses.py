@@ -187,11 +187,11 @@ def select(clauses: Clauses, new_slots: NDArray[np.int32]) -> Clauses:
     """Keep the clauses of slots with `new_slots[slot] >= 0`, under their new slots (which must ascend)."""
     kept = np.flatnonzero(new_slots[clauses.slots] >= 0)
     lengths = np.diff(clauses.starts)[kept]
-    literals = _spans(clauses.starts[kept], lengths)
+    literals = spans(clauses.starts[kept], lengths)
     old_sets = clauses.sets[literals]
     has_set = old_sets >= 0
     set_lengths = np.diff(clauses.set_starts)[old_sets[has_set]]
-    set_items = _spans(clauses.set_starts[old_sets[has_set]], set_lengths)
+    set_items = spans(clauses.set_starts[old_sets[has_set]], set_lengths)
     sets = np.full(len(literals), -1, dtype=np.int32)
     sets[has_set] = np.arange(np.count_nonzero(has_set), dtype=np.int32)
     return Clauses(
@@ -209,7 +209,7 @@ def select(clauses: Clauses, new_slots: NDArray[np.int32]) -> Clauses:
     )
 
 
-def _spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the positions start, start + 1, ... of all spans, one after the other."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0

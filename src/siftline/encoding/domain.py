@@ -95,9 +95,12 @@ class Line:
             return None
         if not self.keys or self._are_many(new):
             return self._deal(new, None)
-        for i, value in enumerate(new):
-            if not self._squeeze_in(value):
-                return self._deal(new[i:], value)
+        groups = self._by_gap(new)
+        for i, group in groups.items():
+            if not self._fits(i, group):
+                return self._deal(new, group[-1])
+        for i in sorted(groups, reverse=True):  # from the end, so that the places before stay what they are
+            self._squeeze_in(i, groups[i])
         return None
 
     def has_room(self, values: Iterable[Any]) -> bool:
@@ -105,9 +108,18 @@ class Line:
         new = self._unknown(values)
         if not self.keys or not new:
             return True
-        places = [bisect_left(self.keys, value) for value in new]
-        # Each of several constants in one gap may take half of what the others left.
-        return not self._are_many(new) and all(self._gap(i) >= _NARROWEST_GAP << places.count(i) for i in set(places))
+        return not self._are_many(new) and all(self._fits(i, group) for i, group in self._by_gap(new).items())
+
+    def _by_gap(self, new: list[Any]) -> dict[int, list[Any]]:
+        """Return new constants by the place in `keys` where they go."""
+        groups: dict[int, list[Any]] = {}
+        for value in new:
+            groups.setdefault(bisect_left(self.keys, value), []).append(value)
+        return groups
+
+    def _fits(self, i: int, group: list[Any]) -> bool:
+        below, above = self._neighbours(i)
+        return above - below >= _NARROWEST_GAP // 2 * (len(group) + 1)
 
     def _are_many(self, new: list[Any]) -> bool:
         return len(new) > _MANY and 4 * len(new) > len(self.keys)
@@ -125,26 +137,21 @@ class Line:
         below = self.labels[i - 1] if i else self.section.first - 1
         return below, self.labels[i] if i < len(self.labels) else self.section.last + 1
 
-    def _gap(self, i: int) -> int:
+    def _squeeze_in(self, i: int, group: list[Any]) -> None:
+        """Insert constants into one gap, evenly, or behind one another if they continue a run."""
         below, above = self._neighbours(i)
-        return above - below
-
-    def _squeeze_in(self, value: Any) -> bool:
-        """Insert one constant between its neighbours if there is room for its label."""
-        i = bisect_left(self.keys, value)
-        below, above = self._neighbours(i)
-        if above - below < _NARROWEST_GAP:
-            return False
-        step = min(_WIDEST_GAP, max(2, (above - below) // _SHARE_OF_GAP))
+        n, gap = len(group), above - below
+        step = min(_WIDEST_GAP, max(2, gap // (_SHARE_OF_GAP * n)))
         if i == len(self.labels) or below == self._newest:
-            self._newest = below + step
+            first, newest = below + step, below + n * step
         elif i == 0 or above == self._newest:
-            self._newest = above - step
+            first, newest = above - n * step, above - n * step
         else:
-            self._newest = (below + above) // 2
-        self.keys.insert(i, value)
-        self.labels.insert(i, self._newest)
-        return True
+            step = gap // (n + 1)
+            first = newest = below + step
+        self._newest = newest
+        self.keys[i:i] = group
+        self.labels[i:i] = range(first, first + n * step, step)
 
     def _deal(self, new: list[Any], crowded: Any) -> Relabelling | None:
         """Deal out all labels again, evenly; where it became too crowded, half of the section stays free."""

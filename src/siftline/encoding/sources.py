@@ -26,8 +26,20 @@ def source_of(events: Any, *, event: str | None, is_one: bool) -> Source:
 
         return ArrowSource(table, event=event)
     if isinstance(events, Iterable):
-        return DictSource(list(events))
+        return _listed(list(events))
     raise EventError(f"events must be dicts, an Arrow table, a data frame or JSON, not {type(events).__name__}")
+
+
+def _listed(events: list[Any]) -> Source:
+    """Return a source for dicts, or for JSON texts."""
+    if not events or not all(isinstance(event, (str, bytes)) for event in events):
+        return DictSource(events)
+    import pyarrow as pa
+
+    from siftline.encoding.json_events import JsonSource
+
+    texts = [event.encode("utf-8", "surrogatepass") if isinstance(event, str) else event for event in events]
+    return JsonSource.from_arrow(pa.array(texts, pa.large_binary()))
 
 
 def _json_source(text: bytes | bytearray | memoryview | str, is_one: bool) -> Source:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from siftline.encoding.clauses import spans
 from siftline.encoding.sources import arrow_of
 from siftline.errors import SubscriptionError, TableError
 from siftline.model import And, Expression, Or, Predicate
@@ -226,11 +227,8 @@ class PredicateRows:
     def select(self, positions: NDArray[np.int64]) -> PredicateRows:
         """Return the expressions at these positions."""
         lengths = np.diff(self.starts)[positions]
-        ends = np.cumsum(lengths)
-        rows = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(
-            self.starts[positions] - ends + lengths, lengths
-        )
-        return PredicateRows(self.rows.take(rows), np.concatenate([[0], ends]).astype(np.int64))
+        rows = self.rows.take(spans(self.starts[positions], lengths))
+        return PredicateRows(rows, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
 
 
 def spelling(op: str) -> str:
