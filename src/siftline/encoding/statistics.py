@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from siftline.encoding.sources import source_of
 from siftline.errors import SnapshotError
 from siftline.model import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from siftline.model import Leaf
 
@@ -37,12 +39,12 @@ class Statistics:
         self.samples = samples
 
     @classmethod
-    def from_events(cls, events: Iterable[Mapping[str, Any]], *, seed: int = 0) -> Statistics:
-        """Collect statistics from events as dicts."""
+    def from_events(cls, events: Any, *, seed: int = 0) -> Statistics:
+        """Collect statistics from events: dicts (a generator will do), or whatever `Engine.match_batch` takes."""
         statistics = cls(0, {}, {})
         chance = random.Random(seed)
         n_values: dict[str, int] = {}
-        for tree in events:
+        for tree in _trees(events):
             statistics.n_events += 1
             for path, leaves in Event(tree).leaves.items():
                 statistics.counts[path] = statistics.counts.get(path, 0) + 1
@@ -85,6 +87,14 @@ class Statistics:
             return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
         except (ValueError, SnapshotError) as error:
             raise SnapshotError(f"{path}: {error}") from None
+
+
+def _trees(events: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(events, Iterator):
+        yield from events  # one at a time: a log may be larger than memory
+        return
+    source = source_of(events, event=None, is_one=False)
+    yield from (source.tree(position) for position in range(len(source)))
 
 
 def _keep(sample: list[Leaf], leaf: Leaf, n_seen: int, chance: random.Random) -> None:
