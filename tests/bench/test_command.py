@@ -77,6 +77,14 @@ def test_mistakes_exit_2(arguments: tuple[str, ...], message: str, capsys: pytes
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("index", ["fast-scam", "fast-scan:colour=1"])
+def test_indexes_are_checked_before_anything_is_drawn(index: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _bench("run", "dense", "--index", "scan", "--index", index) == 2
+    err = capsys.readouterr().err
+    assert "fast-sca" in err
+    assert "drawing" not in err
+
+
 def test_compare_exits_1_only_when_asked() -> None:
     row: dict[str, Any] = {"workload": "dense", "index": "sift", "unit": "us"}
     append([{**row, "passes": [1.0, 1.1]}], "old.jsonl")

@@ -74,6 +74,14 @@ class Color(enum.StrEnum):
     RED = "red"
 
 
+class Plain(enum.Enum):
+    BLUE = "blue"
+    SEVEN = 7
+    DAY = datetime.date(2026, 1, 31)
+    NOTHING = None
+    PAIR = (1, 2)
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -82,7 +90,14 @@ class Color(enum.StrEnum):
         (np.int64(5), "5"),
         (np.float64(0.5), "0.5"),
         (np.bool_(True), "true"),
+        (np.float32(0.5), "0.5"),
+        (np.str_("x"), "'x'"),
+        (np.datetime64("2026-01-31T10:00"), "timestamp '2026-01-31T10:00Z'"),
+        (np.datetime64("2026-01-31"), "timestamp '2026-01-31'"),
         (Color.RED, "'red'"),
+        (Plain.BLUE, "'blue'"),
+        (Plain.SEVEN, "7"),
+        (Plain.DAY, "date '2026-01-31'"),
     ],
 )
 def test_constants_that_stand_for_others(value: object, text: str) -> None:
@@ -91,7 +106,19 @@ def test_constants_that_stand_for_others(value: object, text: str) -> None:
     assert type(built.operand) is type(parse(f"price = {text}").operand)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("value", [None, float("nan"), 2**63, b"x", price, [1], object()])
+def test_enumerations_in_every_method() -> None:
+    assert price.is_in([Plain.BLUE, 5]) == price.is_in(["blue", 5])
+    assert price.between(Plain.SEVEN, 9) == price.between(7, 9)
+    assert (price < Plain.SEVEN) == (price < 7)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, float("nan"), 2**63, b"x", price, [1], object(), Plain.NOTHING, Plain.PAIR),
+        *(np.timedelta64(1, "s"), np.complex128(1), np.bytes_(b"x"), np.array([1, 2])),
+    ],
+)
 def test_impossible_constants(value: object) -> None:
     with pytest.raises(SubscriptionError):
         price == value  # noqa: B015
@@ -106,6 +133,8 @@ def test_null_is_refused_with_a_hint() -> None:
 def test_misuse() -> None:
     with pytest.raises(TypeError, match="a path is a string"):
         attr(None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a path is a string, not int"):
+        attr(5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="not a string"):
         price.is_in("abc")
     with pytest.raises(TypeError, match="takes an Expression"):

@@ -13,6 +13,7 @@ from siftline.errors import SubscriptionError
 from siftline.language.cloudevents import parse_filters
 from siftline.language.event_pattern import parse_pattern
 from siftline.language.text import MAX_TEXT, parse
+from siftline.language.text_errors import method_hint
 from siftline.language.tokens import position_of, split
 from siftline.model import (
     FALSE,
@@ -440,6 +441,8 @@ class TestLimits:
     def test_not_a_string(self) -> None:
         with pytest.raises(TypeError, match="not bytes"):
             parse(b"a = 1")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="a condition is a string, not int"):
+            parse(5)  # type: ignore[arg-type]
 
 
 class TestErrors:
@@ -495,7 +498,7 @@ class TestErrors:
             ("a in (1,)", 8, "expected a constant after ','", None),
             ("a = (1)", 4, "expected a constant", "'in'"),
             ("a = [1]", 4, "expected a constant", "parentheses"),
-            ("a between 1, 2", 11, "expected 'and'", None),
+            ("a between 1, 2", 11, "expected 'and'", "write between 1 and 2"),
             ("a not = 5", 6, "expected an operator after 'not'", "!="),
             ("a not is null", 6, "expected an operator after 'not'", "is not null"),
             ("a not betwen 1 and 2", 6, "expected an operator after 'not'", "'between'"),
@@ -527,7 +530,10 @@ class TestErrors:
             ("any a (this.b = 1)", 7, "'this.b' is not an attribute of the element", "write b"),
             ("any a (any this (b = 1))", 11, "'any this' has no meaning", None),
             ("any (a = 1)", 4, "expected an attribute", "any items"),
-            ("any a b = 1", 6, "expected '(' after 'any a'", None),
+            ("any a b = 1", 6, "expected '(' after 'any a'", "in parentheses: any a (…)"),
+            ("any a [b = 1]", 6, "expected '(' after 'any a'", "in parentheses: any a (…)"),
+            ("any a[0] (b = 1)", 5, "expected '(' after 'any a'", "no array positions"),
+            ("any first name (b = 1)", 10, "expected '(' after 'any first'", '"first name"'),
             ("$.a = 1", 0, "expected a condition, found '$'", None),
             ("a\x00 = 1", 1, r"found '\x00'", None),
         ],
@@ -539,6 +545,90 @@ class TestErrors:
         assert (hint is None) == (error.hint is None)
         assert (hint or "") in (error.hint or "")
         assert error.text == text
+
+    @pytest.mark.parametrize(
+        ("text", "hint"),
+        [
+            ("UPPER(a.b) like 'x%'", "no functions on attributes; to ignore case, write a.b ilike 'x'"),
+            ("b = 1 and len(tags) > 3", "no functions on attributes; lengths cannot be tested"),
+            ("starts_with(a, 'x')", "write a starts with 'x'"),
+            ("endsWith(a, 'x')", "write a ends with 'x'"),
+            ("contains(a, 'x')", "write a contains 'x'"),
+            ("loc_in(Bronx)", "a string needs quotes: 'Bronx'"),
+            ("a.lower() = 'x'", "no functions on attributes; to ignore case, write a ilike 'x'"),
+            ("f(1) = 2", "is not compared"),
+            ("(a = 1) = true", "is not compared"),
+            ("a = lower('X')", "constants only"),
+            ("5 < lower(a)", "constants only"),
+            ("at > current_timestamp", "write timestamp"),
+            ('a["b c"] = 1', 'with dots: a."b c"'),
+            ("items[*].sku = 'x'", "no array positions"),
+            ("exists a['b']", "with dots: a.b"),
+            ("exists first name", '"first name"'),
+            ("first line not like 'x'", '"first line"'),
+            ("a in [1, 2]", "lists are written in parentheses"),
+            (r"a ilike 'x' escape '\'", "no escape clause"),
+            ("a = NaN", "never occur"),
+            ("a > -Infinity", "never occur"),
+            ("price <= $5", "leave out '$'"),
+            ("price <= €5", "leave out '€'"),
+            ("price <= $price", "a string needs quotes"),
+            ("a regex 'x'", "'matches'"),
+            ("a ~ 'x'", "'matches'"),
+            ("a not regex 'x'", "'matches'"),
+            ("a !~ 'x'", "'not matches'"),
+            ("WHERE not a = 1", "leave out 'WHERE'"),
+            ("where (a = 1)", "leave out 'where'"),
+            ("where exists a", "leave out 'where'"),
+            ("select * from t", "leave out 'select'"),
+            ("a is not empty", "write is not null, or != ''"),
+            ("a is missing", "write is null"),
+            ("some items (b = 1)", "write any items (…)"),
+            ("all(items, 1)", "write not any items"),
+            ("price <= 1,000", "1.000, thousands without a separator: 1000"),
+            ("# remark", "--"),
+            ("a = 1 # remark", "--"),
+            ("a = 1 // remark", "--"),
+        ],
+    )
+    def test_hints_for_habits_from_other_languages(self, text: str, hint: str) -> None:
+        assert hint in (refusal(text).hint or "")
+
+    @pytest.mark.parametrize("text", ["where = 1", "all = 1", "first = 1", "lower('x')", "a.startswith('x')", "$5 = 1"])
+    def test_what_only_looks_like_them_is_accepted(self, text: str) -> None:
+        parse(text)
+
+    def test_calls_that_look_like_methods(self) -> None:
+        assert "write a.b starts with 'x'" in (method_hint("a.b.startsWith") or "")
+        assert method_hint("geo.near") is None
+        assert method_hint("startsWith") is None
+
+    @pytest.mark.parametrize(
+        ("events", "expected"),
+        [
+            ([], None),
+            ([{"b": 2}, {"b": 3}], True),
+            ([{"b": 2}, {"b": 0}], False),
+            ([{"b": 2}, {}], False),
+            ([{"b": 2}, None], False),
+        ],
+    )
+    def test_the_hint_for_all_means_all(self, events: list[object], expected: bool | None) -> None:
+        hint = refusal("all items (b > 1)").hint or ""
+        written = hint.removeprefix("write ").partition(":")[0].replace("…", "b > 1")
+        assert evaluate(parse(written), Event({"items": events})) is expected
+
+    @pytest.mark.parametrize("regex", ["(?=x)", "(?!x)", "(?<=x)y", "(?<!x)y", r"(a)\1", "(?P<n>a)(?P=n)", r"\\\1"])
+    def test_look_around_and_references_have_a_hint(self, regex: str) -> None:
+        assert "no look-around" in (refusal(f"a matches '{regex}'").hint or "")
+
+    @pytest.mark.parametrize("regex", ["[", "(", "*", r"\\1[", "(?<n>a"])
+    def test_other_regular_expressions_have_not(self, regex: str) -> None:
+        assert refusal(f"a matches '{regex}'").hint is None
+
+    def test_patterns_are_shown_as_they_were_written(self) -> None:
+        assert r"the pattern '%\a\' ends with" in refusal(r"a like '%\a\'").reason
+        assert refusal("a like '\x1b\\'").reason.isprintable()
 
     @pytest.mark.parametrize(
         ("text", "position", "reason"),
@@ -615,6 +705,7 @@ PIECES = [
     *("a", "b.c", '"q r"', "this", "and", "or", "not", "in", "between", "like", "is", "null", "true", "any", "exists"),
     *("starts", "with", "matches", "date", "(", ")", ",", "=", "<=", "<>", "==", "+", "-", "*", "?x", "f(", "1", "2.5"),
     *("1e5", "'s'", "''", "'", '"', "--", "/*", "*/", "\n", ".", "@", "$", "\x00", "\ud800", "é", "≤", "12ab"),
+    *("[", "]", "#", "~", "where", "all", "lower(", "nan", "now", "escape", "empty", "/", "$5"),
     "9" * 25,
 ]
 

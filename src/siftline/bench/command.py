@@ -187,12 +187,15 @@ def _run(args: argparse.Namespace) -> int:
     for name in args.workloads:
         recipe(name)
     names = args.index or [name for name in siftline.indexes() if name != "scan"]
+    choices = [Choice.parse(text) for text in names]
+    for choice in choices:
+        choice.engine()  # a wrong name or option shows before the work begins
     samples = {**Plan().n_events, **dict(_pair(text) for text in args.sample)}
     plan = Plan(n_passes=args.passes, n_events=samples, as_slots=args.slots, is_batch=args.batch)
     for name in args.workloads:
         _say(f"drawing {name}")
         workload = _drawn(name, args, args.cache)
-        measured = run(workload, [Choice.parse(text) for text in names], plan, _say)
+        measured = run(workload, choices, plan, _say)
         rows = results.rows_of(workload, measured, plan.n_passes)
         path = results.append(rows, args.output or _RESULTS / f"{name}.jsonl")
         _print_run(workload, measured, rows, args.json)

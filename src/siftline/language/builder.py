@@ -13,11 +13,12 @@ from siftline.model import THIS, AnyElement, Expression, Predicate, leaf_of
 
 if TYPE_CHECKING:
     import datetime
+    import enum
     from collections.abc import Iterable
 
     from siftline.model import Constant
 
-    Value = Constant | datetime.date
+    Value = Constant | datetime.date | enum.Enum
 
 __all__ = ["Attribute", "attr", "this"]
 
@@ -45,8 +46,8 @@ def attr(path: str) -> Attribute:
 class Attribute:
     """An attribute of events: comparing it, or calling its methods, makes predicates.
 
-    Constants are booleans, numbers, strings, dates and timestamps. Combine predicates with ``&``, ``|`` and ``~``,
-    each in parentheses, because Python binds these tighter than comparisons.
+    Constants are booleans, numbers, strings, dates, timestamps and members of enumerations. Combine predicates with
+    ``&``, ``|`` and ``~``, each in parentheses, because Python binds these tighter than comparisons.
 
     Parameters
     ----------
@@ -200,7 +201,7 @@ class Attribute:
 
 
 def _constant(value: Value) -> Any:
-    """Return dates, NumPy scalars and their like as the constant that an event would hold in their place."""
+    """Return dates, NumPy scalars, enumerations and the like as the constant that an event would hold instead."""
     if type(value) in _CONSTANTS:
         return value
     if isinstance(value, Attribute):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from siftline.errors import SubscriptionError
 from siftline.language.text_terms import TermReader
-from siftline.language.tokens import COMPARISONS, KEYWORDS, MAX_TEXT, NAME, RESERVED, kind, read_path, shortened
+from siftline.language.tokens import COMPARISONS, KEYWORDS, MAX_TEXT, NAME, RESERVED, kind, read_path
 from siftline.model import (
     FALSE,
     MAX_DEPTH,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from siftline.model import Operand
 
-__all__ = ["MAX_TEXT", "parse"]
+__all__ = ["MAX_TEXT", "parse", "parse_stored"]
 
 # A pair of parentheses, or `any (...)`, holds at most Or, And, Not, IsTrue and AnyElement before the next pair.
 _NODES_PER_LEVEL: Final = 5
@@ -65,6 +65,11 @@ def parse(text: str) -> Expression:
         raise TypeError(f"a condition is a string, not {type(text).__name__}")
     if len(text) > MAX_TEXT:
         raise SubscriptionError(f"the text has {len(text):,} characters, and at most {MAX_TEXT:,} are accepted")
+    return parse_stored(text)
+
+
+def parse_stored(text: str) -> Expression:
+    """Parse what the printer made of an accepted expression, however long it has become."""
     return _Parser(text).parse()
 
 
@@ -170,7 +175,7 @@ class _Parser(TermReader):
         if path is None:
             self._error("'any this' has no meaning: nested arrays count as one", self.index - 1)
         if self.tokens[self.index] != "(":
-            self._expected(f"'(' after 'any {shortened(self.tokens[self.index - 1])}'")
+            self._no_condition(self.tokens[self.index - 1])
         self.elements += 1
         expression = self._in_parentheses()
         self.elements -= 1
@@ -221,7 +226,8 @@ class _Parser(TermReader):
         at = self.index
         low = self._constant()
         if self.tokens[self.index].lower() != "and":
-            self._expected(f"'and' and the upper bound of '{op}'")
+            is_list = self.tokens[self.index] == ","
+            self._expected(f"'and' and the upper bound of '{op}'", f"write {op} 1 and 2" if is_list else None)
         self.index += 1
         # The upper bound is the one that does not suit the lower, unless the lower one suits nothing.
         at = at if type(low) is bool else self.index

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -173,6 +174,10 @@ def _checked_text(op: str, operand: object) -> str:
     return operand
 
 
+# Look-around, and references back by number or name.
+_BEYOND_RE2: Final = re.compile(r"\(\?(?:<?[=!]|P=)|(?<!\\)(?:\\\\)*\\[1-9k]")
+
+
 @lru_cache(maxsize=4096)
 def compile_regex(pattern: str) -> Any:
     """Compile a regular expression with RE2, quietly."""
@@ -185,7 +190,7 @@ def compile_regex(pattern: str) -> Any:
         reason = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
         raise SubscriptionError(
             f"RE2 cannot run the regular expression {pattern!r}: {reason}",
-            hint="RE2 has no look-around and no back-references",
+            hint="RE2 has no look-around and no back-references" if _BEYOND_RE2.search(pattern) else None,
         ) from None
 
 

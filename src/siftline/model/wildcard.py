@@ -33,8 +33,9 @@ def parse_like(pattern: str) -> tuple[tuple[str | None, ...], ...]:
 
 def _escaped(pattern: str, position: int) -> str:
     if position + 1 >= len(pattern):
+        shown = pattern if pattern.isprintable() else repr(pattern)[1:-1]
         raise SubscriptionError(
-            f"the pattern {pattern!r} ends with the escape character '\\'", hint=r"write '\\' for a backslash itself"
+            f"the pattern '{shown}' ends with the escape character '\\'", hint=r"write '\\' for a backslash itself"
         )
     return pattern[position + 1]
 
