@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import run_fixture, write_fixture  # noqa: F401
 
+from siftline.cli.json_places import column_in_json
+
 if TYPE_CHECKING:
     from command_line import Outcome, Run, Write
 
@@ -137,7 +139,16 @@ def test_refused_expressions(run: Run, write: Write, expression: str, reason: st
         ('{"id": 1, "filters": [{"exakt": {"a": "b"}}]}', None, "unknown filter dialect"),
         ('{"id": 1, "weight": NaN, "expression": "a = 1"}', None, "NaN"),
         ("[" * 100_000, None, "nests too deeply"),
-        ('{"meta": {"expression": "x"}, "id": 1, "expression": "\\u0061 = \\"x\\""}', 64, "single quotes"),
+        ('{"id": 1, "expression": "\\u0061 = \\"x\\""}', 35, "single quotes"),
+        ('{"id": 1, "expression": "a = 1", "pattern": {}}', 1, "both 'expression' and 'pattern' are there"),
+        ('{"id": 1, "subscription": 2, "filters": []}', 1, "both 'id' and 'subscription' are there"),
+        ('{"id": 1, "expression": "a = 1", "weigth": 2}', 1, "unknown key 'weigth'; did you mean 'weight'?"),
+        ('{"id": 1, "pattern": {}, "dialct": "sns"}', 1, "unknown key 'dialct'; did you mean 'dialect'?"),
+        ('{"id": 1, "expresion": "a = 1"}', 1, "unknown key 'expresion'; did you mean 'expression'?"),
+        ('{"id": null, "expression": "a = 1"}', 1, "an id must be an integer or a string, not null"),
+        ('{"id": true, "expression": "a = 1"}', 1, "an id must be an integer or a string, not true"),
+        ('{"id": {"a": 1}, "expression": "a = 1"}', 1, "an id must be an integer or a string, not an object"),
+        ('[{"id": 1}]', 1, "expected a JSON object or string, found an array"),
         ('  "a ! 1"', 6, "expected"),
     ],
 )
@@ -258,7 +269,7 @@ def test_parquet_events_of_an_unusable_type(run: Run, write: Write, tmp_path: Pa
     pq.write_table(pa.table({"a": [1], "raw": pa.array([b"\x00"], pa.binary())}), path)
     outcome = match(run, write("s.sift", "a = 1"), path)
     assert outcome.status == 2
-    assert "raw" in outcome.err
+    assert "e.parquet: column 'raw': the type binary has no meaning in an event (hint: drop the column" in outcome.err
 
 
 def test_no_events(run: Run, write: Write) -> None:
@@ -379,7 +390,8 @@ def test_closed_pipe_is_quiet(write: Write) -> None:
     assert process.returncode == 141
 
 
-def test_interrupt(write: Write, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupt(write: Write, tmp_path: Path, number: int, status: int) -> None:
     output = tmp_path / "out" / "m.jsonl"
     output.parent.mkdir()
     files = "--subscriptions", write("s.sift", "a = 1"), "--events", "-", "--output", str(output)
@@ -389,9 +401,9 @@ def test_interrupt(write: Write, tmp_path: Path) -> None:
             if os.listdir(output.parent):
                 break
             time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == status
     assert b"Traceback" not in err
     assert os.listdir(output.parent) == []
 
@@ -483,3 +495,76 @@ def test_matches_before_a_bad_event_are_written(run: Run, write: Write, n: int) 
     assert "the matches before it were written" in outcome.err
     csv = match(run, write("s.sift", "a = 1"), write("e.csv", "a,b\n" + "1,2\n" * n + "1\n1,2\n"))
     assert csv.pairs() == {(i, 1) for i in range(n)}
+
+
+# Files that are something else
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", ["x.jsonl", "x.csv"])
+def test_utf_16(run: Run, write: Write, encoding: str, name: str) -> None:
+    path = write(name, '{"id": 1, "expression": "a = 1"}\n'.encode(encoding))
+    for outcome in (match(run, path, write("e.jsonl", GOOD_EVENTS)), match(run, write("s.sift", "a = 1"), path)):
+        assert (outcome.status, outcome.out) == (2, "")
+        assert outcome.err == f"siftline: {path}: looks like UTF-16; save it as UTF-8\n"
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.csv"])
+def test_parquet_under_another_name(run: Run, write: Write, tmp_path: Path, name: str) -> None:
+    path = str(tmp_path / name)
+    pq.write_table(pa.table({"a": [1]}), path)
+    for outcome in (match(run, path, write("e.jsonl", GOOD_EVENTS)), match(run, write("s.sift", "a = 1"), path)):
+        assert outcome.status == 2
+        assert f"{path}: this is a Parquet file; its name must end in .parquet" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        (
+            "x.json",
+            '[{"a": 1}, {"a": 2}]',
+            "this is a JSON array; Siftline reads JSON Lines, one object a line (jq -c '.[]'",
+        ),
+        ("x.json", "[]", "this is a JSON array"),
+        ("x.jsonl", '\n[\n  {"a": 1}\n]\n', "this is a JSON array"),
+        ("x.json", '{\n  "a": 1\n}\n', "this is a JSON object over several lines; Siftline reads JSON Lines"),
+    ],
+)
+def test_json_documents(run: Run, write: Write, name: str, content: str, reason: str) -> None:
+    path = write(name, content)
+    for outcome in (match(run, path, write("e.jsonl", GOOD_EVENTS)), match(run, write("s.sift", "a = 1"), path)):
+        assert outcome.status == 2
+        assert f"{path}: {reason}" in outcome.err
+    if "array" in reason:
+        outcome = run("explain", "--subscription", "a = 1", "--event", path)
+        assert outcome.status == 2
+        assert reason in outcome.err
+
+
+def test_bare_string_among_string_ids(run: Run, write: Write) -> None:
+    outcome = check(run, write("s.jsonl", [{"id": "x", "expression": "a = 1"}, "a = 2"]))
+    assert "s.jsonl:2:1: the id of a bare string is its line, an integer, but the first one (line 1) is" in outcome.out
+
+
+def test_events_as_statistics(run: Run, write: Write) -> None:
+    events = write("e.jsonl", [*GOOD_EVENTS, *GOOD_EVENTS])
+    outcome = match(run, write("s.sift", "a = 1"), events, "--statistics", events)
+    assert outcome.status == 2
+    assert "e.jsonl: no statistics; --statistics takes what Statistics.save wrote, not events" in outcome.err
+
+
+def test_columns_are_those_of_the_key_that_has_the_value() -> None:
+    line = '{"meta": {"expression": "x"}, "expression": "a ! 1"}'
+    assert column_in_json(line, "expression", "a ! 1", 2) == line.index("!") + 1
+
+
+def test_help_without_a_command_and_of_match(run: Run) -> None:
+    import siftline as package
+
+    outcome = run()
+    assert outcome.status == 2
+    assert "examples:" in outcome.err
+    text = " ".join(run("match", "--help").out.split())
+    assert f"the index to match with: {', '.join(package.indexes())}" in text
+    assert "the rows of one event come in no particular order" in text

@@ -70,11 +70,12 @@ def test_other_formats(run: Run, write: Write, tmp_path: Path) -> None:
 def test_bad_input(run: Run, write: Write) -> None:
     broken = run("explain", "--subscription", "a = 1 and", "--event", EVENT)
     assert broken.status == 1
-    assert "<command line>:1:10: expected a condition" in broken.err
+    assert "--subscription:1:10: expected a condition" in broken.err
     for event, reason in (("[1]", "an array"), ('{"a": ', "1:7"), ("{", "1:2")):
         outcome = run("explain", "--subscription", "a = 1", "--event", event)
         assert outcome.status == 1
         assert reason in outcome.err
+        assert outcome.err.startswith("--event:1:")
     assert run("explain", "--subscription", "a = 1", "--event", "nowhere.jsonl").status == 2
     assert run("explain", "--subscriptions", "s.jsonl", "--event", EVENT).status == 2
     assert run("explain", "--subscription", "a = 1", "--event", write("e.jsonl", "")).status == 1

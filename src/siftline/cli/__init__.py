@@ -1,7 +1,7 @@
 """The command line: one file per command, and here what they share: options, exit status, errors.
 
 Exit status: 0 done; 1 bad input was found; 2 the command could not run; 130 interrupted; 141 the reader of the output
-went away.
+went away; 143 terminated.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import importlib.util
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,7 @@ _BENCH: Final = "siftline.bench.command"
 
 _INTERRUPTED: Final = 130
 _BROKEN_PIPE: Final = 141
+_TERMINATED: Final = 143
 
 _DESCRIPTION: Final = """\
 Finds, for every event, all of the standing subscriptions that it satisfies.
@@ -50,6 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         The arguments, without the name of the program; those of the process if left out.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        signal.signal(signal.SIGTERM, _terminate)
+    if not arguments:
+        _parser(arguments).print_help(sys.stderr)
+        return CANNOT_RUN
     try:
         args = _parser(arguments).parse_args(arguments)
     except SystemExit as stop:  # argparse has said what is wrong, or printed the help
@@ -64,6 +71,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("interrupted")
         return _INTERRUPTED
+
+
+def _terminate(number: int, frame: object) -> None:
+    """End by an exception, so that half-written files are removed."""
+    raise SystemExit(_TERMINATED)
 
 
 def _guarded(args: argparse.Namespace) -> int:

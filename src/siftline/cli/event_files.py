@@ -15,14 +15,25 @@ import re
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 from siftline.cli.csv_rows import CsvRow, csv_rows
-from siftline.cli.files import CSV, JSONL, PARQUET, format_of, open_bytes, open_parquet, shown_name, size_of
+from siftline.cli.files import (
+    CSV,
+    JSONL,
+    PARQUET,
+    format_of,
+    open_bytes,
+    open_parquet,
+    refuse_document,
+    shown_name,
+    size_of,
+)
 from siftline.cli.problems import CannotRunError, Problem, event_problem
-from siftline.errors import EventError
+from siftline.errors import EventError, TableError
 from siftline.model import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
+    from siftline.encoding.events import EncodedEvents
     from siftline.engine import Engine
     from siftline.model import Leaf
 
@@ -88,6 +99,8 @@ class EventFile:
             yield from self._arrow_chunks()
             return
         with open_bytes(self.path) as file:
+            if self.format == JSONL:
+                refuse_document(file, self.path)
             yield from self._json_chunks(file) if self.format == JSONL else self._csv_chunks(file)
 
     def encoded(self, chunk: Chunk, engine: Engine) -> tuple[Chunk, Any]:
@@ -96,10 +109,17 @@ class EventFile:
         Only the engine knows which columns are used; a value without a meaning in any other column is no problem.
         """
         try:
-            return chunk, engine.encode(chunk.events, event=self.event_column)
+            return chunk, self._encode(chunk.events, engine)
         except EventError:
             good = self._without_bad(chunk, engine)
-        return good, engine.encode(good.events, event=self.event_column)
+        return good, self._encode(good.events, engine)
+
+    def _encode(self, events: Any, engine: Engine) -> EncodedEvents:
+        try:
+            return engine.encode(events, event=self.event_column)
+        except TableError as error:
+            hint = " (hint: drop the column, or cast it to another type)" if self.event_column is None else ""
+            raise CannotRunError(f"{self.name}: {error}{hint}") from None
 
     def _without_bad(self, chunk: Chunk, engine: Engine) -> Chunk:
         good, problems = [], list(chunk.problems)
@@ -148,7 +168,7 @@ class EventFile:
 
     def _arrow_events(self, chunk: Chunk, engine: Engine) -> Iterator[Event | Problem]:
         try:
-            source = engine.encode(chunk.events, event=self.event_column).source
+            source = self._encode(chunk.events, engine).source
         except EventError:
             yield from (self._arrow_event(chunk.events.slice(i, 1), line, engine) for i, line in enumerate(chunk.lines))
         else:
@@ -156,7 +176,7 @@ class EventFile:
 
     def _arrow_event(self, row: Any, line: int, engine: Engine) -> Event | Problem:
         try:
-            return Event(engine.encode(row, event=self.event_column).source.tree(0))
+            return Event(self._encode(row, engine).source.tree(0))
         except EventError as error:
             return Problem(self.name, line, None, str(error).removeprefix("event 0: "), unit="row")
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.cli.files import PARQUET, STANDARD, open_bytes
+from siftline.cli.files import PARQUET, STANDARD, array_error, open_bytes
 from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, Problem, event_problem, problem_of, say, show
 from siftline.errors import EventError, SubscriptionError
 
@@ -29,8 +29,6 @@ examples:
   siftline explain --subscription "brand = 'acme' and price <= 250" --event '{"brand": "acme", "price": 300}'
   siftline explain --subscriptions subscriptions.jsonl --id ann --event events.jsonl:17
 """
-
-_INLINE: Final = "<command line>"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +86,7 @@ def _parsed(text: str) -> Expression:
     try:
         return parse_entry(Entry(1, None, kind, text, None))
     except SubscriptionError as error:
-        raise _BadInputError(problem_of(error, _INLINE, error.line)) from None
+        raise _BadInputError(problem_of(error, "--subscription", error.line)) from None
 
 
 def _found(path: str, wanted: str, is_quiet: bool) -> tuple[Id, Expression]:
@@ -111,7 +109,7 @@ def _found(path: str, wanted: str, is_quiet: bool) -> tuple[Id, Expression]:
 def _event(args: argparse.Namespace, expression: Expression) -> Event:
     text: str = args.event
     if text.lstrip()[:1] in ("{", "["):
-        return _from_json(text.encode("utf-8", "surrogatepass"), _INLINE)
+        return _from_json(text.encode("utf-8", "surrogatepass"), "--event")
     path, line = _path_and_line(text)
     if line is None and Path(path).suffix == ".json":
         return _from_document(path)
@@ -140,6 +138,8 @@ def _from_document(path: str) -> Event:
     """Read a .json file: one object over several lines, or else the first line of JSON Lines."""
     with open_bytes(path) as file:
         content = file.read()
+    if content.lstrip().startswith(b"["):
+        raise array_error(path)
     try:
         return _from_json(content, path)
     except _BadInputError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -31,6 +32,10 @@ _FORMATS: Final = {
     ".sift": TEXT,
 }
 _BOM: Final = b"\xef\xbb\xbf"
+_HEAD_BYTES: Final = 256
+# A line of JSON Lines may be an array by mistake, but not one of objects, and not one that goes on below.
+_ARRAY: Final = re.compile(rb"\[[ \t]*(\{|\r?\n)")
+_SPREAD_OBJECT: Final = re.compile(rb"\{[ \t]*\r?\n")
 
 
 def format_of(path: str, accepted: tuple[str, ...]) -> str:
@@ -54,16 +59,44 @@ def shown_name(path: str, standard: str = "<stdin>") -> str:
 def open_bytes(path: str) -> Iterator[IO[bytes]]:
     """Open a file, or standard input, for reading; a byte order mark is passed over."""
     if path == STANDARD:
-        yield _without_mark(sys.stdin.buffer)
+        yield _checked(sys.stdin.buffer, path)
         return
     with Path(path).open("rb") as file:
-        yield _without_mark(file)
+        yield _checked(file, path)
 
 
-def _without_mark(file: Any) -> IO[bytes]:
-    if file.peek(len(_BOM))[: len(_BOM)] == _BOM:
+def _checked(file: Any, path: str) -> IO[bytes]:
+    """Refuse what is no UTF-8 text at all by its first bytes."""
+    head = file.peek(4)[:4]
+    if head == b"PAR1":
+        raise CannotRunError(f"{shown_name(path)}: this is a Parquet file; its name must end in .parquet")
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head:
+        raise CannotRunError(f"{shown_name(path)}: looks like UTF-16; save it as UTF-8")
+    if head.startswith(_BOM):
         file.read(len(_BOM))
     return cast("IO[bytes]", file)
+
+
+def refuse_document(file: Any, path: str) -> None:
+    """Refuse JSON that is one document over the whole file instead of JSON Lines, by how it begins."""
+    head = file.peek(_HEAD_BYTES)[:_HEAD_BYTES].lstrip()
+    is_array = head.startswith(b"[") and Path(path).suffix.lower() == ".json"
+    if is_array or _ARRAY.match(head):
+        raise array_error(path)
+    if _SPREAD_OBJECT.match(head):
+        name = shown_name(path)
+        raise CannotRunError(
+            f"{name}: this is a JSON object over several lines; Siftline reads JSON Lines, one object a line "
+            f"(jq -c . {name})"
+        )
+
+
+def array_error(path: str) -> CannotRunError:
+    """Return the error for a file that holds one JSON array."""
+    name = shown_name(path)
+    return CannotRunError(
+        f"{name}: this is a JSON array; Siftline reads JSON Lines, one object a line (jq -c '.[]' {name})"
+    )
 
 
 def refuse_overwriting(output: str, *inputs: str | None) -> None:

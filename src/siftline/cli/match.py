@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.cli.files import CSV, JSONL, PARQUET, STANDARD, refuse_overwriting
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from siftline.cli.event_files import Chunk, EventFile
     from siftline.cli.match_files import MatchWriter
     from siftline.cli.subscription_files import Subscriptions
+    from siftline.encoding.statistics import Statistics
     from siftline.engine import Engine
 
 NAME: Final = "match"
@@ -25,6 +28,7 @@ Writes a row for every event and subscription that it satisfies:
   event         position of the event in its file, from 0, bad events included
   line          its line in the file (JSON Lines and CSV)
   subscription  the id
+Events come in the order of the file; the rows of one event come in no particular order, unless --top is given.
 
 Files are known by their extension: .jsonl .ndjson .json (JSON Lines), .csv, .parquet, and for
 subscriptions also .txt .sift (an expression a line). A single - is standard input or output, JSON Lines.
@@ -56,9 +60,11 @@ _MANY: Final = 10_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the options."""
+    from siftline.indexes.registry import indexes
+
     parser.add_argument("--subscriptions", metavar="FILE", required=True, help="the subscriptions")
     parser.add_argument("--events", metavar="FILE", required=True, help="the events")
-    parser.add_argument("--index", metavar="NAME", help="the index to match with")
+    parser.add_argument("--index", metavar="NAME", help=f"the index to match with: {', '.join(indexes())}")
     parser.add_argument(
         "--output", metavar="FILE", default=STANDARD, help="where matches go; standard output if absent"
     )
@@ -109,13 +115,24 @@ def _load(engine: Engine, subscriptions: Subscriptions, *, is_quiet: bool) -> No
 
 
 def _engine(args: argparse.Namespace) -> Engine:
-    from siftline.encoding.statistics import Statistics
     from siftline.engine import Engine
 
     options: dict[str, Any] = {} if args.index is None else {"index": args.index}
     if args.statistics is not None:
-        options["statistics"] = Statistics.load(args.statistics)
+        options["statistics"] = _statistics(args.statistics)
     return Engine(**options)
+
+
+def _statistics(path: str) -> Statistics:
+    from siftline.encoding.statistics import Statistics
+
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or "format" not in document:
+        raise CannotRunError(f"{path}: no statistics; --statistics takes what Statistics.save wrote, not events")
+    return Statistics.load(path)
 
 
 def _are_usable(subscriptions: Subscriptions, is_skipping: bool) -> bool:

@@ -16,14 +16,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siftline.cli.csv_rows import csv_rows
-from siftline.cli.files import CSV, JSONL, PARQUET, TEXT, format_of, open_bytes, open_parquet, shown_name, size_of
+from siftline.cli.files import (
+    CSV,
+    JSONL,
+    PARQUET,
+    TEXT,
+    format_of,
+    open_bytes,
+    open_parquet,
+    refuse_document,
+    shown_name,
+    size_of,
+)
 from siftline.cli.json_places import column_in_json
 from siftline.cli.problems import CannotRunError, Problem, problem_of
 from siftline.cli.progress import Progress
 from siftline.errors import SubscriptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from siftline.engine import Engine
     from siftline.model import Expression
@@ -31,7 +42,10 @@ if TYPE_CHECKING:
 
 FORMATS: Final = (JSONL, TEXT, CSV, PARQUET)
 
+_NAMES: Final = ("id", "subscription")
 _SOURCES: Final = ("expression", "pattern", "filters")
+_KEYS: Final = (*_NAMES, *_SOURCES, "weight", "dialect")
+_WITH_ID: Final = '{"id": "...", "expression": "..."}'
 _INT64: Final = range(-(2**63), 2**63)
 
 
@@ -45,6 +59,7 @@ class Entry(NamedTuple):
     weight: Any
     locate: Callable[[int], tuple[int, int]] | None = None
     dialect: Any = "eventbridge"
+    is_bare: bool = False  # a string on its own, whose id is its line
 
 
 @dataclass
@@ -159,10 +174,11 @@ class _Collector:
         if self._first is None:
             self._first = is_text, entry.line
         if is_text is not self._first[0]:
+            first = f"the first one ({self._to.unit} {self._first[1]})"
+            if entry.is_bare:
+                return f"the id of a bare string is its line, an integer, but {first} is a string; write {_WITH_ID}"
             kinds = ("a string", "an integer") if is_text else ("an integer", "a string")
-            return (
-                f"the id {_shown(id)} is {kinds[0]}, but the first one ({self._to.unit} {self._first[1]}) is {kinds[1]}"
-            )
+            return f"the id {_shown(id)} is {kinds[0]}, but {first} is {kinds[1]}"
         if id in self._lines:
             return f"duplicate id {_shown(id)}: {self._to.unit} {self._lines[id]} has it already"
         self._lines[id] = entry.line
@@ -187,8 +203,18 @@ def _is_unicode(text: str) -> bool:
 
 
 def _shown(value: Any) -> str:
+    if value is None or isinstance(value, (bool, list, tuple, dict)):
+        return _described(value)
     text = ascii(value) if isinstance(value, str) and not _is_unicode(value) else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _described(value: Any) -> str:
+    from siftline.language.json_source import members_of
+
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return "an object" if members_of(value) is not None else "an array"
 
 
 def parse_entry(entry: Entry) -> Expression:
@@ -220,7 +246,7 @@ def _read_text(path: str, name: str, advance: Callable[[int], None]) -> Iterator
 
 
 def _read_json_lines(path: str, name: str, advance: Callable[[int], None]) -> Iterator[Entry | Problem]:
-    for line, text in _decoded_lines(path, name, advance):
+    for line, text in _decoded_lines(path, name, advance, is_json=True):
         yield text if isinstance(text, Problem) else _json_entry(text, line, name)
 
 
@@ -233,9 +259,13 @@ def _read_csv(path: str, name: str, advance: Callable[[int], None]) -> Iterator[
 _READERS: Final = {TEXT: _read_text, JSONL: _read_json_lines, CSV: _read_csv}
 
 
-def _decoded_lines(path: str, name: str, advance: Callable[[int], None]) -> Iterator[tuple[int, str | Problem]]:
+def _decoded_lines(
+    path: str, name: str, advance: Callable[[int], None], *, is_json: bool = False
+) -> Iterator[tuple[int, str | Problem]]:
     """Yield the lines that are not blank with their numbers."""
     with open_bytes(path) as file:
+        if is_json:
+            refuse_document(file, path)
         for line, raw in enumerate(file, 1):
             advance(len(raw))
             content = raw.rstrip(b"\r\n")
@@ -256,7 +286,7 @@ def _json_entry(text: str, line: int, name: str) -> Entry | Problem:
     except SubscriptionError as error:
         return problem_of(error, name, line, lambda position: (line, position + 1))
     if isinstance(value, str):
-        return Entry(line, line, "expression", value, None, _locator(text, line, None, value))
+        return Entry(line, line, "expression", value, None, _locator(text, line, None, value), is_bare=True)
     members = members_of(value)
     if members is None:
         return Problem(name, line, 1, f"expected a JSON object or string, found {_shown(value)}")
@@ -267,12 +297,11 @@ def _json_entry(text: str, line: int, name: str) -> Entry | Problem:
 
 
 def _entry_of(keys: dict[str, Any], text: str, line: int, name: str) -> Entry | Problem:
-    names = [key for key in ("id", "subscription") if key in keys]
+    names = [key for key in _NAMES if key in keys]
     sources = [key for key in _SOURCES if key in keys]
-    if len(names) != 1:
-        return Problem(name, line, 1, "expected one of the keys 'id' and 'subscription'" + _found(keys))
-    if len(sources) != 1:
-        return Problem(name, line, 1, "expected one of the keys 'expression', 'pattern' and 'filters'" + _found(keys))
+    reason = _unknown_key(keys) or _not_one(names, _NAMES, keys) or _not_one(sources, _SOURCES, keys)
+    if reason:
+        return Problem(name, line, 1, reason)
     kind = sources[0]
     source = keys[kind]
     locate = _locator(text, line, kind, source) if isinstance(source, str) else None
@@ -280,9 +309,22 @@ def _entry_of(keys: dict[str, Any], text: str, line: int, name: str) -> Entry | 
     return Entry(line, keys[names[0]], kind, source, weight, locate, dialect)
 
 
-def _found(keys: dict[str, Any]) -> str:
-    listed = ", ".join(_shown(key) for key in list(keys)[:8])
-    return f", found {listed}" if keys else ", found an empty object"
+def _unknown_key(keys: dict[str, Any]) -> str | None:
+    from siftline.language.json_source import close_to
+
+    unknown = next((key for key in keys if key not in _KEYS), None)
+    return None if unknown is None else f"unknown key {_shown(unknown)}; {close_to(unknown, _KEYS)}"
+
+
+def _not_one(found: Sequence[str], wanted: Sequence[str], keys: dict[str, Any]) -> str | None:
+    """Say that of some keys none is there, or more than one."""
+    if len(found) == 1:
+        return None
+    if found:
+        return f"both {found[0]!r} and {found[1]!r} are there: only one can be"
+    listed = ", ".join(map(_shown, keys)) or "an empty object"
+    choice = f"{', '.join(map(repr, wanted[:-1]))} and {wanted[-1]!r}"
+    return f"expected one of the keys {choice}, found {listed}"
 
 
 def _locator(text: str, line: int, key: str | None, value: str) -> Callable[[int], tuple[int, int]]:
