@@ -13,6 +13,7 @@ from siftline.encoding.growable import Growable
 from siftline.errors import DuplicateIdError, SubscriptionError, UnknownIdError
 from siftline.language.printer import to_text
 from siftline.language.text import parse, parse_stored
+from siftline.language.text_errors import method_hint
 from siftline.model import AnyElement, Call, Constraint, Expression, Predicate, check_size, children, walk
 
 if TYPE_CHECKING:
@@ -275,7 +276,8 @@ def accepted(expression: str | Expression) -> Expression:
     check_size(expression)
     for node in walk(expression):
         if isinstance(node, Call):
-            raise SubscriptionError(f"there is no operator {node.name!r}", hint="no operators are registered")
+            hint = method_hint(node.name) or "no operators are registered"
+            raise SubscriptionError(f"there is no operator {node.name!r}", hint=hint)
         if isinstance(node, Constraint):
             raise SubscriptionError("a constraint over variables needs an operator call that binds them")
     _check_this(expression)

@@ -21,6 +21,10 @@ class Color(enum.StrEnum):
     RED = "red"
 
 
+class Plain(enum.Enum):
+    BLUE = "blue"
+
+
 @pytest.mark.parametrize(
     ("value", "leaf"),
     [
@@ -40,9 +44,15 @@ class Color(enum.StrEnum):
         (datetime.datetime(2026, 1, 31, 10, 0, 0, 5, tzinfo=UTC), "2026-01-31T10:00:00.000005000Z"),
         (pandas.Timestamp(1, unit="ns"), "1970-01-01T00:00:00.000000001Z"),
         (pandas.NaT, None),
+        (np.datetime64("2026-01-31"), "2026-01-31T00:00:00.000000000Z"),
+        (np.datetime64("2500-01-01T00:00:00.5"), "2500-01-01T00:00:00.500000000Z"),
+        (np.datetime64(-1, "ns"), "1969-12-31T23:59:59.999999999Z"),
+        (np.datetime64("NaT"), None),
         (decimal.Decimal("5"), 5),
         (decimal.Decimal("0.5"), 0.5),
         (decimal.Decimal("1E+30"), 10**30),
+        (decimal.Decimal("-1E+400000"), -(10**400)),
+        (Plain.BLUE, "blue"),
         (decimal.Decimal("NaN"), None),
     ],
 )
@@ -52,7 +62,21 @@ def test_leaves(value: Any, leaf: Any) -> None:
     assert type(found) is type(leaf)
 
 
-@pytest.mark.parametrize("value", [object(), b"x", {1, 2}, decimal.Decimal("0.1"), 1j, datetime.timedelta(1)])
+BAD_VALUES = [
+    object(),
+    b"x",
+    {1, 2},
+    decimal.Decimal("0.1"),
+    1j,
+    datetime.timedelta(1),
+    np.array([1, 2]),
+    np.timedelta64(1, "s"),
+    np.longdouble(3),
+    np.datetime64("-0005"),
+]
+
+
+@pytest.mark.parametrize("value", BAD_VALUES, ids=lambda value: type(value).__name__)
 def test_values_without_a_meaning_are_refused(value: Any) -> None:
     with pytest.raises(EventError, match=r"attribute 'a\.b'"):
         Event({"a": {"b": value}})

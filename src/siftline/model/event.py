@@ -117,12 +117,22 @@ def iso_text(moment: datetime.date) -> str:
 def _from_numpy(scalar: Any, path: str) -> Leaf:
     """Return a NumPy scalar as a leaf; NumPy itself is not imported here."""
     if scalar.dtype.kind == "M":
-        text = str(scalar.astype("datetime64[ns]"))
-        return f"{text}Z" if text != "NaT" else None
+        return _from_datetime64(scalar, path)
     item = scalar.item()
     if type(item) is type(scalar) or scalar.dtype.kind not in "biufUO":
         raise EventError(f"attribute {path!r}: a NumPy {scalar.dtype} has no meaning in an event")
     return leaf_of(item, path)
+
+
+def _from_datetime64(moment: Any, path: str) -> Leaf:
+    seconds = moment.astype("datetime64[s]")
+    text = str(seconds)
+    if text == "NaT":
+        return None
+    if len(text) != len("2026-01-31T10:00:00") or text.startswith("0000"):
+        raise EventError(f"attribute {path!r}: the timestamp {moment} lies outside the years 1 to 9999")
+    # Nanoseconds apart, because as nanoseconds alone only the years 1678 to 2262 can be written.
+    return f"{text}.{int((moment - seconds).astype('timedelta64[ns]').astype(int)):09d}Z"
 
 
 def _from_decimal(value: decimal.Decimal, path: str) -> Leaf:
