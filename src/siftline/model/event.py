@@ -129,7 +129,7 @@ def _from_datetime64(moment: Any, path: str) -> Leaf:
     text = str(seconds)
     if text == "NaT":
         return None
-    if len(text) != len("2026-01-31T10:00:00") or text.startswith("0000"):
+    if len(text) != len("2026-01-31T10:00:00") or not text[:4].isdigit() or text.startswith("0000"):
         raise EventError(f"attribute {path!r}: the timestamp {moment} lies outside the years 1 to 9999")
     # Nanoseconds apart, because as nanoseconds alone only the years 1678 to 2262 can be written.
     return f"{text}.{int((moment - seconds).astype('timedelta64[ns]').astype(int)):09d}Z"
