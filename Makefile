@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-all lint types unit interpreted format bench clean clean-kernels
+.PHONY: setup demo test test-all lint types unit interpreted format bench clean
 
 setup: $(STAMP)
 
@@ -42,9 +42,6 @@ format: setup
 
 bench: setup
 	$(BIN)/siftline bench foundation
-
-clean-kernels:
-	find src -name "*.nb?" -delete
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -174,3 +174,19 @@ def test_the_summary_tells_loading_from_matching(run: Run, write: Write) -> None
     outcome = run("match", "--subscriptions", rules, "--events", write("e.jsonl", [{"a": 1}]))
     assert "building the index (10,000 subscriptions) ..." in outcome.err
     assert re.search(r"1 event, 1 match; loading took \d+\.\d s, matching \d+\.\d s\n$", outcome.err)
+
+
+def test_parquet_columns_of_many_types(run: Run, write: Write, tmp_path: Path) -> None:
+    path = str(tmp_path / "e.parquet")
+    columns = {
+        "name": pa.array(["x", None]).dictionary_encode(),
+        "when": pa.array([0, 1], pa.timestamp("us")),
+        "tags": pa.array([["a", "b"], []]),
+        "shop": pa.array([{"city": "oslo"}, None]),
+        "more": pa.array([[("k", 1)], []], pa.map_(pa.string(), pa.int64())),
+        "nothing": pa.nulls(2),
+    }
+    pq.write_table(pa.table(columns), path)
+    rules = write("s.sift", "name = 'x' and tags = 'b'\nshop.city = 'oslo' and more.k = 1\nwhen starts with '1970'")
+    outcome = run("match", "--subscriptions", rules, "--events", path)
+    assert (outcome.status, outcome.pairs()) == (0, {(0, 1), (0, 2), (0, 3), (1, 3)})

@@ -103,6 +103,20 @@ class EventFile:
                 refuse_document(file, self.path)
             yield from self._json_chunks(file) if self.format == JSONL else self._csv_chunks(file)
 
+    def warm_up(self, engine: Engine) -> None:
+        """Match an event without values in the form of this file: kernels are compiled when they first run."""
+        engine.match_batch(self._encode(self._nothing(), engine))
+
+    def _nothing(self) -> Any:
+        if self.format == CSV:
+            return [{}]
+        if self.format == JSONL or self.event_column is not None:
+            return b"{}"
+        import pyarrow as pa
+
+        schema = open_parquet(self.path).schema_arrow
+        return pa.table([pa.nulls(1, field.type) for field in schema], names=schema.names)
+
     def encoded(self, chunk: Chunk, engine: Engine) -> tuple[Chunk, Any]:
         """Encode a chunk for an engine, if need be without its bad events, which become problems.
 
@@ -116,7 +130,7 @@ class EventFile:
 
     def _encode(self, events: Any, engine: Engine) -> EncodedEvents:
         try:
-            return engine.encode(events, event=self.event_column)
+            return engine.encode(events, event=None if isinstance(events, bytes) else self.event_column)
         except TableError as error:
             hint = " (hint: drop the column, or cast it to another type)" if self.event_column is None else ""
             raise CannotRunError(f"{self.name}: {error}{hint}") from None

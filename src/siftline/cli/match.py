@@ -102,16 +102,15 @@ def run(args: argparse.Namespace) -> int:
     if not _are_usable(subscriptions, args.skip_bad):
         return BAD_INPUT
     _load(engine, subscriptions, is_quiet=args.quiet)
+    events.warm_up(engine)
     seconds = time.perf_counter() - start
     return _Run(args, engine, events, len(subscriptions.problems), seconds).run(kind)
 
 
 def _load(engine: Engine, subscriptions: Subscriptions, *, is_quiet: bool) -> None:
-    """Build the index, and match an empty event, so that what happens only once is done before the events come."""
     if not is_quiet and len(subscriptions) >= _MANY:
         say(f"building the index ({len(subscriptions):,} subscriptions) ...")
     subscriptions.add_to(engine)
-    engine.match_batch(b"{}")
 
 
 def _engine(args: argparse.Namespace) -> Engine:

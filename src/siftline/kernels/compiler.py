@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import sys
+import zlib
 from collections.abc import Callable
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
@@ -22,8 +24,7 @@ def kernel(function: Function) -> Function:
     """Compile `function` on its first call; flat arrays and scalars only."""
     if config.DISABLE_JIT:
         return _interpreted(function)
-    compiled: Function = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
-    return compiled
+    return _compiled(function, {})
 
 
 def inline_kernel(function: Function) -> Function:
@@ -34,9 +35,25 @@ def inline_kernel(function: Function) -> Function:
     """
     if config.DISABLE_JIT:
         return function
-    options = {"cache": True, "nogil": True, "error_model": "numpy", "forceinline": True, "_nrt": False}
-    compiled: Function = numba.njit(**options)(function)
-    return compiled
+    return _compiled(function, {"forceinline": True, "_nrt": False})
+
+
+def _compiled(function: Function, options: dict[str, Any]) -> Function:
+    options = {"nogil": True, "error_model": "numpy", **options}
+    try:
+        compiled: Any = numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # nowhere to write a cache, as in a read-only container
+        return cast("Function", numba.njit(**options)(function))
+    # Numba would look only at the date and size of the kernel's own file, and keep what it compiled from old helpers.
+    compiled._cache._cache_file._source_stamp = _sources()
+    return cast("Function", compiled)
+
+
+@functools.cache
+def _sources() -> int:
+    """Return a checksum of the sources of all kernels."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return zlib.crc32(b"".join(file.read_bytes() for file in files))
 
 
 def _interpreted(function: Function) -> Function:
