@@ -133,13 +133,18 @@ def open_parquet(path: str) -> Any:
         raise CannotRunError(f"{path}: not a readable Parquet file: {error}") from None
 
 
+def is_stream(path: str) -> bool:
+    """Tell whether what is written is gone at once: to standard output, a device or a named pipe."""
+    return path == STANDARD or (Path(path).exists() and not Path(path).is_file())
+
+
 @contextlib.contextmanager
 def written_whole(path: str) -> Iterator[Path]:
     """Give a temporary path beside `path` that takes its place when all went well, and vanishes otherwise."""
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError(21, "Is a directory", path)
-    if target.exists() and not target.is_file():  # a device or a named pipe: there is nothing to replace
+    if is_stream(path):
         yield target
         return
     if target.exists() and not os.access(target, os.W_OK):

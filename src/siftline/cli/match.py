@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.cli.files import CSV, JSONL, PARQUET, STANDARD, refuse_overwriting
+from siftline.cli.files import CSV, JSONL, PARQUET, STANDARD, is_stream, refuse_overwriting
 from siftline.cli.problems import BAD_INPUT, MAX_REPORTED, OK, CannotRunError, Problem, Reporter, counted, say
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class _Run:
             with match_writer(self._args.output, kind, are_ids_text=are_ids_text, has_lines=has_lines) as writer:
                 self._match_all(writer, has_lines)
         except _BadEventError:
-            written = "the matches before it were written" if self._args.output == STANDARD else "nothing was written"
+            written = "the matches before it were written" if is_stream(self._args.output) else "nothing was written"
             say(f"stopped at a bad event; {written}; --skip-bad leaves bad events out")
             return BAD_INPUT
         if not self._args.quiet:
