@@ -184,6 +184,7 @@ def _run(args: argparse.Namespace) -> int:
     from siftline.bench.runner import Choice, Plan, run
     from siftline.bench.workloads import recipe
 
+    _check_output(args.output)
     for name in args.workloads:
         recipe(name)
     names = args.index or [name for name in siftline.indexes() if name != "scan"]
@@ -237,9 +238,16 @@ def _run_line(measurement: Measurement) -> list[str]:
     ]
 
 
+def _check_output(path: Path | None) -> None:
+    """Refuse before the work begins what could not be written after it."""
+    if path is not None and path.is_dir():
+        raise ValueError(f"{path} is a directory; rows are appended to a file")
+
+
 def _foundation(args: argparse.Namespace) -> int:
     from siftline.bench import foundation, results
 
+    _check_output(args.output)
     sizes = foundation.QUICK if args.quick else foundation.Sizes()
     figures = foundation.Foundation(sizes, args.seed).figures(_say)
     rows = foundation.rows_of(figures, sizes, args.seed)
