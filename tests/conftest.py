@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import HealthCheck, settings
 from numba.core import config
 
@@ -9,6 +11,11 @@ from numba.core import config
 N_EXAMPLES = 25 if config.DISABLE_JIT else 200
 
 settings.register_profile(
-    "siftline", max_examples=N_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "siftline",
+    max_examples=N_EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    # On a build machine the same examples every time: a change is judged by what it changed. Elsewhere, new ones.
+    derandomize=bool(os.environ.get("CI")),
 )
 settings.load_profile("siftline")
