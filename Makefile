@@ -18,9 +18,8 @@ demo: setup
 
 test: lint types unit interpreted
 
-test-all: lint types setup
-	$(BIN)/pytest
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest tests/kernels tests/encoding tests/test_against_scan.py
+test-all: lint types interpreted
+	$(BIN)/pytest -n 2
 
 lint: setup
 	$(BIN)/ruff check .

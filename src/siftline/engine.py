@@ -49,7 +49,6 @@ _PATIENCE: Final = 3
 # The slots that match, the table that they belong to, and the events as they were encoded.
 _Found = tuple["NDArray[np.int32]", SubscriptionTable, EncodedEvents]
 
-
 # What one match needs, all of one moment: the encoded events, the index, the table, its number of slots, and how often
 # subscriptions were added to the index until then.
 _Moment = tuple[EncodedEvents, Index, SubscriptionTable, int, int]

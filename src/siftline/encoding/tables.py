@@ -107,9 +107,9 @@ def _numbered(column: Any) -> tuple[NDArray[np.int32], list[Any]]:
     """Return for each row the position of its id in a list of the distinct ids."""
     if pa.types.is_integer(column.type) and len(column):
         values = column.to_numpy()
-        steps = np.diff(values)
-        if (steps >= 0).all():  # in order already, as most tables are: no need to hash
-            return np.append(0, np.cumsum(steps > 0)).astype(np.int32), values[np.append(True, steps > 0)].tolist()
+        if (values[1:] >= values[:-1]).all():  # in order already, as most tables are: no need to hash
+            is_first = np.append(True, values[1:] != values[:-1])
+            return (np.cumsum(is_first) - 1).astype(np.int32), values[is_first].tolist()
     return _dictionary(column)
 
 
