@@ -276,7 +276,7 @@ def test_a_bad_pattern_is_refused(pattern: Json) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "column"), [("", 1, 1), ('{"a": [1],}', 1, 11), ('{\n"a" [1]}', 2, 5), ('{"a": [1]} x', 1, 12)]
+    ("text", "line", "column"), [("", 1, 1), ('{"a": [1], 5}', 1, 12), ('{\n"a" [1]}', 2, 5), ('{"a": [1]} x', 1, 12)]
 )
 def test_invalid_json_names_its_position(text: str, line: int, column: int) -> None:
     error = refused(text)
