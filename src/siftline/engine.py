@@ -24,7 +24,7 @@ from siftline.encoding.statistics import Statistics
 from siftline.errors import DuplicateIdError, EventError, SubscriptionError
 from siftline.indexes.protocol import Batch, Index
 from siftline.indexes.registry import DEFAULT, make_index
-from siftline.language.normal_form import cover
+from siftline.language.normal_form import cover, cover_with_alternatives
 from siftline.model import Expression, matches
 from siftline.subscriptions import Id, ParsedExpressions, SubscriptionTable, accepted
 
@@ -188,6 +188,7 @@ class Engine:
                 self._table.remove(gone, slots)
                 self._index.remove(slots)
             self._sweep()
+            self._index.tidy()
 
     def _slots_of(self, ids: Sequence[Id]) -> NDArray[np.int32]:
         return np.array([self._table.slot(id) for id in ids], dtype=np.int32)
@@ -312,6 +313,15 @@ class Engine:
                 **self._index.stats(),
             }
 
+    def describe(self) -> str:
+        """Return a few lines that show how the index is built.
+
+        >>> print(Engine().describe())
+        fast-scan: 0 clauses, each with a first literal; 0 other literals
+        """
+        with self._writing:
+            return self._index.describe()
+
     # saving
 
     def save(self, path: str | Path) -> None:
@@ -346,7 +356,8 @@ class Engine:
         self, ids: list[Id], weights: list[float], expressions: list[Expression], replaced: Sequence[Id] = ()
     ) -> None:
         """Add expressions whose ids were checked, taking away `replaced` in the same moment."""
-        covers = [cover(expression) for expression in expressions]
+        covering = cover_with_alternatives if self._index.takes_alternatives else cover
+        covers = [covering(expression) for expression in expressions]
         constants = constants_of(covers)
         parts = ParsedExpressions(expressions)
         if self._domains.has_room(constants):
@@ -361,6 +372,7 @@ class Engine:
             clauses = encode_covers(covers, self._table.n_slots, domains)
             self._swap(domains, moves, clauses, parts, lambda: self._enter(ids, weights, parts, replaced))
         self._sweep()
+        self._index.tidy()
 
     def _add_columns(self, loaded: LoadedColumns) -> int:
         """Add what was loaded from columns over a copy of the domains."""
@@ -374,6 +386,7 @@ class Engine:
                 self._domains = domains
                 self._extend(clauses, expressions)
                 self._enter(ids, weights, expressions, ())
+            self._index.tidy()
         return len(ids)
 
     def _swap(

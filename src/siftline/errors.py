@@ -144,6 +144,10 @@ class UnknownIndexError(SiftlineError, ValueError):
     """An index name, or an option of an index, that does not exist."""
 
 
+class TooLargeError(SiftlineError):
+    """An index that would take more memory than it may; nothing was added."""
+
+
 class SnapshotError(SiftlineError):
     """A saved engine that is damaged, truncated, or of another version."""
 

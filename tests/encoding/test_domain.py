@@ -14,7 +14,7 @@ from siftline.encoding.domain import NUMBERS as NUMBER_SECTION
 from siftline.encoding.domain import Line, after_prefix
 from siftline.encoding.domains import Domains
 from siftline.encoding.events import DictSource
-from siftline.kernels import arrange, locate, scan
+from siftline.kernels import arrange, locate, selectivity
 from siftline.model import Event
 
 constants = st.lists(st.one_of(st.integers(-50, 50), st.floats(-5, 5)), max_size=30)
@@ -75,5 +75,5 @@ def test_kernels_know_the_same_sections() -> None:
     # Kernels are below the encoding and cannot import these.
     assert locate._NULL == arrange._NULL == codes.NULL
     assert locate._FIRST_NUMBER == arrange._FIRST_NUMBER == codes.FIRST_NUMBER
-    assert locate._FIRST_STRING == scan._FIRST_STRING == codes.FIRST_STRING
+    assert locate._FIRST_STRING == selectivity._FIRST_STRING == codes.FIRST_STRING
     assert np.iinfo(np.int32).max > codes.LAST_STRING

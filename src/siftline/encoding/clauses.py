@@ -1,7 +1,8 @@
 """Subscriptions as flat arrays: clauses of coded literals, ready for any index.
 
 A subscription occupies one *slot* and has zero or more clauses, or-ed. A clause is a conjunction of coded literals:
-"some value of this attribute has a code in these ranges", or, for a veto, "no value has".
+"some value of this attribute has a code in these ranges", or, for a veto, "no value has". For an index that takes
+conjunctions of disjunctions, a literal may be an *alternative* to the one before it: either is enough.
 
     price < 9 and color in ('red', 'blue')        slots       0
                                                   starts      0                    2
@@ -18,9 +19,9 @@ import numpy as np
 
 from siftline.encoding.domain import Domain
 from siftline.encoding.domains import Domains
-from siftline.encoding.ranges import Ranges, boundaries, presence, spaces
+from siftline.encoding.ranges import Ranges, boundaries, presence, spaces, subtract
 from siftline.language.normal_form import Asked, parts_of
-from siftline.model import Expression, Predicate
+from siftline.model import Expression, Or, Predicate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -45,6 +46,7 @@ class Clauses(NamedTuple):
     highs: NDArray[np.int32]
     kinds: NDArray[np.uint8]
     sets: NDArray[np.int32]
+    is_alternative: NDArray[np.bool_]  # or-ed with the literal before it; never the first of its clause
     set_starts: NDArray[np.int64]
     set_lows: NDArray[np.int32]
     set_highs: NDArray[np.int32]
@@ -53,6 +55,11 @@ class Clauses(NamedTuple):
     def n_clauses(self) -> int:
         """Return the number of clauses."""
         return len(self.slots)
+
+    @property
+    def literals(self) -> tuple[Any, ...]:
+        """What `kernels.verify` takes, in its order: all but slots and is_exact."""
+        return (self.starts, *self[3:])
 
     def check(self) -> None:
         """Assert that all offsets fit together."""
@@ -64,6 +71,7 @@ class Clauses(NamedTuple):
         has_set = (self.kinds & SET) != 0
         assert ((self.sets >= 0) == has_set).all()
         assert (self.sets < len(self.set_starts) - 1).all()
+        assert not self.is_alternative[self.starts[:-1][np.diff(self.starts) > 0]].any()
 
 
 _DTYPES: Final = {
@@ -75,6 +83,7 @@ _DTYPES: Final = {
     "highs": np.int32,
     "kinds": np.uint8,
     "sets": np.int32,
+    "is_alternative": np.bool_,
     "set_starts": np.int64,
     "set_lows": np.int32,
     "set_highs": np.int32,
@@ -93,7 +102,8 @@ def encode_covers(covers: Sequence[Cover], first_slot: int, domains: Domains) ->
 def constants_of(covers: Iterable[Cover]) -> dict[str, set[Any]]:
     """Return, per attribute, the constants that encoding the covers needs; booleans have fixed codes."""
     needed: dict[str, set[Any]] = {}
-    for literal in chain.from_iterable(clause for clauses, _ in covers for clause in clauses):
+    parts = chain.from_iterable(clause for clauses, _ in covers for clause in clauses)
+    for literal in chain.from_iterable(alternatives_of(part) for part in parts):
         leaf, _ = parts_of(literal)
         if isinstance(leaf, Predicate) and leaf.attribute is not None:
             constants = needed.setdefault(leaf.attribute, set())
@@ -110,28 +120,36 @@ class _Rows:
         self.columns["set_starts"].append(0)
 
     def add_clause(self, slot: int, clause: Clause, is_exact: bool, domains: Domains) -> None:
-        coded: list[tuple[int, Ranges, bool]] = []
-        for literal in clause:
-            part, is_literal_exact = _coded_literal(literal, domains)
-            is_exact &= is_literal_exact
-            coded += part
-        if any(not ranges and is_wanted for _, ranges, is_wanted in coded):
-            return  # some value must lie in no range at all: the clause can never hold
-        for attribute, ranges, is_wanted in coded:
-            if ranges:
-                self._add_literal(attribute, ranges, is_wanted)
+        groups: list[list[Coded]] = []
+        for part in clause:
+            if isinstance(part, Or):
+                alternatives, is_part_exact = _coded_alternatives(part, domains)
+                coded = [] if alternatives is None else [alternatives]
+            else:
+                literals, is_part_exact = _coded_literal(part, domains)
+                coded = [[literal] for literal in literals if literal.ranges or literal.is_wanted]
+            is_exact &= is_part_exact
+            groups += coded
+        # Where some value must lie in no range at all, the clause can never hold.
+        groups = [[literal for literal in group if literal.ranges] for group in groups]
+        if not all(groups):
+            return
+        for group in groups:
+            for place, literal in enumerate(group):
+                self._add_literal(literal, is_alternative=place > 0)
         self.columns["slots"].append(slot)
         self.columns["is_exact"].append(is_exact)
         self.columns["starts"].append(len(self.columns["attributes"]))
 
-    def _add_literal(self, attribute: int, ranges: Ranges, is_wanted: bool) -> None:
-        columns = self.columns
+    def _add_literal(self, literal: Coded, *, is_alternative: bool) -> None:
+        columns, (attribute, ranges, is_wanted) = self.columns, literal
         has_set = len(ranges) > 1
         columns["attributes"].append(attribute)
         columns["lows"].append(ranges[0][0])
         columns["highs"].append(ranges[-1][1])
         columns["kinds"].append((SET if has_set else RANGE) + (0 if is_wanted else VETO))
         columns["sets"].append(len(columns["set_starts"]) - 1 if has_set else -1)
+        columns["is_alternative"].append(is_alternative)
         if has_set:
             columns["set_lows"] += [low for low, _ in ranges]
             columns["set_highs"] += [high for _, high in ranges]
@@ -141,8 +159,38 @@ class _Rows:
         return Clauses(**{name: np.array(self.columns[name], dtype=dtype) for name, dtype in _DTYPES.items()})
 
 
-def _coded_literal(literal: Expression, domains: Domains) -> tuple[list[tuple[int, Ranges, bool]], bool]:
-    """Return (attribute, ranges, whether some value must lie there or none may) for a literal, and if that is exact."""
+class Coded(NamedTuple):
+    """A literal over codes: some value of the attribute lies in the ranges, or none does."""
+
+    attribute: int
+    ranges: Ranges
+    is_wanted: bool
+
+
+def alternatives_of(part: Expression) -> tuple[Expression, ...]:
+    """Return the literals of one part of a clause: itself, or what an `or` lists."""
+    return part.operands if isinstance(part, Or) else (part,)
+
+
+def _coded_alternatives(part: Or, domains: Domains) -> tuple[list[Coded] | None, bool]:
+    """Return coded literals of which one must hold, None if that is always so; and if that is exact."""
+    coded: list[Coded] = []
+    is_exact = True
+    for literal in part.operands:
+        literals, is_literal_exact = _coded_literal(literal, domains)
+        is_exact &= is_literal_exact
+        if len(literals) == 2:
+            # Comparable but not satisfying, as one literal: of several values only one need be so.
+            (attribute, comparable, _), (_, satisfying, _) = literals
+            literals, is_exact = [Coded(attribute, subtract(comparable, satisfying), True)], False
+        if not literals or (not literals[0].ranges and not literals[0].is_wanted):
+            return None, is_exact
+        coded += literals
+    return coded, is_exact
+
+
+def _coded_literal(literal: Expression, domains: Domains) -> tuple[list[Coded], bool]:
+    """Return what a literal asks of codes, all of which must hold, and if that is exact."""
     leaf, asked = parts_of(literal)
     if not isinstance(leaf, Predicate) or leaf.attribute is None:
         return [], False
@@ -150,17 +198,17 @@ def _coded_literal(literal: Expression, domains: Domains) -> tuple[list[tuple[in
     if leaf.op in ("exists", "is null", "is not null"):
         section, is_wanted = presence(leaf.op)
         is_asked = asked in (Asked.TRUE, Asked.NOT_FALSE)
-        return [(attribute, [section], is_wanted is is_asked)], True
+        return [Coded(attribute, [section], is_wanted is is_asked)], True
     satisfying, comparable, is_tight = spaces(leaf, domains.domains[attribute])
     match asked:
         case Asked.TRUE:
-            return [(attribute, satisfying, True)], is_tight
+            return [Coded(attribute, satisfying, True)], is_tight
         case Asked.FALSE if is_tight:
-            return [(attribute, comparable, True), (attribute, satisfying, False)], True
+            return [Coded(attribute, comparable, True), Coded(attribute, satisfying, False)], True
         case Asked.FALSE:
-            return [(attribute, comparable, True)], False
+            return [Coded(attribute, comparable, True)], False
         case Asked.NOT_TRUE if is_tight:
-            return [(attribute, satisfying, False)], True
+            return [Coded(attribute, satisfying, False)], True
     return [], False
 
 
@@ -203,6 +251,7 @@ def select(clauses: Clauses, new_slots: NDArray[np.int32]) -> Clauses:
         highs=clauses.highs[literals],
         kinds=clauses.kinds[literals],
         sets=sets,
+        is_alternative=clauses.is_alternative[literals],
         set_starts=np.concatenate([[0], np.cumsum(set_lengths)]).astype(np.int64),
         set_lows=clauses.set_lows[set_items],
         set_highs=clauses.set_highs[set_items],

@@ -328,6 +328,7 @@ class _Ranges:
             highs=self.highs[rows],
             kinds=(has_set * np.uint8(SET) + self.is_veto[rows] * np.uint8(VETO)).astype(np.uint8),
             sets=np.where(has_set, np.cumsum(has_set) - 1, -1).astype(np.int32),
+            is_alternative=np.zeros(len(rows), dtype=np.bool_),
             set_starts=np.concatenate([[0], np.cumsum(self.counts[rows][has_set])]).astype(np.int64),
             set_lows=set_lows,
             set_highs=set_highs,

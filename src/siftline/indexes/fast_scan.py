@@ -33,18 +33,16 @@ import numpy as np
 
 from siftline.encoding.clauses import RANGE, VETO
 from siftline.encoding.growable import Growable
+from siftline.encoding.selectivity import literal_shares
 from siftline.indexes.protocol import Candidates
-from siftline.kernels.scan import literal_shares, order_literals, scan_clauses
+from siftline.kernels.scan import order_literals, scan_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from siftline.encoding.clauses import Clauses
-    from siftline.encoding.domains import Domains
     from siftline.encoding.events import EncodedEvents
-    from siftline.encoding.statistics import Statistics
     from siftline.indexes.protocol import Batch
 
 # The entry that every event has, for clauses without a first literal.
@@ -73,9 +71,10 @@ class FastScan:
     """A compiled linear scan."""
 
     name: ClassVar[str] = "fast-scan"
+    takes_alternatives: ClassVar[bool] = False
 
     def __init__(self) -> None:
-        self._counters = {"candidates_examined": 0, "predicates_evaluated": 0, "events": 0}
+        self._counters = {"candidates_examined": 0, "predicates_evaluated": 0, "lists_scanned": 0, "events": 0}
         self._columns: dict[str, Growable] = {}
         self._published: tuple[Any, ...] = ()
         self._clear()
@@ -119,6 +118,9 @@ class FastScan:
         """Clear live flags; the engine rebuilds when too many are cleared."""
         self._columns["is_live"].view[slots] = False
 
+    def tidy(self) -> None:
+        """Do nothing: there is nothing to reorganise."""
+
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Scan all clauses."""
         start, end = events.starts[position], events.starts[position + 1]
@@ -127,6 +129,7 @@ class FastScan:
             events.attributes[start:end], events.codes[start:end], n_attributes, *arrays
         )
         self._counters["events"] += 1
+        self._counters["lists_scanned"] += 1
         self._counters["candidates_examined"] += n_survivors
         self._counters["predicates_evaluated"] += len(arrays[0]) + n_tested
         if len(possible):
@@ -137,6 +140,11 @@ class FastScan:
         """Return bytes by array and the work done so far."""
         sizes = {name: int(column.view.nbytes) for name, column in self._columns.items()}
         return {"bytes": sizes, "clauses": len(self._columns["slots"]), **self._counters}
+
+    def describe(self) -> str:
+        """Return how many clauses are scanned."""
+        clauses, literals = len(self._columns["slots"]), len(self._columns["attributes"])
+        return f"fast-scan: {clauses:,} clauses, each with a first literal; {literals:,} other literals"
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all arrays."""
@@ -162,7 +170,7 @@ class FastScan:
 def _laid_out(batch: Batch) -> dict[str, NDArray[Any]]:
     """Return the arrays for the clauses of a batch, with sets counted from 0."""
     clauses = batch.clauses
-    shares = _shares(clauses, batch.domains, batch.statistics)
+    shares = literal_shares(clauses, batch.domains, batch.statistics)
     order = order_literals(clauses.starts, shares, clauses.kinds)
     has_literal = np.diff(clauses.starts) > 0
     leaders = np.full(clauses.n_clauses, -1, dtype=np.int64)
@@ -197,29 +205,3 @@ def _laid_out(batch: Batch) -> dict[str, NDArray[Any]]:
         "is_exact": clauses.is_exact,
         "is_live": np.ones(batch.n_slots, dtype=np.bool_),
     }
-
-
-def _shares(clauses: Clauses, domains: Domains, statistics: Statistics | None) -> NDArray[np.float64]:
-    """Estimate the share of events for which each literal holds."""
-    used = np.arange(len(domains))
-    attributes: NDArray[Any] = clauses.attributes
-    if len(attributes) < len(used):
-        # Only the attributes that occur here: a single subscription must not pay for all the others.
-        used, attributes = np.unique(attributes, return_inverse=True)
-    lines = [domains.domains[attribute] for attribute in used.tolist()]
-    spans = np.array([_span(line.numbers.labels) + _span(line.strings.labels) for line in lines], dtype=np.float64)
-    frequencies = np.ones(len(used))
-    if statistics is not None:
-        frequencies = np.array([statistics.frequency(domains.names[attribute]) for attribute in used.tolist()])
-    shares: NDArray[np.float64] = literal_shares(
-        attributes.astype(np.int32), clauses.lows, clauses.highs, clauses.kinds, spans.reshape(-1, 6), frequencies
-    )
-    return shares
-
-
-def _span(labels: list[int]) -> tuple[float, float, float]:
-    """Return where values may lie, one gap beyond the outermost labels, and how wide a gap is."""
-    if not labels:
-        return 0.0, 0.0, 0.0
-    gap = (labels[-1] - labels[0]) / (len(labels) - 1) if len(labels) > 1 else 1.0
-    return labels[0] - gap, labels[-1] + gap, gap

@@ -43,6 +43,8 @@ class Index(Protocol):
     """
 
     name: ClassVar[str]
+    # Whether literals may be alternatives to each other: the index then gets short CNFs as they are.
+    takes_alternatives: ClassVar[bool]
 
     def __init__(self, **options: Any) -> None:
         """Make an empty index; unknown options raise TypeError."""
@@ -56,11 +58,20 @@ class Index(Protocol):
     def remove(self, slots: NDArray[np.int32]) -> None:
         """Forget these slots: they never match again."""
 
+    def tidy(self) -> None:
+        """Reorganise after changes, without changing what matches; others match meanwhile, and none adds or removes."""
+
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Return the slots that one event matches or may match."""
 
     def stats(self) -> dict[str, Any]:
-        """Return sizes in bytes by structure, and what matching has cost so far."""
+        """Return sizes in bytes by structure, and what matching has cost so far.
+
+        Every index counts `candidates_examined`, `predicates_evaluated` and `lists_scanned`.
+        """
+
+    def describe(self) -> str:
+        """Return a few lines that show the structure."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the index as flat arrays for a snapshot."""

@@ -31,6 +31,7 @@ class Scan:
     """The oracle: evaluates every expression."""
 
     name: ClassVar[str] = "scan"
+    takes_alternatives: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._expressions: dict[int, Expression] = {}
@@ -52,6 +53,9 @@ class Scan:
         gone = set(slots.tolist())
         self._expressions = {slot: e for slot, e in self._expressions.items() if slot not in gone}
 
+    def tidy(self) -> None:
+        """Do nothing: there is nothing to reorganise."""
+
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Evaluate all expressions."""
         event = events.event(position)
@@ -62,7 +66,12 @@ class Scan:
 
     def stats(self) -> dict[str, Any]:
         """Return how many expressions were evaluated."""
-        return {"bytes": {}, "candidates_examined": self._n_evaluated, "predicates_evaluated": self._n_evaluated}
+        n = self._n_evaluated
+        return {"bytes": {}, "candidates_examined": n, "predicates_evaluated": n, "lists_scanned": 0}
+
+    def describe(self) -> str:
+        """Return how many expressions there are."""
+        return f"scan: {len(self._expressions):,} expressions, evaluated one by one"
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return nothing: the expressions are stored with the engine."""

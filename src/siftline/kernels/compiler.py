@@ -7,6 +7,7 @@ they run as plain Python, which is how the tests look at them a second time.
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import zlib
 from collections.abc import Callable
@@ -18,6 +19,8 @@ import numpy as np
 from numba.core import config, event
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_IMPORT = re.compile(rb"^from siftline\.kernels\.(\w+) import", re.MULTILINE)
 
 
 def kernel(function: Function) -> Function:
@@ -45,15 +48,21 @@ def _compiled(function: Function, options: dict[str, Any]) -> Function:
     except RuntimeError:  # nowhere to write a cache, as in a read-only container
         return cast("Function", numba.njit(**options)(function))
     # Numba would look only at the date and size of the kernel's own file, and keep what it compiled from old helpers.
-    compiled._cache._cache_file._source_stamp = _sources()
+    compiled._cache._cache_file._source_stamp = _checksum(function.__module__.rpartition(".")[2])
     return cast("Function", compiled)
 
 
 @functools.cache
-def _sources() -> int:
-    """Return a checksum of the sources of all kernels."""
-    files = sorted(Path(__file__).parent.glob("*.py"))
-    return zlib.crc32(b"".join(file.read_bytes() for file in files))
+def _checksum(module: str) -> int:
+    """Return a checksum of the sources of a module of kernels, of all that it imports, and of this file."""
+    sources: dict[str, bytes] = {}
+    pending = ["compiler", module]
+    while pending:
+        name = pending.pop()
+        if name not in sources:
+            sources[name] = (Path(__file__).parent / f"{name}.py").read_bytes()
+            pending += [imported.decode() for imported in _IMPORT.findall(sources[name])]
+    return zlib.crc32(b"".join(sources[name] for name in sorted(sources)))
 
 
 def _interpreted(function: Function) -> Function:

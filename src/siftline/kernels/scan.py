@@ -20,7 +20,6 @@ _SHORT = 32
 _ABSENT = np.int32(-1)
 _RANGE = np.uint8(0)
 _VETO = np.uint8(2)
-_FIRST_STRING = np.int32(2**30)
 
 
 @inline_kernel
@@ -190,34 +189,6 @@ def scan_clauses(
                 possible[n_possible] = slot
                 n_possible += 1
     return sure[:n_sure].copy(), possible[:n_possible].copy(), n_survivors, n_tested
-
-
-@kernel
-def literal_shares(
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    spans: NDArray[np.float64],
-    frequencies: NDArray[np.float64],
-) -> Any:
-    """Estimate for each literal the share of events for which it (or the hull of its set) holds.
-
-    spans[a] holds where the numbers of an attribute begin and end and how far apart their labels are, and the same for
-    its strings; values are taken to be spread evenly. A veto counts as holding for all.
-    """
-    shares = np.ones(len(attributes), dtype=np.float64)
-    for i in range(len(attributes)):
-        a = attributes[i]
-        section = 3 if lows[i] >= _FIRST_STRING else 0
-        first, last, gap = spans[a, section], spans[a, section + 1], spans[a, section + 2]
-        if kinds[i] >= _VETO:
-            continue
-        common = min(highs[i], last) - max(lows[i], first)
-        # A single label stands for as many values as lie between two of them.
-        share = min(1.0, max(0.0, common + gap) / (last - first)) if last > first else 1.0
-        shares[i] = frequencies[a] * share
-    return shares
 
 
 @kernel

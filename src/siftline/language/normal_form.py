@@ -121,7 +121,10 @@ def cnf(expression: Expression) -> list[Clause] | None:
 
 
 class Cover(NamedTuple):
-    """Clauses of literals, or-ed: a necessary condition of an expression, and a sufficient one if `is_exact`."""
+    """Clauses of literals, or-ed: a necessary condition of an expression, and a sufficient one if `is_exact`.
+
+    With alternatives, a clause may also hold an `Or` of literals.
+    """
 
     clauses: list[Clause]
     is_exact: bool
@@ -141,6 +144,25 @@ def cover(expression: Expression) -> Cover:
     if isinstance(expression, And) and all(type(operand) is Predicate for operand in expression.operands):
         return Cover([_distinct([expression.operands])], True)  # what most subscriptions are, without the detour
     return _cover(nnf(expression), And, is_relaxed=True)
+
+
+def cover_with_alternatives(expression: Expression) -> Cover:
+    """Return the cover, or, if that is shorter, the CNF as one clause, in which an `or` lists alternatives.
+
+    >>> from siftline.model import Predicate
+    >>> a, b, c, d, e = (Predicate(name, "=", 1) for name in "abcde")
+    >>> cover_with_alternatives((a | b | c) & (d | e)).clauses == [(a | b | c, d | e)]
+    True
+    """
+    found = cover(expression)
+    if len(found.clauses) <= 1 and found.is_exact:
+        return found
+    clauses = cnf(expression)
+    if clauses is None or not all(isinstance(parts_of(part)[0], Predicate) for clause in clauses for part in clause):
+        return found
+    if found.is_exact and sum(map(len, found.clauses)) <= sum(map(len, clauses)):
+        return found
+    return Cover([tuple(clause[0] if len(clause) == 1 else Or(clause) for clause in clauses)], True)
 
 
 def _cover(expression: Expression, product: type[And] | type[Or], *, is_relaxed: bool) -> Cover:

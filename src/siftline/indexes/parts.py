@@ -1,0 +1,361 @@
+"""Parts: how an index that is laid out in one go takes additions and removals while others match.
+
+The papers' structures are sorted lists, tables and trees: quick to build from many subscriptions at once, slow or
+unsafe to change under a running match. So an index is a few immutable *parts*, old and large ones first, each a whole
+structure of the paper over its own subscriptions:
+
+    bulk load of 1,000,000     [1,000,000]
+    add 1, add 1, add 1        [1,000,000] [3]                 the last part is built anew while it is small
+    62 more, and another       [1,000,000] [65] [1]
+    ...                        [1,000,000] [130] [65] [17]     a part less than twice as large as the next is merged
+
+An event is matched against every part. Each subscription is built anew at most once for every doubling, so that adding
+n one by one costs O(n log n) in all; there are never more than log2(n / 64) parts. Removing clears a live flag; a part
+loses its dead subscriptions when it is merged, when half of them are dead, and altogether when all are. Merging happens
+in `tidy`, outside of any lock that a match needs.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+
+from siftline.encoding.clauses import Clauses, concatenate, select
+from siftline.encoding.growable import Growable
+from siftline.errors import TooLargeError
+from siftline.indexes.protocol import Candidates
+from siftline.kernels.verify import can_be_found, slots_of_clauses, verify_clauses
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from siftline.encoding.domains import Domains
+    from siftline.encoding.events import EncodedEvents
+    from siftline.encoding.statistics import Statistics
+    from siftline.indexes.protocol import Batch
+    from siftline.model import Leaf
+
+# A last part below this many clauses is built anew with what comes; above, new clauses start another part.
+_SMALL: Final = 64
+
+_ABSENT: Final = -1
+
+
+class Found(NamedTuple):
+    """What one part found for one event, and what that cost."""
+
+    clauses: NDArray[np.int32]  # clauses of the part that hold; repeats are allowed
+    n_candidates: int
+    n_predicates: int
+    n_lists: int
+
+
+class OneEvent(NamedTuple):
+    """One event as an index sees it: an attribute occurs once for each of its values."""
+
+    attributes: NDArray[np.int32]
+    codes: NDArray[np.int32]
+    events: EncodedEvents
+    position: int
+
+    @property
+    def leaves(self) -> Mapping[str, Sequence[Leaf]]:
+        """The values themselves, by path, for what codes cannot decide."""
+        return self.events.event(self.position).leaves
+
+
+class Part:
+    """Some subscriptions, laid out as the index wants them; never changed, but for the count of the dead."""
+
+    __slots__ = ("arrays", "clauses", "first_slot", "has_repeated_slots", "literals", "n_dead", "n_slots", "others")
+
+    def __init__(self, clauses: Clauses, others: NDArray[np.int32], arrays: Any) -> None:
+        self.clauses = clauses
+        self.literals = clauses.literals
+        self.others = others  # clauses that only vetoes speak about: every event may match them
+        self.arrays = arrays
+        self.n_slots = int(np.count_nonzero(np.diff(clauses.slots, prepend=-1)))
+        self.has_repeated_slots = self.n_slots < clauses.n_clauses
+        self.first_slot = int(clauses.slots[0]) if clauses.n_clauses else 0
+        self.n_dead = 0
+
+    @property
+    def n_clauses(self) -> int:
+        """The number of clauses, the dead included."""
+        return self.clauses.n_clauses
+
+
+class Scratch(threading.local):
+    """Arrays that a kernel borrows and leaves as it found them, one set for each thread."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, tuple[NDArray[Any], int]] = {}
+
+    def array(self, name: str, n: int, dtype: DTypeLike, fill: int = 0) -> NDArray[Any]:
+        """Return an array of at least n elements, all of them `fill`."""
+        found = self.arrays.get(name)
+        if found is None or len(found[0]) < n:
+            found = np.full(n + n // 4, fill, dtype=dtype), fill
+            self.arrays[name] = found
+        return found[0]
+
+    def check(self) -> None:
+        """Assert that every array was left as it was found."""
+        assert all((array == fill).all() for array, fill in self.arrays.values())
+
+
+class Context(NamedTuple):
+    """What a part may want to know beside its clauses."""
+
+    domains: Domains
+    statistics: Statistics | None
+
+
+class PartedIndex(ABC):
+    """The dynamic side of an index; a subclass lays out one part and matches one event against it."""
+
+    name: ClassVar[str]
+    takes_alternatives: ClassVar[bool] = False
+    # The NamedTuple of arrays that `_lay_out` returns.
+    arrays_type: ClassVar[type]
+
+    def __init__(self) -> None:
+        self._parts: list[Part] = []
+        self._is_live = Growable.empty(np.bool_)
+        self._context: Context | None = None
+        self._counters = dict.fromkeys(("events", "candidates_examined", "predicates_evaluated", "lists_scanned"), 0)
+        self._scratch = Scratch()
+        self._publish()
+
+    # what a subclass gives
+
+    @abstractmethod
+    def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Any:
+        """Return the arrays, an `arrays_type`, for the chosen clauses: those with something that an event must have."""
+
+    @abstractmethod
+    def _match_part(self, part: Part, event: OneEvent) -> Found:
+        """Return the chosen clauses of a part that hold for the event, as far as codes can tell."""
+
+    @abstractmethod
+    def _check_part(self, part: Part) -> None:
+        """Assert the invariants of a part's arrays."""
+
+    @abstractmethod
+    def _describe_part(self, part: Part) -> list[str]:
+        """Return lines that show the structure of a part."""
+
+    def _stats_of_part(self, part: Part) -> dict[str, int]:
+        """Return numbers to be added up over the parts and shown by `stats`."""
+        return {}
+
+    # the protocol
+
+    def build(self, batch: Batch) -> None:
+        """Lay out all subscriptions as one part."""
+        self._context = Context(batch.domains, batch.statistics)
+        self._is_live = Growable(np.ones(batch.n_slots, dtype=np.bool_))
+        self._parts = [self._made(batch.clauses)] if batch.clauses.n_clauses else []
+        self._publish()
+
+    def add(self, batch: Batch) -> None:
+        """Lay out new subscriptions, together with the last part if that is small."""
+        self._context = Context(batch.domains, batch.statistics)
+        parts, clauses = list(self._parts), batch.clauses
+        if clauses.n_clauses:
+            if parts and parts[-1].n_clauses <= _SMALL:
+                clauses = concatenate([*self._living([parts.pop()]), clauses])
+            parts.append(self._made(clauses))
+        self._is_live.extend(np.ones(batch.n_slots, dtype=np.bool_))
+        self._parts = parts
+        self._publish()
+
+    def remove(self, slots: NDArray[np.int32]) -> None:
+        """Clear live flags."""
+        self._is_live.view[slots] = False
+        for part in self._parts:
+            chosen = slots[(slots >= part.first_slot) & (slots <= part.clauses.slots[-1])]
+            if len(chosen):
+                places = np.minimum(np.searchsorted(part.clauses.slots, chosen), part.n_clauses - 1)
+                part.n_dead += int(np.count_nonzero(part.clauses.slots[places] == chosen))
+
+    def tidy(self) -> None:
+        """Merge parts and drop dead subscriptions; matches see the old parts or the new ones."""
+        kept = [part for part in self._parts if part.n_dead < part.n_slots]
+        parts: list[Part] = []
+        try:
+            for part in kept:
+                is_half_dead = part.n_dead >= _SMALL and 2 * part.n_dead >= part.n_slots
+                parts.append(self._made(self._living([part])[0]) if is_half_dead else part)
+            self._merge(parts)
+        except TooLargeError:  # together they would pass the limit: they stay apart
+            parts = kept
+        if parts != self._parts:
+            self._parts = parts
+            self._publish()
+
+    def _merge(self, parts: list[Part]) -> None:
+        """Merge the last parts while one is less than twice as large as the next."""
+        n_merged = 1
+        size = parts[-1].n_clauses if parts else 0
+        while n_merged < len(parts) and parts[-1 - n_merged].n_clauses < 2 * size:
+            size += parts[-1 - n_merged].n_clauses
+            n_merged += 1
+        # A small last part may grow first: it is built anew with every addition anyway.
+        if n_merged > 1 and parts[-1].n_clauses > _SMALL:
+            clauses = concatenate(self._living(parts[-n_merged:]))
+            parts[-n_merged:] = [self._made(clauses)] if clauses.n_clauses else []
+
+    def match(self, events: EncodedEvents, position: int) -> Candidates:
+        """Match one event against every part."""
+        start, end = events.starts[position], events.starts[position + 1]
+        event = OneEvent(events.attributes[start:end], events.codes[start:end], events, position)
+        parts, is_live = self._published
+        self._counters["events"] += 1
+        results = [self._slots(part, event, is_live) for part in parts]
+        if len(results) == 1:
+            return Candidates(*results[0])
+        nothing = np.empty(0, dtype=np.int32)
+        return Candidates(
+            np.concatenate([nothing, *(sure for sure, _ in results)]),
+            np.concatenate([nothing, *(possible for _, possible in results)]),
+        )
+
+    def _slots(
+        self, part: Part, event: OneEvent, is_live: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the slots of one part that match, and those to check."""
+        found, n_candidates, n_predicates, n_lists = self._match_part(part, event)
+        clauses, attributes = part.clauses, event.attributes
+        if len(part.others):
+            others, n_tested = verify_clauses(part.others, attributes, event.codes, self._dense(), *part.literals)
+            found = np.concatenate([found, others])
+            n_candidates += len(part.others)
+            n_predicates += n_tested
+        counters = self._counters
+        counters["candidates_examined"] += n_candidates
+        counters["predicates_evaluated"] += n_predicates
+        counters["lists_scanned"] += n_lists
+        seen = self._scratch.array("seen", len(is_live), np.bool_)
+        sure, possible = slots_of_clauses(
+            found, clauses.slots, clauses.is_exact, is_live, attributes, part.has_repeated_slots, seen
+        )
+        return sure, possible
+
+    def _dense(self) -> NDArray[np.int32]:
+        """Return the scratch array for `spread_event`; `clear_event` must leave it as it is now."""
+        assert self._context is not None
+        return self._scratch.array("dense", len(self._context.domains) + 1, np.int32, _ABSENT)
+
+    def stats(self) -> dict[str, Any]:
+        """Return bytes by structure, and what matching has cost so far."""
+        parts = self._parts
+        sizes = {"is_live": int(self._is_live.view.nbytes)}
+        numbers: dict[str, int] = {}
+        for part in parts:
+            for name, array in {"others": part.others, **part.arrays._asdict()}.items():
+                sizes[name] = sizes.get(name, 0) + int(array.nbytes)
+            for name, number in self._stats_of_part(part).items():
+                numbers[name] = numbers.get(name, 0) + number
+        return {"bytes": sizes, "parts": len(parts), **numbers, **self._counters}
+
+    def describe(self) -> str:
+        """Return a few lines that show the structure."""
+        lines = [f"{self.name}: {int(self._is_live.view.sum()):,} subscriptions in {len(self._parts)} parts"]
+        for number, part in enumerate(self._parts, 1):
+            lines.append(f"  part {number}: {part.n_clauses:,} clauses, {part.n_dead:,} of them dead")
+            lines += [f"    {line}" for line in self._describe_part(part)]
+        return "\n".join(lines)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the parts; their clauses are saved with the engine."""
+        arrays = {
+            "is_live": self._is_live.view,
+            "part_sizes": np.array([part.n_clauses for part in self._parts], dtype=np.int64),
+        }
+        for number, part in enumerate(self._parts):
+            arrays[f"{number}-others"] = part.others
+            arrays |= {f"{number}-{name}": array for name, array in part.arrays._asdict().items()}
+        return arrays
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], batch: Batch) -> None:
+        """Use the arrays where they are."""
+        self._context = Context(batch.domains, batch.statistics)
+        self._is_live = Growable(arrays["is_live"])
+        self._parts = []
+        end = 0
+        for number, size in enumerate(arrays["part_sizes"].tolist()):
+            fields = {name: arrays[f"{number}-{name}"] for name in self.arrays_type._fields}  # type: ignore[attr-defined]
+            clauses = batch.clauses if size == batch.clauses.n_clauses else _between(batch.clauses, end, end + size)
+            self._parts.append(Part(clauses, arrays[f"{number}-others"], self.arrays_type(**fields)))
+            end += size
+        self._publish()
+
+    def _check(self) -> None:
+        self._scratch.check()
+        last = -1
+        for part in self._parts:
+            part.clauses.check()
+            assert part.n_clauses > 0
+            assert part.first_slot > last
+            last = int(part.clauses.slots[-1])
+            assert part.n_dead == np.count_nonzero(~self._is_live.view[np.unique(part.clauses.slots)])
+            assert part.others.tolist() == np.flatnonzero(~_can_be_found(part.clauses)).tolist()
+            self._check_part(part)
+        assert last < len(self._is_live)
+        assert self._published[0] == tuple(self._parts)
+
+    # how parts are made
+
+    def _made(self, clauses: Clauses) -> Part:
+        assert self._context is not None
+        can_be_found = _can_be_found(clauses)
+        chosen = np.flatnonzero(can_be_found).astype(np.int32)
+        others = np.flatnonzero(~can_be_found).astype(np.int32)
+        return Part(clauses, others, self._lay_out(clauses, chosen, self._context))
+
+    def _living(self, parts: Sequence[Part]) -> list[Clauses]:
+        """Return the clauses of the parts without those of dead subscriptions."""
+        is_live = self._is_live.view
+        new_slots = np.where(is_live, np.arange(len(is_live)), -1).astype(np.int32)
+        return [select(part.clauses, new_slots) if part.n_dead else part.clauses for part in parts]
+
+    def _publish(self) -> None:
+        """Let the next match see the parts as they are now, all at once."""
+        self._published = tuple(self._parts), self._is_live.view
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Views and scratch arrays do not survive copying; `__setstate__` makes them anew.
+        return {name: value for name, value in self.__dict__.items() if name not in ("_published", "_scratch")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._scratch = Scratch()
+        self._publish()
+
+
+def check_memory(index: str, n_bytes: int, limit_mb: int, why: str) -> None:
+    """Refuse to lay out a structure that would be too large, before any of it is allocated."""
+    if n_bytes > limit_mb << 20:
+        raise TooLargeError(
+            f"{index} would take {n_bytes / 2**30:,.1f} GB for {why}; the limit is {limit_mb / 1024:,.1f} GB"
+            " (option memory_limit_mb)"
+        )
+
+
+def _can_be_found(clauses: Clauses) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = can_be_found(clauses.starts, clauses.kinds, clauses.is_alternative)
+    return found
+
+
+def _between(clauses: Clauses, first: int, end: int) -> Clauses:
+    """Return the clauses first .. end - 1."""
+    new_slots = np.full(int(clauses.slots[-1]) + 1, -1, dtype=np.int32)
+    kept = clauses.slots[first:end]
+    new_slots[kept] = kept
+    return select(clauses, new_slots)

@@ -1,0 +1,66 @@
+"""Estimating for millions of literals how many events satisfy them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from siftline.kernels.compiler import kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_VETO = np.uint8(2)
+_FIRST_STRING = np.int32(2**30)
+
+
+@kernel
+def shares_of_spans(
+    attributes: NDArray[np.int32],
+    lows: NDArray[np.int32],
+    highs: NDArray[np.int32],
+    kinds: NDArray[np.uint8],
+    spans: NDArray[np.float64],
+) -> Any:
+    """Estimate for each literal the share of events for which it (or the hull of its set) holds.
+
+    spans[a] holds where the numbers of an attribute begin and end and how far apart their labels are, and the same for
+    its strings; values are taken to be spread evenly. A veto counts as holding for all.
+    """
+    shares = np.ones(len(attributes), dtype=np.float64)
+    for i in range(len(attributes)):
+        a = attributes[i]
+        section = 3 if lows[i] >= _FIRST_STRING else 0
+        first, last, gap = spans[a, section], spans[a, section + 1], spans[a, section + 2]
+        if kinds[i] >= _VETO:
+            continue
+        common = min(highs[i], last) - max(lows[i], first)
+        # A single label stands for as many values as lie between two of them.
+        shares[i] = min(1.0, max(0.0, common + gap) / (last - first)) if last > first else 1.0
+    return shares
+
+
+@kernel
+def shares_in_samples(
+    attributes: NDArray[np.int32],
+    lows: NDArray[np.int32],
+    highs: NDArray[np.int32],
+    kinds: NDArray[np.uint8],
+    frequencies: NDArray[np.float64],
+    sample_starts: NDArray[np.int64],
+    samples: NDArray[np.int32],
+) -> Any:
+    """Estimate the same from sampled codes, ascending: those of attribute a at sample_starts[a] : sample_starts[a + 1].
+
+    Half a sample is added to every count, so that of two ranges without samples the attribute's frequency decides.
+    """
+    shares = np.ones(len(attributes), dtype=np.float64)
+    for i in range(len(attributes)):
+        if kinds[i] >= _VETO:
+            continue
+        a = attributes[i]
+        sample = samples[sample_starts[a] : sample_starts[a + 1]]
+        n_inside = np.searchsorted(sample, highs[i], side="right") - np.searchsorted(sample, lows[i], side="left")
+        shares[i] = frequencies[a] * (n_inside + 0.5) / (len(sample) + 1.0)
+    return shares

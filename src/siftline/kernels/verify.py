@@ -1,0 +1,200 @@
+"""Checking candidate clauses against one event, literal by literal; shared by all indexes that find candidates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.scan import literal_holds, spread_event
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_ABSENT = np.int32(-1)
+_VETO = np.uint8(2)
+# Longer events are taken to have several values of some attribute: finding out costs the square of their length.
+_LONG = 64
+
+
+@inline_kernel
+def clear_event(attributes: NDArray[np.int32], dense: NDArray[np.int32]) -> None:
+    """Undo `spread_event`: leave `dense` all absent again, for the next event."""
+    for p in range(len(attributes)):
+        place = attributes[p] + 1
+        if place < len(dense):
+            dense[place] = _ABSENT
+
+
+@inline_kernel
+def clause_holds(
+    clause: int,
+    dense: NDArray[np.int32],
+    codes: NDArray[np.int32],
+    following: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    attributes: NDArray[np.int32],
+    lows: NDArray[np.int32],
+    highs: NDArray[np.int32],
+    kinds: NDArray[np.uint8],
+    sets: NDArray[np.int32],
+    is_alternative: NDArray[np.bool_],
+    set_starts: NDArray[np.int64],
+    set_lows: NDArray[np.int32],
+    set_highs: NDArray[np.int32],
+) -> Any:
+    """Return whether all literals of a clause hold (of alternatives, one), and how many were tested."""
+    holds = True
+    n_tested = 0
+    for i in range(starts[clause], starts[clause + 1]):
+        if is_alternative[i]:
+            if holds:
+                continue
+        elif not holds:
+            break
+        n_tested += 1
+        holds = literal_holds(
+            dense[attributes[i] + 1],
+            lows[i],
+            highs[i],
+            kinds[i],
+            sets[i],
+            codes,
+            following,
+            set_starts,
+            set_lows,
+            set_highs,
+        )
+    return holds, n_tested
+
+
+@kernel
+def verify_clauses(
+    candidates: NDArray[np.int32],
+    event_attributes: NDArray[np.int32],
+    event_codes: NDArray[np.int32],
+    dense: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    attributes: NDArray[np.int32],
+    lows: NDArray[np.int32],
+    highs: NDArray[np.int32],
+    kinds: NDArray[np.uint8],
+    sets: NDArray[np.int32],
+    is_alternative: NDArray[np.bool_],
+    set_starts: NDArray[np.int64],
+    set_lows: NDArray[np.int32],
+    set_highs: NDArray[np.int32],
+) -> Any:
+    """Return the candidates that hold, and how many literals were tested."""
+    following = np.empty(len(event_codes), dtype=np.int32)
+    spread_event(event_attributes, event_codes, dense, following)
+    found = np.empty(len(candidates), dtype=np.int32)
+    n_found = 0
+    n_tested = 0
+    for k in range(len(candidates)):
+        clause = candidates[k]
+        holds, n = clause_holds(
+            clause,
+            dense,
+            event_codes,
+            following,
+            starts,
+            attributes,
+            lows,
+            highs,
+            kinds,
+            sets,
+            is_alternative,
+            set_starts,
+            set_lows,
+            set_highs,
+        )
+        n_tested += n
+        found[n_found] = clause
+        n_found += holds
+    clear_event(event_attributes, dense)
+    return found[:n_found].copy(), n_tested
+
+
+@inline_kernel
+def _may_repeat(attributes: NDArray[np.int32]) -> Any:
+    """Return whether an event has several values of one attribute, or is too long to say quickly."""
+    if len(attributes) > _LONG:
+        return True
+    for p in range(len(attributes)):
+        for q in range(p):
+            if attributes[p] == attributes[q]:
+                return True
+    return False
+
+
+@kernel
+def slots_of_clauses(
+    found: NDArray[np.int32],
+    slots: NDArray[np.int32],
+    is_exact: NDArray[np.bool_],
+    is_live: NDArray[np.bool_],
+    event_attributes: NDArray[np.int32],
+    has_repeated_slots: bool,
+    seen: NDArray[np.bool_],
+) -> Any:
+    """Return the live slots of clauses that hold, each once: those that match, and those that must be checked.
+
+    A slot can come twice if it has several clauses, or if an attribute of the event has several values; only then
+    `seen` is used. It is left all False.
+    """
+    sure = np.empty(len(found), dtype=np.int32)
+    possible = np.empty(len(found), dtype=np.int32)
+    n_sure = 0
+    n_possible = 0
+    for k in range(len(found)):
+        clause = found[k]
+        slot = slots[clause]
+        if is_live[slot]:
+            if is_exact[clause]:
+                sure[n_sure] = slot
+                n_sure += 1
+            else:
+                possible[n_possible] = slot
+                n_possible += 1
+    if has_repeated_slots or _may_repeat(event_attributes):
+        n_sure = _keep_new(sure, n_sure, seen)
+        n_possible = _keep_new(possible, n_possible, seen)
+        for k in range(n_sure):
+            seen[sure[k]] = False
+        for k in range(n_possible):
+            seen[possible[k]] = False
+    return sure[:n_sure].copy(), possible[:n_possible].copy()
+
+
+@inline_kernel
+def _keep_new(slots: NDArray[np.int32], n: int, seen: NDArray[np.bool_]) -> Any:
+    """Keep the first n slots that were not seen before, and remember them; return how many."""
+    n_new = 0
+    for k in range(n):
+        slot = slots[k]
+        if not seen[slot]:
+            seen[slot] = True
+            slots[n_new] = slot
+            n_new += 1
+    return n_new
+
+
+@kernel
+def can_be_found(starts: NDArray[np.int64], kinds: NDArray[np.uint8], is_alternative: NDArray[np.bool_]) -> Any:
+    """Return which clauses ask for something that an event must have: a literal that is no veto, as its alternatives.
+
+    An index finds such clauses by what events have; the others it must offer to every event.
+    """
+    found = np.zeros(len(starts) - 1, dtype=np.bool_)
+    for c in range(len(starts) - 1):
+        i = starts[c]
+        while i < starts[c + 1] and not found[c]:
+            is_wanted = kinds[i] < _VETO
+            i += 1
+            while i < starts[c + 1] and is_alternative[i]:
+                is_wanted &= kinds[i] < _VETO
+                i += 1
+            found[c] = is_wanted
+    return found
