@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import numpy as np
 import pytest
 
 from siftline import Engine
@@ -16,6 +15,7 @@ from siftline.kernels.verify import verify_clauses
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from siftline.encoding.clauses import Clauses
