@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from siftline.encoding.clauses import Clauses
 from siftline.encoding.domain import Domain, Line
-from siftline.encoding.domains import Domains
+from siftline.encoding.domains import Domains, Pattern
 from siftline.encoding.statistics import Statistics
 from siftline.encoding.tables import PredicateRows
 from siftline.errors import SnapshotError
@@ -76,6 +76,9 @@ def _put_domains(domains: Domains, arrays: dict[str, Any], tables: dict[str, Any
         arrays[f"domains/{name}_counts"] = np.array([len(line.keys) for line in lines], dtype=np.int64)
         labels = [label for line in lines for label in line.labels]
         arrays[f"domains/{name}_labels"] = np.array(labels, dtype=np.int32)
+    columns = list(zip(*domains.patterns, strict=True)) or [(), (), ()]
+    arrays["domains/pattern_attributes"] = np.array(columns[0], dtype=np.int32)
+    tables["domains/patterns"] = pa.table({"op": pa.array(columns[1], pa.string()), "text": _binary(list(columns[2]))})
 
 
 def load(engine_class: type[Engine], path: str | Path) -> Engine:
@@ -128,6 +131,9 @@ def _domains(arrays: dict[str, Any], tables: dict[str, Any]) -> Domains:
     _fill([domain.numbers for domain in domains.domains], numbers, arrays["number_labels"], arrays["number_counts"])
     strings = _texts(tables["strings"])
     _fill([domain.strings for domain in domains.domains], strings, arrays["string_labels"], arrays["string_counts"])
+    ops = tables["patterns"]["op"].to_pylist()
+    for pattern in zip(arrays["pattern_attributes"].tolist(), ops, _texts(tables["patterns"]), strict=True):
+        domains.add_pattern(Pattern(*pattern))
     return domains
 
 

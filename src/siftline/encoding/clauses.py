@@ -2,7 +2,8 @@
 
 A subscription occupies one *slot* and has zero or more clauses, or-ed. A clause is a conjunction of coded literals:
 "some value of this attribute has a code in these ranges", or, for a veto, "no value has". For an index that takes
-conjunctions of disjunctions, a literal may be an *alternative* to the one before it: either is enough.
+conjunctions of disjunctions, a literal may be an *alternative* to the one before it: either is enough. Codes alone
+cannot decide `contains` and its like; such a literal also names its *pattern* in the domains.
 
     price < 9 and color in ('red', 'blue')        slots       0
                                                   starts      0                    2
@@ -12,14 +13,15 @@ conjunctions of disjunctions, a literal may be an *alternative* to the one befor
 
 from __future__ import annotations
 
+from enum import IntEnum
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from siftline.encoding.domain import Domain
-from siftline.encoding.domains import Domains
-from siftline.encoding.ranges import Ranges, boundaries, presence, spaces, subtract
+from siftline.encoding.domains import PATTERN_OPS, Domains, Pattern
+from siftline.encoding.ranges import Ranges, boundaries, presence, simplified, spaces, subtract
 from siftline.language.normal_form import Asked, parts_of
 from siftline.model import Expression, Or, Predicate
 
@@ -41,12 +43,14 @@ class Clauses(NamedTuple):
     slots: NDArray[np.int32]
     starts: NDArray[np.int64]
     is_exact: NDArray[np.bool_]  # False: a candidate still needs the exact check
+    is_exact_by_patterns: NDArray[np.bool_]  # likewise, for an index that decides the patterns
     attributes: NDArray[np.int32]
     lows: NDArray[np.int32]
     highs: NDArray[np.int32]
     kinds: NDArray[np.uint8]
     sets: NDArray[np.int32]
     is_alternative: NDArray[np.bool_]  # or-ed with the literal before it; never the first of its clause
+    patterns: NDArray[np.int32]  # what a value must match beside having one of the codes; -1: nothing
     set_starts: NDArray[np.int64]
     set_lows: NDArray[np.int32]
     set_highs: NDArray[np.int32]
@@ -58,8 +62,9 @@ class Clauses(NamedTuple):
 
     @property
     def literals(self) -> tuple[Any, ...]:
-        """What `kernels.verify` takes, in its order: all but slots and is_exact."""
-        return (self.starts, *self[3:])
+        """What `kernels.verify` takes, in its order."""
+        columns = (self.attributes, self.lows, self.highs, self.kinds, self.sets, self.is_alternative)
+        return (self.starts, *columns, self.set_starts, self.set_lows, self.set_highs)
 
     def check(self) -> None:
         """Assert that all offsets fit together."""
@@ -78,12 +83,14 @@ _DTYPES: Final = {
     "slots": np.int32,
     "starts": np.int64,
     "is_exact": np.bool_,
+    "is_exact_by_patterns": np.bool_,
     "attributes": np.int32,
     "lows": np.int32,
     "highs": np.int32,
     "kinds": np.uint8,
     "sets": np.int32,
     "is_alternative": np.bool_,
+    "patterns": np.int32,
     "set_starts": np.int64,
     "set_lows": np.int32,
     "set_highs": np.int32,
@@ -121,14 +128,15 @@ class _Rows:
 
     def add_clause(self, slot: int, clause: Clause, is_exact: bool, domains: Domains) -> None:
         groups: list[list[Coded]] = []
+        exactness = Exactness.FULL if is_exact else Exactness.NONE
         for part in clause:
             if isinstance(part, Or):
-                alternatives, is_part_exact = _coded_alternatives(part, domains)
+                alternatives, part_exactness = _coded_alternatives(part, domains)
                 coded = [] if alternatives is None else [alternatives]
             else:
-                literals, is_part_exact = _coded_literal(part, domains)
+                literals, part_exactness = _coded_literal(part, domains)
                 coded = [[literal] for literal in literals if literal.ranges or literal.is_wanted]
-            is_exact &= is_part_exact
+            exactness = min(exactness, part_exactness)
             groups += coded
         # Where some value must lie in no range at all, the clause can never hold.
         groups = [[literal for literal in group if literal.ranges] for group in groups]
@@ -138,11 +146,12 @@ class _Rows:
             for place, literal in enumerate(group):
                 self._add_literal(literal, is_alternative=place > 0)
         self.columns["slots"].append(slot)
-        self.columns["is_exact"].append(is_exact)
+        self.columns["is_exact"].append(exactness is Exactness.FULL)
+        self.columns["is_exact_by_patterns"].append(exactness is not Exactness.NONE)
         self.columns["starts"].append(len(self.columns["attributes"]))
 
     def _add_literal(self, literal: Coded, *, is_alternative: bool) -> None:
-        columns, (attribute, ranges, is_wanted) = self.columns, literal
+        columns, (attribute, ranges, is_wanted, pattern) = self.columns, literal
         has_set = len(ranges) > 1
         columns["attributes"].append(attribute)
         columns["lows"].append(ranges[0][0])
@@ -150,6 +159,7 @@ class _Rows:
         columns["kinds"].append((SET if has_set else RANGE) + (0 if is_wanted else VETO))
         columns["sets"].append(len(columns["set_starts"]) - 1 if has_set else -1)
         columns["is_alternative"].append(is_alternative)
+        columns["patterns"].append(pattern)
         if has_set:
             columns["set_lows"] += [low for low, _ in ranges]
             columns["set_highs"] += [high for _, high in ranges]
@@ -159,12 +169,21 @@ class _Rows:
         return Clauses(**{name: np.array(self.columns[name], dtype=dtype) for name, dtype in _DTYPES.items()})
 
 
+class Exactness(IntEnum):
+    """How far codes decide a literal or a clause."""
+
+    NONE = 0
+    BY_PATTERNS = 1  # they do, together with the patterns
+    FULL = 2
+
+
 class Coded(NamedTuple):
-    """A literal over codes: some value of the attribute lies in the ranges, or none does."""
+    """A literal over codes: some value of the attribute lies in the ranges (and matches the pattern), or none does."""
 
     attribute: int
     ranges: Ranges
     is_wanted: bool
+    pattern: int = -1
 
 
 def alternatives_of(part: Expression) -> tuple[Expression, ...]:
@@ -172,44 +191,54 @@ def alternatives_of(part: Expression) -> tuple[Expression, ...]:
     return part.operands if isinstance(part, Or) else (part,)
 
 
-def _coded_alternatives(part: Or, domains: Domains) -> tuple[list[Coded] | None, bool]:
-    """Return coded literals of which one must hold, None if that is always so; and if that is exact."""
+def _coded_alternatives(part: Or, domains: Domains) -> tuple[list[Coded] | None, Exactness]:
+    """Return coded literals of which one must hold, None if that is always so; and how exact that is."""
     coded: list[Coded] = []
-    is_exact = True
+    exactness = Exactness.FULL
     for literal in part.operands:
-        literals, is_literal_exact = _coded_literal(literal, domains)
-        is_exact &= is_literal_exact
+        literals, literal_exactness = _coded_literal(literal, domains)
+        exactness = min(exactness, literal_exactness)
         if len(literals) == 2:
             # Comparable but not satisfying, as one literal: of several values only one need be so.
-            (attribute, comparable, _), (_, satisfying, _) = literals
-            literals, is_exact = [Coded(attribute, subtract(comparable, satisfying), True)], False
+            (attribute, comparable, *_), (_, satisfying, *_) = literals
+            literals, exactness = [Coded(attribute, subtract(comparable, satisfying), True)], Exactness.NONE
         if not literals or (not literals[0].ranges and not literals[0].is_wanted):
-            return None, is_exact
+            return None, exactness
         coded += literals
-    return coded, is_exact
+    return coded, exactness
 
 
-def _coded_literal(literal: Expression, domains: Domains) -> tuple[list[Coded], bool]:
-    """Return what a literal asks of codes, all of which must hold, and if that is exact."""
+def _coded_literal(literal: Expression, domains: Domains) -> tuple[list[Coded], Exactness]:
+    """Return what a literal asks of codes, all of which must hold, and how exact that is."""
     leaf, asked = parts_of(literal)
     if not isinstance(leaf, Predicate) or leaf.attribute is None:
-        return [], False
+        return [], Exactness.NONE
     attribute = domains.attribute_id(leaf.attribute)
     if leaf.op in ("exists", "is null", "is not null"):
         section, is_wanted = presence(leaf.op)
         is_asked = asked in (Asked.TRUE, Asked.NOT_FALSE)
-        return [Coded(attribute, [section], is_wanted is is_asked)], True
+        return [Coded(attribute, [section], is_wanted is is_asked)], Exactness.FULL
     satisfying, comparable, is_tight = spaces(leaf, domains.domains[attribute])
     match asked:
         case Asked.TRUE:
-            return [Coded(attribute, satisfying, True)], is_tight
+            pattern = pattern_of(attribute, leaf, domains)
+            exactness = Exactness.FULL if is_tight else Exactness.NONE if pattern < 0 else Exactness.BY_PATTERNS
+            return [Coded(attribute, satisfying, True, pattern)], exactness
         case Asked.FALSE if is_tight:
-            return [Coded(attribute, comparable, True), Coded(attribute, satisfying, False)], True
+            return [Coded(attribute, comparable, True), Coded(attribute, satisfying, False)], Exactness.FULL
         case Asked.FALSE:
-            return [Coded(attribute, comparable, True)], False
+            return [Coded(attribute, comparable, True)], Exactness.NONE
         case Asked.NOT_TRUE if is_tight:
-            return [Coded(attribute, satisfying, False)], True
-    return [], False
+            return [Coded(attribute, satisfying, False)], Exactness.FULL
+    return [], Exactness.NONE
+
+
+def pattern_of(attribute: int, predicate: Predicate, domains: Domains) -> int:
+    """Return the pattern that a predicate names, taken into the domains if it is new; -1 if it names none."""
+    predicate = simplified(predicate)
+    if predicate.op not in PATTERN_OPS or not isinstance(predicate.operand, str):
+        return -1
+    return domains.add_pattern(Pattern(attribute, predicate.op, predicate.operand))
 
 
 def concatenate(parts: Sequence[Clauses]) -> Clauses:
@@ -246,12 +275,14 @@ def select(clauses: Clauses, new_slots: NDArray[np.int32]) -> Clauses:
         slots=new_slots[clauses.slots[kept]].astype(np.int32),
         starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         is_exact=clauses.is_exact[kept],
+        is_exact_by_patterns=clauses.is_exact_by_patterns[kept],
         attributes=clauses.attributes[literals],
         lows=clauses.lows[literals],
         highs=clauses.highs[literals],
         kinds=clauses.kinds[literals],
         sets=sets,
         is_alternative=clauses.is_alternative[literals],
+        patterns=clauses.patterns[literals],
         set_starts=np.concatenate([[0], np.cumsum(set_lengths)]).astype(np.int64),
         set_lows=clauses.set_lows[set_items],
         set_highs=clauses.set_highs[set_items],
@@ -301,9 +332,9 @@ def _move(
 
 
 def swept(domains: Domains, clauses: Clauses) -> tuple[Domains, Clauses]:
-    """Return domains with the attributes and constants that clauses still use, and the clauses for them.
+    """Return domains with the attributes, constants and patterns that clauses still use, and the clauses for them.
 
-    Labels stay as they are; attributes are numbered anew.
+    Labels stay as they are; attributes and patterns are numbered anew.
     """
     used = _used_codes(clauses)
     new_ids = np.full(len(domains), -1, dtype=np.int32)
@@ -314,7 +345,11 @@ def swept(domains: Domains, clauses: Clauses) -> tuple[Domains, Clauses]:
         kept.domains.append(Domain(domain.numbers.kept(used[attribute]), domain.strings.kept(used[attribute])))
         kept.names.append(domains.names[attribute])
     kept.ids = {name: new_id for new_id, name in enumerate(kept.names)}
-    return kept, clauses._replace(attributes=new_ids[clauses.attributes])
+    new_patterns = np.full(len(domains.patterns) + 1, -1, dtype=np.int32)  # with a last place for -1
+    for pattern in np.unique(clauses.patterns[clauses.patterns >= 0]).tolist():
+        attribute, op, operand = domains.patterns[pattern]
+        new_patterns[pattern] = kept.add_pattern(Pattern(int(new_ids[attribute]), op, operand))
+    return kept, clauses._replace(attributes=new_ids[clauses.attributes], patterns=new_patterns[clauses.patterns])
 
 
 def _used_codes(clauses: Clauses) -> dict[int, set[int]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow.compute as pc
 
-from siftline.encoding.clauses import SET, VETO, Clauses
+from siftline.encoding.clauses import SET, VETO, Clauses, pattern_of
 from siftline.encoding.domain import NUMBERS, STRINGS
 from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers, flatten
 from siftline.encoding.ranges import boundaries, presence, spaces
@@ -234,20 +234,20 @@ class _Loader:
 
     def _encode_others(self) -> None:
         """Encode the remaining rows, each distinct predicate once."""
-        known: dict[Predicate, tuple[Ranges, bool, bool]] = {}
+        known: dict[Predicate, tuple[Ranges, bool, bool, int]] = {}
         for row, predicate in zip(self.others.rows.tolist(), self.others.predicates, strict=True):
             if predicate not in known:
                 known[predicate] = self._encode_one(predicate)
             self.ranges.add_one(row, *known[predicate])
 
-    def _encode_one(self, predicate: Predicate) -> tuple[Ranges, bool, bool]:
-        """Return the codes of a predicate, whether some value must lie there or none may, and if that is exact."""
+    def _encode_one(self, predicate: Predicate) -> tuple[Ranges, bool, bool, int]:
+        """Return the codes of a predicate, if some value must lie there or none may, if that is exact, its pattern."""
         if predicate.operand is None:
             section, is_wanted = presence(predicate.op)
-            return [section], is_wanted, True
+            return [section], is_wanted, True, -1
         attribute = self.domains.attribute_id(predicate.attribute or "")
         satisfying, _, is_tight = spaces(predicate, self.domains.domains[attribute])
-        return satisfying, True, is_tight
+        return satisfying, True, is_tight, pattern_of(attribute, predicate, self.domains)
 
     def _assembled(self) -> Clauses:
         """Group the rows to clauses, leaving out clauses that can never hold."""
@@ -272,6 +272,7 @@ class _Ranges:
         self.highs = np.zeros(n_rows, dtype=np.int32)
         self.is_veto = np.zeros(n_rows, dtype=np.bool_)
         self.is_exact = np.ones(n_rows, dtype=np.bool_)
+        self.patterns = np.full(n_rows, -1, dtype=np.int32)
         # Of rows with several ranges: (row of each range, lows, highs), ranges of a row together and ascending.
         self.sets: list[tuple[Any, Any, Any]] = []
 
@@ -291,9 +292,9 @@ class _Ranges:
         in_set = np.repeat(counts > 1, counts)
         self.sets.append((np.repeat(rows, counts)[in_set], lows[in_set], highs[in_set]))
 
-    def add_one(self, row: int, ranges: Ranges, is_wanted: bool, is_exact: bool) -> None:
+    def add_one(self, row: int, ranges: Ranges, is_wanted: bool, is_exact: bool, pattern: int) -> None:
         """Give one row its ranges."""
-        self.is_veto[row], self.is_exact[row] = not is_wanted, is_exact
+        self.is_veto[row], self.is_exact[row], self.patterns[row] = not is_wanted, is_exact, pattern
         bounds = np.array(ranges, dtype=np.int32).reshape(-1, 2)
         self.add_sets(np.array([row]), np.array([len(ranges)]), bounds[:, 0], bounds[:, 1])
 
@@ -317,18 +318,20 @@ class _Ranges:
         rows = np.flatnonzero(is_kept)
         has_set = self.counts[rows] > 1
         clause_starts = np.flatnonzero(is_new[rows])
-        exact = np.logical_and.reduceat(self.is_exact[rows], clause_starts) if len(rows) else np.zeros(0, np.bool_)
+        is_exact, patterns = self.is_exact[rows], self.patterns[rows]
         set_lows, set_highs = self._joined_sets(is_kept)
         return Clauses(
             slots=owners[rows][clause_starts].astype(np.int32),
             starts=np.append(clause_starts, len(rows)).astype(np.int64),
-            is_exact=exact,
+            is_exact=_all_of_each(is_exact, clause_starts),
+            is_exact_by_patterns=_all_of_each(is_exact | (patterns >= 0), clause_starts),
             attributes=attributes[rows],
             lows=self.lows[rows],
             highs=self.highs[rows],
             kinds=(has_set * np.uint8(SET) + self.is_veto[rows] * np.uint8(VETO)).astype(np.uint8),
             sets=np.where(has_set, np.cumsum(has_set) - 1, -1).astype(np.int32),
             is_alternative=np.zeros(len(rows), dtype=np.bool_),
+            patterns=patterns,
             set_starts=np.concatenate([[0], np.cumsum(self.counts[rows][has_set])]).astype(np.int64),
             set_lows=set_lows,
             set_highs=set_highs,
@@ -341,6 +344,11 @@ class _Ranges:
         order = np.argsort(rows, kind="stable")
         order = order[is_kept[rows[order]]]
         return lows[order], highs[order]
+
+
+def _all_of_each(flags: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return for each clause whether all its rows are flagged."""
+    return np.logical_and.reduceat(flags, starts) if len(flags) else np.zeros(0, np.bool_)
 
 
 def _plain(numbers: NDArray[np.float64]) -> list[Any]:

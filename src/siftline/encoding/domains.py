@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siftline.encoding.domain import Domain, Line
 
@@ -13,6 +13,18 @@ if TYPE_CHECKING:
 
 # (attribute, labels before, labels after)
 Move = tuple[int, list[int], list[int]]
+
+
+# Operators that look inside strings; their negative forms go to the exact check.
+PATTERN_OPS: Final = frozenset(("starts with", "ends with", "contains", "like", "ilike", "matches", "cidr"))
+
+
+class Pattern(NamedTuple):
+    """What some predicates ask of the strings of an attribute."""
+
+    attribute: int
+    op: str
+    operand: str
 
 
 class Domains:
@@ -33,6 +45,8 @@ class Domains:
         self.ids: dict[str, int] = {}
         self.names: list[str] = []
         self.domains: list[Domain] = []
+        self.patterns: list[Pattern] = []
+        self._pattern_ids: dict[Pattern, int] = {}
         self.version = 0
 
     def __len__(self) -> int:
@@ -60,6 +74,13 @@ class Domains:
             for line, keys in _by_line(self.domains[self.ids[path]], values)
         )
 
+    def add_pattern(self, pattern: Pattern) -> int:
+        """Return the id of a pattern, a new one if it is new."""
+        known = self._pattern_ids.setdefault(pattern, len(self.patterns))
+        if known == len(self.patterns):
+            self.patterns.append(pattern)
+        return known
+
     def _intern(self, path: str) -> int:
         attribute = self.ids.get(path)
         if attribute is None:
@@ -85,11 +106,14 @@ class Domains:
         other = Domains()
         other.ids, other.names, other.version = self.ids.copy(), self.names.copy(), self.version
         other.domains = [domain.copied() for domain in self.domains]
+        other.patterns, other._pattern_ids = self.patterns.copy(), self._pattern_ids.copy()
         return other
 
     def check(self) -> None:
         """Assert that ids and names agree and that every line is in order."""
         assert [self.ids[name] for name in self.names] == list(range(len(self.names)))
+        assert [self._pattern_ids[pattern] for pattern in self.patterns] == list(range(len(self.patterns)))
+        assert all(pattern.attribute < len(self.names) for pattern in self.patterns)
         for domain in self.domains:
             domain.numbers.check()
             domain.strings.check()
