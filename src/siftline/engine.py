@@ -313,6 +313,18 @@ class Engine:
                 **self._index.stats(),
             }
 
+    def rebuild(self) -> None:
+        """Lay out the index anew, as one piece, without removed subscriptions; matching goes on meanwhile.
+
+        Never needed for right results: an index takes additions and removals as they come.
+        """
+        with self._writing:
+            self._sweep(is_forced=True)
+            clauses = self._joined_clauses()
+            index = self._built_index(clauses, self._domains, ParsedExpressions([]))
+            with self._publishing:
+                self._index = index
+
     def describe(self) -> str:
         """Return a few lines that show how the index is built.
 

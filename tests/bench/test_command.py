@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from siftline.bench import indexes
 from siftline.bench.command import add_parser, run
 from siftline.bench.foundation import Figure, Foundation, Sizes, expressions, rows_of, table
+from siftline.bench.indexes import Target
 from siftline.bench.results import append
 from siftline.bench.workloads import load
 
@@ -126,3 +128,16 @@ def test_expressions_have_five_predicates() -> None:
     assert len(set(texts)) == 20
     for text in texts:
         assert sum(isinstance(node, Predicate) for node in walk(siftline.parse(text))) == 5
+
+
+def test_indexes_are_measured_against_targets(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexes, "QUICK", {"n_subscriptions": 200, "n_events": 2, "n_attributes": 60})
+    monkeypatch.setattr(indexes, "TARGETS", (Target("dense", "fast-scan", "x fast-scan", 2),))
+    assert _bench("indexes", "--quick", "--passes", "2", "--index", "fast-scan", "--output", "rows.jsonl") == 0
+    printed = capsys.readouterr().out
+    assert "dense: fast-scan" in printed
+    assert "missed" in printed
+    assert len(Path("rows.jsonl").read_text().splitlines()) == len(indexes.WORKLOADS)
+    assert _bench("indexes", "--quick", "--passes", "2", "--index", "fast-scan", "--fail") == 1

@@ -1,4 +1,4 @@
-"""`siftline bench`: list, generate, run, foundation, compare.
+"""`siftline bench`: list, generate, run, foundation, indexes, compare.
 
 Only the standard library is imported here: the command line builds all parsers before it knows which one is wanted.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from siftline.bench.foundation import Figure
-    from siftline.bench.runner import Measurement
+    from siftline.bench.runner import Choice, Measurement
     from siftline.bench.workloads import Workload
 
 _RESULTS: Final = Path("results")
@@ -31,6 +31,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     _add_generate(actions)
     _add_run(actions)
     _add_foundation(actions)
+    _add_indexes(actions)
     _add_compare(actions)
     return parser
 
@@ -99,6 +100,22 @@ def _add_foundation(actions: Any) -> None:
     parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
     parser.add_argument("--json", action="store_true", help="print the rows instead of a table")
     parser.set_defaults(act=_foundation)
+
+
+def _add_indexes(actions: Any) -> None:
+    parser = actions.add_parser("indexes", help="measure all indexes on three workloads against targets")
+    parser.add_argument(
+        "--index", action="append", metavar="NAME[:OPTION=VALUE,...]", help="repeat for several; default: all but scan"
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
+    parser.add_argument("--events", type=_count, metavar="N", help="number of events; default: 200")
+    parser.add_argument("--passes", type=_count, default=5, help="default: 5")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--fail", action="store_true", help="exit 1 if a target is missed")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep drawn workloads there")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="append rows there")
+    parser.add_argument("--json", action="store_true", help="print the rows instead of tables")
+    parser.set_defaults(act=_indexes)
 
 
 def _add_compare(actions: Any) -> None:
@@ -179,18 +196,14 @@ def _generate(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    import siftline
     from siftline.bench import results
-    from siftline.bench.runner import Choice, Plan, run
+    from siftline.bench.runner import Plan, run
     from siftline.bench.workloads import recipe
 
     _check_output(args.output)
     for name in args.workloads:
         recipe(name)
-    names = args.index or [name for name in siftline.indexes() if name != "scan"]
-    choices = [Choice.parse(text) for text in names]
-    for choice in choices:
-        choice.engine()  # a wrong name or option shows before the work begins
+    choices = _choices(args.index)
     samples = {**Plan().n_events, **dict(_pair(text) for text in args.sample)}
     plan = Plan(n_passes=args.passes, n_events=samples, as_slots=args.slots, is_batch=args.batch)
     for name in args.workloads:
@@ -204,6 +217,39 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _choices(texts: Sequence[str] | None) -> list[Choice]:
+    """Return the indexes that were asked for; a wrong name or option shows before the work begins."""
+    import siftline
+    from siftline.bench.runner import Choice
+
+    choices = [Choice.parse(text) for text in texts or [name for name in siftline.indexes() if name != "scan"]]
+    for choice in choices:
+        choice.engine()
+    return choices
+
+
+def _indexes(args: argparse.Namespace) -> int:
+    from siftline.bench import indexes, results
+    from siftline.bench.runner import Plan
+    from siftline.bench.tables import aligned
+
+    _check_output(args.output)
+    changes = dict(indexes.QUICK) if args.quick else {"n_events": 200}
+    if args.events is not None:
+        changes["n_events"] = args.events
+    plan = Plan(n_passes=args.passes)
+    runs = indexes.measure(_choices(args.index), plan, changes, args.seed, args.cache, _say)
+    for workload, measured in runs:
+        rows = results.rows_of(workload, measured, plan.n_passes)
+        _print_run(workload, measured, rows, args.json)
+        if args.output is not None:
+            results.append(rows, args.output)
+    found = indexes.verdicts(runs)
+    if not args.json:
+        print(aligned(indexes.table(found)))
+    return int(args.fail and any(verdict.word != "met" for verdict in found))
+
+
 def _print_run(workload: Workload, measured: Sequence[Measurement], rows: Sequence[Any], is_json: bool) -> None:
     from siftline.bench.tables import aligned
 
@@ -211,7 +257,19 @@ def _print_run(workload: Workload, measured: Sequence[Measurement], rows: Sequen
         print("\n".join(json.dumps(row) for row in rows))
         return
     print(f"{workload.name}, {workload.n_subscriptions:,} subscriptions, seed {workload.seed}, {measured[0].mode}")
-    heading = ["index", "events", "matches", "build s", "MB", "min us", "median us", "p99 us", "max us", "x fast-scan"]
+    heading = [
+        "index",
+        "events",
+        "matches",
+        "build s",
+        "index s",
+        "MB",
+        "min us",
+        "median us",
+        "p99 us",
+        "max us",
+        "x fast-scan",
+    ]
     print(aligned([heading, *(_run_line(measurement) for measurement in measured)]))
     for refused in (m for m in measured if m.passes is None):
         print(f"{refused.choice.label}: unsupported: {refused.reason}")
@@ -223,7 +281,7 @@ def _print_run(workload: Workload, measured: Sequence[Measurement], rows: Sequen
 def _run_line(measurement: Measurement) -> list[str]:
     label = measurement.choice.label
     if measurement.passes is None:
-        return [label, "unsupported", *[""] * 8]
+        return [label, "unsupported", *[""] * 9]
     times = measurement.passes.per_event_us()
     megabytes = sum(measurement.stats.get("bytes", {}).values()) / 1e6
     matches = measurement.n_matches / max(1, measurement.n_events)
@@ -233,6 +291,7 @@ def _run_line(measurement: Measurement) -> list[str]:
         f"{measurement.n_events:,}",
         f"{matches:,.1f}",
         f"{measurement.build_s:.2f}",
+        f"{measurement.index_s:.2f}",
         *numbers,
         f"{measurement.ratio or 0:.3g}",
     ]

@@ -43,6 +43,7 @@ def _columns(measurement: Measurement) -> Row:
         "n_matches": measurement.n_matches,
         "first_use_s": round(measurement.first_use_s, 6),
         "build_s": round(measurement.build_s, 6),
+        "index_s": round(measurement.index_s, 6),
         "warm_up_s": round(measurement.warm_up_s, 6),
         "encode_us": measurement.encode_us.as_dict(),
         "match_us": measurement.passes.per_event_us().as_dict(),

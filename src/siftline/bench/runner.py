@@ -1,6 +1,6 @@
 """Runs a workload through indexes: the same subscriptions, the same events, one timer, ids checked first.
 
-build     Engine.add_many of the predicate table
+build     Engine.add_many of the predicate table; and the index alone, from clauses that are encoded
 encode    each event apart from matching, so that all indexes start from the same arrays
 warm-up   a pass of its own, in which the ids are collected and checked
 passes    all indexes in turn; the timer covers the whole call of `match`: reset, match, collect
@@ -18,7 +18,7 @@ import numpy as np
 from siftline.bench.checks import Found, check_reference, check_same, find_all
 from siftline.bench.measure import Passes, Spread, interleaved, time_each, time_once
 from siftline.engine import Engine
-from siftline.errors import SubscriptionError, UnknownIndexError
+from siftline.errors import SubscriptionError, TooLargeError, UnknownIndexError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +29,7 @@ REFERENCE: Final = "fast-scan"
 # A first engine of this many predicates compiles the kernels, or loads them, outside of all other times.
 _FIRST_ROWS: Final = 64
 # What an index says to a workload that it cannot take.
-_REFUSALS: Final = (NotImplementedError, SubscriptionError)
+_REFUSALS: Final = (NotImplementedError, SubscriptionError, TooLargeError)
 
 Say = Callable[[str], None]
 
@@ -107,6 +107,7 @@ class Measurement:
     n_events: int = 0
     first_use_s: float = 0.0
     build_s: float = 0.0
+    index_s: float = 0.0
     warm_up_s: float = 0.0
     encode_us: Spread | None = None
     passes: Passes | None = None
@@ -135,6 +136,7 @@ class _Candidate:
         first = self.measurement.choice.engine()
         self.measurement.first_use_s = time_once(lambda: _use_once(first, workload)).seconds
         self.measurement.build_s = time_once(lambda: self.engine.add_many(workload.predicates)).seconds
+        self.measurement.index_s = time_once(self.engine.rebuild).seconds
 
     def encode(self, workload: Workload) -> None:
         choice = self.measurement.choice
@@ -173,7 +175,7 @@ class _Candidate:
         self.measurement.passes = passes
         stats = self.engine.stats()
         n_matched = self.plan.n_passes * max(1, len(self.events))
-        for key in ("candidates_examined", "predicates_evaluated"):
+        for key in ("candidates_examined", "predicates_evaluated", "lists_scanned"):
             if key in stats:
                 stats[key] = (stats[key] - stats_before.get(key, 0)) / n_matched
         self.measurement.stats = stats

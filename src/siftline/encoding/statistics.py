@@ -58,6 +58,21 @@ class Statistics:
         """Return the share of events that carry the attribute."""
         return self.counts.get(path, 0) / self.n_events if self.n_events else 0.0
 
+    def histogram(self, path: str, n_bins: int = 10) -> list[tuple[Leaf, Leaf, float]]:
+        """Return equally full bins (least value, greatest value, share of the values), numbers before strings.
+
+        They come from the sample; nulls and booleans are left out.
+
+        >>> Statistics.from_events({"n": n} for n in range(100)).histogram("n", 4)
+        [(0, 24, 0.25), (25, 49, 0.25), (50, 74, 0.25), (75, 99, 0.25)]
+        """
+        sample = self.samples.get(path, [])
+        numbers = sorted(leaf for leaf in sample if isinstance(leaf, (int, float)) and not isinstance(leaf, bool))
+        ordered: list[Leaf] = [*numbers, *sorted(leaf for leaf in sample if isinstance(leaf, str))]
+        size = max(1, -(-len(ordered) // n_bins))
+        bins = [ordered[start : start + size] for start in range(0, len(ordered), size)]
+        return [(part[0], part[-1], len(part) / len(sample)) for part in bins]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the statistics as a JSON-ready document."""
         return {"format": _FORMAT, "version": _VERSION, **vars(self)}

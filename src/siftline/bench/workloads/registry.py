@@ -25,7 +25,7 @@ def workloads() -> list[str]:
     """Return the names that `siftline bench run` takes.
 
     >>> workloads()
-    ['dense', 'sparse', 'zipf']
+    ['dense', 'sparse', 'equality', 'zipf']
     """
     return list(_recipes())
 

@@ -1,4 +1,4 @@
-"""`dense`, `sparse`, `zipf`: numeric attributes, some equalities, mostly ranges.
+"""`dense`, `sparse`, `equality`, `zipf`: numeric attributes, some equalities or only these, mostly ranges.
 
 A subscription has a uniform number of predicates on distinct attributes; an event has a fixed number of distinct
 attributes. Attributes are drawn by the Zipf law (exponent 0: uniformly), values and constants uniformly.
@@ -208,6 +208,12 @@ RECIPES: Final = (
         name="sparse",
         description="as dense with 30,000 attributes and two matches planted in each event",
         parameters=Synthetic(n_attributes=30_000, n_planted=2),
+        draw=draw,
+    ),
+    Recipe(
+        name="equality",
+        description="as sparse with equalities only",
+        parameters=Synthetic(n_attributes=30_000, n_planted=2, equal_share=1.0),
         draw=draw,
     ),
     Recipe(
