@@ -3,7 +3,8 @@
 Threads may match while others add and remove. Writers take turns (`_writing`). What readers need at one moment, the
 encoding of an event and the index that goes with it, changes under a second lock (`_publishing`), held for encoding and
 for small additions; large ones build a new index beside the old one. The kernels themselves run without any lock, on
-arrays that no longer change under them.
+arrays that no longer change under them. An event that is already encoded is matched without a lock altogether, and
+again with it if the generation moved meanwhile.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 import pickle
 import threading
+from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
@@ -29,7 +31,7 @@ from siftline.model import Expression, matches
 from siftline.subscriptions import Id, ParsedExpressions, SubscriptionTable, accepted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -87,6 +89,7 @@ class Engine:
         self._clauses = [encode_covers([], 0, self._domains)]
         self._n_added = 0
         self._n_replaced = 0
+        self._generation = 0
         self._writing = threading.RLock()
         self._publishing = threading.Lock()
 
@@ -184,7 +187,7 @@ class Engine:
             slots = self._slots_of(gone)
             if len(np.unique(slots)) != len(slots):
                 raise DuplicateIdError("an id is to be removed twice")
-            with self._publishing:
+            with self._changing():
                 self._table.remove(gone, slots)
                 self._index.remove(slots)
             self._sweep()
@@ -211,10 +214,26 @@ class Engine:
         as_slots : bool
             Return the internal integers instead, without making Python objects.
         """
+        if type(event) is EncodedEvents and top is None:
+            slots_found = self._match_at_once(event)
+            if slots_found is not None:
+                return slots_found[0] if as_slots else slots_found[1].ids(slots_found[0])
         slots, table, _ = self._find(event, 0, is_one=True)
         if top is not None:
             slots = _best(slots, top, table)
         return slots if as_slots else table.ids(slots)
+
+    def _match_at_once(self, event: EncodedEvents) -> tuple[NDArray[np.int32], SubscriptionTable] | None:
+        """Match without any lock; None if that is not enough.
+
+        An odd generation says that the engine is being changed, another one afterwards that it was. Locks, and the
+        objects that `_find` passes around, would cost as much as matching does.
+        """
+        generation, table = self._generation, self._table
+        if generation & 1 or len(event.starts) != 2 or event.errors or not event.fits(self._domains):
+            return None
+        sure, possible = self._index.match(event, 0)
+        return None if len(possible) or self._generation != generation else (sure, table)
 
     def match_batch(self, events: Any, *, event: str | None = None, top: int | None = None) -> Any:
         """Return an Arrow table (event, subscription): all subscriptions that each event satisfies.
@@ -322,7 +341,7 @@ class Engine:
             self._sweep(is_forced=True)
             clauses = self._joined_clauses()
             index = self._built_index(clauses, self._domains, ParsedExpressions([]))
-            with self._publishing:
+            with self._changing():
                 self._index = index
 
     def describe(self) -> str:
@@ -364,6 +383,16 @@ class Engine:
 
     # how changes are made; all of these run under `_writing`
 
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Let nobody look at the parts for a moment; who looked without a lock sees that the generation moved on."""
+        with self._publishing:
+            self._generation += 1
+            try:
+                yield
+            finally:
+                self._generation += 1
+
     def _add_parsed(
         self, ids: list[Id], weights: list[float], expressions: list[Expression], replaced: Sequence[Id] = ()
     ) -> None:
@@ -373,7 +402,7 @@ class Engine:
         constants = constants_of(covers)
         parts = ParsedExpressions(expressions)
         if self._domains.has_room(constants):
-            with self._publishing:
+            with self._changing():
                 self._domains.add(constants)
                 clauses = encode_covers(covers, self._table.n_slots, self._domains)
                 self._extend(clauses, parts)
@@ -394,7 +423,7 @@ class Engine:
         if moves or len(ids) > len(self):
             self._swap(domains, moves, clauses, expressions, lambda: self._enter(ids, weights, expressions, ()))
         else:
-            with self._publishing:
+            with self._changing():
                 self._domains = domains
                 self._extend(clauses, expressions)
                 self._enter(ids, weights, expressions, ())
@@ -407,7 +436,7 @@ class Engine:
         """Build an index beside the old one, which goes on matching, and put it in its place."""
         joined = concatenate([relabelled(self._joined_clauses(), moves), clauses])
         index = self._built_index(joined, domains, new)
-        with self._publishing:
+        with self._changing():
             self._domains, self._index, self._clauses = domains, index, [joined]
             enter()
 
@@ -475,7 +504,7 @@ class Engine:
         domains, clauses = swept(self._domains, select(self._joined_clauses(), new_slots))
         index = make_index(self._index_name, self._options)
         index.build(Batch(0, table.n_slots, clauses, domains, table.expression, self._statistics))
-        with self._publishing:
+        with self._changing():
             self._table, self._index, self._domains, self._clauses = table, index, domains, [clauses]
 
     def _check(self) -> None:

@@ -159,13 +159,22 @@ def slots_of_clauses(
                 possible[n_possible] = slot
                 n_possible += 1
     if has_repeated_slots or _may_repeat(event_attributes):
-        n_sure = _keep_new(sure, n_sure, seen)
-        n_possible = _keep_new(possible, n_possible, seen)
-        for k in range(n_sure):
-            seen[sure[k]] = False
-        for k in range(n_possible):
-            seen[possible[k]] = False
+        n_sure, n_possible = distinct_slots(sure, n_sure, possible, n_possible, seen)
     return sure[:n_sure].copy(), possible[:n_possible].copy()
+
+
+@kernel
+def distinct_slots(
+    sure: NDArray[np.int32], n_sure: int, possible: NDArray[np.int32], n_possible: int, seen: NDArray[np.bool_]
+) -> Any:
+    """Leave each slot once at the beginning of its array, and none in both; return how many. `seen` is left False."""
+    n_sure = _keep_new(sure, n_sure, seen)
+    n_possible = _keep_new(possible, n_possible, seen)
+    for k in range(n_sure):
+        seen[sure[k]] = False
+    for k in range(n_possible):
+        seen[possible[k]] = False
+    return n_sure, n_possible
 
 
 @inline_kernel

@@ -1,0 +1,294 @@
+"""`sift`: our own index.
+
+Idea: what costs time is cache misses, not comparisons. So every clause is posted under the one literal that the fewest
+events satisfy, and the literals that would reject it next stand in the posting itself. Frequent attributes have a tree
+over their elementary spaces, in which a wide range is posted at a few nodes; rare attributes have one block that a
+single cache line often decides. Nothing is looked up by subscription before nearly everything is rejected.
+
+Worked example: a clause  brand = 'x' and price between 3 and 8 and year > 2000 and not (color = 'red' is true)
+
+    access literal   brand = 'x'        posted at the node of 'x' in the tree of `brand`
+    hot              price 3..8, year?  second literal by ordinals; of the third only its attribute: is it there at all?
+    cold             year > 2000, slot, row
+    row              color: no value in 'red' .. 'red'
+
+    event {brand: 'x', price: 5}        one path of nodes in the tree of `brand`: the entry's second literal holds, but
+                                        `year` is absent: rejected on 4 small numbers, without a further look
+
+    tree of `price`, ordinals 0 .. 7, as a heap; 2 .. 5 is posted at two nodes, value 5 visits four:
+
+                           1                     posted at nodes 5 (ordinals 2, 3) and 6 (4, 5)
+                  2                 3
+              4       5*       6*       7
+            8   9  10  11   12  13   14   15     value with ordinal 5: nodes 13, 6, 3, 1
+
+    block of `color` (rare): n | a signature byte of each entry's second attribute | columns
+                             an entry whose second attribute the event lacks is gone after one byte
+
+Arrays
+------
+cut_starts : int64[n_attributes + 1], cuts : int32[]
+    Bounds of what is posted in trees; a value's ordinal is the number of cuts not above its code.
+node_bases : int64[n_attributes + 1], node_starts : int32[]
+    The tree of attribute a is a heap at node_bases[a]; entries of a node are node_starts[node] : node_starts[node + 1].
+hot : uint8, uint16 or uint32 [n_entries, 4]
+    Place (attribute + 1), low and width of the second literal, place of the third; 0 for none: every event has place 0.
+cold : int32[n_entries, 4]
+    Low and width of the third literal as codes, slot (sign bit: needs the exact check), row or -1.
+entry_clauses : int32[n_entries]
+rows : int32[]
+    The literals that are left, most selective first; see `kernels/sift_layout.py`.
+blocks : int32[n_attributes], flat : int32[]
+    Where the block of a rare attribute starts, or -1.
+
+Cost: an event of m values walks m paths of O(log spaces) nodes or reads m blocks; 4 to 16 bytes a candidate, a cache
+miss for each that survives. A range of w spaces takes O(log w) entries.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+
+from siftline.encoding.selectivity import attribute_frequencies, literal_shares
+from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex
+from siftline.indexes.protocol import Candidates
+from siftline.kernels.pointers import IS_COMPILED, table_of
+from siftline.kernels.scan import order_literals
+from siftline.kernels.sift import candidates_of_several, match_at_desk, match_interpreted
+from siftline.kernels.sift_layout import (
+    ALWAYS,
+    COLD_COLUMNS,
+    access_pieces,
+    beside_access,
+    fill_entries,
+    lay_blocks,
+    lay_rows,
+    lay_trees,
+)
+from siftline.kernels.spaces import cut_attributes
+from siftline.kernels.verify import distinct_slots, verify_clauses
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from siftline.encoding.clauses import Clauses
+    from siftline.encoding.events import EncodedEvents
+
+# An attribute with more postings than this gets a tree.
+_FLAT: Final = 64
+
+_ABSENT: Final = -1
+_LOW_HALF: Final = 0xFFFFFFFF
+_NOTHING: Final = np.empty(0, dtype=np.int32)
+_ALL_LIVE: Final = np.empty(0, dtype=np.bool_)
+
+
+class SiftArrays(NamedTuple):
+    """See the head of this file."""
+
+    cut_starts: NDArray[np.int64]
+    cuts: NDArray[np.int32]
+    node_bases: NDArray[np.int64]
+    node_starts: NDArray[np.int32]
+    hot: NDArray[Any]
+    cold: NDArray[np.int32]
+    entry_clauses: NDArray[np.int32]
+    rows: NDArray[np.int32]
+    blocks: NDArray[np.int32]
+    flat: NDArray[np.int32]
+
+
+class Desk:
+    """What one thread needs to match events against one part: scratch arrays, and the addresses of everything."""
+
+    def __init__(self, part: Part, work: NDArray[np.int64]) -> None:
+        arrays: SiftArrays = part.arrays
+        n_places = len(arrays.blocks) + 2
+        dtype = arrays.hot.dtype
+        self.part = part
+        self.ordinals = np.full(n_places, np.iinfo(dtype).max, dtype=dtype)
+        self.dense = np.full(n_places, _ABSENT, dtype=np.int32)
+        self.seen = np.zeros(256, dtype=np.uint8)
+        # Every event has place 0 with code 0, for entries without a second or third literal.
+        self.ordinals[0] = self.dense[0] = 0
+        self.seen[ALWAYS] = 1
+        self.sure, self.possible = (np.empty(part.n_clauses, dtype=np.int32) for _ in range(2))
+        survivors = np.empty(len(arrays.hot), dtype=np.int32)
+        scratch = (self.dense, self.seen, survivors, self.sure, self.possible, work)
+        self.arrays: tuple[NDArray[Any], ...] = (*scratch, *arrays[:6], *arrays[7:], arrays.flat.view(np.uint8))
+        self.table = table_of(self.arrays) if IS_COMPILED else np.zeros(0, dtype=np.int64)
+        self.is_plain = not len(part.others) and not part.has_repeated_slots
+
+    def match(self, attributes: NDArray[np.int32], codes: NDArray[np.int32], is_live: Any) -> Candidates | None:
+        """Return what the part finds for an event with one value for each attribute, None for any other event."""
+        living = is_live if self.part.n_dead else _ALL_LIVE
+        if IS_COMPILED:
+            counts = match_at_desk(attributes, codes, living, self.ordinals, self.table)
+        else:
+            counts = match_interpreted(attributes, codes, living, self.ordinals, self.arrays)
+        if counts < 0:
+            return None
+        n_sure, n_possible = counts & _LOW_HALF, counts >> 32
+        if not self.is_plain:
+            return self._completed(attributes, codes, is_live, n_sure, n_possible)
+        possible = self.possible[:n_possible].copy() if n_possible else _NOTHING
+        return Candidates(self.sure[:n_sure].copy(), possible)
+
+    def _completed(
+        self, attributes: NDArray[np.int32], codes: NDArray[np.int32], is_live: Any, n_sure: int, n_possible: int
+    ) -> Candidates:
+        """Add the clauses that nothing finds, and leave each slot once."""
+        part = self.part
+        others, _ = verify_clauses(part.others, attributes, codes, self.dense, *part.literals)
+        slots = part.clauses.slots[others]
+        is_sure = part.clauses.is_exact[others]
+        is_alive = is_live[slots]
+        sure = np.concatenate([self.sure[:n_sure], slots[is_sure & is_alive]])
+        possible = np.concatenate([self.possible[:n_possible], slots[~is_sure & is_alive]])
+        seen = np.zeros(len(is_live), dtype=np.bool_)
+        n_sure, n_possible = distinct_slots(sure, len(sure), possible, len(possible), seen)
+        return Candidates(sure[:n_sure], possible[:n_possible])
+
+
+class _Desks(threading.local):
+    """The desks of one thread."""
+
+    def __init__(self) -> None:
+        self.by_part: dict[Part, Desk] = {}
+
+
+class Sift(PartedIndex):
+    """Postings that carry their next literals, in trees and in blocks."""
+
+    name: ClassVar[str] = "sift"
+    arrays_type: ClassVar[type] = SiftArrays
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._desks = _Desks()
+        self._work = np.zeros(4, dtype=np.int64)
+
+    # laying out
+
+    def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> SiftArrays:
+        order = order_literals(clauses.starts, _shares(clauses, context), clauses.kinds)
+        ranges = [clauses.attributes, clauses.lows, clauses.highs]
+        sets = [clauses.sets, clauses.set_starts, clauses.set_lows, clauses.set_highs]
+        slots = [clauses.slots, clauses.is_exact]
+        pieces = list(access_pieces(*[chosen, clauses.starts, order, *ranges, *sets]))
+        n_pieces = np.bincount(pieces[1], minlength=len(context.domains))
+        is_tree = n_pieces > _FLAT
+        is_in_tree = np.zeros(clauses.n_clauses, dtype=np.bool_)
+        is_in_tree[pieces[0]] = is_tree[pieces[1]]
+        seconds, thirds, row_starts = beside_access(
+            chosen, is_in_tree, clauses.starts, order, clauses.kinds, clauses.sets, clauses.set_starts
+        )
+        beside = [seconds, thirds, row_starts]
+        rows = lay_rows(*[chosen, *beside, clauses.starts, order, *ranges, clauses.kinds, *sets])
+        cut_starts, cuts = _cuts(clauses, pieces, is_tree, seconds[is_in_tree])
+        node_bases, node_starts, entry_clauses = lay_trees(*[*pieces, is_tree, cut_starts, cuts])
+        hot = np.empty((len(entry_clauses), 4), dtype=_lane(cut_starts))
+        cold = np.empty((len(entry_clauses), COLD_COLUMNS), dtype=np.int32)
+        fill_entries(*[entry_clauses, *beside, *slots, *ranges, cut_starts, cuts, hot, cold])
+        blocks, flat = lay_blocks(*[*pieces, is_tree, n_pieces, seconds, row_starts, *slots, *ranges])
+        return SiftArrays(cut_starts, cuts, node_bases, node_starts, hot, cold, entry_clauses, rows, blocks, flat)
+
+    # matching
+
+    def match(self, events: EncodedEvents, position: int) -> Candidates:
+        """Match one event against every part."""
+        attributes, codes = events.attributes, events.codes
+        if len(events.starts) > 2:
+            start, end = events.starts[position], events.starts[position + 1]
+            attributes, codes = attributes[start:end], codes[start:end]
+        parts, is_live = self._published
+        results = []
+        for part in parts:
+            found = self._desk(part).match(attributes, codes, is_live)
+            if found is None:
+                return super().match(events, position)
+            results.append(found)
+        if len(results) == 1:
+            return results[0]
+        return Candidates(
+            np.concatenate([_NOTHING, *(found.sure for found in results)]),
+            np.concatenate([_NOTHING, *(found.possible for found in results)]),
+        )
+
+    def _desk(self, part: Part) -> Desk:
+        """Return this thread's scratch arrays for a part."""
+        desks = self._desks.by_part
+        desk = desks.get(part)
+        if desk is None:
+            for gone in desks.keys() - set(self._published[0]):
+                del desks[gone]
+            desk = desks[part] = Desk(part, self._work)
+        return desk
+
+    def _match_part(self, part: Part, event: OneEvent) -> Found:
+        """Match an event with several values of some attribute: find candidates, and test all their literals."""
+        arrays = part.arrays
+        is_several = self._scratch.array("several", len(arrays.blocks) + 2, np.bool_)
+        ordinals = self._desk(part).ordinals
+        clauses, n_lists = candidates_of_several(
+            event.attributes, event.codes, ordinals, is_several, *arrays[:5], *arrays[6:7], *arrays[8:]
+        )
+        found, n_tested = verify_clauses(clauses, event.attributes, event.codes, self._dense(), *part.literals)
+        return Found(found, len(clauses), n_tested, n_lists)
+
+    def stats(self) -> dict[str, Any]:
+        """Return bytes by structure, and what matching has cost so far."""
+        stats = super().stats()
+        names = ("events", "candidates_examined", "predicates_evaluated", "lists_scanned")
+        return stats | {name: stats[name] + n for name, n in zip(names, self._work.tolist(), strict=True)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_desks"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._desks = _Desks()
+
+    def _check_part(self, part: Part) -> None:
+        arrays = part.arrays
+        assert len(arrays.hot) == len(arrays.cold) == len(arrays.entry_clauses) == arrays.node_starts[-1]
+
+    def _describe_part(self, part: Part) -> list[str]:
+        arrays = part.arrays
+        n_trees = int(np.count_nonzero(np.diff(arrays.node_bases)))
+        n_blocks = int(np.count_nonzero(arrays.blocks >= 0))
+        return [f"{n_trees:,} trees with {len(arrays.hot):,} entries of {arrays.hot.dtype}, {n_blocks:,} blocks"]
+
+
+def _shares(clauses: Clauses, context: Context) -> NDArray[np.float64]:
+    """Estimate the share of events for which each literal holds.
+
+    Without statistics, an attribute that few subscriptions use is taken to be rare in events too.
+    """
+    shares = literal_shares(clauses, context.domains, context.statistics)
+    if context.statistics is None and len(shares):
+        frequencies = attribute_frequencies(clauses, context.domains, None)
+        shares *= (frequencies / frequencies.max())[clauses.attributes]
+    return shares
+
+
+def _cuts(clauses: Clauses, pieces: Any, is_tree: NDArray[np.bool_], seconds: NDArray[np.int64]) -> Any:
+    """Return the cuts for everything that trees post, and for the second literals that their entries carry."""
+    _, attributes, lows, highs = pieces
+    chosen = is_tree[attributes]
+    beside = seconds[seconds >= 0]
+    return cut_attributes(
+        len(is_tree),
+        np.concatenate([attributes[chosen], clauses.attributes[beside]]),
+        np.concatenate([lows[chosen], clauses.lows[beside]]),
+        np.concatenate([highs[chosen], clauses.highs[beside]]),
+    )
+
+
+def _lane(cut_starts: NDArray[np.int64]) -> type[np.unsignedinteger[Any]]:
+    """Return the narrowest type that holds every place and every ordinal, and has a value left for absence."""
+    most = max(len(cut_starts), int(np.diff(cut_starts).max(initial=0)) + 1)
+    return np.uint8 if most < 255 else np.uint16 if most < 65_535 else np.uint32

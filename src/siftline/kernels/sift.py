@@ -1,0 +1,327 @@
+"""Matching one event against a part of `sift`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import carray
+
+from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.pointers import pointer
+from siftline.kernels.sift_layout import (
+    CLAUSE,
+    LAST,
+    LOW1,
+    LOW2,
+    PLACE,
+    PLACE2,
+    ROW,
+    SET,
+    SLOT,
+    VETO,
+    WIDTH1,
+    WIDTH2,
+    ordinal_of,
+    signature,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_ABSENT = np.int32(-1)
+_U0 = np.uint64(0)
+_U1 = np.uint64(1)
+
+# What the kernel returns for an event with several values of one attribute: it needs the careful way.
+SEVERAL = -1
+
+
+@inline_kernel
+def _is_inside(code: Any, low: Any, width: Any) -> Any:
+    """Return whether low <= code <= low + width, by one unsigned comparison; never for an absent value."""
+    return np.uint32(code - low) <= np.uint32(width)
+
+
+@inline_kernel
+def row_holds(p: int, rows: NDArray[np.int32], dense: NDArray[np.int32]) -> Any:
+    """Return whether all literals of a row hold, and how many were tested."""
+    n_tested = 0
+    while True:
+        word = rows[np.uint64(p)]
+        code = dense[np.uint64(word & PLACE)]
+        n_tested += 1
+        if word & SET:
+            holds = False
+            n = rows[np.uint64(p + 1)]
+            p += 2
+            for k in range(n):
+                holds |= _is_inside(code, rows[np.uint64(p + 2 * k)], rows[np.uint64(p + 2 * k + 1)])
+            p += 2 * n
+        else:
+            holds = _is_inside(code, rows[np.uint64(p + 1)], rows[np.uint64(p + 2)])
+            p += 3
+        if holds == ((word & VETO) != 0):
+            return False, n_tested
+        if word & LAST:
+            return True, n_tested
+
+
+@inline_kernel
+def _keep(
+    slot: Any, n_sure: int, n_possible: int, sure: NDArray[np.int32], possible: NDArray[np.int32], is_live: Any
+) -> Any:
+    """Append a slot to one of the results, unless it is dead; return how many there are."""
+    place = np.int32(slot & np.int32(0x7FFFFFFF))
+    if len(is_live) > 0 and not is_live[np.uint64(place)]:
+        return n_sure, n_possible
+    if slot >= 0:
+        sure[np.uint64(n_sure)] = place
+        return n_sure + 1, n_possible
+    possible[np.uint64(n_possible)] = place
+    return n_sure, n_possible + 1
+
+
+@inline_kernel
+def _match(
+    event_attributes: NDArray[np.int32],
+    event_codes: NDArray[np.int32],
+    is_live: NDArray[np.bool_],
+    ordinals: NDArray[Any],
+    dense: NDArray[np.int32],
+    seen: NDArray[np.uint8],
+    survivors: NDArray[np.int32],
+    sure: NDArray[np.int32],
+    possible: NDArray[np.int32],
+    work: NDArray[np.int64],
+    cut_starts: NDArray[np.int64],
+    cuts: NDArray[np.int32],
+    node_bases: NDArray[np.int64],
+    node_starts: NDArray[np.int32],
+    hot: NDArray[Any],
+    cold: NDArray[np.int32],
+    rows: NDArray[np.int32],
+    blocks: NDArray[np.int32],
+    flat: NDArray[np.int32],
+    signatures: NDArray[np.uint8],
+) -> Any:
+    """Write the slots that match to `sure`, those to check to `possible`; return how many, or SEVERAL.
+
+    The numbers come as n_sure + n_possible * 2**32. `dense`, `ordinals` and `seen` are scratch and left as they were.
+    `is_live` is empty if all slots are live.
+    `work` counts events, candidates, literals tested, and lists.
+    """
+    n_values = len(event_attributes)
+    n_known = len(blocks)
+    absent = ordinals[len(ordinals) - 1]
+    has_trees = len(hot) > 0
+    n_spread = 0
+    for p in range(n_values):
+        a = event_attributes[np.uint64(p)]
+        if a < n_known:
+            place = np.uint64(a) + _U1
+            if dense[place] != _ABSENT:
+                break
+            dense[place] = event_codes[np.uint64(p)]
+            seen[signature(a + 1)] = 1
+            if has_trees:
+                ordinals[place] = ordinal_of(a, event_codes[np.uint64(p)], cut_starts, cuts)
+        n_spread += 1
+    n_sure = 0
+    n_possible = 0
+    n_candidates: Any = 0
+    n_tested: Any = 0
+    n_lists = 0
+    for p in range(n_values if n_spread == n_values else 0):
+        a = event_attributes[np.uint64(p)]
+        if a >= n_known:
+            continue
+        block = blocks[np.uint64(a)]
+        if block >= 0:
+            code = event_codes[np.uint64(p)]
+            n = flat[np.uint64(block)]
+            first = 4 * (np.int64(block) + 1)
+            column = np.int64(block) + 1 + ((n + 3) >> 2)
+            n_lists += 1
+            for k in range(n):
+                if not seen[signatures[np.uint64(first + k)]]:
+                    continue
+                n_candidates += 1
+                at = column + k
+                if not _is_inside(code, flat[np.uint64(at + LOW1 * n)], flat[np.uint64(at + WIDTH1 * n)]):
+                    continue
+                other = dense[np.uint64(flat[np.uint64(at + PLACE2 * n)])]
+                if not _is_inside(other, flat[np.uint64(at + LOW2 * n)], flat[np.uint64(at + WIDTH2 * n)]):
+                    continue
+                row = flat[np.uint64(at + ROW * n)]
+                if row >= 0:
+                    holds, n_more = row_holds(row, rows, dense)
+                    n_tested += n_more
+                    if not holds:
+                        continue
+                slot = flat[np.uint64(at + SLOT * n)]
+                n_sure, n_possible = _keep(slot, n_sure, n_possible, sure, possible, is_live)
+            continue
+        base = np.uint64(node_bases[np.uint64(a)])
+        size = (np.uint64(node_bases[np.uint64(a) + _U1]) - base) >> _U1
+        if size == _U0:
+            continue
+        node = np.uint64(ordinals[np.uint64(a) + _U1]) + size
+        m = _U0
+        while node > _U0:
+            begin = np.uint64(node_starts[base + node])
+            end = np.uint64(node_starts[base + node + _U1])
+            n_candidates += np.int64(end - begin)
+            n_lists += 1
+            for e in range(begin, end):
+                # No branch: most candidates fail, and which ones cannot be predicted.
+                survivors[m] = e
+                above = ordinals[np.uint64(hot[e, 0])] - hot[e, 1]
+                is_third = ordinals[np.uint64(hot[e, 3])] != absent
+                m += np.uint64((np.uint32(above) <= np.uint32(hot[e, 2])) & is_third)
+            node >>= _U1
+        n_left = _U0
+        for k in range(m):
+            left = np.uint64(survivors[k])
+            survivors[n_left] = left
+            n_left += np.uint64(_is_inside(dense[np.uint64(hot[left, 3])], cold[left, 0], cold[left, 1]))
+        n_tested += np.int64(m)
+        for k in range(n_left):
+            left = np.uint64(survivors[k])
+            row = cold[left, 3]
+            if row >= 0:
+                holds, n_more = row_holds(row, rows, dense)
+                n_tested += n_more
+                if not holds:
+                    continue
+            n_sure, n_possible = _keep(cold[left, 2], n_sure, n_possible, sure, possible, is_live)
+    for p in range(n_spread):
+        a = event_attributes[np.uint64(p)]
+        if a < n_known:
+            dense[np.uint64(a) + _U1] = _ABSENT
+            seen[signature(a + 1)] = 0
+            ordinals[np.uint64(a) + _U1] = absent
+    if n_spread < n_values:
+        return np.int64(SEVERAL)
+    work[0] += 1
+    work[1] += n_candidates
+    work[2] += n_candidates + n_tested
+    work[3] += n_lists
+    return np.int64(n_sure) | (np.int64(n_possible) << 32)
+
+
+@kernel
+def match_interpreted(
+    event_attributes: NDArray[np.int32],
+    event_codes: NDArray[np.int32],
+    is_live: NDArray[np.bool_],
+    ordinals: NDArray[Any],
+    arrays: Any,
+) -> Any:
+    """Do as `match_at_desk`, with the arrays themselves instead of their addresses."""
+    return _match(event_attributes, event_codes, is_live, ordinals, *arrays)
+
+
+@kernel
+def match_at_desk(
+    event_attributes: NDArray[np.int32],
+    event_codes: NDArray[np.int32],
+    is_live: NDArray[np.bool_],
+    ordinals: NDArray[Any],
+    table: NDArray[np.int64],
+) -> Any:
+    """Match one event; `table` holds the other arguments of `_match`, in their order."""
+    return _match(
+        event_attributes,
+        event_codes,
+        is_live,
+        ordinals,
+        carray(pointer(table[0]), table[1], np.int32),
+        carray(pointer(table[2]), table[3], np.uint8),
+        carray(pointer(table[4]), table[5], np.int32),
+        carray(pointer(table[6]), table[7], np.int32),
+        carray(pointer(table[8]), table[9], np.int32),
+        carray(pointer(table[10]), table[11], np.int64),
+        carray(pointer(table[12]), table[13], np.int64),
+        carray(pointer(table[14]), table[15], np.int32),
+        carray(pointer(table[16]), table[17], np.int64),
+        carray(pointer(table[18]), table[19], np.int32),
+        carray(pointer(table[20]), (table[21], 4), ordinals.dtype),
+        carray(pointer(table[22]), (table[23], 4), np.int32),
+        carray(pointer(table[24]), table[25], np.int32),
+        carray(pointer(table[26]), table[27], np.int32),
+        carray(pointer(table[28]), table[29], np.int32),
+        carray(pointer(table[30]), table[31], np.uint8),
+    )
+
+
+@kernel
+def candidates_of_several(
+    event_attributes: NDArray[np.int32],
+    event_codes: NDArray[np.int32],
+    ordinals: NDArray[Any],
+    is_several: NDArray[np.bool_],
+    cut_starts: NDArray[np.int64],
+    cuts: NDArray[np.int32],
+    node_bases: NDArray[np.int64],
+    node_starts: NDArray[np.int32],
+    hot: NDArray[Any],
+    entry_clauses: NDArray[np.int32],
+    blocks: NDArray[np.int32],
+    flat: NDArray[np.int32],
+) -> Any:
+    """Return (clauses, lists) for an event of any shape: clauses whose access literal holds, and perhaps the second.
+
+    A second literal on an attribute with several values is taken to hold. The scratch arrays are left as they were.
+    """
+    n_known = len(blocks)
+    absent = ordinals[len(ordinals) - 1]
+    for p in range(len(event_attributes)):
+        a = event_attributes[p]
+        if a < n_known:
+            is_several[a + 1] = ordinals[a + 1] != absent
+            ordinals[a + 1] = ordinal_of(a, event_codes[p], cut_starts, cuts)
+    found = np.empty(1024, dtype=np.int32)
+    n_found = 0
+    n_lists = 0
+    for p in range(len(event_attributes)):
+        a = event_attributes[p]
+        if a >= n_known:
+            continue
+        block = blocks[a]
+        if block >= 0:
+            n = flat[block]
+            found = _with_room(found, n_found, n)
+            column = block + 1 + (n + 3) // 4
+            n_lists += 1
+            for k in range(n):
+                found[n_found] = flat[column + CLAUSE * n + k]
+                low, width = flat[column + LOW1 * n + k], flat[column + WIDTH1 * n + k]
+                n_found += _is_inside(event_codes[p], low, width)
+        size = (node_bases[a + 1] - node_bases[a]) >> 1
+        node = ordinal_of(a, event_codes[p], cut_starts, cuts) + size if size > 0 else 0
+        while node > 0:
+            begin, end = node_starts[node_bases[a] + node], node_starts[node_bases[a] + node + 1]
+            found = _with_room(found, n_found, end - begin)
+            n_lists += 1
+            for e in range(begin, end):
+                found[n_found] = entry_clauses[e]
+                above = ordinals[hot[e, 0]] - hot[e, 1]
+                n_found += (np.uint32(above) <= np.uint32(hot[e, 2])) | is_several[hot[e, 0]]
+            node >>= 1
+    for p in range(len(event_attributes)):
+        a = event_attributes[p]
+        if a < n_known:
+            ordinals[a + 1] = absent
+            is_several[a + 1] = False
+    return found[:n_found].copy(), n_lists
+
+
+@kernel
+def _with_room(found: NDArray[np.int32], n_found: int, n_more: int) -> Any:
+    """Return `found`, or a larger copy if n_more would not fit."""
+    if n_found + n_more <= len(found):
+        return found
+    larger = np.empty(2 * (n_found + n_more), dtype=np.int32)
+    larger[:n_found] = found[:n_found]
+    return larger
