@@ -33,6 +33,9 @@ _ABSENT = np.int32(-1)
 _U0 = np.uint64(0)
 _U1 = np.uint64(1)
 
+# Places of `work`.
+_EVENTS, _CANDIDATES, _TESTED, _LISTS = range(4)
+
 # What the kernel returns for an event with several values of one attribute: it needs the careful way.
 SEVERAL = -1
 
@@ -44,13 +47,12 @@ def _is_inside(code: Any, low: Any, width: Any) -> Any:
 
 
 @inline_kernel
-def row_holds(p: int, rows: NDArray[np.int32], dense: NDArray[np.int32]) -> Any:
-    """Return whether all literals of a row hold, and how many were tested."""
-    n_tested = 0
+def row_holds(p: int, rows: NDArray[np.int32], dense: NDArray[np.int32], work: NDArray[np.int64]) -> Any:
+    """Return whether all literals of a row hold."""
     while True:
         word = rows[np.uint64(p)]
         code = dense[np.uint64(word & PLACE)]
-        n_tested += 1
+        work[_TESTED] += 1
         if word & SET:
             holds = False
             n = rows[np.uint64(p + 1)]
@@ -62,9 +64,9 @@ def row_holds(p: int, rows: NDArray[np.int32], dense: NDArray[np.int32]) -> Any:
             holds = _is_inside(code, rows[np.uint64(p + 1)], rows[np.uint64(p + 2)])
             p += 3
         if holds == ((word & VETO) != 0):
-            return False, n_tested
+            return False
         if word & LAST:
-            return True, n_tested
+            return True
 
 
 @inline_kernel
@@ -80,6 +82,90 @@ def _keep(
         return n_sure + 1, n_possible
     possible[np.uint64(n_possible)] = place
     return n_sure, n_possible + 1
+
+
+@inline_kernel
+def _match_block(
+    block: Any,
+    code: Any,
+    n_sure: Any,
+    n_possible: Any,
+    is_live: NDArray[np.bool_],
+    dense: NDArray[np.int32],
+    seen: NDArray[np.uint8],
+    sure: NDArray[np.int32],
+    possible: NDArray[np.int32],
+    work: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    flat: NDArray[np.int32],
+    signatures: NDArray[np.uint8],
+) -> Any:
+    """Match a value with the block of its attribute; return how many slots there are now."""
+    n = flat[np.uint64(block)]
+    first = 4 * (np.int64(block) + 1)
+    column = np.int64(block) + 1 + ((n + 3) >> 2)
+    for k in range(n):
+        if not seen[signatures[np.uint64(first + k)]]:
+            continue
+        work[_CANDIDATES] += 1
+        at = column + k
+        if not _is_inside(code, flat[np.uint64(at + LOW1 * n)], flat[np.uint64(at + WIDTH1 * n)]):
+            continue
+        other = dense[np.uint64(flat[np.uint64(at + PLACE2 * n)])]
+        if not _is_inside(other, flat[np.uint64(at + LOW2 * n)], flat[np.uint64(at + WIDTH2 * n)]):
+            continue
+        row = flat[np.uint64(at + ROW * n)]
+        if row < 0 or row_holds(row, rows, dense, work):
+            slot = flat[np.uint64(at + SLOT * n)]
+            n_sure, n_possible = _keep(slot, n_sure, n_possible, sure, possible, is_live)
+    return n_sure, n_possible
+
+
+@inline_kernel
+def _match_tree(
+    base: Any,
+    node: Any,
+    n_sure: Any,
+    n_possible: Any,
+    is_live: NDArray[np.bool_],
+    ordinals: NDArray[Any],
+    dense: NDArray[np.int32],
+    survivors: NDArray[np.int32],
+    sure: NDArray[np.int32],
+    possible: NDArray[np.int32],
+    work: NDArray[np.int64],
+    node_starts: NDArray[np.int32],
+    hot: NDArray[Any],
+    cold: NDArray[np.int32],
+    rows: NDArray[np.int32],
+) -> Any:
+    """Match a value with the tree of its attribute, from its leaf to the root; return how many slots there are now."""
+    absent = ordinals[len(ordinals) - 1]
+    m = _U0
+    while node > _U0:
+        begin = np.uint64(node_starts[base + node])
+        end = np.uint64(node_starts[base + node + _U1])
+        work[_CANDIDATES] += np.int64(end - begin)
+        work[_LISTS] += 1
+        for e in range(begin, end):
+            # No branch: most candidates fail, and which ones cannot be predicted.
+            survivors[m] = e
+            above = ordinals[np.uint64(hot[e, 0])] - hot[e, 1]
+            is_third = ordinals[np.uint64(hot[e, 3])] != absent
+            m += np.uint64((np.uint32(above) <= np.uint32(hot[e, 2])) & is_third)
+        node >>= _U1
+    work[_TESTED] += np.int64(m)
+    n_left = _U0
+    for k in range(m):
+        left = np.uint64(survivors[k])
+        survivors[n_left] = left
+        n_left += np.uint64(_is_inside(dense[np.uint64(hot[left, 3])], cold[left, 0], cold[left, 1]))
+    for k in range(n_left):
+        left = np.uint64(survivors[k])
+        row = cold[left, 3]
+        if row < 0 or row_holds(row, rows, dense, work):
+            n_sure, n_possible = _keep(cold[left, 2], n_sure, n_possible, sure, possible, is_live)
+    return n_sure, n_possible
 
 
 @inline_kernel
@@ -108,12 +194,10 @@ def _match(
     """Write the slots that match to `sure`, those to check to `possible`; return how many, or SEVERAL.
 
     The numbers come as n_sure + n_possible * 2**32. `dense`, `ordinals` and `seen` are scratch and left as they were.
-    `is_live` is empty if all slots are live.
-    `work` counts events, candidates, literals tested, and lists.
+    `is_live` is empty if all slots are live. `work` counts events, candidates, literals tested, and lists.
     """
     n_values = len(event_attributes)
     n_known = len(blocks)
-    absent = ordinals[len(ordinals) - 1]
     has_trees = len(hot) > 0
     n_spread = 0
     for p in range(n_values):
@@ -127,11 +211,8 @@ def _match(
             if has_trees:
                 ordinals[place] = ordinal_of(a, event_codes[np.uint64(p)], cut_starts, cuts)
         n_spread += 1
-    n_sure = 0
-    n_possible = 0
-    n_candidates: Any = 0
-    n_tested: Any = 0
-    n_lists = 0
+    n_sure: Any = 0
+    n_possible: Any = 0
     for p in range(n_values if n_spread == n_values else 0):
         a = event_attributes[np.uint64(p)]
         if a >= n_known:
@@ -139,74 +220,41 @@ def _match(
         block = blocks[np.uint64(a)]
         if block >= 0:
             code = event_codes[np.uint64(p)]
-            n = flat[np.uint64(block)]
-            first = 4 * (np.int64(block) + 1)
-            column = np.int64(block) + 1 + ((n + 3) >> 2)
-            n_lists += 1
-            for k in range(n):
-                if not seen[signatures[np.uint64(first + k)]]:
-                    continue
-                n_candidates += 1
-                at = column + k
-                if not _is_inside(code, flat[np.uint64(at + LOW1 * n)], flat[np.uint64(at + WIDTH1 * n)]):
-                    continue
-                other = dense[np.uint64(flat[np.uint64(at + PLACE2 * n)])]
-                if not _is_inside(other, flat[np.uint64(at + LOW2 * n)], flat[np.uint64(at + WIDTH2 * n)]):
-                    continue
-                row = flat[np.uint64(at + ROW * n)]
-                if row >= 0:
-                    holds, n_more = row_holds(row, rows, dense)
-                    n_tested += n_more
-                    if not holds:
-                        continue
-                slot = flat[np.uint64(at + SLOT * n)]
-                n_sure, n_possible = _keep(slot, n_sure, n_possible, sure, possible, is_live)
+            n_sure, n_possible = _match_block(
+                block, code, n_sure, n_possible, is_live, dense, seen, sure, possible, work, rows, flat, signatures
+            )
+            work[_LISTS] += 1
             continue
         base = np.uint64(node_bases[np.uint64(a)])
         size = (np.uint64(node_bases[np.uint64(a) + _U1]) - base) >> _U1
-        if size == _U0:
-            continue
-        node = np.uint64(ordinals[np.uint64(a) + _U1]) + size
-        m = _U0
-        while node > _U0:
-            begin = np.uint64(node_starts[base + node])
-            end = np.uint64(node_starts[base + node + _U1])
-            n_candidates += np.int64(end - begin)
-            n_lists += 1
-            for e in range(begin, end):
-                # No branch: most candidates fail, and which ones cannot be predicted.
-                survivors[m] = e
-                above = ordinals[np.uint64(hot[e, 0])] - hot[e, 1]
-                is_third = ordinals[np.uint64(hot[e, 3])] != absent
-                m += np.uint64((np.uint32(above) <= np.uint32(hot[e, 2])) & is_third)
-            node >>= _U1
-        n_left = _U0
-        for k in range(m):
-            left = np.uint64(survivors[k])
-            survivors[n_left] = left
-            n_left += np.uint64(_is_inside(dense[np.uint64(hot[left, 3])], cold[left, 0], cold[left, 1]))
-        n_tested += np.int64(m)
-        for k in range(n_left):
-            left = np.uint64(survivors[k])
-            row = cold[left, 3]
-            if row >= 0:
-                holds, n_more = row_holds(row, rows, dense)
-                n_tested += n_more
-                if not holds:
-                    continue
-            n_sure, n_possible = _keep(cold[left, 2], n_sure, n_possible, sure, possible, is_live)
+        if size > _U0:
+            node = np.uint64(ordinals[np.uint64(a) + _U1]) + size
+            n_sure, n_possible = _match_tree(
+                base,
+                node,
+                n_sure,
+                n_possible,
+                is_live,
+                ordinals,
+                dense,
+                survivors,
+                sure,
+                possible,
+                work,
+                node_starts,
+                hot,
+                cold,
+                rows,
+            )
     for p in range(n_spread):
         a = event_attributes[np.uint64(p)]
         if a < n_known:
             dense[np.uint64(a) + _U1] = _ABSENT
             seen[signature(a + 1)] = 0
-            ordinals[np.uint64(a) + _U1] = absent
+            ordinals[np.uint64(a) + _U1] = ordinals[len(ordinals) - 1]
     if n_spread < n_values:
         return np.int64(SEVERAL)
-    work[0] += 1
-    work[1] += n_candidates
-    work[2] += n_candidates + n_tested
-    work[3] += n_lists
+    work[_EVENTS] += 1
     return np.int64(n_sure) | (np.int64(n_possible) << 32)
 
 

@@ -1,0 +1,105 @@
+"""`sift`: trees, blocks, and what stands in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from conftest import N_EXAMPLES
+from hypothesis import HealthCheck, given, settings
+from test_against_scan import check_property, lists_of_events, lists_of_subscriptions, run_machine
+
+from siftline import Engine, Statistics
+from siftline.bench.workloads import generate
+from siftline.indexes import sift
+
+if TYPE_CHECKING:
+    from siftline.model import Expression
+
+
+def part_of(engine: Engine) -> Any:
+    return engine._index._parts[0]  # type: ignore[attr-defined]
+
+
+@pytest.fixture(params=[0, 1])
+def few_in_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make even small attributes get trees, which otherwise take many subscriptions."""
+    monkeypatch.setattr(sift, "_FLAT", request.param)
+
+
+@pytest.mark.usefixtures("few_in_blocks")
+@settings(max_examples=N_EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(expressions=lists_of_subscriptions, trees=lists_of_events)
+def test_trees_find_what_scan_finds(expressions: list[Expression], trees: list[dict[str, Any]]) -> None:
+    check_property("sift", expressions, trees)
+
+
+@pytest.mark.usefixtures("few_in_blocks")
+def test_state_machine_with_trees() -> None:
+    run_machine("sift", 10, 30)
+
+
+@pytest.mark.parametrize("name", ["dense", "sparse", "zipf", "equality"])
+def test_workloads(name: str) -> None:
+    workload = generate(name, n_subscriptions=3000, n_events=30, seed=5)
+    engine, reference = Engine("sift"), Engine("fast-scan")
+    for each in (engine, reference):
+        each.add_many(workload.predicates)
+    engine._check()
+    for event in workload.dicts:
+        assert sorted(engine.match(event)) == sorted(reference.match(event))
+
+
+def test_a_wide_range_is_posted_at_few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sift, "_FLAT", 0)
+    engine = Engine("sift")
+    engine.add_many((n, f"a = {n}") for n in range(1000))
+    engine.add("a between 1 and 998", id=5000)
+    engine.rebuild()
+    n_entries = len(part_of(engine).arrays.hot)
+    assert n_entries < 1000 + 2 * np.log2(2048)
+    assert sorted(engine.match({"a": 500})) == [500, 5000]
+    assert engine.match({"a": 999}) == [999]
+
+
+@pytest.mark.parametrize(("n_values", "lane"), [(20, np.uint8), (1000, np.uint16), (70_000, np.uint32)])
+def test_lanes_are_as_wide_as_they_must_be(n_values: int, lane: type) -> None:
+    engine = Engine("sift")
+    engine.add_many((n, f"a = {n} and b > {n}") for n in range(n_values))
+    engine.rebuild()
+    assert n_values < 65 or part_of(engine).arrays.hot.dtype == lane
+    assert engine.match({"a": 7, "b": 8}) == [7]
+    assert engine.match({"a": 7, "b": 7}) == []
+
+
+def test_statistics_choose_the_access_literal() -> None:
+    log = [{"common": 1, "rare": n} for n in range(50)]
+    engine = Engine("sift", statistics=Statistics.from_events(log))
+    engine.add("common = 1 and rare = 3", id=1)
+    assert part_of(engine).arrays.blocks.tolist() == [-1, 0]
+
+
+def test_several_values_take_the_careful_way() -> None:
+    engine = Engine("sift")
+    engine.add("a > 3 and a < 5 and b = 1", id=1)
+    assert engine.match({"a": [1, 9], "b": 1}) == [1]
+    assert engine.match({"a": [1, 2], "b": 1}) == []
+    assert engine.match({"a": 4, "b": [1, 1]}) == [1]
+
+
+def test_sets_and_vetoes_in_rows() -> None:
+    engine = Engine("sift")
+    engine.add("a = 1 and b in (1, 5, 9) and c not in (2, 3) and d is null", id=1)
+    assert engine.match({"a": 1, "b": 5, "c": 4}) == [1]
+    assert engine.match({"a": 1, "b": 4, "c": 4}) == []
+    assert engine.match({"a": 1, "b": 9, "c": 3}) == []
+    assert engine.match({"a": 1, "b": 9, "c": 4, "d": 0}) == []
+
+
+def test_work_is_counted() -> None:
+    engine = Engine("sift")
+    engine.add_many((n, f"a = {n}") for n in range(10))
+    engine.match(engine.encode({"a": 3}))
+    stats = engine.stats()
+    assert (stats["events"], stats["lists_scanned"], stats["candidates_examined"]) == (1, 1, 10)
