@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _INDEXES: Final = {
     "scan": ("siftline.indexes.scan", "Scan"),
     "fast-scan": ("siftline.indexes.fast_scan", "FastScan"),
+    "sift": ("siftline.indexes.sift", "Sift"),
 }
 
 DEFAULT: Final = "fast-scan"
@@ -24,7 +25,7 @@ def indexes() -> list[str]:
     """Return the names that `Engine(index=...)` takes.
 
     >>> indexes()
-    ['scan', 'fast-scan']
+    ['scan', 'fast-scan', 'sift']
     """
     return list(_INDEXES)
 
