@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
+from siftline.kernels.ps_tree import digits_of_images
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -55,8 +57,11 @@ class ValueType(Protocol):
     def position(self, cut: Cut) -> Any:
         """Return where a cut stands; positions compare, and two are equal if no value lies between them."""
 
-    def keys(self, values: Sequence[Any] | NDArray[Any]) -> Keys:
-        """Return values as a tree stores them."""
+    def keys(self, values: Sequence[Any]) -> Keys:
+        """Return checked values as a tree stores them."""
+
+    def sorted_keys(self, values: Sequence[Any] | NDArray[Any]) -> tuple[NDArray[np.int64], Keys]:
+        """Return (order, keys): the keys of values[order[0]], values[order[1]], ..., which ascend."""
 
     def value(self, image: int, digits: NDArray[np.uint8]) -> Any:
         """Return the value that has this key."""
@@ -119,15 +124,22 @@ class FixedWidth:
         """Return the image of one checked value."""
         return int(value) + (1 << (self.n_bits - 1))
 
-    def keys(self, values: Sequence[Any] | NDArray[Any]) -> Keys:
+    def keys(self, values: Sequence[Any]) -> Keys:
         """Return images and their digits."""
+        return self._keys(np.array([self.image(value) for value in values], dtype=np.uint64))
+
+    def sorted_keys(self, values: Sequence[Any] | NDArray[Any]) -> tuple[NDArray[np.int64], Keys]:
+        """Return the order of the images, and the keys in that order."""
         if isinstance(values, np.ndarray):
             images = self.checked_images(values)
         else:
             images = np.array([self.image(value) for value in values], dtype=np.uint64)
-        digits = (images[:, None] >> self.shifts) & self.masks
+        order = np.argsort(images)
+        return order, self._keys(images[order])
+
+    def _keys(self, images: NDArray[np.uint64]) -> Keys:
         starts = np.arange(len(images) + 1) * len(self.shifts)
-        return Keys(images, starts, digits.astype(np.uint8).ravel())
+        return Keys(images, starts, digits_of_images(images, self.shifts, self.masks))
 
     def value(self, image: int, digits: NDArray[np.uint8]) -> Any:
         """Return the integer of an image."""
@@ -249,10 +261,8 @@ class Texts:
         """Return the text and the side; `end` is above them all."""
         return 0, *cut
 
-    def keys(self, values: Sequence[Any] | NDArray[Any]) -> Keys:
+    def keys(self, values: Sequence[Any]) -> Keys:
         """Return the digits of the UTF-8 bytes, which have the order of the code points."""
-        for value in values:
-            self.check(value)
         encoded = [value.encode("utf-8", "surrogatepass") for value in values]
         lengths = np.fromiter((2 * len(text) + 1 for text in encoded), np.int64, len(encoded))
         starts = np.concatenate([[0], np.cumsum(lengths)])
@@ -262,6 +272,11 @@ class Texts:
         texts = np.frombuffer(b"".join(encoded), dtype=np.uint8)
         digits[is_digit] = np.column_stack([texts >> 4, texts & 15]).ravel() + 1
         return Keys(np.zeros(len(encoded), dtype=np.uint64), starts, digits)
+
+    def sorted_keys(self, values: Sequence[Any] | NDArray[Any]) -> tuple[NDArray[np.int64], Keys]:
+        """Return the order of the strings, and the keys in that order."""
+        order = sorted(range(len(values)), key=values.__getitem__)
+        return np.array(order, dtype=np.int64), self.keys([values[place] for place in order])
 
     def value(self, image: int, digits: NDArray[np.uint8]) -> Any:
         """Return the string of digits."""

@@ -226,6 +226,8 @@ class PsTree:
         """Return the leaves that many values lie in."""
         leaves: NDArray[np.int32]
         if isinstance(self._values, Texts):
+            for value in values:
+                self._values.check(value)
             keys = self._values.keys(values)
             leaves = kernels.locate_digits(keys.starts, keys.digits, self._shape.fanout, self._tree)
         else:
@@ -305,7 +307,7 @@ class PsTree:
 
         PS-Tree Alg. 1. The attribute of the predicate does not matter here.
         """
-        self._check_ids([id])
+        self._check_ids(np.array([id]))
         ranges = ranges_of(predicate, self._values)
         places, values, sides = _numbered(ranges)
         cuts = self._add_cuts(self._values.keys(values), np.array(sides, dtype=np.uint8))
@@ -323,37 +325,40 @@ class PsTree:
 
     def insert_many(self, predicates: Iterable[Predicate], ids: Iterable[int]) -> None:
         """Insert many predicates: the same spaces and lists as one by one, but all cuts first, then all lists."""
-        ids = list(ids)
+        ids = np.array(list(ids) or np.empty(0, dtype=np.int64))
         self._check_ids(ids)
         ranges = [ranges_of(predicate, self._values) for predicate in predicates]
         if len(ranges) != len(ids):
             raise ValueError(f"{len(ranges)} predicates for {len(ids)} ids")
         places, values, sides = _numbered([each for of_one in ranges for each in of_one])
         counts = np.fromiter(map(len, ranges), np.int64, len(ranges))
-        self._insert_ranges(np.array(ids, dtype=np.int64), counts, places, self._values.keys(values), np.array(sides))
+        self._insert_ranges(ids, counts, places, values, np.array(sides, dtype=np.uint8))
 
     def insert_intervals(self, lows: NDArray[Any], highs: NDArray[Any], ids: NDArray[Any] | None = None) -> None:
         """Insert many closed intervals of numbers, numbered from 0 if no ids are given; one with low > high is empty."""
         if isinstance(self._values, Texts):
             raise ValueError("intervals are of numbers")
         ids = np.arange(len(lows)) if ids is None else np.asarray(ids)
-        self._check_ids(ids.tolist())
+        self._check_ids(ids)
         values = np.concatenate([lows, highs])
-        keys = self._values.keys(values)
         n = len(lows)
-        is_range = keys.images[:n] <= keys.images[n:]
+        images = self._values.checked_images(values)
+        is_range = images[:n] <= images[n:]
         is_cut = np.concatenate([is_range, is_range])
-        is_cut[:n] &= keys.images[:n] > self._values.first
-        is_cut[n:] &= keys.images[n:] < self._values.end - 1
+        is_cut[:n] &= images[:n] > self._values.first
+        is_cut[n:] &= images[n:] < self._values.end - 1
         places = np.where(is_cut, np.cumsum(is_cut) - 1, -1).reshape(2, n).T[is_range]
-        sides = np.repeat([BELOW, ABOVE], n)[is_cut]
-        self._insert_ranges(ids, is_range.astype(np.int64), places, self._values.keys(values[is_cut]), sides)
+        sides = np.repeat(np.array([BELOW, ABOVE], dtype=np.uint8), n)[is_cut]
+        self._insert_ranges(ids, is_range.astype(np.int64), places, values[is_cut], sides)
 
     def _insert_ranges(
-        self, ids: NDArray[Any], counts: NDArray[Any], places: NDArray[Any], keys: Keys, sides: NDArray[Any]
+        self, ids: NDArray[Any], counts: NDArray[Any], places: NDArray[Any], values: Any, sides: NDArray[np.uint8]
     ) -> None:
-        """Insert predicates: `counts` ranges each, whose ends are `places` among the keys to cut at."""
-        cuts = self._add_cuts(keys, sides.astype(np.uint8))
+        """Insert predicates: `counts` ranges each, whose ends are `places` among the values to cut at."""
+        order, keys = self._values.sorted_keys(values)  # the next cut finds in the cache what the last one left there
+        self._reserve(keys)
+        cuts = self._add_cuts(keys, sides[order])
+        cuts[order] = cuts[:-1].copy()
         self._keep_ranges(ids, counts, cuts[places])
         starts = self._n_ranges - counts.sum() + np.concatenate([[0], np.cumsum(counts)])
         covers = kernels.count_covers(starts, self._ranges, self._tree)
@@ -377,11 +382,6 @@ class PsTree:
 
     def _add_cuts(self, keys: Keys, sides: NDArray[np.uint8]) -> NDArray[np.int32]:
         """Return the cuts of keys, each with one user more; the last element is -1, for the ends of the domain."""
-        order = np.argsort(keys.images, kind="stable") if len(sides) > 2 and len(self._shape.shifts) else None
-        if order is not None:  # in ascending order, one cut finds in the cache what the one before left there
-            n_digits = len(self._shape.shifts)
-            digits = keys.digits.reshape(-1, n_digits)[order].ravel()
-            keys, sides = keys._replace(images=keys.images[order], digits=digits), sides[order]
         cuts = np.full(len(sides) + 1, -1, dtype=np.int32)
         done = 0
         while (done := kernels.add_cuts(done, sides, *keys, self._shape, self._tree, cuts)) < len(sides):
@@ -390,28 +390,37 @@ class PsTree:
             except Exception:
                 kernels.remove_cuts(cuts[:done], self._shape, self._tree)
                 raise
-        if order is not None:
-            cuts[order] = cuts[:-1].copy()
         return cuts
+
+    def _reserve(self, keys: Keys) -> None:
+        """Make room at once for what many cuts need, as far as that is known."""
+        is_new = np.ones(len(keys.images), dtype=np.bool_)
+        if len(self._shape.shifts):
+            is_new[1:] = keys.images[1:] != keys.images[:-1]
+        n_new = int(is_new.sum())
+        for pool in ("boundaries", "leaves"):
+            self._grow(pool, n_new)
+        self._make_room(_KEY_ROWS, int(np.diff(keys.starts)[is_new].sum()))
 
     def _make_room_for_cut(self, digits: NDArray[np.uint8]) -> None:
         """Enlarge what is full."""
         counts = self._tree.counts
         for pool, n_needed in (("nodes", len(digits)), ("boundaries", 1), ("leaves", 1)):
-            if counts[_POOLS[pool][1]] < n_needed:
-                self._grow(pool, n_needed)
+            self._grow(pool, n_needed)
         self._make_room(_KEY_ROWS, len(digits))
         leaf = kernels.locate_digits(np.array([0, len(digits)]), digits, self._shape.fanout, self._tree)[0]
         self._make_room(_ITEM_ROWS, int(self._tree.list_lengths[leaf]))
 
-    def _check_ids(self, ids: Sequence[int]) -> None:
-        if len(set(ids)) < len(ids):
+    def _check_ids(self, ids: NDArray[Any]) -> None:
+        if ids.dtype.kind not in "iu" or not 0 <= ids.min(initial=0) <= ids.max(initial=0) < 2**31 - 1:
+            raise ValueError("the ids of predicates in a PS-Tree are numbers from 0 on that fit into 32 bits")
+        ascending = np.sort(ids)
+        if (ascending[1:] == ascending[:-1]).any():
             raise DuplicateIdError("an id is given twice")
-        for id in ids:
-            if not 0 <= id < 2**31 - 1:
-                raise ValueError(f"the id of a predicate in a PS-Tree is a small number, not {id!r}")
-            if id < len(self._range_counts) and self._range_counts[id] != _ABSENT:
-                raise DuplicateIdError(f"the id {id} is already in use")
+        known = ids[ids < len(self._range_counts)]
+        used = known[self._range_counts[known] != _ABSENT]
+        if len(used):
+            raise DuplicateIdError(f"the id {used[0]} is already in use")
 
     def _keep_ranges(self, ids: NDArray[Any], counts: NDArray[Any], ranges: NDArray[np.int32]) -> None:
         """Remember the ranges of new predicates."""
@@ -457,10 +466,13 @@ class PsTree:
     # --- Memory -------------------------------------------------------------------------------------------------------
 
     def _grow(self, pool: str, n_needed: int) -> None:
-        """Enlarge the arrays of a pool by half, and put the new ids on its stack."""
+        """Let a pool have `n_needed` free ids: enlarge its arrays by half or more, and put the new ids on its stack."""
         names, n_free_at = _POOLS[pool]
+        n_missing = n_needed - int(self._tree.counts[n_free_at])
+        if n_missing <= 0:
+            return
         n_old = len(getattr(self._tree, names[-1]))
-        n_new = n_old + max(n_needed, n_old // 2, 8)
+        n_new = n_old + max(n_missing, n_old // 2, 8)
         factor = self._shape.fanout if pool == "nodes" else 1
         arrays = {name: _resized(getattr(self._tree, name), n_new * factor) for name in names[:-1]}
         free = _resized(getattr(self._tree, names[-1]), n_new)
