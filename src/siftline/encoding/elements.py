@@ -41,7 +41,7 @@ class Keys(NamedTuple):
 
 
 class ValueType(Protocol):
-    """How a tree sees the values of one type; `shifts` and `masks` cut an image into digits, and are empty for strings."""
+    """How a tree sees the values of one type; `shifts` and `masks` cut an image into digits, none for strings."""
 
     name: str
     fanout: int
@@ -344,7 +344,9 @@ def ranges_of(predicate: Predicate, values: ValueType) -> list[tuple[Cut | None,
     return ranges
 
 
-def _not_empty(ranges: Sequence[tuple[Cut | None, Cut | None]], values: ValueType) -> list[tuple[Cut | None, Cut | None]]:
+def _not_empty(
+    ranges: Sequence[tuple[Cut | None, Cut | None]], values: ValueType
+) -> list[tuple[Cut | None, Cut | None]]:
     """Return the ranges that hold a value; a cut at an end of the domain becomes None."""
     kept: list[tuple[Cut | None, Cut | None]] = []
     for low, high in ranges:

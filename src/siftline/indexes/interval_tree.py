@@ -1,4 +1,4 @@
-"""Interval tree: a balanced search tree over the lows of intervals, each node with the largest high below it.
+r"""Interval tree: a balanced search tree over the lows of intervals, each node with the largest high below it.
 
 Paper: Cormen, Leiserson, Rivest, Stein, Introduction to Algorithms, section 14.3; a baseline of the PS-Tree paper
 (Ji and Jacobsen, PVLDB 12(3), 2018, section 7.5). It changes in place and belongs to one thread.
@@ -9,9 +9,9 @@ it. So a query goes down the tree, leaves out such subtrees, and reports what is
 Worked example, intervals 0: [0, 4], 1: [2, 4], 2: [6, 9], 3: [7, 7]
 
              2: [6, 9] max 9                query 3: at 2, max 9: go left; low 6 > 3: neither 2 nor its right side
-            /               \\               at 0: [0, 4] contains 3; at 1: [2, 4] contains 3
+            /               \                at 0: [0, 4] contains 3; at 1: [2, 4] contains 3
     0: [0, 4] max 4     3: [7, 7] max 7
-            \\
+            \
         1: [2, 4] max 4
 
 Arrays (node = id of the interval)
@@ -117,7 +117,9 @@ class IntervalTree:
         self._is_stored[id] = False
         self._n -= 1
         n_ids = len(self._is_stored)
-        if id >= n_ids // 2 and 4 * self._n < n_ids and not self._is_stored[n_ids // 2 :].any():
+        if self._n == 0:
+            self._resize(0)
+        elif id >= n_ids // 2 and 4 * self._n < n_ids and not self._is_stored[n_ids // 2 :].any():
             self._resize(n_ids // 2)
 
     def _resize(self, n: int) -> None:

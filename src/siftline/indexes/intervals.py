@@ -1,6 +1,6 @@
 """What the structures over closed intervals share: `IntervalTree`, `SegmentTree`, and `IntervalScan`, the baseline.
 
-They answer which of many intervals contain a point, as a PS-Tree does (Table 3 of its paper). All of them, and PsTree, have
+They answer which of many intervals contain a point, as a PS-Tree does (Table 3 of its paper). All, and PsTree, have
 
     build(lows, highs)      → a structure over the intervals 0, 1, ...; one with low > high contains nothing
     query(value)            → the ids of the intervals that contain a value, in no promised order

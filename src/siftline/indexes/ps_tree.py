@@ -17,15 +17,16 @@ Worked example (the paper's Fig. 2(b)): type byte, S1 between -5 and -1, S2 betw
     leaves   [-128, -5)   [-5, -1]   (-1, 1)   [1, 5]   (5, 127]
     lists         -          S1         -        S2         -
 
-    root    -  -> node   0-6 leaf [-128, -5)   7 -> node   0-11 boundaries -5 (digit 11) and -1 (digit 15), leaves between
-            +  -> node   0   -> node   0 leaf (-1, 1)   1 boundary 1   2-4 leaf [1, 5]   5 boundary 5   6-15 leaf (5, 127]
-                         1-7 leaf (5, 127]
+    root  -  node  0-6 leaf [-128, -5)
+                   7   node  0-10 leaf [-128, -5)   11 boundary -5   12-14 leaf [-5, -1]   15 boundary -1
+          +  node  0   node  0 leaf (-1, 1)   1 boundary 1   2-4 leaf [1, 5]   5 boundary 5   6-15 leaf (5, 127]
+                   1-7 leaf (5, 127]
     locate 2: elements +, 0, 2: root, node, node, leaf [1, 5]: S2
 
 Arrays (kernels.ps_tree.Tree); nodes, boundaries and leaves live in pools, each with a stack of free ids
 ------
-slots : uint32[n_nodes * fanout]           what begins with a digit: (id << 2) + LEAF, BOUNDARY or INNER; node 0 is the root;
-                                           below every other node there are at least two boundaries
+slots : uint32[n_nodes * fanout]           what begins with a digit: (id << 2) + LEAF, BOUNDARY or INNER; node 0 is the
+                                           root; below every other node there are at least two boundaries
 images : uint64[n_boundaries]              the value, if it has an image (else 0); its digits are
 keys : uint8[], key_starts : int64[n_boundaries], key_lengths : int32[n_boundaries]
 equals : int32[n_boundaries]               the paper's link e: the leaf that holds the boundary value
@@ -35,7 +36,7 @@ n_predicates : int32[n_leaves], n_events : int64[n_leaves]     the two counters
 space_ids : int64[n_leaves]                unique for all time, in order of creation
 items : int32[], list_starts : int64[n_leaves], list_lengths, list_capacities : int32[n_leaves]
 signatures : uint64[n_leaves, n_words]     the bits of the ids in the list of each leaf; n_words is 0 in PS-Tree_H
-range_starts : int64[n_ids], range_counts : int32[n_ids]       the ranges of a predicate; a count of -1: no such predicate
+range_starts : int64[n_ids], range_counts : int32[n_ids]       the ranges of a predicate; count -1: no such predicate
 ranges : int32[., 2]                       from cut to cut, each 2 * boundary + side, -1 for an end of the domain
 
 Cost: locating reads one slot an element, and one boundary at most. A cut changes at most two paths of slots. Inserting
@@ -44,17 +45,17 @@ O(predicates^2) memory, which is why `variant="hash"` has none, and why memory i
 
 Departures
 D1  A slot with only one boundary in it holds the boundary, not a chain of nodes down to its last element; and a slot
-    without boundaries holds its leaf, so that locating needs no GetRNode and GetLNode: inserting and deleting do that walk.
+    without boundaries holds its leaf, so that locating needs no GetRNode and GetLNode: changes do that walk.
 D2  l and g of a boundary are not stored: they are e, or its neighbour, if the boundary cuts on that side. Leaves are
     therefore linked both ways.
-D3  Leaves are merged when the last user of the cut between them goes, not when a counter is zero: equal counters do not mean
-    equal predicates. A merged event counter is the sum, at most all events counted.
-D4  Neighbouring values of fixed width cut only once between them (4 above is 5 below), so no space is empty. Strings may
-    have an empty space between s and s followed by a zero character; nothing is ever located there.
+D3  Leaves are merged when the last user of the cut between them goes, not when a counter is zero: equal counters do
+    not mean equal predicates. A merged event counter is the sum, at most all events counted.
+D4  Neighbouring values of fixed width cut only once between them (4 above is 5 below), so no space is empty. Strings
+    may have an empty space between s and s followed by a zero character; nothing is ever located there.
 D5  A character of a string is stored as its UTF-8 bytes in digits of four bits; the paper's array of links would be as
     long as the alphabet.
-D6  Signatures are made anew when an id leaves: 256 bits and 2 bits an id by default, which is 1 % false positives with 14
-    ids in a list. The paper gives no size.
+D6  Signatures are made anew when an id leaves. By default they have 256 bits, 2 of them set for an id: 1 % false
+    positives with 14 ids in a list. The paper gives no size.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.encoding.elements import ABOVE, BELOW, Texts, ranges_of, value_type
+from siftline.encoding.elements import ABOVE, BELOW, FixedWidth, ranges_of, value_type
 from siftline.errors import DuplicateIdError, UnknownIdError
 from siftline.indexes.parts import check_memory
 from siftline.kernels import ps_tree as kernels
@@ -213,10 +214,10 @@ class PsTree:
         self._values.check(value)
         tree = self._tree
         keys = self._values.keys([value])
-        if isinstance(self._values, Texts):
-            leaf = int(kernels.locate_digits(keys.starts, keys.digits, self._shape.fanout, tree)[0])
-        else:
+        if isinstance(self._values, FixedWidth):
             leaf = int(kernels.locate_image(keys.images[0], *self._located_in()))
+        else:
+            leaf = int(kernels.locate_digits(keys.starts, keys.digits, self._shape.fanout, tree)[0])
         if count:
             tree.n_events[leaf] += 1
             tree.counts[kernels.N_EVENTS] += 1
@@ -225,13 +226,13 @@ class PsTree:
     def match_many(self, values: NDArray[Any] | Sequence[Any], *, count: bool = False) -> NDArray[np.int32]:
         """Return the leaves that many values lie in."""
         leaves: NDArray[np.int32]
-        if isinstance(self._values, Texts):
+        if isinstance(self._values, FixedWidth):
+            leaves = kernels.locate_images(self._values.checked_images(np.asarray(values)), *self._located_in())
+        else:
             for value in values:
                 self._values.check(value)
-            keys = self._values.keys(values)
+            keys = self._values.keys(list(values))
             leaves = kernels.locate_digits(keys.starts, keys.digits, self._shape.fanout, self._tree)
-        else:
-            leaves = kernels.locate_images(self._values.checked_images(np.asarray(values)), *self._located_in())
         if count:
             self._tree.n_events[:] += np.bincount(leaves, minlength=len(self._tree.n_events))
             self._tree.counts[kernels.N_EVENTS] += len(leaves)
@@ -251,9 +252,7 @@ class PsTree:
         """Return (starts, ids): the predicates that value i satisfies are ids[starts[i] : starts[i + 1]]."""
         self._need_lists()
         tree = self._tree
-        starts, ids = kernels.list_of_leaves(
-            self.match_many(values), tree.list_starts, tree.list_lengths, tree.items
-        )
+        starts, ids = kernels.list_of_leaves(self.match_many(values), tree.list_starts, tree.list_lengths, tree.items)
         return starts, ids
 
     # The interface of interval structures, which the interval tree and the segment tree have, too.
@@ -335,8 +334,8 @@ class PsTree:
         self._insert_ranges(ids, counts, places, values, np.array(sides, dtype=np.uint8))
 
     def insert_intervals(self, lows: NDArray[Any], highs: NDArray[Any], ids: NDArray[Any] | None = None) -> None:
-        """Insert many closed intervals of numbers, numbered from 0 if no ids are given; one with low > high is empty."""
-        if isinstance(self._values, Texts):
+        """Insert many closed intervals of numbers, numbered from 0 if there are no ids; one with low > high is empty."""
+        if not isinstance(self._values, FixedWidth):
             raise ValueError("intervals are of numbers")
         ids = np.arange(len(lows)) if ids is None else np.asarray(ids)
         self._check_ids(ids)
@@ -404,7 +403,6 @@ class PsTree:
 
     def _make_room_for_cut(self, digits: NDArray[np.uint8]) -> None:
         """Enlarge what is full."""
-        counts = self._tree.counts
         for pool, n_needed in (("nodes", len(digits)), ("boundaries", 1), ("leaves", 1)):
             self._grow(pool, n_needed)
         self._make_room(_KEY_ROWS, len(digits))
@@ -545,7 +543,8 @@ class PsTree:
         if pool == "nodes":
             arrays["slots"] = arrays["slots"].ravel()
         tree.counts[n_free_at] = 0
-        self._tree = tree._replace(**arrays, **{names[-1]: np.zeros(n_live, dtype=np.int32)})
+        arrays[names[-1]] = np.zeros(n_live, dtype=np.int32)
+        self._tree = tree._replace(**arrays)
         self._refer_to(pool, new_ids)
 
     def _refer_to(self, pool: str, new_ids: NDArray[np.int32]) -> None:
@@ -650,7 +649,7 @@ class PsTree:
         self._check_users()
 
     def _check_trie(self) -> None:
-        """Slots and boundaries refer to the leaves in their order; nodes and boundaries are all needed."""
+        """Assert that slots and boundaries refer to the leaves in their order, and that all of them are needed."""
         tree = self._tree
         cuts = list(self._cuts_in_order())
         positions = [self._values.position(cut) for cut in cuts]
@@ -683,7 +682,7 @@ class PsTree:
         self._check_nodes()
 
     def _check_nodes(self) -> None:
-        """Below every node but the root are two boundaries or more; every key leads to its boundary."""
+        """Assert that below every node but the root are two boundaries or more, and that keys lead to their boundaries."""
         tree, fanout = self._tree, self._shape.fanout
         slots = tree.slots.reshape(-1, fanout)
         for kind, id in self._walk():
@@ -701,7 +700,7 @@ class PsTree:
                 assert slot == id << 2 | kernels.BOUNDARY
 
     def _check_leaves(self) -> None:
-        """Counters and lists are of exactly the predicates that cover a leaf."""
+        """Assert that counters and lists are of exactly the predicates that cover a leaf."""
         tree = self._tree
         leaves = [space.leaf for space in self.spaces()]
         covering: dict[int, list[int]] = {leaf: [] for leaf in leaves}
@@ -724,14 +723,14 @@ class PsTree:
         assert (space_ids < tree.counts[kernels.NEXT_SPACE]).all()
 
     def _check_signature(self, leaf: int) -> None:
-        """A signature has the bits of the listed ids, and no others."""
+        """Assert that a signature has the bits of the listed ids, and no others."""
         bits = int(np.bitwise_count(self._tree.signatures[leaf]).sum())
         ids = self._list(leaf).tolist()
         assert all(self.may_list(leaf, id) for id in ids)
         assert bits <= self._n_hashes * len(ids)
 
     def _check_users(self) -> None:
-        """Boundaries count the ends of the ranges that stand on them."""
+        """Assert that boundaries count the ends of the ranges that stand on them."""
         users = np.zeros_like(self._tree.users)
         n = 0
         for id in np.flatnonzero(self._range_counts != _ABSENT).tolist():
@@ -759,7 +758,9 @@ def _resized(array: NDArray[Any], n: int) -> NDArray[Any]:
     return resized
 
 
-def _packed(starts: NDArray[np.int64], sizes: NDArray[Any], items: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def _packed(
+    starts: NDArray[np.int64], sizes: NDArray[Any], items: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return (starts, items) with the rows one after the other."""
     ends = np.cumsum(sizes, dtype=np.int64)
     new_starts = ends - sizes

@@ -1,11 +1,11 @@
 """Segment tree: a binary tree over the elementary intervals; each interval stands in the lists of O(log n) nodes.
 
-Paper: de Berg, van Kreveld, Overmars, Schwarzkopf, Computational Geometry, section 10.3; a baseline of the PS-Tree paper
-(Ji and Jacobsen, PVLDB 12(3), 2018, section 7.5). It is built once from all intervals.
+Paper: de Berg, van Kreveld, Overmars, Schwarzkopf, Computational Geometry, section 10.3; a baseline of the PS-Tree
+paper (Ji and Jacobsen, PVLDB 12(3), 2018, section 7.5). It is built once from all intervals.
 
 Idea: the ends of all intervals cut the line into elementary intervals, the ends themselves and the gaps between them.
-They are the leaves of a binary tree. An interval is listed at the highest nodes that it covers whole. The intervals that
-contain a point are those in the lists on the way from its leaf to the root.
+They are the leaves of a binary tree. An interval is listed at the highest nodes that it covers whole. The intervals
+that contain a point are those in the lists on the way from its leaf to the root.
 
 Worked example, intervals 0: [0, 4], 1: [2, 4]
 

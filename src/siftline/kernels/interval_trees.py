@@ -21,7 +21,7 @@ _DEEPEST = 512
 
 
 @inline_kernel
-def _priority(node: int) -> Any:
+def _priority(node: Any) -> Any:
     """Return well-mixed bits of a node's number: the node with more of them stands higher."""
     mixed = np.uint64(node + 1) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -29,7 +29,7 @@ def _priority(node: int) -> Any:
 
 
 @inline_kernel
-def _update(node: int, highs: Any, children: Any, max_highs: Any) -> None:
+def _update(node: Any, highs: Any, children: Any, max_highs: Any) -> None:
     largest = highs[node]
     for side in range(2):
         child = children[node, side]
@@ -39,14 +39,12 @@ def _update(node: int, highs: Any, children: Any, max_highs: Any) -> None:
 
 
 @inline_kernel
-def _is_before(node: int, other: int, lows: Any) -> Any:
+def _is_before(node: Any, other: Any, lows: Any) -> Any:
     return lows[node] < lows[other] or (lows[node] == lows[other] and node < other)
 
 
 @kernel
-def plant(
-    order: NDArray[np.int64], highs: NDArray[Any], children: NDArray[np.int32], max_highs: NDArray[Any]
-) -> Any:
+def plant(order: NDArray[np.int64], highs: NDArray[Any], children: NDArray[np.int32], max_highs: NDArray[Any]) -> Any:
     """Link nodes, given in the order of their lows, into a treap; return its root."""
     spine = np.empty(len(order), dtype=np.int32)  # the way down the right side
     n = 0
@@ -71,14 +69,15 @@ def plant(
 @kernel
 def insert_node(
     node: int,
-    root: int,
+    root: Any,
     lows: NDArray[Any],
     highs: NDArray[Any],
     children: NDArray[np.int32],
     max_highs: NDArray[Any],
 ) -> Any:
     """Insert a node into the treap; return the root."""
-    parent, side = NONE, 0
+    parent: Any = NONE
+    side = 0
     place = root
     while place != NONE and _priority(place) > _priority(node):
         max_highs[place] = max(max_highs[place], highs[node])
@@ -109,7 +108,7 @@ def insert_node(
 @kernel
 def delete_node(
     node: int,
-    root: int,
+    root: Any,
     lows: NDArray[Any],
     highs: NDArray[Any],
     children: NDArray[np.int32],
@@ -118,7 +117,8 @@ def delete_node(
     """Take a node out of the treap; return the root."""
     path = np.empty(_DEEPEST, dtype=np.int64)
     n = 0
-    parent, side = NONE, 0
+    parent: Any = NONE
+    side = 0
     place = root
     while place != node:
         path[n] = place
@@ -155,7 +155,7 @@ def delete_node(
 
 @inline_kernel
 def _stab_tree(
-    value: Any, root: int, lows: Any, highs: Any, children: Any, max_highs: Any, stack: Any, found: Any, n: int
+    value: Any, root: Any, lows: Any, highs: Any, children: Any, max_highs: Any, stack: Any, found: Any, n: Any
 ) -> Any:
     """Write the intervals that contain a value to found[n:], if there is room for any; return n plus their number."""
     top = 0
@@ -248,7 +248,7 @@ def locate_elementary(values: NDArray[Any], ends: NDArray[Any]) -> Any:
 def canonical_lists(n_leaves: int, firsts: NDArray[np.int32], lasts: NDArray[np.int32]) -> Any:
     """Return (starts, ids): the list of node v is ids[starts[v] : starts[v + 1]]; an interval is in O(log n) of them.
 
-    Interval i covers the elementary intervals firsts[i] .. lasts[i]; node 1 is the root, node v has 2 * v and 2 * v + 1.
+    Interval i covers the elementary intervals firsts[i] .. lasts[i]; node 1 is the root, below v are 2 v and 2 v + 1.
     """
     starts = np.zeros(2 * n_leaves + 2, dtype=np.int64)
     ids = np.empty(0, dtype=np.int32)
