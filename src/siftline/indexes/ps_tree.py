@@ -334,7 +334,7 @@ class PsTree:
         self._insert_ranges(ids, counts, places, values, np.array(sides, dtype=np.uint8))
 
     def insert_intervals(self, lows: NDArray[Any], highs: NDArray[Any], ids: NDArray[Any] | None = None) -> None:
-        """Insert many closed intervals of numbers, numbered from 0 if there are no ids; one with low > high is empty."""
+        """Insert many closed intervals of numbers, numbered from 0 without ids; one with low > high is empty."""
         if not isinstance(self._values, FixedWidth):
             raise ValueError("intervals are of numbers")
         ids = np.arange(len(lows)) if ids is None else np.asarray(ids)
@@ -682,7 +682,7 @@ class PsTree:
         self._check_nodes()
 
     def _check_nodes(self) -> None:
-        """Assert that below every node but the root are two boundaries or more, and that keys lead to their boundaries."""
+        """Assert that below every node but the root are two boundaries or more, and that keys lead to boundaries."""
         tree, fanout = self._tree, self._shape.fanout
         slots = tree.slots.reshape(-1, fanout)
         for kind, id in self._walk():
