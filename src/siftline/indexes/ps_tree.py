@@ -67,6 +67,22 @@ import numpy as np
 from siftline.encoding.elements import ABOVE, BELOW, FixedWidth, ranges_of, value_type
 from siftline.errors import DuplicateIdError, UnknownIdError
 from siftline.indexes.parts import check_memory
+from siftline.indexes.ps_tree_pools import (
+    BOUNDARIES,
+    ITEMS,
+    KEYS,
+    LEAVES,
+    NODES,
+    POOLS,
+    Rows,
+    grown,
+    n_live,
+    packed,
+    renumbered,
+    repacked,
+    resized,
+    size_of,
+)
 from siftline.kernels import ps_tree as kernels
 from siftline.kernels.ps_tree import Shape, Tree
 
@@ -77,29 +93,6 @@ if TYPE_CHECKING:
 
     from siftline.encoding.elements import Keys
     from siftline.model.predicate import Predicate
-
-_NODES: Final = ("slots", "free_nodes")
-_BOUNDARIES: Final = ("images", "equals", "users", "key_starts", "key_lengths", "free_boundaries")
-_LEAVES: Final = (
-    "neighbours",
-    "n_predicates",
-    "n_events",
-    "space_ids",
-    "list_starts",
-    "list_lengths",
-    "list_capacities",
-    "signatures",
-    "free_leaves",
-)
-# The arrays of a pool (its stack of free ids is the last one), and where the number of free ids is counted.
-_POOLS: Final = {
-    "nodes": (_NODES, kernels.FREE_NODES),
-    "boundaries": (_BOUNDARIES, kernels.FREE_BOUNDARIES),
-    "leaves": (_LEAVES, kernels.FREE_LEAVES),
-}
-# Rows of changing length: the array of all of them, where it is counted, and the pool's arrays of starts and sizes.
-_KEY_ROWS: Final = ("keys", kernels.USED_KEYS, "key_starts", "key_lengths")
-_ITEM_ROWS: Final = ("items", kernels.USED_ITEMS, "list_starts", "list_capacities")
 
 _SMALL: Final = 32  # pools below this size do not shrink
 _ABSENT: Final = -1
@@ -314,7 +307,7 @@ class PsTree:
         leaves = self.leaves(id)
         if self._has_lists:
             try:
-                self._make_room(_ITEM_ROWS, int(kernels.room_for(leaves, self._tree)))
+                self._make_room(ITEMS, int(kernels.room_for(leaves, self._tree)))
             except Exception:
                 self._forget_ranges(id)
                 raise
@@ -397,17 +390,17 @@ class PsTree:
         if len(self._shape.shifts):
             is_new[1:] = keys.images[1:] != keys.images[:-1]
         n_new = int(is_new.sum())
-        for pool in ("boundaries", "leaves"):
-            self._grow(pool, n_new)
-        self._make_room(_KEY_ROWS, int(np.diff(keys.starts)[is_new].sum()))
+        for pool in (BOUNDARIES, LEAVES):
+            self._tree = grown(self._tree, pool, n_new, self._shape.fanout)
+        self._make_room(KEYS, int(np.diff(keys.starts)[is_new].sum()))
 
     def _make_room_for_cut(self, digits: NDArray[np.uint8]) -> None:
         """Enlarge what is full."""
-        for pool, n_needed in (("nodes", len(digits)), ("boundaries", 1), ("leaves", 1)):
-            self._grow(pool, n_needed)
-        self._make_room(_KEY_ROWS, len(digits))
+        for pool, n_needed in ((NODES, len(digits)), (BOUNDARIES, 1), (LEAVES, 1)):
+            self._tree = grown(self._tree, pool, n_needed, self._shape.fanout)
+        self._make_room(KEYS, len(digits))
         leaf = kernels.locate_digits(np.array([0, len(digits)]), digits, self._shape.fanout, self._tree)[0]
-        self._make_room(_ITEM_ROWS, int(self._tree.list_lengths[leaf]))
+        self._make_room(ITEMS, int(self._tree.list_lengths[leaf]))
 
     def _check_ids(self, ids: NDArray[Any]) -> None:
         if ids.dtype.kind not in "iu" or not 0 <= ids.min(initial=0) <= ids.max(initial=0) < 2**31 - 1:
@@ -425,13 +418,13 @@ class PsTree:
         n_ids = max(len(self._range_counts), int(ids.max(initial=-1)) + 1)
         if n_ids > len(self._range_counts):
             room = n_ids if len(ids) > 1 else n_ids + n_ids // 2
-            self._range_starts = _resized(self._range_starts, room)
+            self._range_starts = resized(self._range_starts, room)
             n_old = len(self._range_counts)
-            self._range_counts = _resized(self._range_counts, room)
+            self._range_counts = resized(self._range_counts, room)
             self._range_counts[n_old:] = _ABSENT
         end = self._n_ranges + len(ranges)
         if end > len(self._ranges):
-            self._ranges = _resized(self._ranges, end if len(ids) > 1 else end + end // 2)
+            self._ranges = resized(self._ranges, end if len(ids) > 1 else end + end // 2)
         self._ranges[self._n_ranges : end] = ranges
         self._range_starts[ids] = self._n_ranges + np.cumsum(counts) - counts
         self._range_counts[ids] = counts
@@ -463,51 +456,28 @@ class PsTree:
 
     # --- Memory -------------------------------------------------------------------------------------------------------
 
-    def _grow(self, pool: str, n_needed: int) -> None:
-        """Let a pool have `n_needed` free ids: enlarge its arrays by half or more, and put the new ids on its stack."""
-        names, n_free_at = _POOLS[pool]
-        n_missing = n_needed - int(self._tree.counts[n_free_at])
-        if n_missing <= 0:
-            return
-        n_old = len(getattr(self._tree, names[-1]))
-        n_new = n_old + max(n_missing, n_old // 2, 8)
-        factor = self._shape.fanout if pool == "nodes" else 1
-        arrays = {name: _resized(getattr(self._tree, name), n_new * factor) for name in names[:-1]}
-        free = _resized(getattr(self._tree, names[-1]), n_new)
-        n_free = self._tree.counts[n_free_at]
-        free[n_free : n_free + n_new - n_old] = np.arange(n_new - 1, n_old - 1, -1)
-        self._tree.counts[n_free_at] += n_new - n_old
-        self._tree = self._tree._replace(**arrays, **{names[-1]: free})
-
-    def _make_room(self, rows: tuple[str, int, str, str], n_needed: int) -> None:
+    def _make_room(self, rows: Rows, n_needed: int) -> None:
         """Let `n_needed` more elements fit behind the rows; if they do not, leave out what is no longer in use."""
-        name, used_at, _, sizes_name = rows
-        if self._tree.counts[used_at] + n_needed <= len(getattr(self._tree, name)):
+        if self._tree.counts[rows.used_at] + n_needed <= len(getattr(self._tree, rows.items)):
             return
-        n_needed += int(getattr(self._tree, sizes_name).sum())
-        if rows is _ITEM_ROWS:
+        n_needed += int(getattr(self._tree, rows.sizes).sum())
+        if rows is ITEMS:
             self._check_memory(n_needed)
-        self._repack(rows, n_needed + n_needed // 2)
-
-    def _repack(self, rows: tuple[str, int, str, str], n_new: int) -> None:
-        """Move rows together, into an array of a new length."""
-        name, used_at, starts_name, sizes_name = rows
-        starts, packed = _packed(
-            getattr(self._tree, starts_name), getattr(self._tree, sizes_name), getattr(self._tree, name)
-        )
-        self._tree.counts[used_at] = len(packed)
-        self._tree = self._tree._replace(**{name: _resized(packed, n_new), starts_name: starts})
+        self._tree = repacked(self._tree, rows, n_needed + n_needed // 2)
 
     def _check_memory(self, n_items: int) -> None:
         check_memory("ps-tree", 4 * n_items, self._memory_limit_mb, "the subscription lists of its leaves")
 
     def _shrink(self) -> None:
         """Give memory back when less than a quarter of a pool is in use."""
-        tree = self._tree
-        for pool, (names, n_free_at) in _POOLS.items():
-            n = len(getattr(tree, names[-1]))
-            if n > _SMALL and 4 * (n - tree.counts[n_free_at]) < n:
-                self._renumber(pool)
+        for pool in POOLS.values():
+            n = size_of(self._tree, pool)
+            if n > _SMALL and 4 * n_live(self._tree, pool) < n:
+                self._tree, new_ids = renumbered(self._tree, pool, self._shape.fanout)
+                if pool is BOUNDARIES:
+                    ranges = self._ranges
+                    renamed = 2 * new_ids[np.minimum(ranges >> 1, n - 1)] + (ranges & 1)
+                    self._ranges = np.where(ranges < 0, -1, renamed).astype(np.int32)
         self._n_deleted += 1
         if self._n == 0 or self._n_deleted > max(_SMALL, len(self._range_counts) // 2):
             self._n_deleted = 0
@@ -515,53 +485,17 @@ class PsTree:
 
     def _shrink_rows(self) -> None:
         """Leave out what the rows of deleted things took; this reads all of them, so it is done rarely."""
-        for rows in (_KEY_ROWS, _ITEM_ROWS):
-            n_used = int(getattr(self._tree, rows[3]).sum())
-            if 4 * n_used < len(getattr(self._tree, rows[0])):
-                self._repack(rows, n_used)
+        for rows in (KEYS, ITEMS):
+            n_used = int(getattr(self._tree, rows.sizes).sum())
+            if 4 * n_used < len(getattr(self._tree, rows.items)):
+                self._tree = repacked(self._tree, rows, n_used)
         counts = np.maximum(self._range_counts, 0)
-        self._range_starts, self._ranges = _packed(self._range_starts, counts, self._ranges)
+        self._range_starts, self._ranges = packed(self._range_starts, counts, self._ranges)
         self._n_ranges = len(self._ranges)
         n_ids = int(np.flatnonzero(self._range_counts != _ABSENT).max(initial=-1)) + 1
         self._range_starts = self._range_starts[:n_ids].copy()
         self._range_counts = self._range_counts[:n_ids].copy()
         self._tree.counts[kernels.LONGEST_KEY] = self._tree.key_lengths.max(initial=0)
-
-    def _renumber(self, pool: str) -> None:
-        """Keep only the rows of a pool that are in use; leaf 0 and node 0 stay what they are."""
-        names, n_free_at = _POOLS[pool]
-        tree = self._tree
-        free = getattr(tree, names[-1])
-        is_live = np.ones(len(free), dtype=np.bool_)
-        is_live[free[: tree.counts[n_free_at]]] = False
-        new_ids = np.maximum(np.cumsum(is_live) - 1, 0).astype(np.int32)
-        n_live = int(is_live.sum())
-        arrays = {name: getattr(tree, name) for name in names[:-1]}
-        if pool == "nodes":
-            arrays = {"slots": tree.slots.reshape(-1, self._shape.fanout)}
-        arrays = {name: array[is_live] for name, array in arrays.items()}
-        if pool == "nodes":
-            arrays["slots"] = arrays["slots"].ravel()
-        tree.counts[n_free_at] = 0
-        arrays[names[-1]] = np.zeros(n_live, dtype=np.int32)
-        self._tree = tree._replace(**arrays)
-        self._refer_to(pool, new_ids)
-
-    def _refer_to(self, pool: str, new_ids: NDArray[np.int32]) -> None:
-        """Let everything that refers to a pool use the new ids."""
-        tree = self._tree
-        kind = {"leaves": kernels.LEAF, "boundaries": kernels.BOUNDARY, "nodes": kernels.INNER}[pool]
-        chosen = (tree.slots & 3) == kind
-        tree.slots[chosen] = new_ids[tree.slots[chosen] >> 2].astype(np.uint32) << 2 | kind
-        if pool == "leaves":
-            tree.equals[:] = new_ids[tree.equals]
-            tree.neighbours[:] = np.where(tree.neighbours < 0, -1, new_ids[tree.neighbours])
-            tree.counts[kernels.LAST_LEAF] = new_ids[tree.counts[kernels.LAST_LEAF]]
-        elif pool == "boundaries":
-            ranges = self._ranges[: self._n_ranges]
-            # Ranges of deleted predicates may refer to what is gone.
-            renamed = 2 * new_ids[np.minimum(ranges >> 1, len(new_ids) - 1)] + (ranges & 1)
-            self._ranges[: self._n_ranges] = np.where(ranges < 0, -1, renamed)
 
     # --- Looking inside -----------------------------------------------------------------------------------------------
 
@@ -617,10 +551,7 @@ class PsTree:
             "range_counts": self._range_counts,
             "ranges": self._ranges,
         }
-        live = {
-            pool: len(getattr(self._tree, names[-1])) - int(self._tree.counts[n_free_at])
-            for pool, (names, n_free_at) in _POOLS.items()
-        }
+        live = {name: n_live(self._tree, pool) for name, pool in POOLS.items()}
         return {
             "bytes": {name: int(array.nbytes) for name, array in arrays.items()},
             "predicates": self._n,
@@ -674,11 +605,9 @@ class PsTree:
         live[kernels.LEAF] = {space.leaf for space in self.spaces()}
         assert len(live[kernels.LEAF]) == len(cuts) + 1
         assert leaf == tree.counts[kernels.LAST_LEAF]
-        for (names, n_free_at), kind in zip(
-            _POOLS.values(), (kernels.INNER, kernels.BOUNDARY, kernels.LEAF), strict=True
-        ):
-            free = getattr(tree, names[-1])[: tree.counts[n_free_at]].tolist()
-            assert sorted([*free, *live[kind]]) == list(range(len(getattr(tree, names[-1]))))
+        for pool in POOLS.values():
+            free = getattr(tree, pool.free)[: tree.counts[pool.n_free_at]].tolist()
+            assert sorted([*free, *live[pool.kind]]) == list(range(size_of(tree, pool)))
         self._check_nodes()
 
     def _check_nodes(self) -> None:
@@ -748,21 +677,3 @@ def _numbered(ranges: Sequence[tuple[Any, Any]]) -> tuple[NDArray[np.int64], lis
     is_cut = np.array([cut is not None for pair in ranges for cut in pair], dtype=np.bool_)
     places = np.where(is_cut, np.cumsum(is_cut) - 1, -1).reshape(-1, 2)
     return places, [value for value, _ in cuts], [side for _, side in cuts]
-
-
-def _resized(array: NDArray[Any], n: int) -> NDArray[Any]:
-    """Return a copy of an array with more rows, or fewer."""
-    resized = np.zeros((n, *array.shape[1:]), dtype=array.dtype)
-    n_kept = min(n, len(array))
-    resized[:n_kept] = array[:n_kept]
-    return resized
-
-
-def _packed(
-    starts: NDArray[np.int64], sizes: NDArray[Any], items: NDArray[Any]
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return (starts, items) with the rows one after the other."""
-    ends = np.cumsum(sizes, dtype=np.int64)
-    new_starts = ends - sizes
-    n = int(ends[-1]) if len(ends) else 0
-    return new_starts, items[np.repeat(starts - new_starts, sizes) + np.arange(n)]
