@@ -367,6 +367,21 @@ def test_signatures_forget() -> None:
     assert not tree.may_list(tree.match(0), 19)
 
 
+def test_an_enumeration_may_mix_types() -> None:
+    tree = PsTree("enumeration", values=["low", 2, "high"])
+    tree.insert(Predicate("x", ">=", 2), 0)
+    assert texts(tree) == ["['low', 2)", "[2, 'high']"]
+    assert tree.count_many(["low", 2, "high"]).tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_no_values(kind: str) -> None:
+    tree = tree_of(kind)
+    tree.insert_many([], [])
+    assert tree.match_many([]).tolist() == []
+    assert tree.query_many([])[0].tolist() == [0]
+
+
 # --- Memory and refusals ----------------------------------------------------------------------------------------------
 
 
@@ -447,5 +462,7 @@ def test_refuses_what_it_does_not_have() -> None:
         tree.insert_many([Predicate("x", "=", 1)] * 2, [0, 0])
     with pytest.raises(ValueError, match="none of the declared"):
         tree_of("enumeration").match("pink")
+    with pytest.raises(ValueError, match="2 lows and 1 highs"):
+        tree.insert_intervals(np.array([1, 2]), np.array([3]))
     with pytest.raises(ValueError, match="NaN"):
         PsTree("float").match_many([1.0, math.nan])

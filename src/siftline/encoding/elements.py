@@ -107,13 +107,15 @@ class FixedWidth:
         if not low <= value <= high:
             raise ValueError(f"{value!r} lies outside the domain [{low}, {high}]")
 
-    def checked_images(self, values: NDArray[Any]) -> NDArray[np.uint64]:
-        """Return the images of an array of values, all at once."""
+    def checked_images(self, values: Sequence[Any] | NDArray[Any]) -> NDArray[np.uint64]:
+        """Return the images of many values, all at once."""
+        if not len(values):
+            return np.empty(0, dtype=np.uint64)
+        values = np.asarray(values)
         if not np.can_cast(values.dtype, np.float64 if self.name == "float" else np.int64):
             raise ValueError(f"a PS-Tree of type {self.name} cannot take an array of {values.dtype}")
-        if len(values):
-            self.check_domain(values.min())
-            self.check_domain(values.max())
+        self.check_domain(values.min())
+        self.check_domain(values.max())
         return self.images(values)
 
     def position(self, cut: Cut) -> int:
@@ -217,11 +219,11 @@ class Enumeration(FixedWidth):
         if not is_declared:
             raise ValueError(f"{value!r} is none of the declared values")
 
-    def checked_images(self, values: NDArray[Any]) -> NDArray[np.uint64]:
-        """Return the positions of an array of values."""
-        for value in values.tolist():
+    def checked_images(self, values: Sequence[Any] | NDArray[Any]) -> NDArray[np.uint64]:
+        """Return the positions of many values, which may be of several types."""
+        for value in values:
             self.check(value)
-        return self.images(values)
+        return np.array([self._places[value] for value in values], dtype=np.uint64)
 
     def image(self, value: Any) -> int:
         """Return the position in the list."""

@@ -220,7 +220,7 @@ class PsTree:
         """Return the leaves that many values lie in."""
         leaves: NDArray[np.int32]
         if isinstance(self._values, FixedWidth):
-            leaves = kernels.locate_images(self._values.checked_images(np.asarray(values)), *self._located_in())
+            leaves = kernels.locate_images(self._values.checked_images(values), *self._located_in())
         else:
             for value in values:
                 self._values.check(value)
@@ -331,6 +331,8 @@ class PsTree:
         if not isinstance(self._values, FixedWidth):
             raise ValueError("intervals are of numbers")
         ids = np.arange(len(lows)) if ids is None else np.asarray(ids)
+        if not len(lows) == len(highs) == len(ids):
+            raise ValueError(f"{len(lows)} lows and {len(highs)} highs for {len(ids)} ids")
         self._check_ids(ids)
         values = np.concatenate([lows, highs])
         n = len(lows)
