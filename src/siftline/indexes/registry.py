@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _INDEXES: Final = {
     "scan": ("siftline.indexes.scan", "Scan"),
     "fast-scan": ("siftline.indexes.fast_scan", "FastScan"),
+    "be-tree": ("siftline.indexes.be_tree", "BeTree"),
     "sift": ("siftline.indexes.sift", "Sift"),
 }
 
@@ -25,7 +26,7 @@ def indexes() -> list[str]:
     """Return the names that `Engine(index=...)` takes.
 
     >>> indexes()
-    ['scan', 'fast-scan', 'sift']
+    ['scan', 'fast-scan', 'be-tree', 'sift']
     """
     return list(_INDEXES)
 
