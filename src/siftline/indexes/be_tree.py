@@ -11,10 +11,7 @@ from siftline.indexes.parts import Found, PartedIndex
 from siftline.kernels.be_tree import (
     ATTRIBUTE,
     FIRST_C_NODE,
-    FIRST_CLAUSE,
     FIRST_P_NODE,
-    FIRST_PREDICATE,
-    FIRST_WORD,
     N_C_COLUMNS,
     Ranked,
     Tree,
@@ -43,9 +40,7 @@ class Arrays(NamedTuple):
     roots: NDArray[np.int32]
     c_nodes: NDArray[np.int32]
     p_nodes: NDArray[np.int32]
-    words: NDArray[np.int32]
-    clauses: NDArray[np.int32]
-    predicates: NDArray[np.uint64]
+    leaves: NDArray[np.uint64]
 
 
 class BeTree(PartedIndex):
@@ -83,13 +78,13 @@ class BeTree(PartedIndex):
         p_nodes = tree.p_nodes[: n_p_nodes + 1].copy()
         begins, ends = tree.begins[:n_c_nodes], tree.ends[:n_c_nodes]
         leaf_starts, in_leaves = in_order_of_nodes(begins, ends, tree.members)
-        words, predicates = fill_leaves(
+        leaves = fill_leaves(
             leaf_starts, in_leaves, c_nodes, tree.is_proven, order, clauses.starts, *clauses[3:8]
         )
         roots = np.full(n_attributes, -1, dtype=np.int32)
         n_roots = int(c_nodes[1, FIRST_P_NODE])
         roots[p_nodes[:n_roots, ATTRIBUTE]] = np.arange(n_roots)
-        return Arrays(roots, c_nodes, p_nodes, words, in_leaves, predicates)
+        return Arrays(roots, c_nodes, p_nodes, leaves)
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
         return Found(*match_tree(event.attributes, event.codes, self._dense(), *part.arrays, *part.literals[-3:]))

@@ -18,14 +18,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # The columns of a c-node; the column after them is read from the next node, which is why there is a last, empty one.
-LOW, HIGH, SUBTREE_END, FIRST_WORD, FIRST_P_NODE = range(5)
+LOW, HIGH, SUBTREE_END, LEAF, FIRST_P_NODE = range(5)
 N_C_COLUMNS = 5
 # The columns of a p-node.
 ATTRIBUTE, FIRST_C_NODE = range(2)
-# The columns of a word of clauses in a leaf.
-FIRST_CLAUSE, FIRST_PREDICATE = range(2)
-# The columns of a packed predicate: the clauses that use it; entry << 32 | tag; low << 32 | high.
+# A packed predicate: the clauses that use it, one bit each; attribute + 1 << 32 | tag; low << 32 | high.
 MASK, TARGET, BOUNDS = range(3)
+N_PACKED = 3
 
 # Clauses in a word: one bit each.
 WORD = 64
@@ -477,7 +476,7 @@ def _hierarchy(keys: NDArray[np.int64]) -> Any:
 
 @kernel
 def fill_leaves(
-    leaf_starts: NDArray[np.int32],
+    leaf_starts: NDArray[np.int64],
     clauses: NDArray[np.int32],
     c_nodes: NDArray[np.int32],
     is_proven: NDArray[np.bool_],
@@ -489,30 +488,21 @@ def fill_leaves(
     kinds: NDArray[np.uint8],
     sets: NDArray[np.int32],
 ) -> Any:
-    """Return (words, predicates) of all leaves; the clauses of c-node c are leaf_starts[c] : leaf_starts[c + 1].
+    """Return the leaves as one stream, and tell the c-nodes where theirs is.
 
-    In a word, the clauses take turns to name a predicate, each from its best to its worst.
+    The clauses of c-node c are leaf_starts[c] : leaf_starts[c + 1]. In a word, they take turns to name a predicate,
+    each from its best to its worst: as soon as all have failed, the rest need not be read.
     """
-    words = np.empty((len(clauses) + 1, 2), dtype=np.int32)
-    predicates = np.empty((len(order), 3), dtype=np.uint64)
-    n_words = 0
-    n = 0
-    longest = 1
-    for c in range(len(starts) - 1):
-        longest = max(longest, starts[c + 1] - starts[c])
-    n_places = 1
-    while n_places < 2 * min(WORD * longest, len(order)):
-        n_places *= 2
-    places = np.full(n_places, -1, dtype=np.int64)
+    leaves = np.empty(2 * len(clauses) + N_PACKED * len(order) + 1, dtype=np.uint64)
+    places = np.full(_n_places(starts), -1, dtype=np.int64)
     turns = np.empty(WORD, dtype=np.int64)
+    n = 0
     for c in range(len(leaf_starts) - 1):
-        c_nodes[c, FIRST_WORD] = n_words
+        c_nodes[c, LEAF] = n
         for begin in range(leaf_starts[c], leaf_starts[c + 1], WORD):
-            words[n_words, FIRST_CLAUSE] = begin
-            words[n_words, FIRST_PREDICATE] = n
-            n_words += 1
             size = min(WORD, leaf_starts[c + 1] - begin)
-            first = n
+            first = n + 1
+            n = first
             for k in range(size):
                 turns[k] = starts[clauses[begin + k]]
             n_busy = size
@@ -530,16 +520,31 @@ def fill_leaves(
                     tag = np.uint64(sets[i] + 1) << _ONE | np.uint64(kinds[i] >= _VETO)
                     target = np.uint64(attributes[i] + 1) << _HALF | tag
                     bounds = np.uint64(lows[i]) << _HALF | np.uint64(highs[i])
-                    n = _name(target, bounds, np.uint64(k), first, n, predicates, places)
-    words[n_words, FIRST_CLAUSE] = len(clauses)
-    words[n_words, FIRST_PREDICATE] = n
-    c_nodes[len(leaf_starts) - 1, FIRST_WORD] = n_words
-    return words[: n_words + 1].copy(), predicates[:n].copy()
+                    n = _name(target, bounds, np.uint64(k), first, n, leaves, places)
+            leaves[first - 1] = np.uint64(n - first) << _HALF | np.uint64(size)
+            for k in range(size):
+                leaves[n + k] = np.uint64(clauses[begin + k])
+            n += size
+    c_nodes[len(leaf_starts) - 1, LEAF] = n
+    leaves[n] = _NONE  # an empty leaf may be looked at
+    return leaves[: n + 1].copy()
+
+
+@kernel
+def _n_places(starts: NDArray[np.int64]) -> Any:
+    """Return a power of two, at least twice the number of literals in any word."""
+    longest = 1
+    for c in range(len(starts) - 1):
+        longest = max(longest, starts[c + 1] - starts[c])
+    n_places = 1
+    while n_places < 2 * min(WORD * longest, starts[-1]):
+        n_places *= 2
+    return n_places
 
 
 @inline_kernel
 def _name(
-    target: Any, bounds: Any, bit: Any, first: int, n: int, predicates: NDArray[np.uint64], places: NDArray[np.int64]
+    target: Any, bounds: Any, bit: Any, first: int, n: int, leaves: NDArray[np.uint64], places: NDArray[np.int64]
 ) -> Any:
     """Set a clause's bit at a predicate of the word that starts at `first`; return where the word now ends."""
     at = np.int64(_mixed(target ^ _mixed(bounds)) & np.uint64(len(places) - 1))
@@ -547,15 +552,15 @@ def _name(
         i = places[at]
         if i < first or i >= n:  # nothing, or of an earlier word
             break
-        if predicates[i, TARGET] == target and predicates[i, BOUNDS] == bounds:
-            predicates[i, MASK] |= _ONE << bit
+        if leaves[i + TARGET] == target and leaves[i + BOUNDS] == bounds:
+            leaves[i + MASK] |= _ONE << bit
             return n
         at = (at + 1) & (len(places) - 1)
     places[at] = n
-    predicates[n, MASK] = _ONE << bit
-    predicates[n, TARGET] = target
-    predicates[n, BOUNDS] = bounds
-    return n + 1
+    leaves[n + MASK] = _ONE << bit
+    leaves[n + TARGET] = target
+    leaves[n + BOUNDS] = bounds
+    return n + N_PACKED
 
 
 @kernel
@@ -566,9 +571,7 @@ def match_tree(
     roots: NDArray[np.int32],
     c_nodes: NDArray[np.int32],
     p_nodes: NDArray[np.int32],
-    words: NDArray[np.int32],
-    clauses: NDArray[np.int32],
-    predicates: NDArray[np.uint64],
+    leaves: NDArray[np.uint64],
     set_starts: NDArray[np.int64],
     set_lows: NDArray[np.int32],
     set_highs: NDArray[np.int32],
@@ -588,36 +591,29 @@ def match_tree(
     while n_pending > 0:
         n_pending -= 1
         c = pending[n_pending]
-        for w in range(c_nodes[c, FIRST_WORD], c_nodes[c + 1, FIRST_WORD]):
-            size = words[w + 1, FIRST_CLAUSE] - words[w, FIRST_CLAUSE]
+        place, end = np.uint64(c_nodes[c, LEAF]), np.uint64(c_nodes[c + 1, LEAF])
+        while place < end:
+            size = leaves[place] & _LOWER_HALF
+            after = place + _ONE + (leaves[place] >> _HALF)
             alive, n = _survivors(
-                words[w, FIRST_PREDICATE],
-                words[w + 1, FIRST_PREDICATE],
-                size,
-                dense,
-                event_codes,
-                following,
-                predicates,
-                set_starts,
-                set_lows,
-                set_highs,
+                place + _ONE, after, size, dense, event_codes, following, leaves, set_starts, set_lows, set_highs
             )
             n_lists += 1
-            n_candidates += size
+            n_candidates += np.int64(size)
             n_tested += n
-            if alive == _NONE:
-                continue
-            if len(found) < n_found + WORD:
-                found = _grown(found)
-            for k in range(size):
-                found[n_found] = clauses[words[w, FIRST_CLAUSE] + k]
-                n_found += np.int64((alive >> np.uint64(k)) & _ONE)
-        first, end = c_nodes[c, FIRST_P_NODE], c_nodes[c + 1, FIRST_P_NODE]
-        is_searched = c == 0 or end - first > _SEARCHED * n_event
-        for k in range(n_event if is_searched else end - first):
-            p = first + k
+            if alive != _NONE:
+                if len(found) < n_found + WORD:
+                    found = _grown(found)
+                for k in range(size):
+                    found[n_found] = np.int32(leaves[after + np.uint64(k)])
+                    n_found += np.int64((alive >> np.uint64(k)) & _ONE)
+            place = after + size
+        first, last = c_nodes[c, FIRST_P_NODE], c_nodes[c + 1, FIRST_P_NODE]
+        is_searched = c == 0 or last - first > _SEARCHED * n_event
+        for k in range(n_event if is_searched else last - first):
+            p = np.int64(first + k)
             if is_searched:
-                p = _found_p_node(k, c == 0, first, end, event_attributes, dense, roots, p_nodes)
+                p = _found_p_node(k, c == 0, first, last, event_attributes, dense, roots, p_nodes)
                 if p < 0:
                     continue
             entry = dense[p_nodes[p, ATTRIBUTE] + 1]
@@ -697,7 +693,7 @@ def _stab(
             c = np.int64(c_nodes[c, SUBTREE_END])
             continue
         pending[n_pending] = c
-        has_leaf = c_nodes[c, FIRST_WORD] < c_nodes[c + 1, FIRST_WORD]
+        has_leaf = c_nodes[c, LEAF] < c_nodes[c + 1, LEAF]
         n_pending += has_leaf or c_nodes[c, FIRST_P_NODE] < c_nodes[c + 1, FIRST_P_NODE]
         c += 1
     return n_pending
@@ -705,42 +701,41 @@ def _stab(
 
 @inline_kernel
 def _survivors(
-    first: int,
-    end: int,
-    size: int,
+    place: Any,
+    end: Any,
+    size: Any,
     dense: NDArray[np.int32],
     codes: NDArray[np.int32],
     following: NDArray[np.int32],
-    predicates: NDArray[np.uint64],
+    leaves: NDArray[np.uint64],
     set_starts: NDArray[np.int64],
     set_lows: NDArray[np.int32],
     set_highs: NDArray[np.int32],
 ) -> Any:
     """Return which of a word's clauses have no predicate that fails, one bit each, and how many were tested."""
-    alive = _ALL_BITS >> np.uint64(WORD - size)
+    alive = _ALL_BITS >> (np.uint64(WORD) - size)
     n_tested = 0
-    for i in range(first, end):
-        if predicates[i, MASK] & alive == _NONE:
-            continue
-        n_tested += 1
-        target, bounds = predicates[i, TARGET], predicates[i, BOUNDS]
-        tag = np.int64(target & _LOWER_HALF)
-        holds = literal_holds(
-            dense[target >> _HALF],
-            np.int64(bounds >> _HALF),
-            np.int64(bounds & _LOWER_HALF),
-            _VETO if tag & 1 else _RANGE,
-            (tag >> 1) - 1,
-            codes,
-            following,
-            set_starts,
-            set_lows,
-            set_highs,
-        )
-        if not holds:
-            alive &= ~predicates[i, MASK]
-            if alive == _NONE:
-                break
+    while place < end and alive != _NONE:
+        mask = leaves[place]
+        if mask & alive != _NONE:
+            n_tested += 1
+            target, bounds = leaves[place + np.uint64(TARGET)], leaves[place + np.uint64(BOUNDS)]
+            tag = np.int64(target & _LOWER_HALF)
+            holds = literal_holds(
+                dense[target >> _HALF],
+                np.int64(bounds >> _HALF),
+                np.int64(bounds & _LOWER_HALF),
+                _VETO if tag & 1 else _RANGE,
+                (tag >> 1) - 1,
+                codes,
+                following,
+                set_starts,
+                set_lows,
+                set_highs,
+            )
+            if not holds:
+                alive &= ~mask
+        place += np.uint64(N_PACKED)
     return alive, n_tested
 
 
