@@ -102,7 +102,16 @@ def rank_literals(
             signatures[c] += _mixed(np.uint64(firsts[i]) << _HALF | np.uint64(lasts[i]))
             n += 1
         new_starts[c + 1] = n
-    return new_starts, new_attributes[:n], new_firsts[:n], new_lasts[:n], gains[:n], literals[:n], is_range[:n], signatures
+    return (
+        new_starts,
+        new_attributes[:n],
+        new_firsts[:n],
+        new_lasts[:n],
+        gains[:n],
+        literals[:n],
+        is_range[:n],
+        signatures,
+    )
 
 
 @inline_kernel
@@ -182,10 +191,10 @@ def grow_tree(capacity: int, tree: Tree, work: Work, ranked: Ranked, space_start
 @inline_kernel
 def _are_alike(begin: int, end: int, members: NDArray[np.int32], signatures: NDArray[np.uint64]) -> Any:
     """Return whether nothing can tell these clauses apart: no attribute and no interval would."""
-    for m in range(begin + 1, end):
-        if signatures[members[m]] != signatures[members[begin]]:
-            return False
-    return True
+    m = begin + 1
+    while m < end and signatures[members[m]] == signatures[members[begin]]:
+        m += 1
+    return m >= end
 
 
 @inline_kernel
@@ -582,8 +591,8 @@ def match_tree(
     spread_event(event_attributes, event_codes, dense, following)
     pending = np.empty(_LONGEST_CHAIN * (n_event + 8), dtype=np.int64)
     found = np.empty(4 * WORD, dtype=np.int32)
-    n_found = 0
-    n_candidates = 0
+    n_found: Any = 0
+    n_candidates: Any = 0
     n_tested = 0
     n_lists = 0
     pending[0] = 0
@@ -611,7 +620,7 @@ def match_tree(
         first, last = c_nodes[c, FIRST_P_NODE], c_nodes[c + 1, FIRST_P_NODE]
         is_searched = c == 0 or last - first > _SEARCHED * n_event
         for k in range(n_event if is_searched else last - first):
-            p = np.int64(first + k)
+            p: Any = np.int64(first + k)
             if is_searched:
                 p = _found_p_node(k, c == 0, first, last, event_attributes, dense, roots, p_nodes)
                 if p < 0:
@@ -720,11 +729,13 @@ def _survivors(
         if mask & alive != _NONE:
             n_tested += 1
             target, bounds = leaves[place + np.uint64(TARGET)], leaves[place + np.uint64(BOUNDS)]
-            tag = np.int64(target & _LOWER_HALF)
+            tag: Any = np.int64(target & _LOWER_HALF)
+            low: Any = np.int64(bounds >> _HALF)
+            high: Any = np.int64(bounds & _LOWER_HALF)
             holds = literal_holds(
                 dense[target >> _HALF],
-                np.int64(bounds >> _HALF),
-                np.int64(bounds & _LOWER_HALF),
+                low,
+                high,
                 _VETO if tag & 1 else _RANGE,
                 (tag >> 1) - 1,
                 codes,
@@ -747,3 +758,16 @@ def levels_of(c_nodes: NDArray[np.int32], p_nodes: NDArray[np.int32]) -> Any:
         for p in range(c_nodes[c, FIRST_P_NODE], c_nodes[c + 1, FIRST_P_NODE]):
             levels[p_nodes[p, FIRST_C_NODE] : p_nodes[p + 1, FIRST_C_NODE]] = levels[c] + 1
     return levels
+
+
+@kernel
+def leaf_sizes(c_nodes: NDArray[np.int32], leaves: NDArray[np.uint64]) -> Any:
+    """Return how many clauses the leaf of each c-node has."""
+    sizes = np.zeros(len(c_nodes) - 1, dtype=np.int32)
+    for c in range(len(sizes)):
+        place = np.int64(c_nodes[c, LEAF])
+        while place < c_nodes[c + 1, LEAF]:
+            size = np.int64(leaves[place] & _LOWER_HALF)
+            sizes[c] += size
+            place += 1 + np.int64(leaves[place] >> _HALF) + size
+    return sizes
