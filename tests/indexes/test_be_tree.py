@@ -83,7 +83,7 @@ def test_figure_3_matches(figure_3: Engine) -> None:
 
 def test_events_go_where_they_have_the_attribute_and_the_value(figure_3: Engine) -> None:
     def examined(event: dict[str, Any]) -> int:
-        before = figure_3.stats()["candidates_examined"]
+        before = int(figure_3.stats()["candidates_examined"])
         figure_3.match(event)
         return int(figure_3.stats()["candidates_examined"]) - before
 
@@ -112,7 +112,7 @@ def test_attributes_of_a_path_are_distinct() -> None:
     engine.add_many((n, f"a >= {n % 3} and b <= {n % 5} and c = {n % 2}") for n in range(60))
     engine._check()
     assert engine.stats()["depth"] == 3
-    assert set(engine.match({"a": 0, "b": 4, "c": 0})) == {n for n in range(60) if n % 6 == 0}
+    assert set(engine.match({"a": 0, "b": 0, "c": 0})) == {n for n in range(60) if n % 6 == 0}
 
 
 def test_clauses_that_nothing_tells_apart_share_a_leaf() -> None:
@@ -132,7 +132,7 @@ def test_a_leaf_of_exhausted_attributes_overflows() -> None:
     engine.add_many((n, f"a > 1 and c is {'not ' if n % 2 else ''}null and b != {n}") for n in range(200))
     engine.add_many((n, "a > 1") for n in range(200, 400))
     engine._check()
-    assert len(engine.match({"a": 2, "b": 7})) == 299
+    assert len(engine.match({"a": 2, "b": 8})) == 299
 
 
 def test_what_the_path_proves_is_not_tested_again() -> None:
@@ -198,7 +198,6 @@ def test_capacities(leaf_capacity: int) -> None:
 
 
 def test_a_directory_larger_than_the_event_is_searched() -> None:
-    engine = Engine("be-tree", leaf_capacity=1)
     # `a` is in all and best, all its intervals are the same, and so the next cut has 300 p-nodes.
     statistics = Statistics.from_events([{f"x{n}": 1 for n in range(300)}])
     engine = Engine("be-tree", leaf_capacity=1, statistics=statistics)

@@ -462,8 +462,7 @@ def _hierarchy(keys: NDArray[np.int64]) -> Any:
         if k > 0 and keys[k] == keys[k - 1]:
             continue
         if k > 0:
-            last_level = _TOP_LEVEL - (keys[k] & _TOP_LEVEL)
-            last = (keys[k] >> _LEVEL_BITS) + (1 << last_level) - 1
+            last = max(_last_space(keys[k - 1]), _last_space(keys[k]))
             around = _interval_key(keys[k - 1] >> _LEVEL_BITS, last)
             if around != keys[k - 1]:
                 found[n] = around
@@ -471,16 +470,21 @@ def _hierarchy(keys: NDArray[np.int64]) -> Any:
         found[n] = keys[k]
         n += 1
     found = found[:n]
-    if n > 2:  # a branch comes before what it branches into
-        found.sort()
-    elif n == 0:
+    if n <= 2:  # no branch, for that comes with a third one
         return found
+    found.sort()
     n_distinct = 1
     for k in range(1, n):
         if found[k] != found[n_distinct - 1]:
             found[n_distinct] = found[k]
             n_distinct += 1
     return found[:n_distinct]
+
+
+@inline_kernel
+def _last_space(key: int) -> Any:
+    """Return the last space of an interval."""
+    return (key >> _LEVEL_BITS) + (np.int64(1) << (_TOP_LEVEL - (key & _TOP_LEVEL))) - 1
 
 
 @kernel
