@@ -6,13 +6,43 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from test_against_scan import check_property, lists_of_events, lists_of_subscriptions, run_machine
 
 from siftline import Engine, Statistics
+from siftline.indexes import registry
 from siftline.indexes.be_tree import BeTree, words_of
 from siftline.kernels.be_tree import ATTRIBUTE, FIRST_C_NODE, FIRST_P_NODE, SUBTREE_END
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from siftline.model import Expression
+
+
+class CutOften(BeTree):
+    """Cuts where it can: random examples are too few for the usual capacity."""
+
+    def __init__(self) -> None:
+        super().__init__(leaf_capacity=1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def registered() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry._INDEXES, "be-tree-1", (__name__, "CutOften"))
+        yield
+
+
+@given(expressions=lists_of_subscriptions, trees=lists_of_events)
+def test_ids_equal_those_of_scan_if_cut_often(expressions: list[Expression], trees: list[dict[str, Any]]) -> None:
+    check_property("be-tree-1", expressions, trees)
+
+
+def test_state_machine_if_cut_often() -> None:
+    run_machine("be-tree-1", 25, 30)
+
 
 # OpIndex, Table 1.
 TABLE_1 = {
@@ -160,7 +190,7 @@ def test_several_values_do_not_visit_a_subtree_twice() -> None:
 
 
 def test_attributes_that_came_later_are_skipped() -> None:
-    engine = Engine("be-tree")
+    engine = Engine("be-tree", leaf_capacity=5)
     engine.add_many((n, f"a = {n}") for n in range(100))
     engine.add("zzz = 5", id=1000)
     assert sorted(engine.match({"a": 5, "zzz": 5, "nobody": 5})) == [5, 1000]
