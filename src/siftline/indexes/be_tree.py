@@ -106,9 +106,9 @@ if TYPE_CHECKING:
     from siftline.encoding.clauses import Clauses
     from siftline.indexes.parts import Context, OneEvent, Part
 
-# OpIndex, section 7.2, sets 5. Measured with 200,000 subscriptions: with 30,000 attributes, all capacities from 5 to 250
-# take the same time, but for noise; with 100 attributes, leaves of 5 take 18 % longer than those of 50, which take 14 %
-# longer than those of 250.
+# OpIndex, section 7.2, sets 5. Measured with 200,000 subscriptions: with 30,000 attributes, all capacities from 5 to
+# 250 take the same time, but for noise; with 100 attributes, leaves of 5 take 18 % longer than those of 50, which take
+# 14 % longer than those of 250.
 _LEAF_CAPACITY: Final = 50
 
 
