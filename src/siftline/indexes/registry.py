@@ -16,6 +16,7 @@ _INDEXES: Final = {
     "scan": ("siftline.indexes.scan", "Scan"),
     "fast-scan": ("siftline.indexes.fast_scan", "FastScan"),
     "counting": ("siftline.indexes.counting", "Counting"),
+    "k-index": ("siftline.indexes.k_index", "KIndex"),
     "sift": ("siftline.indexes.sift", "Sift"),
 }
 
@@ -26,7 +27,7 @@ def indexes() -> list[str]:
     """Return the names that `Engine(index=...)` takes.
 
     >>> indexes()
-    ['scan', 'fast-scan', 'counting', 'sift']
+    ['scan', 'fast-scan', 'counting', 'k-index', 'sift']
     """
     return list(_INDEXES)
 
