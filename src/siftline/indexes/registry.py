@@ -17,6 +17,7 @@ _INDEXES: Final = {
     "fast-scan": ("siftline.indexes.fast_scan", "FastScan"),
     "counting": ("siftline.indexes.counting", "Counting"),
     "k-index": ("siftline.indexes.k_index", "KIndex"),
+    "propagation": ("siftline.indexes.propagation", "Propagation"),
     "sift": ("siftline.indexes.sift", "Sift"),
 }
 
@@ -27,7 +28,7 @@ def indexes() -> list[str]:
     """Return the names that `Engine(index=...)` takes.
 
     >>> indexes()
-    ['scan', 'fast-scan', 'counting', 'k-index', 'sift']
+    ['scan', 'fast-scan', 'counting', 'k-index', 'propagation', 'sift']
     """
     return list(_INDEXES)
 
