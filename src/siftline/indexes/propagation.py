@@ -14,7 +14,7 @@ Worked example
     0: a = 1 and b < 5                 predicates   p0: a = 1    p1: b = 3    p2: b < 5    p3: c > 2
     1: a = 1 and b < 5 and c > 2       clusters     p0, 1 remaining     column   p2        clauses  0 4
     2: b = 3                                                                     p3
-    3: b < 5                                        p0, 2 remaining     columns  p2 p3     clauses  1
+    3: b < 5                                        p0, 2 remaining     columns  p3 p2     clauses  1
     4: a = 1 and c > 2                              p1, 0 remaining                        clauses  2
                                                     p2, 0 remaining                        clauses  3
 
@@ -99,7 +99,7 @@ class Propagation(PartedIndex):
     arrays_type: ClassVar[type] = Arrays
 
     def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Arrays:
-        list_starts, ranges, of_literals, n_predicates = _predicates(clauses)
+        list_starts, lows, highs, reaches, predicates, of_literals, n_predicates = _predicates(clauses)
         # Equalities come first, then the others; among both, the rarest.
         shares = literal_shares(clauses, context.domains, context.statistics) + (forms(clauses) != EQUAL)
         literal_order = order_literals(clauses.starts, shares, clauses.kinds)
@@ -107,7 +107,7 @@ class Propagation(PartedIndex):
         access = of_literals[literal_order[clauses.starts[chosen]]]
         n_remaining = (np.diff(clauses.starts) - n_vetoes - 1)[chosen].astype(np.int32)
         order = group_clauses(access, n_remaining, n_predicates)
-        clusters = cluster_clauses(
+        predicate_clusters, cluster_widths, block_starts, blocks = cluster_clauses(
             chosen[order],
             access[order],
             n_remaining[order],
@@ -116,7 +116,18 @@ class Propagation(PartedIndex):
             literal_order,
             of_literals,
         )
-        return Arrays(list_starts, *ranges, *clusters, n_vetoes > 0)
+        return Arrays(
+            list_starts,
+            lows,
+            highs,
+            reaches,
+            predicates,
+            predicate_clusters,
+            cluster_widths,
+            block_starts,
+            blocks,
+            has_veto=n_vetoes > 0,
+        )
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
         arrays = part.arrays
@@ -172,8 +183,8 @@ class Propagation(PartedIndex):
         }
 
 
-def _predicates(clauses: Clauses) -> tuple[NDArray[np.int64], tuple[NDArray[Any], ...], NDArray[np.int32], int]:
-    """Return lists of ranges (starts; lows, highs, reaches, predicates), each literal's predicate, and their number."""
+def _predicates(clauses: Clauses) -> Any:
+    """Return list_starts, lows, highs, reaches and predicates; each literal's predicate; the number of predicates."""
     is_wanted = clauses.kinds < VETO
     plain = np.flatnonzero(is_wanted & (clauses.sets < 0))
     with_set = np.flatnonzero(is_wanted & (clauses.sets >= 0))
@@ -185,16 +196,16 @@ def _predicates(clauses: Clauses) -> tuple[NDArray[np.int64], tuple[NDArray[Any]
     lengths = clauses.set_starts[clauses.sets[distinct] + 1] - set_starts
     items = spans(set_starts, lengths)
     literals = np.concatenate([plain, np.repeat(distinct, lengths)])
-    starts, *ranges = sorted_ranges(
+    starts, literals, lows, highs = sorted_ranges(
         int(clauses.attributes.max(initial=-1)) + 1,
         literals,
         clauses.attributes[literals],
         np.concatenate([clauses.lows[plain], clauses.set_lows[items]]),
         np.concatenate([clauses.highs[plain], clauses.set_highs[items]]),
     )
-    list_starts, kept, of_literals, n_predicates = number_predicates(starts, *ranges, clauses.sets)
+    *lists, of_literals, n_predicates = number_predicates(starts, literals, lows, highs, clauses.sets)
     of_literals[with_set] = of_literals[firsts]
-    return list_starts, kept, of_literals, n_predicates
+    return *lists, of_literals, n_predicates
 
 
 def _counts_in_clauses(clauses: Clauses, is_chosen: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -38,10 +38,10 @@ def _end_of_group(i: int, end: int, is_alternative: NDArray[np.bool_]) -> Any:
 @inline_kernel
 def _is_required(i: int, end: int, kinds: NDArray[np.uint8]) -> Any:
     """Return whether only a value of the event can satisfy a group: no alternative is a veto."""
+    is_required = True
     for j in range(i, end):
-        if kinds[j] >= _VETO:
-            return False
-    return True
+        is_required &= kinds[j] < _VETO
+    return is_required
 
 
 @inline_kernel
@@ -234,9 +234,7 @@ def _end_of_list(start: int, end: int, stop: int, postings: NDArray[np.uint32]) 
 
 
 @kernel
-def cut_into_lists(
-    starts: NDArray[np.int64], postings: NDArray[np.uint32], partition_starts: NDArray[np.int64]
-) -> Any:
+def cut_into_lists(starts: NDArray[np.int64], postings: NDArray[np.uint32], partition_starts: NDArray[np.int64]) -> Any:
     """Cut the ids of each space, which ascend, into one list for each partition that they come from.
 
     Return (space_lists, list_partitions, list_starts): space s has the lists space_lists[s] : space_lists[s + 1].
@@ -266,14 +264,14 @@ def cut_into_lists(
 def _count_list(
     start: int,
     end: int,
-    base: int,
+    base: Any,
     size: int,
     postings: NDArray[np.uint32],
     counts: NDArray[np.uint8],
     candidates: NDArray[np.uint32],
-    n: int,
+    n: Any,
 ) -> Any:
-    """Count along one list; append the ids whose count reaches the size. Return how many there are, and how many new."""
+    """Count along one list; append the ids whose count reaches the size; return their number, and that of new ids."""
     n_new = _ZERO
     for e in range(np.uint64(start), np.uint64(end)):
         place = np.uint64(postings[e]) - base
@@ -289,15 +287,15 @@ def _count_list(
 def _mark_list(
     start: int,
     end: int,
-    base: int,
+    base: Any,
     postings: NDArray[np.uint32],
     bits: NDArray[np.uint8],
     n_bits: NDArray[np.uint8],
     matched: NDArray[np.uint64],
     candidates: NDArray[np.uint32],
-    n: int,
+    n: Any,
 ) -> Any:
-    """Set the bits of the groups on one list; append the ids by which a bitmap becomes full."""
+    """Set the bits of the groups on one list, and append the ids by which a bitmap becomes full; return the same."""
     n_new = _ZERO
     for e in range(np.uint64(start), np.uint64(end)):
         posted = np.uint64(postings[e])
@@ -316,7 +314,7 @@ def _mark_list(
 def _clear_counts(
     lists: NDArray[np.int64],
     n_entries: int,
-    base: int,
+    base: Any,
     n_ids: int,
     list_starts: NDArray[np.int64],
     postings: NDArray[np.uint32],
@@ -334,7 +332,7 @@ def _clear_counts(
 @inline_kernel
 def _clear_bitmaps(
     lists: NDArray[np.int64],
-    base: int,
+    base: Any,
     list_starts: NDArray[np.int64],
     postings: NDArray[np.uint32],
     bits: NDArray[np.uint8],

@@ -90,7 +90,7 @@ def _list_of(attribute: int, low: int, high: int) -> Any:
     """Return the list that a range belongs to."""
     if low == high:
         return _N_LISTS * attribute + _EQUAL
-    if high == _LAST_NUMBER or high == _LAST_STRING:
+    if high in (_LAST_NUMBER, _LAST_STRING):
         return _N_LISTS * attribute + _OPEN
     return _N_LISTS * attribute + _BOUNDED
 
@@ -144,10 +144,10 @@ def number_predicates(
     highs: NDArray[np.int32],
     sets: NDArray[np.int32],
 ) -> Any:
-    """Number distinct predicates in the order of the lists, and keep each of their ranges once.
+    """Give numbers to distinct predicates in the order of the lists, and keep each of their ranges once.
 
-    Return (starts, lows, highs, reaches, predicates) of the ranges that are kept, and the predicate of each literal.
-    `reaches` is the highest high from the beginning of the list.
+    Return (starts, lows, highs, reaches, predicates) of the ranges that are kept, the predicate of each literal, and
+    how many predicates there are. `reaches` is the highest high from the beginning of the list.
     """
     n = len(literals)
     new_starts = np.zeros(len(starts), dtype=np.int64)
@@ -176,8 +176,8 @@ def number_predicates(
                 plain = n_kept
             n_kept += 1
         new_starts[a + 1] = n_kept
-    kept = (lows[:n_kept].copy(), highs[:n_kept].copy(), reaches[:n_kept].copy(), predicates[:n_kept].copy())
-    return new_starts, kept, of_literals, n_predicates
+    lows, highs = lows[:n_kept].copy(), highs[:n_kept].copy()
+    return new_starts, lows, highs, reaches[:n_kept].copy(), predicates[:n_kept].copy(), of_literals, n_predicates
 
 
 @kernel
@@ -292,7 +292,7 @@ def _satisfy(
     predicates: NDArray[np.int32],
     words: NDArray[np.uint64],
     satisfied: NDArray[np.int32],
-    n: int,
+    n: Any,
 ) -> Any:
     """Walk down the ranges end - 1 .. start while one of those that are left reaches the code.
 
@@ -301,14 +301,14 @@ def _satisfy(
     i = end
     while i > start and reaches[i - 1] >= code:
         i -= 1
+        # Without a branch: whether a bounded range reaches the code cannot be predicted.
         predicate = np.uint64(predicates[i])
-        bit = _ONE << (predicate & _WORD_MASK)
+        shift = predicate & _WORD_MASK
         word = words[predicate >> _WORD_SHIFT]
-        is_new = (highs[i] >= code) & ((word & bit) == 0)
-        if is_new:
-            words[predicate >> _WORD_SHIFT] = word | bit
-            satisfied[n] = predicates[i]
-            n += 1
+        holds = np.uint64(highs[i] >= code)
+        words[predicate >> _WORD_SHIFT] = word | (holds << shift)
+        satisfied[n] = predicates[i]
+        n += np.int64(holds & ~(word >> shift))
     return n, end - i
 
 
@@ -344,7 +344,7 @@ def _check_cluster(
     blocks: NDArray[np.uint32],
     words: NDArray[np.uint64],
     found: NDArray[np.int32],
-    n: int,
+    n: Any,
 ) -> Any:
     """Append the clauses of a cluster all of whose columns have their bits set; return the end, and the bits read."""
     n_read = 0
@@ -410,7 +410,7 @@ def propagate_event(
     """
     ends = np.empty(_N_LISTS * len(event_attributes), dtype=np.int64)
     most = _locate(event_attributes, event_codes, list_starts, lows, ends)
-    satisfied = np.empty(most, dtype=np.int32)
+    satisfied = np.empty(most + 1, dtype=np.int32)  # one is written before it is known to hold
     n_satisfied, n_tested, n_lists = _find_satisfied(
         event_attributes, event_codes, ends, list_starts, highs, reaches, predicates, words, satisfied
     )
