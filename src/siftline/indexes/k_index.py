@@ -37,7 +37,7 @@ bits, n_bits : uint8[n_ids]
 widest : int64[2], the number of ids of the largest partition of counted clauses, and of groups.
 n_literals : int64[1], how many literals were posted, as one entry or as many.
 
-Cost: 4 bytes for every space that a literal covers, about 14 a list; an event counts along one list for each of its
+Cost: 4 bytes for every space that a literal covers, 10 a list; an event counts along one list for each of its
 values and partitions: all that its values satisfy in the partitions that are small enough.
 
 Departures
@@ -57,7 +57,7 @@ D6  At most 255 attributes are counted, and 64 groups have a bit; the check does
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -71,6 +71,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.encoding.clauses import Clauses
+
+_ENTRY_BYTES: Final = 4
+_LIST_BYTES: Final = 10
 
 
 class Arrays(NamedTuple):
@@ -169,7 +172,8 @@ class KIndex(PartedIndex):
         """Return cuts, and for the spaces between them lists of the ranges that cover them."""
         cut_starts, cuts = cut_attributes(n_attributes, attributes, lows, highs)
         firsts, lasts = spaces_of_ranges(attributes, lows, highs, cut_starts, cuts)
-        self._check_memory(n_literals, int((lasts.astype(np.int64) - firsts + 1).sum()))
+        n_entries = int((lasts.astype(np.int64) - firsts + 1).sum())
+        self._check_memory(n_literals, n_entries, len(cuts) * (len(partition_starts) - 1))
         space_starts, postings = post(ids, firsts, lasts, len(cuts))
         space_lists, list_partitions, list_starts = cut_into_lists(space_starts, postings, partition_starts)
         return {
@@ -181,12 +185,13 @@ class KIndex(PartedIndex):
             "postings": postings,
         }
 
-    def _check_memory(self, n_literals: int, n_entries: int) -> None:
+    def _check_memory(self, n_literals: int, n_entries: int, most_lists: int) -> None:
         why = (
             f"{n_entries:,} posting entries: {n_literals:,} predicates are rewritten to one entry for every space"
             " between constants that they cover, and wide ranges cover many"
         )
-        check_memory(self.name, n_entries * np.dtype(np.uint32).itemsize, self._memory_limit_mb, why)
+        n_bytes = _ENTRY_BYTES * n_entries + _LIST_BYTES * min(n_entries, most_lists)
+        check_memory(self.name, n_bytes, self._memory_limit_mb, why)
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
         arrays = part.arrays
