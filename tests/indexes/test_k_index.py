@@ -59,6 +59,14 @@ def sizes(engine: Engine) -> list[int]:
     return [int(by_id[arrays.owners == clause][0]) for clause in np.unique(arrays.owners)]
 
 
+def test_the_worked_example() -> None:
+    engine = filled({0: "a = 2", 1: "a <= 2 and b = 1", 2: "a >= 2 and b = 3"})
+    assert [lists(engine, "a", value) for value in (1, 2, 3)] == [{2: [1]}, {1: [0], 2: [1, 2]}, {2: [2]}]
+    assert [lists(engine, "b", value) for value in (1, 2, 3)] == [{2: [1]}, {}, {2: [2]}]
+    assert sorted(engine.match({"a": 2, "b": 3})) == [0, 2]
+    assert engine.match({"a": 2}) == [0]
+
+
 def test_figure_2() -> None:
     engine = filled(TABLE_1)
     assert sizes(engine) == [2, 2, 3, 1, 2, 4]

@@ -9,11 +9,11 @@ at partitions that are not larger than itself, and there only at the lists of it
 k of these lists name holds. Our values are elementary spaces: the constants of the literals cut each attribute into
 spaces in which nothing changes, and a range is posted once for every space that it covers.
 
-Worked example (a and b are cut at 1, 2 and 3: spaces 1, 2 and 3, each from its cut up to before the next one):
+Worked example (the literals cut the values of a into the spaces <2, 2 and >2)
 
-    0: a = 2              size 1      (1, a, 2): 0
-    1: a <= 2 and b = 1   size 2      (2, a, 1): 1    (2, a, 2): 1 2    (2, b, 1): 1
-    2: a >= 2 and b = 3   size 2                      (2, a, 3): 2      (2, b, 3): 2
+    0: a = 2              size 1                        (1, a, 2): 0
+    1: a <= 2 and b = 1   size 2      (2, a, <2): 1     (2, a, 2): 1 2     (2, b, 1): 1
+    2: a >= 2 and b = 3   size 2      (2, a, >2): 2                        (2, b, 3): 2
 
     event {a: 2, b: 3}    size 1: list (1, a, 2), clause 0 has 1 of 1.
                           size 2: lists (2, a, 2) and (2, b, 3), clause 1 has 1 of 2, clause 2 has 2 of 2.
@@ -48,7 +48,7 @@ D3  One counter a clause, as the OpIndex paper describes it, instead of merging 
     and merging: 112 and 2,042 (dense, 100,000 subscriptions), 7 and 37 (all equalities), 3.3 and 2.5 (sparse, all
     equalities, 200,000 subscriptions): merging gains little where lists have one entry, and loses all else.
 D4  Of several literals on one attribute the narrowest is posted and the others are checked, so that the size is the
-    number of attributes. Vetoes are not counted, but checked. Several values of one attribute: checked too.
+    number of attributes. Vetoes are not counted, but checked. If the event has several values of an attribute, all is.
 D5  The bitmap of a clause with alternatives has a bit for each group without a veto; a set bit means matched, so that
     a cleared bitmap is all zero. Its size is a number of groups that share no attribute: the least number of attributes
     that a match needs is at least that. Groups with a veto need none, and are checked.
@@ -126,6 +126,7 @@ class KIndex(PartedIndex):
             clauses.kinds,
             clauses.is_alternative,
         )
+        # Whang et al.: one partition for each size; clauses with bitmaps have their own (D5).
         keys = 2 * sizes.astype(np.uint16) + (n_bits > 0)
         order = np.argsort(keys, kind="stable")
         n_ids = np.maximum(n_bits, 1)[order].astype(np.int64)
@@ -174,6 +175,7 @@ class KIndex(PartedIndex):
         firsts, lasts = spaces_of_ranges(attributes, lows, highs, cut_starts, cuts)
         n_entries = int((lasts.astype(np.int64) - firsts + 1).sum())
         self._check_memory(n_literals, n_entries, len(cuts) * (len(partition_starts) - 1))
+        # OpIndex, section 3: a range becomes one entry for each of its values, which here are spaces.
         space_starts, postings = post(ids, firsts, lasts, len(cuts))
         space_lists, list_partitions, list_starts = cut_into_lists(space_starts, postings, partition_starts)
         return {
@@ -202,7 +204,7 @@ class KIndex(PartedIndex):
         found, doubtful, n_met, n_counted, n_lists = count_event(
             event.attributes, event.codes, dense, counts, matched, *arrays[:-2]
         )
-        if len(doubtful):
+        if len(doubtful):  # D4, D5, D6
             held, n_tested = verify_clauses(doubtful, event.attributes, event.codes, dense, *part.literals)
             found, n_counted = np.concatenate([found, held]), n_counted + n_tested
         return Found(found, n_met, n_counted, n_lists)

@@ -44,9 +44,9 @@ D1  Additions and removals by parts (see parts.py): predicates are stored once i
 D2  After an event only the bits are cleared that it set. The PS-Tree paper's remark, that clearing all of them is what
     makes Propagation slow, thus does not hold here.
 D3  Equalities are found by bisection in a sorted list, not by hashing: codes are ordered already.
-D4  Clusters hang on single predicates. The original also hashes combinations of equalities, if a cost model says so.
-D5  Without an equality the access predicate is the range or set that fewest events satisfy; the original puts such
-    subscriptions into one cluster that every event goes through.
+D4  Clusters hang on single predicates. The paper's later variants also hash combinations of equalities.
+D5  Without an equality the access predicate is the range or set that fewest events satisfy; in the paper equalities
+    give access.
 D6  Vetoes have no bits; a clause with some is checked once its other predicates hold.
 """
 
@@ -100,7 +100,7 @@ class Propagation(PartedIndex):
 
     def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Arrays:
         list_starts, lows, highs, reaches, predicates, of_literals, n_predicates = _predicates(clauses)
-        # Equalities come first, then the others; among both, the rarest.
+        # Equalities come first, then the others (D5); among both, the rarest.
         shares = literal_shares(clauses, context.domains, context.statistics) + (forms(clauses) != EQUAL)
         literal_order = order_literals(clauses.starts, shares, clauses.kinds)
         n_vetoes = _counts_in_clauses(clauses, clauses.kinds >= VETO)
@@ -135,7 +135,7 @@ class Propagation(PartedIndex):
         found, doubtful, n_candidates, n_predicates, n_lists = propagate_event(
             event.attributes, event.codes, words, *arrays
         )
-        if len(doubtful):
+        if len(doubtful):  # D6
             held, n_tested = verify_clauses(doubtful, event.attributes, event.codes, self._dense(), *part.literals)
             found, n_predicates = np.concatenate([found, held]), n_predicates + n_tested
         return Found(found, n_candidates, n_predicates, n_lists)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _ABSENT = np.int32(-1)
 _PRESENT = np.int32(0)
 _VETO = np.uint8(2)
-# A counter is a byte, a bitmap is a word; what goes beyond is left to the exact check.
+# A counter is a byte, a bitmap is a word; what goes beyond is left to the exact check (D6).
 _MOST_COUNTED = 255
 _MOST_GROUPS = 64
 # Above one entry for so many counters, clearing them all is quicker than walking the lists once more.
@@ -139,11 +139,11 @@ def choose_literals(
         if n_wide:
             size += _number_groups(first, end, attributes, kinds, is_alternative, narrowest, bits)
             n_bits[k] = min(n_groups, _MOST_GROUPS)
-            # A vetoed or repeated attribute does not trouble a bitmap, but a group without a bit does.
+            # D5: a repeated attribute does not trouble a bitmap, but a veto and a group without a bit do.
             is_checked[k] = n_groups > _MOST_GROUPS or not _is_required(first, end, kinds)
             sizes[k] = min(size, _MOST_COUNTED) if n_groups <= _MOST_GROUPS else 1
             continue
-        is_checked[k] = not is_simple or size > _MOST_COUNTED
+        is_checked[k] = not is_simple or size > _MOST_COUNTED  # D4
         sizes[k] = min(size, _MOST_COUNTED)
         n_posted = 0
         i = first
@@ -433,7 +433,8 @@ def count_event(
     n, n_met, n_counted, n_scanned = _ZERO, _ZERO, 0, 0
     for partition in range(len(partition_sizes)):
         size = partition_sizes[partition]
-        if size > n_values:  # this partition and all behind it ask for more attributes than the event has
+        # Whang et al.: what is larger than the event cannot match, nor can a partition with fewer lists than its size.
+        if size > n_values:
             break
         n_lists, n_entries = _take_lists(partition, n_values, cursors, ends, list_partitions, list_starts, lists)
         if n_lists < size:

@@ -426,7 +426,7 @@ def propagate_event(
     n_found, n_candidates, n_bits, n_clusters = _check_clusters(
         access[:n_access], predicate_clusters, cluster_widths, block_starts, blocks, words, found
     )
-    for q in range(n_satisfied):
+    for q in range(n_satisfied):  # D2
         words[np.uint64(satisfied[q]) >> _WORD_SHIFT] = 0
     doubtful = np.empty(n_found, dtype=np.int32)
     n_sure, n_doubtful = 0, 0
