@@ -16,6 +16,8 @@ _INDEXES: Final = {
     "scan": ("siftline.indexes.scan", "Scan"),
     "fast-scan": ("siftline.indexes.fast_scan", "FastScan"),
     "counting": ("siftline.indexes.counting", "Counting"),
+    "k-index": ("siftline.indexes.k_index", "KIndex"),
+    "propagation": ("siftline.indexes.propagation", "Propagation"),
     "be-tree": ("siftline.indexes.be_tree", "BeTree"),
     "sift": ("siftline.indexes.sift", "Sift"),
 }
@@ -27,7 +29,7 @@ def indexes() -> list[str]:
     """Return the names that `Engine(index=...)` takes.
 
     >>> indexes()
-    ['scan', 'fast-scan', 'counting', 'be-tree', 'sift']
+    ['scan', 'fast-scan', 'counting', 'k-index', 'propagation', 'be-tree', 'sift']
     """
     return list(_INDEXES)
 
