@@ -343,9 +343,12 @@ def check_memory(index: str, n_bytes: int, limit_mb: int, why: str) -> None:
     """Refuse to lay out a structure that would be too large, before any of it is allocated."""
     if n_bytes > limit_mb << 20:
         raise TooLargeError(
-            f"{index} would take {n_bytes / 2**30:,.1f} GB for {why}; the limit is {limit_mb / 1024:,.1f} GB"
-            " (option memory_limit_mb)"
+            f"{index} would take {_size(n_bytes)} for {why}; the limit is {_size(limit_mb << 20)} (option memory_limit_mb)"
         )
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / 2**30:,.1f} GB" if n_bytes >= 1 << 29 else f"{n_bytes / 2**20:,.1f} MB"
 
 
 def _can_be_found(clauses: Clauses) -> NDArray[np.bool_]:
