@@ -10,6 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import run_fixture, write_fixture  # noqa: F401
 
+import siftline
+from siftline.bench.workloads import generate
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -33,10 +36,26 @@ def test_json_lines(run: Run, write: Write) -> None:
     assert "3 events, 5 matches" in outcome.err
 
 
-@pytest.mark.parametrize("index", ["scan", "fast-scan"])
+@pytest.mark.parametrize("index", [*siftline.indexes(), "op-index:segments=0"])
 def test_any_index(run: Run, write: Write, index: str) -> None:
     files = "--subscriptions", write("s.jsonl", SUBSCRIPTIONS), "--events", write("e.jsonl", EVENTS)
     assert run("match", *files, "--index", index).pairs() == PAIRS
+
+
+def test_every_index_gives_the_same_ids(run: Run, write: Write, tmp_path: Path) -> None:
+    workload = generate("dense", n_subscriptions=400, n_events=20, n_attributes=60, least_predicates=1, seed=2)
+    pq.write_table(workload.predicates, tmp_path / "s.parquet")
+    files = "--subscriptions", str(tmp_path / "s.parquet"), "--events", write("e.jsonl", workload.dicts)
+    found = {index: run("match", *files, "--index", index).pairs() for index in siftline.indexes()}
+    assert len(found["scan"]) > 10
+    assert all(pairs == found["scan"] for pairs in found.values())
+
+
+def test_wrong_options_of_an_index(run: Run, write: Write) -> None:
+    files = "--subscriptions", write("s.jsonl", SUBSCRIPTIONS), "--events", write("e.jsonl", EVENTS)
+    outcome = run("match", *files, "--index", "counting:association=ring")
+    assert outcome.status == 2
+    assert "'counting' does not take these options" in outcome.err
 
 
 def test_nothing_matched_is_fine(run: Run, write: Write) -> None:

@@ -64,7 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("--subscriptions", metavar="FILE", required=True, help="the subscriptions")
     parser.add_argument("--events", metavar="FILE", required=True, help="the events")
-    parser.add_argument("--index", metavar="NAME", help=f"the index to match with: {', '.join(indexes())}")
+    parser.add_argument(
+        "--index",
+        metavar="NAME",
+        help=f"the index to match with: {', '.join(indexes())}; options may follow, as in op-index:segments=0",
+    )
     parser.add_argument(
         "--output", metavar="FILE", default=STANDARD, help="where matches go; standard output if absent"
     )
@@ -115,11 +119,12 @@ def _load(engine: Engine, subscriptions: Subscriptions, *, is_quiet: bool) -> No
 
 def _engine(args: argparse.Namespace) -> Engine:
     from siftline.engine import Engine
+    from siftline.indexes.registry import DEFAULT, parse_choice
 
-    options: dict[str, Any] = {} if args.index is None else {"index": args.index}
+    index, options = parse_choice(args.index or DEFAULT)
     if args.statistics is not None:
         options["statistics"] = _statistics(args.statistics)
-    return Engine(**options)
+    return Engine(index, **options)
 
 
 def _statistics(path: str) -> Statistics:

@@ -342,9 +342,8 @@ class PartedIndex(ABC):
 def check_memory(index: str, n_bytes: int, limit_mb: int, why: str) -> None:
     """Refuse to lay out a structure that would be too large, before any of it is allocated."""
     if n_bytes > limit_mb << 20:
-        raise TooLargeError(
-            f"{index} would take {_size(n_bytes)} for {why}; the limit is {_size(limit_mb << 20)} (option memory_limit_mb)"
-        )
+        limit = f"the limit is {_size(limit_mb << 20)} (option memory_limit_mb)"
+        raise TooLargeError(f"{index} would take {_size(n_bytes)} for {why}; {limit}")
 
 
 def _size(n_bytes: int) -> str:

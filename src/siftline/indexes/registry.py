@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import UnknownIndexError
@@ -34,6 +35,26 @@ def indexes() -> list[str]:
     return list(_INDEXES)
 
 
+def parse_choice(text: str) -> tuple[str, dict[str, Any]]:
+    """Read an index with its options from the command line: `name` or `name:option=value,option=value`.
+
+    A value is JSON, or else text.
+
+    >>> parse_choice("op-index:segments=0"), parse_choice("counting:association=bit-matrix")
+    (('op-index', {'segments': 0}), ('counting', {'association': 'bit-matrix'}))
+    """
+    name, _, rest = text.partition(":")
+    pairs = [part.partition("=") for part in rest.split(",") if part]
+    return name, {key: _json_or_text(value) for key, _, value in pairs}
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 def make_index(name: str, options: dict[str, Any]) -> Index:
     """Return a new, empty index."""
     if name not in _INDEXES:
@@ -44,6 +65,6 @@ def make_index(name: str, options: dict[str, Any]) -> Index:
     factory = getattr(importlib.import_module(module), class_name)
     try:
         index: Index = factory(**options)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise UnknownIndexError(f"index {name!r} does not take these options: {error}") from None
     return index
