@@ -16,6 +16,7 @@ _INDEXES: Final = {
     "scan": ("siftline.indexes.scan", "Scan"),
     "fast-scan": ("siftline.indexes.fast_scan", "FastScan"),
     "counting": ("siftline.indexes.counting", "Counting"),
+    "op-index": ("siftline.indexes.op_index", "OpIndex"),
     "sift": ("siftline.indexes.sift", "Sift"),
 }
 
@@ -26,7 +27,7 @@ def indexes() -> list[str]:
     """Return the names that `Engine(index=...)` takes.
 
     >>> indexes()
-    ['scan', 'fast-scan', 'counting', 'sift']
+    ['scan', 'fast-scan', 'counting', 'op-index', 'sift']
     """
     return list(_INDEXES)
 
