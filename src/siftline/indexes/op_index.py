@@ -25,7 +25,7 @@ Worked example (Table 1 of the paper, b = 2 segments: A, C, E and B, D; `x` stan
     event B = 6, C = 3, E = 9: the only pivot is C. `=`: B 6 and C 3 and E 9 find nothing. `<=`: E 12. `>=`: E 3.
     S3 keeps 2 of 4: no match. S2 and S5, of which one predicate holds, are never touched.
 
-Arrays (b = segments, 1 if there are none; p numbers the pivots by attribute; a *cell* is (p * 3 + operator) * b + segment)
+Arrays (b segments, or 1; p numbers the pivots by attribute; cell = (p * 3 + operator) * b + segment)
 ------
 pivots : int32[n_attributes]                    attribute -> p, or -1
 directory : uint32[n_pivots * 3 * b + 1]        cell -> its first entry
@@ -40,8 +40,9 @@ is_exact : bool[n_clauses]                      exact when patterns are decided 
 patterns : int32[...]                           the patterns of the part that have lists, ascending
 sizes : int64[3]                                most counters and most bitmaps of a pivot, number of verified clauses
 
-Cost: 12 bytes for each predicate, 5 for each clause, 36 b for each pivot. An event of m values tests up to 3 m² signatures
-and counts down what matches under its pivots: Lemmas 3, 6 and 7, which `describe` prints beside what was measured.
+Cost: 12 bytes for each predicate, 6 for each clause, 36 b for each pivot. An event of m values tests up to 3 m²
+signatures and counts down what matches under its pivots: Lemmas 3, 6 and 7, which `describe` prints beside what was
+measured. Laying out is a counting sort by cell, and a small sort inside each.
 
 Departures
 ----------
@@ -51,8 +52,8 @@ D2  Operands are codes, so `<` is `<=` of the code before. A value is compared i
     numbers), and a test of presence is `>=` the first code of a section.
 D3  Several entries share a count where one value fires at most one of them: `in`, and `!=` and `not between` as
     `<=` or `>=`. For other sets of ranges (`not in`) presence gives the count, and the clause is verified.
-D4  Vetoes are not counted; their clauses are verified when nothing else is left. So are all clauses when an attribute of
-    the event has several values, because counts may then be too high.
+D4  Vetoes are not counted; their clauses are verified when nothing else is left. So are all clauses when an attribute
+    of the event has several values, because counts may then be too high.
 D5  Half of a `between` must not clear the bit of a disjunction: its `>=` half does, and the clause is verified. More
     than 255 counts or 64 disjunctions: the first ones are counted, and the clause is verified.
 D6  The lists for prefixes, suffixes and regular expressions belong to a part, not to a pivot, so that each string is
@@ -70,16 +71,14 @@ from siftline.encoding.selectivity import attribute_frequencies
 from siftline.errors import TooLargeError
 from siftline.indexes.operator_lists import LISTS, PatternLists
 from siftline.indexes.parts import Found, PartedIndex
-from siftline.kernels.op_index import (
+from siftline.kernels.op_index import N_OPERATORS, match_event, sort_out
+from siftline.kernels.op_index_lists import (
     FIRST_PATTERN,
-    N_OPERATORS,
     choose_pivots,
-    match_event,
     most_entries,
     number_pivots,
     sign_segments,
     sort_entries,
-    sort_out,
     write_entries,
 )
 from siftline.kernels.verify import verify_clauses
@@ -291,7 +290,8 @@ class OpIndex(PartedIndex):
             (arrays.counter_starts, arrays.counter_clauses),
             (arrays.bitmap_starts, arrays.bitmap_clauses),
         ):
-            assert starts[0] == 0 and starts[-1] == len(owners) and (np.diff(starts) >= 0).all()
+            assert (starts[0], starts[-1]) == (0, len(owners))
+            assert (np.diff(starts) >= 0).all()
         places = np.where(arrays.targets >= 0, arrays.targets, ~arrays.targets // 64)
         pivot_sizes = np.where(
             arrays.targets >= 0,
@@ -299,7 +299,8 @@ class OpIndex(PartedIndex):
             np.diff(arrays.bitmap_starts)[cells // (N_OPERATORS * n_segments)],
         )
         assert (places < pivot_sizes).all()
-        assert (arrays.needs > 0).all() and (arrays.bitmaps > 0).all()
+        assert arrays.needs.all()
+        assert arrays.bitmaps.all()
         owners = np.union1d(arrays.counter_clauses, arrays.bitmap_clauses)
         assert len(owners) + len(part.others) == part.n_clauses
         if self._has_segments:
@@ -340,7 +341,7 @@ class OpIndex(PartedIndex):
             pruned = counters["segments_pruned"] / max(1, counters["segments_probed"])
             matched = counters["entries_matched"] / counters["events"]
             lines += [
-                f"  {counters['events']:,} events of {size:.1f} values; {pruned:.1%} of the segments pruned by signature",
+                f"  {counters['events']:,} events of {size:.1f} values; signatures prune {pruned:.1%} of the segments",
                 f"  chance that an entry matches: {kappa:.3g} by Lemma 6, {share:.3g} of those reached",
                 f"  matching entries an event: {psi:.4g} by Lemma 7, {matched:.4g} in fact",
             ]

@@ -121,19 +121,24 @@ class RegexSet:
             return []
         if attribute not in self._automata:
             self._automata[attribute] = _automaton([operand for operand, _ in patterns])
-        try:
-            found = sorted(self._automata[attribute].Match(text) or ())
-        except UnicodeEncodeError:  # a lone surrogate, which the model replaces
-            found = []
-        if len(patterns) in found:
+        found = _places(self._automata[attribute], text)
+        if len(patterns) in found:  # the one that always matches
             return [patterns[place][1] for place in found[:-1]]
         return [number for operand, number in patterns if compare(text, "matches", operand)]
 
 
-def _automaton(operands: Sequence[str]) -> Any:
-    """Return a set of regular expressions, and behind them one that always matches.
+def _places(automaton: Any, text: str) -> list[int]:
+    """Return the places of the regular expressions that match; none if RE2 cannot tell."""
+    try:
+        return sorted(automaton.Match(text) or ()) if automaton is not None else []
+    except UnicodeEncodeError:  # a lone surrogate, which the model replaces
+        return []
 
-    RE2 says "no match" when it runs out of memory: the last one tells the difference.
+
+def _automaton(operands: Sequence[str]) -> Any:
+    """Return a set of regular expressions, and behind them one that always matches; None if it takes too much memory.
+
+    RE2 also says "no match" when it runs out of memory: the last one tells the difference.
     """
     options = re2.Options()
     options.log_errors = False
@@ -144,15 +149,8 @@ def _automaton(operands: Sequence[str]) -> Any:
     try:
         regexes.Compile()
     except re2.error:
-        return _NoAutomaton()
-    return regexes
-
-
-class _NoAutomaton:
-    """Stands for an automaton that would take too much memory."""
-
-    def Match(self, text: str) -> None:
         return None
+    return regexes
 
 
 # The operators that have a list of their own; all others that look inside strings go to the exact check.

@@ -76,7 +76,7 @@ def count_predicates(
     sets: NDArray[np.int32],
     set_starts: NDArray[np.int64],
 ) -> Any:
-    """Return how many predicates each attribute has, after rewriting: one for each range of a set, two for a between."""
+    """Return how many predicates each attribute has when a set is one for each range, and a between two."""
     counts = np.zeros(n_attributes, dtype=np.float64)
     for i in range(len(attributes)):
         n = 1
