@@ -103,7 +103,7 @@ def work(engine: Engine, event: dict[str, Any]) -> dict[str, int]:
     """Return what matching one event adds to the counters."""
     before = engine.stats()
     engine.match(event)
-    return {name: n - before[name] for name, n in engine.stats().items() if isinstance(n, int)}
+    return {name: n - before[name] for name, n in engine.stats().items() if isinstance(n, (int, np.integer))}
 
 
 # the paper's example
@@ -262,6 +262,8 @@ def test_segments_and_signatures_change_the_work_and_nothing_else() -> None:
         ({"segments": True}, "segments must be"),
         ({"signature_bits": 0}, "signature_bits must be a whole number from 1 to 64, not 0"),
         ({"signature_bits": 65}, "signature_bits must be"),
+        ({"lists": ["contains"]}, "lists must be some of 'starts with', 'ends with', 'matches', not"),
+        ({"lists": "matches"}, "lists must be some of"),
     ],
 )
 def test_refused_options(options: dict[str, Any], message: str) -> None:
@@ -420,6 +422,18 @@ def test_strings_are_decided_by_lists(op: str, operands: list[str], text: str, e
     several = index_of(engine).match(engine.encode({"x": [text, "zzz"], "y": 1}), 0)
     assert len(several.sure) + len(several.possible) == len(expected)
     assert sorted(engine.match({"x": ["zzz", text], "y": 1})) == sorted(engine.match({"x": [text, "zzz"], "y": 1}))
+
+
+def test_operators_choose_their_lists() -> None:
+    rows = [(1, "x starts with 'so' and y = 1"), (2, "x ends with 'ny' and y = 1"), (3, "x matches '^.o' and y = 1")]
+    expected = {("starts with", "matches"): 2, ("ends with",): 2, (): 1}
+    for lists, n_sure in expected.items():
+        engine = Engine("op-index", lists=lists)
+        engine.add_many(rows)
+        candidates = index_of(engine).match(engine.encode({"x": "sony", "y": 1}), 0)
+        assert (len(candidates.sure), len(candidates.possible)) == (n_sure, 3 - n_sure)
+        assert sorted(engine.match({"x": "sony", "y": 1})) == [1, 2, 3]
+        assert engine.match({"x": "song", "y": 1}) == [1, 3]
 
 
 def test_strings_that_have_no_list_are_checked_by_the_engine() -> None:
