@@ -94,8 +94,10 @@ if TYPE_CHECKING:
 
 _MOST_SEGMENTS: Final = 4096
 _MOST_BITS: Final = 64
-# What `directory` and `cells` can number.
+# What `directory` can number.
 _MOST_CELLS: Final = 2**32 - 1
+# What `targets` can number.
+_MOST_BITMAPS: Final = 2**25
 
 # What matching is measured by, beside what every index counts.
 _COUNTERS: Final = (
@@ -182,8 +184,11 @@ class OpIndex(PartedIndex):
             chosen, firsts, ends, starts, clauses.lows, clauses.highs, clauses.sets, clauses.set_starts
         )
         n_cells = (len(counter_starts) - 1) * N_OPERATORS * self._n_segments
-        if max(n_most, n_cells) > _MOST_CELLS:
-            raise TooLargeError(f"op-index holds at most {_MOST_CELLS:,} segments and list entries in one part")
+        if max(n_most, n_cells) > _MOST_CELLS or bitmap_starts[-1] > _MOST_BITMAPS:
+            raise TooLargeError(
+                f"op-index holds at most {_MOST_CELLS:,} segments, as many list entries,"
+                f" and {_MOST_BITMAPS:,} bitmaps in one part"
+            )
         is_verified = np.zeros(clauses.n_clauses, dtype=np.bool_)
         patterns = _plugged(clauses.patterns, context.domains, self._listed)
         cells, keys, targets, counter_clauses, needs, bitmap_clauses, bitmaps = write_entries(
@@ -253,6 +258,8 @@ class OpIndex(PartedIndex):
             return Found(found, n_candidates, n_matched, n_lists)
         is_reported = self._scratch.array("is_reported", part.n_clauses, np.bool_)
         sure, unsure = sort_out(found, is_single, arrays.is_verified, is_reported)
+        if not len(unsure):
+            return Found(sure, n_candidates, n_matched, n_lists)
         verified, n_tested = verify_clauses(unsure, event.attributes, event.codes, self._dense(), *part.literals)  # D4
         return Found(np.concatenate([sure, verified]), n_candidates, n_matched + n_tested, n_lists)
 

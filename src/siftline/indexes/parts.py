@@ -325,6 +325,8 @@ class PartedIndex(ABC):
 
     def _living(self, parts: Sequence[Part]) -> list[Clauses]:
         """Return the clauses of the parts without those of dead subscriptions."""
+        if not any(part.n_dead for part in parts):
+            return [part.clauses for part in parts]
         is_live = self._is_live.view
         new_slots = np.where(is_live, np.arange(len(is_live)), -1).astype(np.int32)
         return [select(part.clauses, new_slots) if part.n_dead else part.clauses for part in parts]
