@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from conftest import N_EXAMPLES
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import events, subscriptions
 
 from siftline import Engine, Statistics
 from siftline.errors import TooLargeError
@@ -252,6 +254,18 @@ def test_segments_and_signatures_change_the_work_and_nothing_else() -> None:
     assert stats[1]["bytes"]["signatures"] == 0
     for engine in engines:
         engine._check()
+
+
+@pytest.mark.parametrize("options", [{"segments": 0}, {"segments": 3, "signature_bits": 2}, {"lists": ()}])
+@settings(max_examples=N_EXAMPLES // 4)
+@given(rows=st.lists(subscriptions, min_size=1, max_size=8), trees=st.lists(events, min_size=1, max_size=4))
+def test_options_give_the_ids_of_scan(options: dict[str, Any], rows: list[Any], trees: list[Any]) -> None:
+    oracle, engine = Engine("scan"), Engine("op-index", **options)
+    for one in (oracle, engine):
+        one.add_many(enumerate(rows))
+    for tree in trees:
+        assert sorted(engine.match(tree)) == sorted(oracle.match(tree))
+    engine._check()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ start. Every clause has a counter of unmatched predicates, beside those of the s
 its pivots, takes off what it matches, and has found the clauses that reach zero. A conjunction of disjunctions has a
 bitmap of unmatched disjunctions instead of a counter, under each attribute of its shortest disjunction.
 
-Worked example (Table 1 of the paper, b = 2 segments: A, C, E and B, D; `x` stands in for signatures):
+Worked example (Table 1 of the paper, b = 2 segments: A, C, E and B, D; `x` is an empty segment, with signature 0):
 
     S1  A = 2 and B in (3, 6, 9)          pivot    list   segment 0               segment 1
     S2  A <= 8 and C >= 2                 A        =      A 2 →S1  A 2 →S4        B 3 →S1  B 6 →S1  B 9 →S1
