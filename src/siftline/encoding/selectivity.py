@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from siftline.kernels.selectivity import shares_in_samples, shares_of_spans
+from siftline.kernels.selectivity import count_predicates, shares_in_samples, shares_of_spans
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,15 +42,18 @@ def literal_shares(clauses: Clauses, domains: Domains, statistics: Statistics | 
 def attribute_frequencies(clauses: Clauses, domains: Domains, statistics: Statistics | None) -> NDArray[np.float64]:
     """Return how frequent each attribute is: its share of events, or how often the literals of the clauses name it.
 
-    Literals count as the papers rewrite them: a set once for each of its ranges.
+    Literals count as the papers rewrite them: a set once for each of its ranges, a range with two inner ends twice.
+    Attributes without literals get 0.
     """
-    if statistics is not None:
-        return np.array([statistics.frequency(name) for name in domains.names], dtype=np.float64)
-    weights = np.ones(len(clauses.attributes))
-    has_set = clauses.sets >= 0
-    weights[has_set] = np.diff(clauses.set_starts)[clauses.sets[has_set]]
-    counts: NDArray[np.float64] = np.bincount(clauses.attributes, weights=weights, minlength=len(domains)).astype(float)
-    return counts
+    if statistics is None:
+        counts: NDArray[np.float64] = count_predicates(
+            len(domains), clauses.attributes, clauses.lows, clauses.highs, clauses.sets, clauses.set_starts
+        )
+        return counts
+    used, _ = _used(clauses, domains)
+    frequencies = np.zeros(len(domains))
+    frequencies[used] = [statistics.frequency(domains.names[attribute]) for attribute in used]
+    return frequencies
 
 
 def sampled_codes(attribute: int, domains: Domains, statistics: Statistics) -> NDArray[np.int32]:

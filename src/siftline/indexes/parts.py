@@ -150,6 +150,10 @@ class PartedIndex(ABC):
     def _describe_part(self, part: Part) -> list[str]:
         """Return lines that show the structure of a part."""
 
+    def _is_exact(self, part: Part, event: OneEvent) -> NDArray[np.bool_]:
+        """Return for which clauses of a part it is enough that `_match_part` found them."""
+        return part.clauses.is_exact
+
     def _stats_of_part(self, part: Part) -> dict[str, int]:
         """Return numbers to be added up over the parts and shown by `stats`."""
         return {}
@@ -243,7 +247,7 @@ class PartedIndex(ABC):
         counters["lists_scanned"] += n_lists
         seen = self._scratch.array("seen", len(is_live), np.bool_)
         sure, possible = slots_of_clauses(
-            found, clauses.slots, clauses.is_exact, is_live, attributes, part.has_repeated_slots, seen
+            found, clauses.slots, self._is_exact(part, event), is_live, attributes, part.has_repeated_slots, seen
         )
         return sure, possible
 
@@ -321,6 +325,8 @@ class PartedIndex(ABC):
 
     def _living(self, parts: Sequence[Part]) -> list[Clauses]:
         """Return the clauses of the parts without those of dead subscriptions."""
+        if not any(part.n_dead for part in parts):
+            return [part.clauses for part in parts]
         is_live = self._is_live.view
         new_slots = np.where(is_live, np.arange(len(is_live)), -1).astype(np.int32)
         return [select(part.clauses, new_slots) if part.n_dead else part.clauses for part in parts]

@@ -19,6 +19,7 @@ _INDEXES: Final = {
     "counting": ("siftline.indexes.counting", "Counting"),
     "k-index": ("siftline.indexes.k_index", "KIndex"),
     "propagation": ("siftline.indexes.propagation", "Propagation"),
+    "op-index": ("siftline.indexes.op_index", "OpIndex"),
     "be-tree": ("siftline.indexes.be_tree", "BeTree"),
     "sift": ("siftline.indexes.sift", "Sift"),
 }
@@ -30,7 +31,7 @@ def indexes() -> list[str]:
     """Return the names that `Engine(index=...)` takes.
 
     >>> indexes()
-    ['scan', 'fast-scan', 'counting', 'k-index', 'propagation', 'be-tree', 'sift']
+    ['scan', 'fast-scan', 'counting', 'k-index', 'propagation', 'op-index', 'be-tree', 'sift']
     """
     return list(_INDEXES)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from siftline.kernels.compiler import kernel
+from siftline.kernels.sections import is_between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,3 +65,24 @@ def shares_in_samples(
         n_inside = np.searchsorted(sample, highs[i], side="right") - np.searchsorted(sample, lows[i], side="left")
         shares[i] = frequencies[a] * (n_inside + 0.5) / (len(sample) + 1.0)
     return shares
+
+
+@kernel
+def count_predicates(
+    n_attributes: int,
+    attributes: NDArray[np.int32],
+    lows: NDArray[np.int32],
+    highs: NDArray[np.int32],
+    sets: NDArray[np.int32],
+    set_starts: NDArray[np.int64],
+) -> Any:
+    """Return how many predicates each attribute has when a set is one for each range, and a between two."""
+    counts = np.zeros(n_attributes, dtype=np.float64)
+    for i in range(len(attributes)):
+        n = 1
+        if sets[i] >= 0:
+            n = set_starts[sets[i] + 1] - set_starts[sets[i]]
+        elif is_between(lows[i], highs[i]):
+            n = 2
+        counts[attributes[i]] += n
+    return counts
