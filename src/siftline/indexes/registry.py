@@ -21,6 +21,8 @@ _INDEXES: Final = {
     "propagation": ("siftline.indexes.propagation", "Propagation"),
     "op-index": ("siftline.indexes.op_index", "OpIndex"),
     "be-tree": ("siftline.indexes.be_tree", "BeTree"),
+    "pst-bloom": ("siftline.indexes.pst_bloom", "PstBloom"),
+    "pst-hash": ("siftline.indexes.pst_hash", "PstHash"),
     "sift": ("siftline.indexes.sift", "Sift"),
 }
 
@@ -31,7 +33,7 @@ def indexes() -> list[str]:
     """Return the names that `Engine(index=...)` takes.
 
     >>> indexes()
-    ['scan', 'fast-scan', 'counting', 'k-index', 'propagation', 'op-index', 'be-tree', 'sift']
+    ['scan', 'fast-scan', 'counting', 'k-index', 'propagation', 'op-index', 'be-tree', 'pst-bloom', 'pst-hash', 'sift']
     """
     return list(_INDEXES)
 
