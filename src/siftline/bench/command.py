@@ -272,7 +272,7 @@ def _print_run(workload: Workload, measured: Sequence[Measurement], rows: Sequen
     ]
     print(aligned([heading, *(_run_line(measurement) for measurement in measured)]))
     for refused in (m for m in measured if m.passes is None):
-        print(f"{refused.choice.label}: unsupported: {refused.reason}")
+        print(f"{refused.choice.label}: {refused.status}: {refused.reason}")
     shares = [m.passes.processor_share for m in measured if m.passes is not None]
     if min(shares) < 0.9:
         print(f"the machine was busy: the core was ours only {min(shares):.0%} of the time")
@@ -281,7 +281,7 @@ def _print_run(workload: Workload, measured: Sequence[Measurement], rows: Sequen
 def _run_line(measurement: Measurement) -> list[str]:
     label = measurement.choice.label
     if measurement.passes is None:
-        return [label, "unsupported", *[""] * 9]
+        return [label, measurement.status, *[""] * 9]
     times = measurement.passes.per_event_us()
     megabytes = sum(measurement.stats.get("bytes", {}).values()) / 1e6
     matches = measurement.n_matches / max(1, measurement.n_events)

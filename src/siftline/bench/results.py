@@ -33,7 +33,7 @@ def _columns(measurement: Measurement) -> Row:
     choice = measurement.choice
     row: Row = {"index": choice.index, "options": dict(choice.options), "mode": measurement.mode}
     if measurement.passes is None or measurement.encode_us is None:
-        return {**row, "status": "unsupported", "reason": measurement.reason}
+        return {**row, "status": measurement.status, "reason": measurement.reason}
     stats = measurement.stats
     return {
         **row,

@@ -60,7 +60,8 @@ class _Records(NamedTuple):
     def text(self, record: NDArray[np.int64], field: int) -> NDArray[Any]:
         """Return a field of records as text."""
         if field in _NAMED:
-            return np.array(words(), dtype=object)[self.numbers[record, field] * (field + 1) % len(words())]
+            codes = self.numbers[record, field] * (field + 1) % len(words())
+            return np.asarray(np.array(words(), dtype=object)[codes])
         return np.asarray(self.texts[record, field - _NUMBERED.stop])
 
 

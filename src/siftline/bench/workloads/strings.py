@@ -82,17 +82,17 @@ class _Writer:
     def __init__(self, chance: np.random.Generator) -> None:
         self._chance = chance
         self._words = words()
-        self._stock: list[str] = []
-
-    def word(self) -> str:
-        """Return a word."""
-        if not self._stock:
-            self._stock = [self._words[i] for i in self._chance.integers(0, len(self._words), size=4096).tolist()]
-        return self._stock.pop()
+        self._stock: list[float] = []
 
     def number(self, n: int) -> int:
         """Return one of 0 .. n - 1."""
-        return int(self._chance.integers(0, n))
+        if not self._stock:
+            self._stock = self._chance.random(4096).tolist()
+        return int(self._stock.pop() * n)
+
+    def word(self) -> str:
+        """Return a word."""
+        return self._words[self.number(len(self._words))]
 
     def name(self) -> str:
         """Return the name of a file."""
