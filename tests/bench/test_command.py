@@ -12,8 +12,8 @@ import pytest
 from siftline.bench import indexes
 from siftline.bench.command import add_parser, run
 from siftline.bench.foundation import Figure, Foundation, Sizes, expressions, rows_of, table
-from siftline.bench.indexes import Target
 from siftline.bench.results import append
+from siftline.bench.targets import Target
 from siftline.bench.workloads import load
 
 _TINY = Sizes(

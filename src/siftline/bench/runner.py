@@ -36,9 +36,10 @@ class Hopeless(Exception):  # noqa: N818  (a finding, not an error)
 
 
 # What an index says to a workload that it cannot take.
-_REFUSALS: Final = (NotImplementedError, SubscriptionError, TooLargeError, MemoryError, Hopeless)
-# Shares of a workload that are built to see how long the whole would take.
+REFUSALS: Final = (NotImplementedError, SubscriptionError, TooLargeError, MemoryError, Hopeless)
+# Shares of a workload that are built to see how long the whole would take, unless they are too small to tell.
 _BUILT_FIRST: Final = (100, 10)
+_LEAST_BUILT: Final = 5_000
 
 Say = Callable[[str], None]
 
@@ -154,6 +155,12 @@ class Measurement:
         return Passes(self.passes.times_ns[:, :n], self.passes.processor_share).per_event_us().median
 
 
+def refusal(choice: Choice, mode: str, error: Exception) -> Measurement:
+    """Return what is reported of an index that does not take a workload."""
+    status = "hopeless" if isinstance(error, Hopeless) else "unsupported"
+    return Measurement(choice, mode, status, f"{type(error).__name__}: {error}")
+
+
 class _Candidate:
     """An index that takes part in a run."""
 
@@ -238,6 +245,8 @@ def _find_within(engine: Engine, events: Sequence[Any], seconds: float | None) -
 def _check_build(choice: Choice, workload: Workload, box_s: float) -> None:
     """Build a hundredth and a tenth of the index, and give up if the whole would take too long."""
     for share in _BUILT_FIRST:
+        if workload.n_subscriptions // share < _LEAST_BUILT:
+            continue
         rows = workload.predicates.slice(0, workload.predicates.num_rows // share)
         engine = choice.engine()
         seconds = time_once(lambda engine=engine, rows=rows: engine.add_many(rows)).seconds  # type: ignore[misc]
@@ -259,7 +268,7 @@ def run(workload: Workload, choices: Sequence[Choice], plan: Plan, say: Say = la
     WrongIdsError
         If an index finds other ids than `fast-scan`, or that other ids than `scan`.
     """
-    candidates, refused = _prepared(workload, _with_reference(choices), plan, say)
+    candidates, refused = _prepared(workload, with_reference(choices), plan, say)
     say("checking ids")
     _check_all(workload, candidates)
     return [*_measured(candidates, plan, say), *refused]
@@ -273,11 +282,11 @@ def run_in_turn(
     Each other index takes turns with these two, and is let go. So its `ratio` and `subject_us` belong together with its
     own times, and not with those of the next one.
     """
-    standing, refused = _prepared(workload, _with_reference([subject]), plan, say)
+    standing, refused = _prepared(workload, with_reference([subject]), plan, say)
     say("checking ids")
     _check_all(workload, standing)
     measured = _measured(standing, plan, say)
-    for other in _with_reference(others)[1:]:
+    for other in with_reference(others)[1:]:
         if other == subject:
             continue
         rivals, unable = _prepared(workload, [other], plan, say, len(standing[0].found))
@@ -301,7 +310,7 @@ def _measured(candidates: Sequence[_Candidate], plan: Plan, say: Say) -> list[Me
     return measured
 
 
-def _with_reference(choices: Sequence[Choice]) -> list[Choice]:
+def with_reference(choices: Sequence[Choice]) -> list[Choice]:
     """Return the choices, each once, the reference first."""
     reference = Choice(REFERENCE)
     return [reference, *(choice for i, choice in enumerate(choices) if choice not in (reference, *choices[:i]))]
@@ -327,11 +336,10 @@ def _prepared(
             candidate.warm_up()
         except UnknownIndexError:
             raise  # a wrong name or option is the caller's mistake, not a limit of the index
-        except _REFUSALS as error:
+        except REFUSALS as error:
             if choice.index == REFERENCE:
                 raise
-            status = "hopeless" if isinstance(error, Hopeless) else "unsupported"
-            refused.append(Measurement(choice, plan.mode, status, f"{type(error).__name__}: {error}"))
+            refused.append(refusal(choice, plan.mode, error))
         else:
             most = len(candidate.found) if choice.index == REFERENCE else most
             candidates.append(candidate)
