@@ -121,7 +121,7 @@ def test_large_results_make_small_batches() -> None:
 
 
 def test_memory() -> None:
-    figures = _read(sift.memory(_on("keywords")))
+    figures = _read(sift.memory(_on("ads")))
     assert 5 < figures["index bytes a predicate"] < 500
     assert figures["subscriptions/s built"] > 0
 
@@ -187,7 +187,7 @@ def test_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_refused_workload_is_a_verdict() -> None:
     refused = [Measurement(_SUBJECT, "ids", "unsupported", "no ranges")]
-    (verdict, *_) = found = sift.verdicts([Result(_on("dense"), refused)], _SUBJECT)
+    (verdict, *_) = found = sift.verdicts([Result("dense", refused)], _SUBJECT)
     assert verdict.word == "refused"
     assert len(found) == sum(target.workload == "dense" for target in sift.targets("fast-scan"))
 

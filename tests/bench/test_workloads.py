@@ -58,7 +58,7 @@ def test_zipf_prefers_the_first_attributes() -> None:
     [("sparse", 2), ("ads-eq", 1), ("ads", 1), ("long", 1), ("products", 1), ("rules", 10), ("strings", 1)],
 )
 def test_planted_subscriptions_match(name: str, n_planted: int) -> None:
-    workload = generate(name, n_subscriptions=300, n_events=20, seed=3)
+    workload = generate(name, n_subscriptions=150, n_events=10, seed=3)
     engine = siftline.Engine(index="scan")
     engine.add_many(workload.predicates)
     assert all(len(engine.match(event)) >= n_planted for event in workload.dicts)

@@ -291,15 +291,16 @@ def _sift(args: argparse.Namespace) -> int:
     sizes = dataclasses.replace(sift.QUICK if args.quick else Sizes(), **given)
     names, groups = args.workload or sift.WORKLOADS, args.only or _GROUPS
     found = []
-    for result in sift.measure(subject, others, names, groups, sizes, args.seed, args.cache, _say):
-        measured = results.rows_of(result.bench.workload, result.measured, sizes.n_passes)
-        rows = [*measured, *result.bench.rows(result.readings)]
+    for bench, result in sift.measure(subject, others, names, groups, sizes, args.seed, args.cache, _say):
+        measured = results.rows_of(bench.workload, result.measured, sizes.n_passes)
+        rows = [*measured, *bench.rows(result.readings)]
         results.append(rows, args.output)
         if args.json:
             print("\n".join(json.dumps(row) for row in rows))
         elif result.measured:
-            _print_run(result.bench.workload, result.measured, measured, False)
+            _print_run(bench.workload, result.measured, measured, False)
         found.append(result)
+        del bench  # before the next one is drawn
     if not found:
         raise ValueError(f"none of these workloads has figures of the kind {', '.join(groups)}")
     verdicts = sift.verdicts(found, subject)

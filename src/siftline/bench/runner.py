@@ -8,6 +8,7 @@ passes    all indexes in turn; the timer covers the whole call of `match`: reset
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -289,6 +290,7 @@ def run_in_turn(
     for other in with_reference(others)[1:]:
         if other == subject:
             continue
+        gc.collect()  # what the last one leaves behind are gigabytes
         rivals, unable = _prepared(workload, [other], plan, say, len(standing[0].found))
         refused += unable
         for rival in rivals:

@@ -219,7 +219,7 @@ MATCHING: Final = "matching"
 class Result:
     """What was measured on one workload."""
 
-    bench: Bench
+    workload: str
     measured: list[Measurement] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
 
@@ -237,23 +237,26 @@ def measure(
     seed: int = 0,
     cache: Path | None = None,
     say: Say = lambda text: None,
-) -> Iterator[Result]:
-    """Measure one workload after the other; groups without figures for a workload are left out."""
+) -> Iterator[tuple[Bench, Result]]:
+    """Measure one workload after the other; groups without figures for a workload are left out.
+
+    Only the results should be kept: a workload with its index takes gigabytes.
+    """
     for name in names:
         wanted = [group for key, group in GROUPS.items() if key in groups and name in (group.workloads or names)]
         if not wanted and MATCHING not in groups:
             continue
         say(f"drawing {name}")
-        result = Result(Bench(_drawn(name, sizes, seed, cache), subject, sizes, say))
+        bench, result = Bench(_drawn(name, sizes, seed, cache), subject, sizes, say), Result(name)
         if MATCHING in groups:
-            result.measured = run_in_turn(result.bench.workload, subject, others, _plan(sizes), say)
+            result.measured = run_in_turn(bench.workload, subject, others, _plan(sizes), say)
             result.readings += match_figures(result.measured, subject)
         if all(each.status == "ok" for each in result.measured if each.choice == subject):
             for group in wanted:
                 say(f"measuring {group.measure.__name__}")
-                result.readings += group.measure(result.bench)
-        yield result
-        result.bench.__dict__.pop("engine", None)  # the memory is for the next one
+                result.readings += group.measure(bench)
+        yield bench, result
+        del bench
 
 
 def _drawn(name: str, sizes: Sizes, seed: int, cache: Path | None) -> Workload:
@@ -278,7 +281,7 @@ def verdicts(results: Sequence[Result], subject: Choice) -> list[Verdict]:
     wanted = {(target.workload, target.what): target for target in targets(subject.label)}
     found = []
     for result in results:
-        name = result.bench.workload.name
+        name = result.workload
         for reading in result.readings:
             target = wanted.get((name, reading.what), Target(name, subject.label, reading.what))
             found.append(Verdict(target, reading.value))
@@ -292,7 +295,7 @@ def _over_all(results: Sequence[Result], wanted: dict[tuple[str, str], Target]) 
     bests = [best for result in results if (best := result.value(_BEST)) is not None]
     if bests:
         yield Verdict(wanted[_ALL, _BEST], geometric_mean(bests))
-    medians = {result.bench.workload.name: result.value(_MEDIAN) for result in results}
+    medians = {result.workload: result.value(_MEDIAN) for result in results}
     wide, dense = medians.get("wide"), medians.get("dense")
     if wide and dense:
         yield Verdict(wanted["wide", "x as long as dense"], wide / dense)
