@@ -80,7 +80,7 @@ def test_matching_prints_verdicts_and_appends_rows(capsys: pytest.CaptureFixture
     names = ("--workload", "dense", "--workload", "wide")
     assert _bench(*arguments, *names, "--cache", "drawn") == 0
     out = capsys.readouterr().out
-    for text in ("dense: fast-scan", "x best other index", "all workloads: fast-scan", "x as long as dense", "missed"):
+    for text in ("dense: fast-scan", "x best other index", "2 workloads: fast-scan", "x as long as dense", "missed"):
         assert text in out
     rows = [json.loads(line) for line in Path("results/sift.jsonl").read_text().splitlines()]
     assert {(row["workload"], row["index"]) for row in rows if row["mode"] == "ids"} == {
@@ -177,9 +177,9 @@ def test_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
     workload = generate("sparse", n_subscriptions=200, n_events=6, n_attributes=300)
     plan = Plan(n_passes=1, n_events={}, check_box_s=0)
     fast, scan = run_in_turn(workload, Choice("scan"), [], plan)
-    assert (fast.n_events, scan.n_events) == (1, 1)
+    assert (fast.n_events, scan.n_events) == (3, 3)
     _, scan = run_in_turn(workload, Choice("scan"), [], Plan(n_passes=1, pass_box_s=1e-9))
-    assert scan.n_events == 1
+    assert scan.n_events == 3
     _, hopeless = run_in_turn(workload, Choice("scan"), [], Plan(n_passes=1, build_box_s=1e-9))
     assert hopeless.status == "hopeless"
     assert "1/100 of the subscriptions" in str(hopeless.reason)
@@ -190,6 +190,17 @@ def test_a_refused_workload_is_a_verdict() -> None:
     (verdict, *_) = found = sift.verdicts([Result("dense", refused)], _SUBJECT)
     assert verdict.word == "refused"
     assert len(found) == sum(target.workload == "dense" for target in sift.targets("fast-scan"))
+
+
+def test_the_mean_is_judged_over_all_workloads() -> None:
+    results = [
+        Result(name, [], [Reading("x best other index", [4.0 if i else 8.0])]) for i, name in enumerate(sift.WORKLOADS)
+    ]
+    (*_, verdict) = sift.verdicts(results, _SUBJECT)
+    assert (verdict.target.workload, verdict.word) == ("all workloads", "missed")
+    (*_, verdict) = sift.verdicts(results[:2], _SUBJECT)
+    assert (verdict.target.workload, verdict.word) == ("2 workloads", "")
+    assert verdict.measured == pytest.approx(32**0.5)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,8 @@ REFUSALS: Final = (NotImplementedError, SubscriptionError, TooLargeError, Memory
 # Shares of a workload that are built to see how long the whole would take, unless they are too small to tell.
 _BUILT_FIRST: Final = (100, 10)
 _LEAST_BUILT: Final = 5_000
+# However slow an index is, it is timed on so many events.
+_LEAST_EVENTS: Final = 3
 
 Say = Callable[[str], None]
 
@@ -193,12 +195,14 @@ class _Candidate:
         """Find the ids, within the box if there is one, and keep the events that can be timed."""
         is_reference = self.measurement.choice.index == REFERENCE
         box = self.plan.check_box_s if is_reference else self.plan.pass_box_s
+        # The very first event may still compile something, which says nothing about the time of a pass.
+        first = time_once(lambda: self.engine.match(self.events[0]))
         timed = time_once(lambda: _find_within(self.engine, self.events, box))
-        self.measurement.warm_up_s = timed.seconds
+        self.measurement.warm_up_s = first.seconds + timed.seconds
         self.found = timed.result
         n_timed = len(self.found)
         if self.plan.pass_box_s is not None:
-            n_timed = min(n_timed, max(1, int(n_timed * self.plan.pass_box_s / timed.seconds)))
+            n_timed = min(n_timed, max(_LEAST_EVENTS, int(n_timed * self.plan.pass_box_s / timed.seconds)))
         self.events = self.events[:n_timed]
         self.measurement.n_events = n_timed
         self.measurement.n_matches = sum(len(ids) for ids in self.found[:n_timed])
@@ -233,13 +237,15 @@ class _Candidate:
 
 
 def _find_within(engine: Engine, events: Sequence[Any], seconds: float | None) -> Found:
-    """Return the ids of the events, of as many as there is time for, and of one at least."""
-    end = time.perf_counter() + (float("inf") if seconds is None else seconds)
+    """Return the ids of the events, of as many as there is time for, and of some at least."""
+    if seconds is None:
+        return find_all(engine, events)
+    end = time.perf_counter() + seconds
     found: Found = []
     for event in events:
-        found += find_all(engine, [event])
-        if time.perf_counter() > end:
+        if len(found) >= _LEAST_EVENTS and time.perf_counter() > end:
             break
+        found += find_all(engine, [event])
     return found
 
 
