@@ -73,7 +73,7 @@ class Catalogue(NamedTuple):
 
 
 class _Predicates(NamedTuple):
-    """One row a predicate: its operator, and values from `lows` to `highs`; an `in` has `sizes` consecutive ones."""
+    """One row a predicate: its operator, and the values that satisfy it, from low to high."""
 
     operators: NDArray[np.int8]
     lows: NDArray[np.int64]
