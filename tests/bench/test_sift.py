@@ -101,8 +101,9 @@ def test_groups_run_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert _bench("sift", "--quick", "--subject", "fast-scan", "--only", "dict", "--workload", "dense") == 2
 
 
-def test_wrong_ids_write_no_row() -> None:
-    assert _bench("sift", "--quick", "--subject", "liar", "--only", "matching", "--workload", "dense-short") == 1
+@pytest.mark.parametrize("group", ["matching", "memory"])
+def test_wrong_ids_write_no_row(group: str) -> None:
+    assert _bench("sift", "--quick", "--subject", "liar", "--only", group, "--workload", "dense-short") == 1
     assert not Path("results").exists()
 
 

@@ -197,7 +197,7 @@ class _Candidate:
         box = self.plan.check_box_s if is_reference else self.plan.pass_box_s
         # The very first event may still compile something, which says nothing about the time of a pass.
         first = time_once(lambda: self.engine.match(self.events[0]))
-        timed = time_once(lambda: _find_within(self.engine, self.events, box))
+        timed = time_once(lambda: find_within(self.engine, self.events, box))
         self.measurement.warm_up_s = first.seconds + timed.seconds
         self.found = timed.result
         n_timed = len(self.found)
@@ -236,7 +236,7 @@ class _Candidate:
         return replace(self.measurement, passes=passes, stats=stats)
 
 
-def _find_within(engine: Engine, events: Sequence[Any], seconds: float | None) -> Found:
+def find_within(engine: Engine, events: Sequence[Any], seconds: float | None) -> Found:
     """Return the ids of the events, of as many as there is time for, and of some at least."""
     if seconds is None:
         return find_all(engine, events)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from siftline.bench import updates
-from siftline.bench.checks import check_same, find_all
+from siftline.bench.checks import check_reference, check_same, find_all
 from siftline.bench.measure import Timed, time_each, time_once
 from siftline.bench.readings import Bench, Reading, Sizes
-from siftline.bench.runner import REFERENCE, Plan, run_in_turn
+from siftline.bench.runner import REFERENCE, Choice, Plan, find_within, run_in_turn
 from siftline.bench.targets import Target, Verdict
 from siftline.bench.workloads import cached, make_parameters, recipe
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from siftline.bench.runner import Choice, Measurement, Say
+    from siftline.bench.runner import Measurement, Say
     from siftline.bench.workloads import Workload
 
 WORKLOADS: Final = (
@@ -251,12 +251,25 @@ def measure(
         if MATCHING in groups:
             result.measured = run_in_turn(bench.workload, subject, others, _plan(sizes), say)
             result.readings += match_figures(result.measured, subject)
+        else:
+            check_ids(bench)
         if all(each.status == "ok" for each in result.measured if each.choice == subject):
             for group in wanted:
                 say(f"measuring {group.measure.__name__}")
                 result.readings += group.measure(bench)
         yield bench, result
         del bench
+
+
+def check_ids(bench: Bench) -> None:
+    """Raise unless the subject finds what `fast-scan` finds; for figures that are measured without the run itself."""
+    bench.say("checking ids")
+    reference = Choice(REFERENCE).engine()
+    reference.add_many(bench.workload.predicates)
+    expected = find_within(reference, bench.events, bench.sizes.check_box_s)
+    check_reference(bench.workload, expected, REFERENCE)
+    found = find_all(bench.engine, bench.events[: len(expected)])
+    check_same(bench.subject.label, found, expected, REFERENCE)
 
 
 def _drawn(name: str, sizes: Sizes, seed: int, cache: Path | None) -> Workload:
