@@ -12,8 +12,8 @@ import pytest
 from siftline.bench import indexes
 from siftline.bench.command import add_parser, run
 from siftline.bench.foundation import Figure, Foundation, Sizes, expressions, rows_of, table
-from siftline.bench.indexes import Target
 from siftline.bench.results import append
+from siftline.bench.targets import Target
 from siftline.bench.workloads import load
 
 _TINY = Sizes(
@@ -40,7 +40,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_run_prints_a_table_and_appends_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("--size", "1e2", "--events", "3", "--passes", "2", "--cache", "drawn")
+    arguments = ("--size", "1e2", "--events", "3", "--passes", "2", "--cache", "drawn", "--index", "fast-scan")
     assert _bench("run", "dense", "zipf", *arguments) == 0
     out = capsys.readouterr().out
     assert "dense, 100 subscriptions, seed 0, ids" in out
@@ -53,7 +53,8 @@ def test_run_prints_a_table_and_appends_rows(capsys: pytest.CaptureFixture[str])
 
 
 def test_run_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _bench("run", "dense", "--size", "50", "--events", "2", "--json", "--output", "rows.jsonl") == 0
+    arguments = ("--size", "50", "--events", "2", "--index", "fast-scan", "--json", "--output", "rows.jsonl")
+    assert _bench("run", "dense", *arguments) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(Path("rows.jsonl").read_text())
 
 

@@ -2,7 +2,9 @@
 
 - `workloads/`: seeded subscriptions and events, as Arrow tables and Parquet files
 - `runner`: one workload, many indexes, ids checked before times; `measure`: the timers; `checks`: the ids
+- `interleaving`: adds and matches that alternate; `updates`: what changes cost
 - `results`: one JSON line a measurement; `compare`: two files of them, with a noise band
 - `foundation`: everything in front of and beside an index, against targets
+- `indexes`, `sift`: the published indexes and our own, against `targets`; `readings`: the figures of one index
 - `command`: `siftline bench`
 """

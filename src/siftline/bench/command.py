@@ -1,4 +1,4 @@
-"""`siftline bench`: list, generate, run, foundation, indexes, compare.
+"""`siftline bench`: list, generate, run, foundation, indexes, sift, compare.
 
 Only the standard library is imported here: the command line builds all parsers before it knows which one is wanted.
 """
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from siftline.bench.workloads import Workload
 
 _RESULTS: Final = Path("results")
+# The groups of figures of `siftline bench sift`.
+_GROUPS: Final = ("matching", "slots", "batches", "dict", "memory", "updates")
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
@@ -32,6 +34,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     _add_run(actions)
     _add_foundation(actions)
     _add_indexes(actions)
+    _add_sift(actions)
     _add_compare(actions)
     return parser
 
@@ -83,6 +86,7 @@ def _add_run(actions: Any) -> None:
     )
     parser.add_argument("--slots", action="store_true", help="time match(..., as_slots=True)")
     parser.add_argument("--batch", action="store_true", help="time match_batch of all events")
+    parser.add_argument("--interleaved", action="store_true", help="adds and matches alternate; time both")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep drawn workloads there")
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="append rows there; default: results/WORKLOAD.jsonl"
@@ -116,6 +120,28 @@ def _add_indexes(actions: Any) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE", help="append rows there")
     parser.add_argument("--json", action="store_true", help="print the rows instead of tables")
     parser.set_defaults(act=_indexes)
+
+
+def _add_sift(actions: Any) -> None:
+    parser = actions.add_parser("sift", help="measure sift on all workloads, beside all indexes, against its targets")
+    parser.add_argument("--subject", default="sift", metavar="NAME", help="the index under examination; default: sift")
+    parser.add_argument(
+        "--index", action="append", metavar="NAME[:OPTION=VALUE,...]", help="compare with these; default: all but scan"
+    )
+    parser.add_argument("--workload", action="append", metavar="NAME", help="repeat for several; default: all")
+    parser.add_argument("--only", action="append", choices=_GROUPS, help="repeat for several; default: all figures")
+    parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
+    parser.add_argument("--size", type=_count, metavar="N", help="at most so many subscriptions")
+    parser.add_argument("--events", type=_count, metavar="N", help="events that are timed one by one; default: 200")
+    parser.add_argument("--passes", type=_count, help="default: 5")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--fail", action="store_true", help="exit 1 if a target is missed")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep drawn workloads there")
+    parser.add_argument(
+        "--output", type=Path, default=_RESULTS / "sift.jsonl", metavar="FILE", help="default: results/sift.jsonl"
+    )
+    parser.add_argument("--json", action="store_true", help="print the rows instead of tables")
+    parser.set_defaults(act=_sift)
 
 
 def _add_compare(actions: Any) -> None:
@@ -197,6 +223,7 @@ def _generate(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from siftline.bench import results
+    from siftline.bench.interleaving import run_interleaved
     from siftline.bench.runner import Plan, run
     from siftline.bench.workloads import recipe
 
@@ -209,7 +236,7 @@ def _run(args: argparse.Namespace) -> int:
     for name in args.workloads:
         _say(f"drawing {name}")
         workload = _drawn(name, args, args.cache)
-        measured = run(workload, choices, plan, _say)
+        measured = (run_interleaved if args.interleaved else run)(workload, choices, plan, _say)
         rows = results.rows_of(workload, measured, plan.n_passes)
         path = results.append(rows, args.output or _RESULTS / f"{name}.jsonl")
         _print_run(workload, measured, rows, args.json)
@@ -229,7 +256,7 @@ def _choices(texts: Sequence[str] | None) -> list[Choice]:
 
 
 def _indexes(args: argparse.Namespace) -> int:
-    from siftline.bench import indexes, results
+    from siftline.bench import indexes, results, targets
     from siftline.bench.runner import Plan
     from siftline.bench.tables import aligned
 
@@ -246,8 +273,54 @@ def _indexes(args: argparse.Namespace) -> int:
             results.append(rows, args.output)
     found = indexes.verdicts(runs)
     if not args.json:
-        print(aligned(indexes.table(found)))
-    return int(args.fail and any(verdict.word != "met" for verdict in found))
+        print(aligned(targets.table(found)))
+    return int(args.fail and any(verdict.is_bad for verdict in found))
+
+
+def _sift(args: argparse.Namespace) -> int:
+    import dataclasses
+
+    from siftline.bench import results, sift, targets
+    from siftline.bench.readings import Sizes
+    from siftline.bench.tables import aligned
+
+    _check_output(args.output)
+    subject, others = _subject(args.subject), _choices(args.index)
+    changes = {"n_subscriptions": args.size, "n_events": args.events, "n_passes": args.passes}
+    given = {name: value for name, value in changes.items() if value is not None}
+    sizes = dataclasses.replace(sift.QUICK if args.quick else Sizes(), **given)
+    names, groups = args.workload or sift.WORKLOADS, args.only or _GROUPS
+    found = []
+    for bench, result in sift.measure(subject, others, names, groups, sizes, args.seed, args.cache, _say):
+        measured = results.rows_of(bench.workload, result.measured, sizes.n_passes)
+        rows = [*measured, *bench.rows(result.readings)]
+        results.append(rows, args.output)
+        if args.json:
+            print("\n".join(json.dumps(row) for row in rows))
+        elif result.measured:
+            _print_run(bench.workload, result.measured, measured, False)
+        found.append(result)
+        del bench  # before the next one is drawn
+    if not found:
+        raise ValueError(f"none of these workloads has figures of the kind {', '.join(groups)}")
+    verdicts = sift.verdicts(found, subject)
+    if not args.json:
+        print(aligned(targets.table(verdicts)))
+    _say(f"rows appended to {args.output}")
+    return int(args.fail and any(verdict.is_bad for verdict in verdicts))
+
+
+def _subject(text: str) -> Choice:
+    """Return the index under examination; if it is missing, say how to examine another one."""
+    from siftline.bench.runner import Choice
+    from siftline.errors import UnknownIndexError
+
+    choice = Choice.parse(text)
+    try:
+        choice.engine()
+    except UnknownIndexError as error:
+        raise ValueError(f"{error}; `--subject NAME` examines another index") from None
+    return choice
 
 
 def _print_run(workload: Workload, measured: Sequence[Measurement], rows: Sequence[Any], is_json: bool) -> None:
@@ -272,7 +345,13 @@ def _print_run(workload: Workload, measured: Sequence[Measurement], rows: Sequen
     ]
     print(aligned([heading, *(_run_line(measurement) for measurement in measured)]))
     for refused in (m for m in measured if m.passes is None):
-        print(f"{refused.choice.label}: unsupported: {refused.reason}")
+        print(f"{refused.choice.label}: {refused.status}: {refused.reason}")
+    for each in measured:
+        if each.add_us is not None:
+            times = each.add_us
+            print(
+                f"{each.choice.label}: an add took {times.median:,.1f} us, p99 {times.p99:,.1f}, max {times.max:,.1f}"
+            )
     shares = [m.passes.processor_share for m in measured if m.passes is not None]
     if min(shares) < 0.9:
         print(f"the machine was busy: the core was ours only {min(shares):.0%} of the time")
@@ -281,7 +360,7 @@ def _print_run(workload: Workload, measured: Sequence[Measurement], rows: Sequen
 def _run_line(measurement: Measurement) -> list[str]:
     label = measurement.choice.label
     if measurement.passes is None:
-        return [label, "unsupported", *[""] * 9]
+        return [label, measurement.status, *[""] * 9]
     times = measurement.passes.per_event_us()
     megabytes = sum(measurement.stats.get("bytes", {}).values()) / 1e6
     matches = measurement.n_matches / max(1, measurement.n_events)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.bench.runner import Choice, Plan, run
+from siftline.bench.targets import Target, Verdict
 from siftline.bench.workloads import cached, make_parameters
 
 if TYPE_CHECKING:
@@ -21,16 +21,6 @@ QUICK: Final = {"n_subscriptions": 20_000, "n_events": 20}
 _QUICK_TO_BUILD: Final = 300_000
 
 
-@dataclass(frozen=True)
-class Target:
-    """What one index must reach on one workload."""
-
-    workload: str
-    index: str
-    what: str
-    at_least: float
-
-
 _PREDICATE_SPACES: Final = ("pst-hash", "pst-bloom")
 _BUILT: Final = ("op-index", "pst-bloom", "counting")
 
@@ -41,21 +31,6 @@ TARGETS: Final = (
     *(Target("equality", index, "x fast-scan", 20) for index in ("propagation", "k-index")),
     *(Target("dense", index, "subscriptions/s built", _QUICK_TO_BUILD) for index in _BUILT),
 )
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A target and what was measured."""
-
-    target: Target
-    measured: float | None
-
-    @property
-    def word(self) -> str:
-        """`met`, `missed`, or `refused` if the index did not take the workload."""
-        if self.measured is None:
-            return "refused"
-        return "met" if self.measured >= self.target.at_least else "missed"
 
 
 def measure(
@@ -89,18 +64,3 @@ def _measured(target: Target, by_index: dict[str, Measurement], n_subscriptions:
         other = by_index.get(target.what.removeprefix("x "))
         return None if other is None or other.passes is None else other.median_us / measurement.median_us
     return n_subscriptions / measurement.index_s
-
-
-def table(found: Sequence[Verdict]) -> list[list[str]]:
-    """Return the lines of a table, heading first."""
-    lines = [
-        [f"{v.target.workload}: {v.target.index}", v.target.what, _shown(v.measured), _shown(v.target.at_least), v.word]
-        for v in found
-    ]
-    return [["index", "figure", "measured", "target", ""], *lines]
-
-
-def _shown(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -33,7 +33,7 @@ def _columns(measurement: Measurement) -> Row:
     choice = measurement.choice
     row: Row = {"index": choice.index, "options": dict(choice.options), "mode": measurement.mode}
     if measurement.passes is None or measurement.encode_us is None:
-        return {**row, "status": "unsupported", "reason": measurement.reason}
+        return {**row, "status": measurement.status, "reason": measurement.reason}
     stats = measurement.stats
     return {
         **row,
@@ -46,6 +46,7 @@ def _columns(measurement: Measurement) -> Row:
         "index_s": round(measurement.index_s, 6),
         "warm_up_s": round(measurement.warm_up_s, 6),
         "encode_us": measurement.encode_us.as_dict(),
+        **({} if measurement.add_us is None else {"add_us": measurement.add_us.as_dict()}),
         "match_us": measurement.passes.per_event_us().as_dict(),
         "all_us": measurement.passes.all_us().as_dict(),
         "passes": measurement.passes.pass_medians_us(),

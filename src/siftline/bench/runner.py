@@ -8,9 +8,11 @@ passes    all indexes in turn; the timer covers the whole call of `match`: reset
 
 from __future__ import annotations
 
+import gc
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,8 +30,19 @@ if TYPE_CHECKING:
 REFERENCE: Final = "fast-scan"
 # A first engine of this many predicates compiles the kernels, or loads them, outside of all other times.
 _FIRST_ROWS: Final = 64
+
+
+class Hopeless(Exception):  # noqa: N818  (a finding, not an error)
+    """An index would take too long."""
+
+
 # What an index says to a workload that it cannot take.
-_REFUSALS: Final = (NotImplementedError, SubscriptionError, TooLargeError)
+REFUSALS: Final = (NotImplementedError, SubscriptionError, TooLargeError, MemoryError, Hopeless)
+# Shares of a workload that are built to see how long the whole would take, unless they are too small to tell.
+_BUILT_FIRST: Final = (100, 10)
+_LEAST_BUILT: Final = 5_000
+# However slow an index is, it is timed on so many events.
+_LEAST_EVENTS: Final = 3
 
 Say = Callable[[str], None]
 
@@ -84,12 +97,24 @@ class Plan:
         Time `match(..., as_slots=True)`.
     is_batch : bool
         Time `match_batch` of all events at once instead of one event at a time.
+    most_events : int, optional
+        Only so many events of the workload, for all indexes.
+    build_box_s : float, optional
+        An index whose build, judged by smaller ones, would take longer is hopeless: that is reported, and all.
+    pass_box_s : float, optional
+        A slow index is timed on as many events only as it matches in this time.
+    check_box_s : float, optional
+        All indexes get as many events only as `fast-scan` matches in this time, because ids are checked first.
     """
 
     n_passes: int = 5
     n_events: Mapping[str, int] = field(default_factory=lambda: {"scan": 5})
     as_slots: bool = False
     is_batch: bool = False
+    most_events: int | None = None
+    build_box_s: float | None = None
+    pass_box_s: float | None = None
+    check_box_s: float | None = None
 
     @property
     def mode(self) -> str:
@@ -103,6 +128,7 @@ class Measurement:
 
     choice: Choice
     mode: str
+    status: str = "ok"  # or "unsupported" or "hopeless", with a reason
     reason: str | None = None
     n_events: int = 0
     first_use_s: float = 0.0
@@ -114,11 +140,28 @@ class Measurement:
     n_matches: int = 0
     stats: dict[str, Any] = field(default_factory=dict)
     ratio: float | None = None
+    # Of an index that took turns with another one, its subject: that one's median over the same events.
+    subject_us: float | None = None
+    # Of adds and matches that alternate.
+    add_us: Spread | None = None
 
     @property
     def median_us(self) -> float:
         """The median time of an event."""
         return float("nan") if self.passes is None else self.passes.per_event_us().median
+
+    def median_over(self, other: Measurement) -> float:
+        """Return the median time of the events on which another index was timed too."""
+        if self.passes is None or other.passes is None or self.mode == "batch":
+            return self.median_us
+        n = min(self.passes.times_ns.shape[1], other.passes.times_ns.shape[1])
+        return Passes(self.passes.times_ns[:, :n], self.passes.processor_share).per_event_us().median
+
+
+def refusal(choice: Choice, mode: str, error: Exception) -> Measurement:
+    """Return what is reported of an index that does not take a workload."""
+    status = "hopeless" if isinstance(error, Hopeless) else "unsupported"
+    return Measurement(choice, mode, status, f"{type(error).__name__}: {error}")
 
 
 class _Candidate:
@@ -128,6 +171,7 @@ class _Candidate:
         self.measurement = Measurement(choice, plan.mode)
         self.plan = plan
         self.engine = choice.engine()
+        self.dicts: list[dict[str, Any]] = []
         self.events: list[Any] = []
         self.batch: Any = None
         self.found: Found = []
@@ -135,22 +179,34 @@ class _Candidate:
     def build(self, workload: Workload) -> None:
         first = self.measurement.choice.engine()
         self.measurement.first_use_s = time_once(lambda: _use_once(first, workload)).seconds
+        if self.plan.build_box_s is not None and self.measurement.choice.index != REFERENCE:
+            _check_build(self.measurement.choice, workload, self.plan.build_box_s)
         self.measurement.build_s = time_once(lambda: self.engine.add_many(workload.predicates)).seconds
         self.measurement.index_s = time_once(self.engine.rebuild).seconds
 
-    def encode(self, workload: Workload) -> None:
+    def encode(self, workload: Workload, most: int | None = None) -> None:
         choice = self.measurement.choice
-        dicts = workload.dicts[: self.plan.n_events.get(choice.index, workload.n_events)]
-        self.measurement.n_events = len(dicts)
-        self.measurement.encode_us = Spread.of(time_each(self.engine.encode, dicts) / 1e3)
-        self.events = [self.engine.encode(tree) for tree in dicts]
-        self.batch = self.engine.encode(dicts)
+        limits = (self.plan.n_events.get(choice.index), self.plan.most_events, most, workload.n_events)
+        self.dicts = workload.dicts[: min(limit for limit in limits if limit is not None)]
+        self.measurement.encode_us = Spread.of(time_each(self.engine.encode, self.dicts) / 1e3)
+        self.events = [self.engine.encode(tree) for tree in self.dicts]
 
     def warm_up(self) -> None:
-        timed = time_once(lambda: find_all(self.engine, self.events))
-        self.measurement.warm_up_s = timed.seconds
+        """Find the ids, within the box if there is one, and keep the events that can be timed."""
+        is_reference = self.measurement.choice.index == REFERENCE
+        box = self.plan.check_box_s if is_reference else self.plan.pass_box_s
+        # The very first event may still compile something, which says nothing about the time of a pass.
+        first = time_once(lambda: self.engine.match(self.events[0]))
+        timed = time_once(lambda: find_within(self.engine, self.events, box))
+        self.measurement.warm_up_s = first.seconds + timed.seconds
         self.found = timed.result
-        self.measurement.n_matches = sum(len(ids) for ids in self.found)
+        n_timed = len(self.found)
+        if self.plan.pass_box_s is not None:
+            n_timed = min(n_timed, max(_LEAST_EVENTS, int(n_timed * self.plan.pass_box_s / timed.seconds)))
+        self.events = self.events[:n_timed]
+        self.measurement.n_events = n_timed
+        self.measurement.n_matches = sum(len(ids) for ids in self.found[:n_timed])
+        self.batch = self.engine.encode(self.dicts[:n_timed])
 
     def check_batch(self) -> None:
         """Raise unless `match_batch` finds what `match` found."""
@@ -158,7 +214,7 @@ class _Candidate:
         found: list[set[Any]] = [set() for _ in self.events]
         for event, id in zip(table["event"].to_pylist(), table["subscription"].to_pylist(), strict=True):
             found[event].add(id)
-        check_same("match_batch", [frozenset(ids) for ids in found], self.found, "match")
+        check_same("match_batch", [frozenset(ids) for ids in found], self.found[: len(found)], "match")
 
     def one_pass(self) -> NDArray[np.int64]:
         """Return the nanoseconds of each event; of a batch, the mean as one number."""
@@ -172,14 +228,37 @@ class _Candidate:
 
     def finish(self, passes: Passes, stats_before: Mapping[str, Any]) -> Measurement:
         """Return the measurement, with the work that the passes cost."""
-        self.measurement.passes = passes
         stats = self.engine.stats()
         n_matched = self.plan.n_passes * max(1, len(self.events))
         for key in ("candidates_examined", "predicates_evaluated", "lists_scanned"):
             if key in stats:
                 stats[key] = (stats[key] - stats_before.get(key, 0)) / n_matched
-        self.measurement.stats = stats
-        return self.measurement
+        return replace(self.measurement, passes=passes, stats=stats)
+
+
+def find_within(engine: Engine, events: Sequence[Any], seconds: float | None) -> Found:
+    """Return the ids of the events, of as many as there is time for, and of some at least."""
+    if seconds is None:
+        return find_all(engine, events)
+    end = time.perf_counter() + seconds
+    found: Found = []
+    for event in events:
+        if len(found) >= _LEAST_EVENTS and time.perf_counter() > end:
+            break
+        found += find_all(engine, [event])
+    return found
+
+
+def _check_build(choice: Choice, workload: Workload, box_s: float) -> None:
+    """Build a hundredth and a tenth of the index, and give up if the whole would take too long."""
+    for share in _BUILT_FIRST:
+        if workload.n_subscriptions // share < _LEAST_BUILT:
+            continue
+        rows = workload.predicates.slice(0, workload.predicates.num_rows // share)
+        engine = choice.engine()
+        seconds = time_once(lambda engine=engine, rows=rows: engine.add_many(rows)).seconds  # type: ignore[misc]
+        if seconds * share > box_s:
+            raise Hopeless(f"1/{share} of the subscriptions took {seconds:.1f} s to add, and {box_s:g} s are for all")
 
 
 def _use_once(engine: Engine, workload: Workload) -> None:
@@ -196,46 +275,81 @@ def run(workload: Workload, choices: Sequence[Choice], plan: Plan, say: Say = la
     WrongIdsError
         If an index finds other ids than `fast-scan`, or that other ids than `scan`.
     """
-    if workload.n_events == 0:
-        raise ValueError("a run needs events")
-    candidates, refused = _prepared(workload, _with_reference(choices), plan, say)
+    candidates, refused = _prepared(workload, with_reference(choices), plan, say)
     say("checking ids")
     _check_all(workload, candidates)
+    return [*_measured(candidates, plan, say), *refused]
+
+
+def run_in_turn(
+    workload: Workload, subject: Choice, others: Sequence[Choice], plan: Plan, say: Say = lambda text: None
+) -> list[Measurement]:
+    """Measure as `run` does, with two indexes in memory and not all: `fast-scan` and the subject of the comparison.
+
+    Each other index takes turns with these two, and is let go. So its `ratio` and `subject_us` belong together with its
+    own times, and not with those of the next one.
+    """
+    standing, refused = _prepared(workload, with_reference([subject]), plan, say)
+    say("checking ids")
+    _check_all(workload, standing)
+    measured = _measured(standing, plan, say)
+    for other in with_reference(others)[1:]:
+        if other == subject:
+            continue
+        gc.collect()  # what the last one leaves behind are gigabytes
+        rivals, unable = _prepared(workload, [other], plan, say, len(standing[0].found))
+        refused += unable
+        for rival in rivals:
+            _check_found(rival, standing[0])
+            *beside, last = _measured([*standing, rival], plan, say)
+            last.subject_us = beside[-1].median_over(last)
+            measured.append(last)
+    return [*measured, *refused]
+
+
+def _measured(candidates: Sequence[_Candidate], plan: Plan, say: Say) -> list[Measurement]:
+    """Time all candidates in turn; the first one is what the others are compared with."""
     say(f"{plan.n_passes} passes over {len(candidates)} indexes")
     before = [candidate.engine.stats() for candidate in candidates]
     all_passes = interleaved([candidate.one_pass for candidate in candidates], plan.n_passes)
     measured = [c.finish(passes, stats) for c, passes, stats in zip(candidates, all_passes, before, strict=True)]
-    reference = measured[0].median_us
-    for measurement in measured:
-        measurement.ratio = float(f"{reference / measurement.median_us:.4g}")
-    return [*measured, *refused]
+    for each in measured:
+        each.ratio = float(f"{measured[0].median_over(each) / each.median_over(measured[0]):.4g}")
+    return measured
 
 
-def _with_reference(choices: Sequence[Choice]) -> list[Choice]:
+def with_reference(choices: Sequence[Choice]) -> list[Choice]:
     """Return the choices, each once, the reference first."""
     reference = Choice(REFERENCE)
     return [reference, *(choice for i, choice in enumerate(choices) if choice not in (reference, *choices[:i]))]
 
 
 def _prepared(
-    workload: Workload, choices: Sequence[Choice], plan: Plan, say: Say
+    workload: Workload, choices: Sequence[Choice], plan: Plan, say: Say, most: int | None = None
 ) -> tuple[list[_Candidate], list[Measurement]]:
-    """Build, encode and warm up each index; return those that can, and the refusals of those that cannot."""
-    candidates, refused = [], []
+    """Build, encode and warm up each index; return those that can, and the refusals of those that cannot.
+
+    All get at most `most` events, or as many as the reference had ids for.
+    """
+    if workload.n_events == 0:
+        raise ValueError("a run needs events")
+    candidates: list[_Candidate] = []
+    refused = []
     for choice in choices:
         say(f"building {choice.label}")
         try:
             candidate = _Candidate(choice, plan)
             candidate.build(workload)
-            candidate.encode(workload)
+            candidate.encode(workload, most)
             candidate.warm_up()
         except UnknownIndexError:
             raise  # a wrong name or option is the caller's mistake, not a limit of the index
-        except _REFUSALS as error:
+        except REFUSALS as error:
             if choice.index == REFERENCE:
                 raise
-            refused.append(Measurement(choice, plan.mode, reason=f"{type(error).__name__}: {error}"))
+            refused.append(refusal(choice, plan.mode, error))
         else:
+            most = len(candidate.found) if choice.index == REFERENCE else most
             candidates.append(candidate)
     return candidates, refused
 
@@ -244,6 +358,10 @@ def _check_all(workload: Workload, candidates: Sequence[_Candidate]) -> None:
     reference = candidates[0]
     check_reference(workload, reference.found, REFERENCE)
     for candidate in candidates:
-        check_same(candidate.measurement.choice.label, candidate.found, reference.found, REFERENCE)
-        if candidate.plan.is_batch:
-            candidate.check_batch()
+        _check_found(candidate, reference)
+
+
+def _check_found(candidate: _Candidate, reference: _Candidate) -> None:
+    check_same(candidate.measurement.choice.label, candidate.found, reference.found, REFERENCE)
+    if candidate.plan.is_batch:
+        candidate.check_batch()

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from siftline.bench.workloads.workload import Parameters, Recipe, Workload
 
 # The files of this package that define recipes, in a tuple `RECIPES`.
-_MODULES: Final = ("siftline.bench.workloads.synthetic",)
+_MODULES: Final = tuple(
+    f"siftline.bench.workloads.{name}"
+    for name in ("synthetic", "wide", "ads", "keywords", "products", "rules", "strings")
+)
 
 
 @cache
@@ -24,7 +27,7 @@ def _recipes() -> dict[str, Recipe]:
 def workloads() -> list[str]:
     """Return the names that `siftline bench run` takes.
 
-    >>> workloads()
+    >>> workloads()[:4]
     ['dense', 'sparse', 'equality', 'zipf']
     """
     return list(_recipes())

@@ -1,0 +1,116 @@
+"""Adds and matches that alternate, as where subscriptions and events arrive together.
+
+PS-Tree paper, Fig. 5(b): an index that must put itself in order again before it can match pays for that here, and not
+when it is built in one go. Most of the workload is loaded first; the last subscriptions, one for each event of each
+pass, are then added one by one, and an event is matched after each.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from siftline.bench.checks import check_same
+from siftline.bench.measure import Passes, Spread, no_collection
+from siftline.bench.runner import REFERENCE, REFUSALS, Measurement, refusal, with_reference
+from siftline.engine import Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from siftline.bench.checks import Found
+    from siftline.bench.runner import Choice, Plan, Say
+    from siftline.bench.workloads import Workload
+
+MODE = "interleaved"
+
+
+def run_interleaved(
+    workload: Workload, choices: Sequence[Choice], plan: Plan, say: Say = lambda text: None
+) -> list[Measurement]:
+    """Time adds and matches in alternation; every match is compared with that of `fast-scan`."""
+    n_late = plan.n_passes * workload.n_events
+    if not 0 < n_late < workload.n_subscriptions:
+        raise ValueError(f"{n_late:,} of {workload.n_subscriptions:,} subscriptions cannot be added one by one")
+    first_late = workload.n_subscriptions - n_late
+    late = _expressions(workload, first_late)
+    reference, *others = with_reference(choices)
+    first, expected = _alternate(workload, reference, plan.n_passes, late)
+    measured, refused = [first], []
+    for choice in others:
+        say(f"alternating with {choice.label}")
+        try:
+            measurement, found = _alternate(workload, choice, plan.n_passes, late)
+        except REFUSALS as error:
+            refused.append(refusal(choice, MODE, error))
+        else:
+            check_same(choice.label, found, expected, REFERENCE)
+            measured.append(measurement)
+    for each in measured:
+        each.ratio = float(f"{first.median_us / each.median_us:.4g}")
+    return [*measured, *refused]
+
+
+def _expressions(workload: Workload, first: int) -> list[tuple[int, Any]]:
+    """Return the subscriptions from `first` on as ids and expressions."""
+    engine = Engine(index="scan")
+    engine.add_many(_rows(workload, first, workload.n_subscriptions))
+    return [(id, engine.expression(id)) for id in range(first, workload.n_subscriptions)]
+
+
+def _rows(workload: Workload, start: int, stop: int) -> Any:
+    """Return the predicates of some subscriptions; ids ascend in every workload."""
+    ids = workload.predicates["subscription"].to_numpy()
+    begin, end = np.searchsorted(ids, [start, stop])
+    return workload.predicates.slice(begin, end - begin)
+
+
+def _alternate(
+    workload: Workload, choice: Choice, n_passes: int, late: Sequence[tuple[int, Any]]
+) -> tuple[Measurement, Found]:
+    engine = choice.engine()
+    begin = time.perf_counter()
+    engine.add_many(_rows(workload, 0, late[0][0]))
+    build_s = time.perf_counter() - begin
+    adds, matches = np.empty((2, n_passes, workload.n_events), dtype=np.int64)
+    found: Found = []
+    wall, processor = time.perf_counter(), time.process_time()
+    with no_collection():
+        for i, (id, expression) in enumerate(late):
+            place = divmod(i, workload.n_events)
+            adds[place], matches[place], ids = _step(engine, id, expression, workload.dicts[place[1]])
+            found.append(frozenset(ids))
+    share = (time.process_time() - processor) / max(time.perf_counter() - wall, 1e-9)
+    return _measurement(choice, engine, Passes(matches, round(share, 3)), adds, found, build_s), found
+
+
+def _step(engine: Engine, id: int, expression: Any, event: Any) -> tuple[int, int, list[Any]]:
+    """Add, then match; return the nanoseconds of both. Encoding is not part of either, as everywhere."""
+    clock = time.perf_counter_ns
+    begin = clock()
+    engine.add(expression, id=id)
+    added = clock() - begin
+    encoded = engine.encode(event)
+    begin = clock()
+    ids = engine.match(encoded)
+    return added, clock() - begin, ids
+
+
+def _measurement(
+    choice: Choice, engine: Engine, passes: Passes, adds: NDArray[np.int64], found: Found, build_s: float
+) -> Measurement:
+    return Measurement(
+        choice,
+        MODE,
+        n_events=adds.shape[1],
+        n_matches=sum(len(ids) for ids in found) // len(adds),
+        build_s=build_s,
+        encode_us=Spread.of([0.0]),
+        passes=passes,
+        add_us=Spread.of(adds / 1e3),
+        stats=engine.stats(),
+    )
