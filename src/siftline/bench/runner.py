@@ -21,6 +21,7 @@ from siftline.bench.checks import Found, check_reference, check_same, find_all
 from siftline.bench.measure import Passes, Spread, interleaved, time_each, time_once
 from siftline.engine import Engine
 from siftline.errors import SubscriptionError, TooLargeError, UnknownIndexError
+from siftline.indexes.registry import parse_choice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,9 +62,7 @@ class Choice:
         >>> Choice.parse("op-index:segments=0")
         Choice(index='op-index', options={'segments': 0})
         """
-        index, _, rest = text.partition(":")
-        pairs = [part.partition("=") for part in rest.split(",") if part]
-        return cls(index, {key: _json_or_text(value) for key, _, value in pairs})
+        return cls(*parse_choice(text))
 
     @property
     def label(self) -> str:
@@ -74,13 +73,6 @@ class Choice:
     def engine(self) -> Engine:
         """Return an empty engine."""
         return Engine(index=self.index, **self.options)
-
-
-def _json_or_text(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 @dataclass(frozen=True, kw_only=True)
