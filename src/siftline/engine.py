@@ -23,7 +23,7 @@ from siftline.encoding.domains import Domains
 from siftline.encoding.events import EncodedEvents
 from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
-from siftline.errors import DuplicateIdError, EventError, SubscriptionError
+from siftline.errors import DuplicateIdError, EventError, SubscriptionError, TooLargeError
 from siftline.indexes.protocol import Batch, Index
 from siftline.indexes.registry import DEFAULT, make_index
 from siftline.language.normal_form import cover, cover_with_alternatives
@@ -479,11 +479,22 @@ class Engine:
 
     def _built_index(self, clauses: Clauses, domains: Domains, new: Expressions) -> Index:
         """Return a new index over the slots of the table and the new expressions behind them."""
-        index = make_index(self._index_name, self._options)
-        index.build(self._batch(clauses, domains, 0, new))
+        batch = self._batch(clauses, domains, 0, new)
+        index = self._laid_out(batch, is_new=len(new) > len(self))
         dead = np.flatnonzero(~self._table.is_live.view).astype(np.int32)
         if len(dead):
             index.remove(dead)
+        return index
+
+    def _laid_out(self, batch: Batch, *, is_new: bool) -> Index:
+        """Return a new index; what is mostly old is never refused, but laid out in several parts if need be."""
+        index = make_index(self._index_name, self._options)
+        try:
+            index.build(batch)
+        except TooLargeError:
+            if is_new:
+                raise
+            index.build_in_parts(batch)
         return index
 
     def _batch(self, clauses: Clauses, domains: Domains, first: int, new: Expressions) -> Batch:
@@ -502,8 +513,8 @@ class Engine:
             return
         table, new_slots = self._table.compacted()
         domains, clauses = swept(self._domains, select(self._joined_clauses(), new_slots))
-        index = make_index(self._index_name, self._options)
-        index.build(Batch(0, table.n_slots, clauses, domains, table.expression, self._statistics))
+        batch = Batch(0, table.n_slots, clauses, domains, table.expression, self._statistics)
+        index = self._laid_out(batch, is_new=False)
         with self._changing():
             self._table, self._index, self._domains, self._clauses = table, index, domains, [clauses]
 

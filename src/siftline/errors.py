@@ -20,6 +20,7 @@ __all__ = [
     "SnapshotError",
     "SubscriptionError",
     "TableError",
+    "TooLargeError",
     "UnknownIdError",
     "UnknownIndexError",
     "WrongIdsError",
@@ -145,7 +146,10 @@ class UnknownIndexError(SiftlineError, ValueError):
 
 
 class TooLargeError(SiftlineError):
-    """An index that would take more memory than it may; nothing was added."""
+    """A structure that would take more memory than it may; nothing was added.
+
+    What is already there is never refused later: if an index cannot be laid out in one piece, it stays in several.
+    """
 
 
 class SnapshotError(SiftlineError):

@@ -55,7 +55,11 @@ def test_wrong_options_of_an_index(run: Run, write: Write) -> None:
     files = "--subscriptions", write("s.jsonl", SUBSCRIPTIONS), "--events", write("e.jsonl", EVENTS)
     outcome = run("match", *files, "--index", "counting:association=ring")
     assert outcome.status == 2
-    assert "'counting' does not take these options" in outcome.err
+    assert "index 'counting': association must be" in outcome.err
+    outcome = run("match", *files, "--index", "be-tree:leaf-capacity=5")
+    assert "did you mean 'leaf_capacity'?" in outcome.err
+    types = '{"price": {"from": 0, "to": 900}, "brand": "string"}'
+    assert run("match", *files, "--index", f"counting:types={types},predicates=table").pairs() == PAIRS
 
 
 def test_nothing_matched_is_fine(run: Run, write: Write) -> None:

@@ -51,3 +51,10 @@ def test_files(tmp_path: Path) -> None:
     del document["counts"]
     with pytest.raises(SnapshotError, match="counts"):
         Statistics.from_dict(document)
+
+
+def test_histogram_refuses_what_is_no_number_of_bins() -> None:
+    statistics = Statistics.from_events([{"a": 1}])
+    for n_bins in (0, -1, "x"):
+        with pytest.raises(ValueError, match="number of bins"):
+            statistics.histogram("a", n_bins)  # type: ignore[arg-type]

@@ -397,7 +397,7 @@ def test_true_is_not_one() -> None:
         ({"types": ["age"]}, "types must map attributes to types"),
         ({"types": {"age": "number"}}, "the type of 'age' must be"),
         ({"types": {"age": [0, 120]}}, "the type of 'age' must be"),
-        ({"types": {"age": {"from": 5, "to": 4}}}, "the type of 'age' must be"),
+        ({"types": {"age": {"from": 5, "to": 4}}}, "from 5 is above to 4"),
         ({"types": {"age": {"from": 0, "to": 1.5}}}, "the type of 'age' must be"),
         ({"types": {"color": {"values": []}}}, "the type of 'color' must be"),
         ({"types": {"color": {"values": [None]}}}, "the type of 'color' must be"),
@@ -407,5 +407,12 @@ def test_true_is_not_one() -> None:
 def test_wrong_options(wrong: dict[str, Any], shown: str) -> None:
     with pytest.raises(ValueError, match=shown):
         Engine("counting", **wrong)
-    with pytest.raises(UnknownIndexError, match="does not take these options"):
+    with pytest.raises(UnknownIndexError, match="index 'counting'"):
         Engine("counting", columns=3)
+
+
+def test_enumerations_of_booleans() -> None:
+    engine = Engine("counting", types={"ok": {"values": [True]}})
+    engine.add("ok = true", id=1)
+    with pytest.raises(SubscriptionError, match="False is outside"):
+        engine.add("ok = false", id=2)

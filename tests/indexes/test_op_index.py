@@ -276,8 +276,8 @@ def test_options_give_the_ids_of_scan(options: dict[str, Any], rows: list[Any], 
         ({"segments": True}, "segments must be"),
         ({"signature_bits": 0}, "signature_bits must be a whole number from 1 to 64, not 0"),
         ({"signature_bits": 65}, "signature_bits must be"),
-        ({"lists": ["contains"]}, "lists must be some of 'starts with', 'ends with', 'matches', not"),
-        ({"lists": "matches"}, "lists must be some of"),
+        ({"lists": ["contains"]}, "lists must be a list of some of 'starts with', 'ends with', 'matches', not"),
+        ({"lists": "matches"}, "lists must be a list of some of"),
     ],
 )
 def test_refused_options(options: dict[str, Any], message: str) -> None:

@@ -126,5 +126,24 @@ def test_work_is_counted() -> None:
 
 def test_a_limit_is_explained() -> None:
     check_memory("k-index", 1 << 20, 1, "ranges")
-    with pytest.raises(TooLargeError, match=r"k-index would take 3\.0 GB for ranges; the limit is 1\.0 GB"):
+    with pytest.raises(TooLargeError, match=r"k-index would take 3\.00 GB for ranges; the limit is 1\.00 GB"):
         check_memory("k-index", 3 << 30, 1024, "ranges")
+
+
+def test_what_is_there_is_never_refused_later(tmp_path: Path) -> None:
+    engine = Engine("k-index", memory_limit_mb=1)
+    rows = [(n, f"a between {n} and {n + 800} and b > {n}") for n in range(800)]
+    with pytest.raises(TooLargeError, match=r"the limit is 1\.00 MB"):
+        engine.add_many(rows)
+    assert len(engine) == 0
+    for id, expression in rows:
+        engine.add(expression, id=id)
+    engine.remove(0)
+    engine.save(tmp_path / "saved")
+    engine.remove_many(range(1, 500))
+    engine.rebuild()
+    engine._check()
+    assert len(engine) == len(engine.match({"a": 800, "b": 900})) == 300
+    opened = Engine.open(tmp_path / "saved")
+    opened._check()
+    assert len(opened) == 799

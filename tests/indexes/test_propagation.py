@@ -145,7 +145,7 @@ def test_adding_removing_and_saving(tmp_path: Path) -> None:
 
 
 def test_it_has_no_options() -> None:
-    with pytest.raises(UnknownIndexError, match="does not take these options"):
+    with pytest.raises(UnknownIndexError, match="it takes none"):
         Engine("propagation", access=2)
 
 

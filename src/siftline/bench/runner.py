@@ -222,9 +222,9 @@ class _Candidate:
         """Return the measurement, with the work that the passes cost."""
         stats = self.engine.stats()
         n_matched = self.plan.n_passes * max(1, len(self.events))
-        for key in ("candidates_examined", "predicates_evaluated", "lists_scanned"):
-            if key in stats:
-                stats[key] = (stats[key] - stats_before.get(key, 0)) / n_matched
+        for key, before in stats_before.items():
+            if type(before) is int and stats[key] != before:  # what matching counts, as a mean over the events
+                stats[key] = (stats[key] - before) / n_matched
         return replace(self.measurement, passes=passes, stats=stats)
 
 

@@ -54,6 +54,9 @@ class Statistics:
                     _keep(sample, leaf, n_values[path], chance)
         return statistics
 
+    def __repr__(self) -> str:
+        return f"<siftline.Statistics: {self.n_events:,} events, {len(self.counts):,} attributes>"
+
     def frequency(self, path: str) -> float:
         """Return the share of events that carry the attribute."""
         return self.counts.get(path, 0) / self.n_events if self.n_events else 0.0
@@ -66,6 +69,8 @@ class Statistics:
         >>> Statistics.from_events({"n": n} for n in range(100)).histogram("n", 4)
         [(0, 24, 0.25), (25, 49, 0.25), (50, 74, 0.25), (75, 99, 0.25)]
         """
+        if type(n_bins) is not int or n_bins < 1:
+            raise ValueError(f"n_bins must be a positive number of bins, not {n_bins!r}")
         sample = self.samples.get(path, [])
         numbers = sorted(leaf for leaf in sample if isinstance(leaf, (int, float)) and not isinstance(leaf, bool))
         ordered: list[Leaf] = [*numbers, *sorted(leaf for leaf in sample if isinstance(leaf, str))]

@@ -350,6 +350,8 @@ class Counting(PartedIndex):
         ]
         if len(arrays.tables):
             lines.append(f"{len(arrays.tables):,} tables with {len(arrays.rows) // ROW:,} rows")
+        elif self._has_tables:
+            lines.append("no table: no attribute in use has a finite type (option types), so lists are searched")
         if self._association == "list":
             lines.append(f"lists with {len(arrays.postings):,} clauses")
         else:

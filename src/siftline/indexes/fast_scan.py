@@ -102,6 +102,10 @@ class FastScan:
         self._clear()
         self.add(batch)
 
+    def build_in_parts(self, batch: Batch) -> None:
+        """Do the same: there is no limit."""
+        self.build(batch)
+
     def add(self, batch: Batch) -> None:
         """Append clauses behind the others."""
         n_sets = len(self._columns["set_starts"]) - 1

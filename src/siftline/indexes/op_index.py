@@ -159,8 +159,8 @@ class OpIndex(PartedIndex):
             raise ValueError(f"segments must be a whole number from 0 to {_MOST_SEGMENTS}, not {segments!r}")
         if type(signature_bits) is not int or not 1 <= signature_bits <= _MOST_BITS:
             raise ValueError(f"signature_bits must be a whole number from 1 to {_MOST_BITS}, not {signature_bits!r}")
-        if isinstance(lists, str) or not set(lists) <= LISTS.keys():
-            raise ValueError(f"lists must be some of {', '.join(map(repr, LISTS))}, not {lists!r}")
+        if not isinstance(lists, (list, tuple)) or not set(lists) <= LISTS.keys():
+            raise ValueError(f"lists must be a list of some of {', '.join(map(repr, LISTS))}, not {lists!r}")
         self._has_segments = segments > 0
         self._n_segments = max(segments, 1)
         self._n_bits = signature_bits

@@ -167,6 +167,24 @@ class PartedIndex(ABC):
         self._parts = [self._made(batch.clauses)] if batch.clauses.n_clauses else []
         self._publish()
 
+    def build_in_parts(self, batch: Batch) -> None:
+        """Lay out all subscriptions in as few parts as fit, because one would be too large."""
+        self.build(batch._replace(clauses=_between(batch.clauses, 0, 0)))
+        self._parts = self._fitting(batch.clauses)
+        self._publish()
+
+    def _fitting(self, clauses: Clauses) -> list[Part]:
+        """Return the clauses as one part, or as the parts of two halves."""
+        slots = np.unique(clauses.slots)
+        try:
+            return [self._made(clauses)] if len(slots) else []
+        except TooLargeError:
+            if len(slots) == 1:
+                raise
+        middle = int(np.searchsorted(clauses.slots, slots[len(slots) // 2]))
+        halves = _between(clauses, 0, middle), _between(clauses, middle, clauses.n_clauses)
+        return [*self._fitting(halves[0]), *self._fitting(halves[1])]
+
     def add(self, batch: Batch) -> None:
         """Lay out new subscriptions, together with the last part if that is small."""
         self._context = Context(batch.domains, batch.statistics)
@@ -353,7 +371,7 @@ def check_memory(index: str, n_bytes: int, limit_mb: int, why: str) -> None:
 
 
 def _size(n_bytes: int) -> str:
-    return f"{n_bytes / 2**30:,.1f} GB" if n_bytes >= 1 << 29 else f"{n_bytes / 2**20:,.1f} MB"
+    return f"{n_bytes / 2**30:,.2f} GB" if n_bytes >= 1 << 29 else f"{n_bytes / 2**20:,.2f} MB"
 
 
 def _can_be_found(clauses: Clauses) -> NDArray[np.bool_]:
@@ -363,7 +381,7 @@ def _can_be_found(clauses: Clauses) -> NDArray[np.bool_]:
 
 def _between(clauses: Clauses, first: int, end: int) -> Clauses:
     """Return the clauses first .. end - 1."""
-    new_slots = np.full(int(clauses.slots[-1]) + 1, -1, dtype=np.int32)
+    new_slots = np.full(int(clauses.slots.max(initial=-1)) + 1, -1, dtype=np.int32)
     kept = clauses.slots[first:end]
     new_slots[kept] = kept
     return select(clauses, new_slots)

@@ -52,6 +52,9 @@ class Index(Protocol):
     def build(self, batch: Batch) -> None:
         """Replace everything by these subscriptions, whose slots start at 0."""
 
+    def build_in_parts(self, batch: Batch) -> None:
+        """Do the same, but in pieces, after `build` raised TooLargeError; an index without limits never does."""
+
     def add(self, batch: Batch) -> None:
         """Add subscriptions; their slots are higher than all before."""
 

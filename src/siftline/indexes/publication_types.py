@@ -14,6 +14,7 @@ one is not, the expression itself decides, because a code does not tell `< 'ac'`
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from siftline.model.expression import children
 from siftline.model.predicate import TEXTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -86,11 +87,11 @@ def _has(ascending: list[Any], value: Any) -> bool:
     return place < len(ascending) and bool(ascending[place] == value)
 
 
-def publication_types(declared: Mapping[str, Any] | None) -> dict[str, PublicationType]:
+def publication_types(declared: Any) -> dict[str, PublicationType]:
     """Check the option `types` and return a type for each attribute in it."""
     if declared is None:
         return {}
-    if not isinstance(declared, dict) or not all(isinstance(name, str) for name in declared):
+    if not isinstance(declared, Mapping) or not all(isinstance(name, str) for name in declared):
         raise ValueError(f"types must map attributes to types, not be {declared!r}")
     return {name: publication_type(name, declaration) for name, declaration in declared.items()}
 
@@ -103,7 +104,9 @@ def publication_type(name: str, declared: Any) -> PublicationType:
         return PublicationType(frozenset({"string"}), text="strings")
     if isinstance(declared, dict) and set(declared) == {"from", "to"}:
         first, last = declared["from"], declared["to"]
-        if type(first) is int and type(last) is int and first <= last:
+        if type(first) is int and type(last) is int:
+            if first > last:
+                raise ValueError(f"the type of {name!r} has no values: from {first} is above to {last}")
             return PublicationType(frozenset({"number"}), first, last, text=f"integers from {first} to {last}")
     if isinstance(declared, dict) and set(declared) == {"values"}:
         values = declared["values"]
@@ -151,7 +154,9 @@ def _are_known(
     distinct, places = np.unique(bounds, return_inverse=True)
     flags = []
     for code in distinct.tolist():
-        constants = _constants_at(code, domain) + _constants_at(code - step, domain)
+        constants = _constants_at(code, domain)
+        if code not in (FALSE, TRUE):  # between those two there is nothing, so no bound stands beside them
+            constants += _constants_at(code - step, domain)
         flags.append(code in ends or any(publication.allows(constant) for constant in constants))
     known: NDArray[np.bool_] = np.array(flags, dtype=np.bool_)[places]
     return known

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import UnknownIndexError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from siftline.indexes.protocol import Index
 
 # Name -> module and class; a module is imported when its index is first asked for.
@@ -27,6 +31,9 @@ _INDEXES: Final = {
 }
 
 DEFAULT: Final = "fast-scan"
+
+# A comma that no bracket encloses and no quotes: what follows it closes as much as it opens.
+_COMMA: Final = re.compile(r",(?=[^,\[\]{}=\"]+=)")
 
 
 def indexes() -> list[str]:
@@ -46,9 +53,14 @@ def parse_choice(text: str) -> tuple[str, dict[str, Any]]:
     >>> parse_choice("op-index:segments=0"), parse_choice("counting:association=bit-matrix")
     (('op-index', {'segments': 0}), ('counting', {'association': 'bit-matrix'}))
     """
-    name, _, rest = text.partition(":")
-    pairs = [part.partition("=") for part in rest.split(",") if part]
-    return name, {key: _json_or_text(value) for key, _, value in pairs}
+    name, colon, rest = text.partition(":")
+    options: dict[str, Any] = {}
+    for part in _COMMA.split(rest) if colon else []:
+        key, equals, value = part.partition("=")
+        if not key.strip() or not equals or key.strip() in options:
+            raise UnknownIndexError(f"{text!r}: options are written name:option=value,option=value, each once")
+        options[key.strip()] = _json_or_text(value)
+    return name.strip(), options
 
 
 def _json_or_text(text: str) -> Any:
@@ -66,8 +78,34 @@ def make_index(name: str, options: dict[str, Any]) -> Index:
         raise UnknownIndexError(f"there is no index {name!r}{hint} (there are: {', '.join(_INDEXES)})")
     module, class_name = _INDEXES[name]
     factory = getattr(importlib.import_module(module), class_name)
+    _check_names(name, factory, options)
     try:
         index: Index = factory(**options)
     except (TypeError, ValueError) as error:
-        raise UnknownIndexError(f"index {name!r} does not take these options: {error}") from None
+        raise UnknownIndexError(f"index {name!r}: {error}") from None
     return index
+
+
+def options_of(name: str) -> dict[str, Any]:
+    """Return the options that an index takes, with their defaults.
+
+    >>> options_of("be-tree")
+    {'leaf_capacity': 50}
+    """
+    module, class_name = _INDEXES[name]
+    return _options_of(getattr(importlib.import_module(module), class_name))
+
+
+def _options_of(factory: Any) -> dict[str, Any]:
+    parameters = inspect.signature(factory).parameters.values()
+    return {parameter.name: parameter.default for parameter in parameters}
+
+
+def _check_names(name: str, factory: Any, options: Iterable[str]) -> None:
+    known = _options_of(factory)
+    for option in options:
+        if option not in known:
+            close = difflib.get_close_matches(str(option), known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            offered = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise UnknownIndexError(f"index {name!r} has no option {option!r}{hint} ({offered})")

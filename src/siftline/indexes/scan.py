@@ -35,12 +35,17 @@ class Scan:
 
     def __init__(self) -> None:
         self._expressions: dict[int, Expression] = {}
+        self._n_events = 0
         self._n_evaluated = 0
 
     def build(self, batch: Batch) -> None:
         """Keep the expressions of the batch and no others."""
         self._expressions = {}
         self.add(batch)
+
+    def build_in_parts(self, batch: Batch) -> None:
+        """Do the same: there is no limit."""
+        self.build(batch)
 
     def add(self, batch: Batch) -> None:
         """Keep the expressions of the batch too."""
@@ -60,6 +65,7 @@ class Scan:
         """Evaluate all expressions."""
         event = events.event(position)
         expressions = self._expressions
+        self._n_events += 1
         self._n_evaluated += len(expressions)
         found = [slot for slot, expression in expressions.items() if matches(expression, event)]
         return Candidates(np.array(found, dtype=np.int32), np.empty(0, dtype=np.int32))
@@ -67,7 +73,13 @@ class Scan:
     def stats(self) -> dict[str, Any]:
         """Return how many expressions were evaluated."""
         n = self._n_evaluated
-        return {"bytes": {}, "candidates_examined": n, "predicates_evaluated": n, "lists_scanned": 0}
+        return {
+            "bytes": {},
+            "events": self._n_events,
+            "candidates_examined": n,
+            "predicates_evaluated": n,
+            "lists_scanned": 0,
+        }
 
     def describe(self) -> str:
         """Return how many expressions there are."""
