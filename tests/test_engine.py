@@ -187,7 +187,7 @@ def test_match_takes_one_event(engine: Engine) -> None:
 def test_unknown_indexes_and_options() -> None:
     with pytest.raises(UnknownIndexError, match="did you mean 'fast-scan'"):
         Engine("fastscan")
-    with pytest.raises(UnknownIndexError, match=r"no option .segments. \\(it takes none\\)"):
+    with pytest.raises(UnknownIndexError, match=r"no option .segments. \(it takes none\)"):
         Engine("fast-scan", segments=3)
 
 
