@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from siftline.encoding.columns import LoadedColumns
     from siftline.encoding.domains import Move
     from siftline.explanation import Explanation
+    from siftline.language.normal_form import Cover
     from siftline.subscriptions import Expressions
 
 # Removed subscriptions are swept out when they are this many and as many as the live ones.
@@ -160,7 +161,8 @@ class Engine:
         table = table_of(source)
         if table is not None and "expression" not in table.column_names:
             with self._writing:
-                return self._add_columns(load_columns(table, self._domains.copied()))
+                takes_patterns = self._index.takes_patterns
+                return self._add_columns(load_columns(table, self._domains.copied(), takes_patterns=takes_patterns))
         ids, expressions, weights = rows_of(source if table is None else table)
         parsed = [_accepted_row(expression, id) for id, expression in zip(ids, expressions, strict=True)]
         with self._writing:
@@ -404,16 +406,20 @@ class Engine:
         if self._domains.has_room(constants):
             with self._changing():
                 self._domains.add(constants)
-                clauses = encode_covers(covers, self._table.n_slots, self._domains)
+                clauses = self._encoded(covers, self._domains)
                 self._extend(clauses, parts)
                 self._enter(ids, weights, parts, replaced)
         else:
             domains = self._domains.copied()
             moves = domains.add(constants)
-            clauses = encode_covers(covers, self._table.n_slots, domains)
+            clauses = self._encoded(covers, domains)
             self._swap(domains, moves, clauses, parts, lambda: self._enter(ids, weights, parts, replaced))
         self._sweep()
         self._index.tidy()
+
+    def _encoded(self, covers: Sequence[Cover], domains: Domains) -> Clauses:
+        """Return clauses for the next slots."""
+        return encode_covers(covers, self._table.n_slots, domains, takes_patterns=self._index.takes_patterns)
 
     def _add_columns(self, loaded: LoadedColumns) -> int:
         """Add what was loaded from columns over a copy of the domains."""
