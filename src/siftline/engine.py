@@ -21,6 +21,7 @@ import numpy as np
 from siftline.encoding.clauses import Clauses, concatenate, constants_of, encode_covers, relabelled, select, swept
 from siftline.encoding.domains import Domains
 from siftline.encoding.events import EncodedEvents
+from siftline.encoding.patterns import matcher_of
 from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
 from siftline.errors import DuplicateIdError, EventError, SubscriptionError
@@ -327,7 +328,8 @@ class Engine:
             return {
                 "index": self._index_name,
                 "subscriptions": len(self),
-                "attributes": len(self._domains),
+                "attributes": len(self._domains.ids),
+                "patterns": len(self._domains.patterns) + len(self._domains.pattern_attributes),
                 "clauses": clauses.n_clauses,
                 "predicates": len(clauses.attributes),
                 "clause_bytes": sum(array.nbytes for array in clauses),
@@ -442,6 +444,7 @@ class Engine:
         """Build an index beside the old one, which goes on matching, and put it in its place."""
         joined = concatenate([relabelled(self._joined_clauses(), moves), clauses])
         index = self._built_index(joined, domains, new)
+        matcher_of(domains)  # made here, not by the first match under the lock
         with self._changing():
             self._domains, self._index, self._clauses = domains, index, [joined]
             enter()
@@ -510,6 +513,7 @@ class Engine:
         domains, clauses = swept(self._domains, select(self._joined_clauses(), new_slots))
         index = make_index(self._index_name, self._options)
         index.build(Batch(0, table.n_slots, clauses, domains, table.expression, self._statistics))
+        matcher_of(domains)
         with self._changing():
             self._table, self._index, self._domains, self._clauses = table, index, domains, [clauses]
 

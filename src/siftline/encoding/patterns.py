@@ -23,6 +23,7 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
+import ahocorasick
 import re2
 
 from siftline.encoding.domain import TRUE
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 # A layer below this many patterns is made anew with what comes.
 _SMALL: Final = 64
+# So many texts are looked for one by one: the automaton has something to say at every place where one of them is.
+_FEW_PARTS: Final = 8
 # A shorter literal is found too often to be worth a test each time.
 _SHORTEST_LITERAL: Final = 3
 # RE2 builds its automata while it matches, and keeps building if there are many expressions in one. Measured with 320
@@ -286,16 +289,16 @@ class _Texts:
                 finders.append(finder)
         self._prefixes = dict(sorted(self._prefixes.items()))
         self._suffixes = dict(sorted(self._suffixes.items()))
-        if self._parts:
+        if len(self._parts) > _FEW_PARTS:
             self._build_automaton()
             finders.append(self._find_parts)
+        elif self._parts:
+            finders.append(self._find_few_parts)
         if self._tests:
             finders.append(self._find_by_tests)
         return finders
 
     def _build_automaton(self) -> None:
-        import ahocorasick
-
         self._automaton = ahocorasick.Automaton(ahocorasick.STORE_INTS)
         self._numbered = list(self._parts.values())
         for number, text in enumerate(self._parts):
@@ -323,10 +326,12 @@ class _Texts:
 
     def _find_parts(self, text: str, found: set[int]) -> None:
         for number in {number for _, number in self._automaton.iter(text)}:
-            part = self._numbered[number]
-            found.update(part.attributes)
-            if part.tests:
-                found.update(attribute for attribute, test in part.tests if test(text))
+            self._numbered[number].find(text, found)
+
+    def _find_few_parts(self, text: str, found: set[int]) -> None:
+        for wanted, part in self._parts.items():
+            if wanted in text:
+                part.find(text, found)
 
     def _find_by_tests(self, text: str, found: set[int]) -> None:
         found.update(attribute for attribute, test in self._tests if test(text))
@@ -340,6 +345,12 @@ class _Part:
     def __init__(self) -> None:
         self.attributes: list[int] = []
         self.tests: list[tuple[int, Test]] = []
+
+    def find(self, text: str, found: set[int]) -> None:
+        """Add what is found in a string that contains the text."""
+        found.update(self.attributes)
+        if self.tests:
+            found.update(attribute for attribute, test in self.tests if test(text))
 
 
 def _longest_part(segments: Iterable[tuple[str | None, ...]]) -> str:
