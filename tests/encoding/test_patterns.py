@@ -82,21 +82,30 @@ def found_in(layer: Layer, text: str) -> set[int]:
     return found
 
 
+def check_layers(asked: list[tuple[str, str]], values: list[str]) -> None:
+    entries = [(i, Pattern(0, op, operand)) for i, (op, operand) in enumerate(asked)]
+    # With many more texts to look for, which no value has, they are looked for in another way.
+    others = [
+        (100 + i, Pattern(0, op, f"%nowhere {i}%" if op == "ilike" else f"nowhere {i}"))
+        for i in range(20)
+        for op in ("contains", "ilike")
+    ]
+    for layer in (Layer(entries), Layer([*entries, *others])):
+        for value in values:
+            assert found_in(layer, value) == expected(asked, {"a": value})
+
+
 @settings(max_examples=4 * N_EXAMPLES)
 @given(asked=st.lists(conditions, min_size=1, max_size=12), values=st.lists(texts, min_size=1, max_size=4))
 def test_a_layer_finds_what_the_model_says(asked: list[tuple[str, str]], values: list[str]) -> None:
-    layer = Layer([(i, Pattern(0, op, operand)) for i, (op, operand) in enumerate(asked)])
-    for value in values:
-        assert found_in(layer, value) == expected(asked, {"a": value})
+    check_layers(asked, values)
 
 
 @pytest.mark.slow
 @settings(max_examples=5_000, deadline=None)
 @given(asked=st.lists(conditions, min_size=1, max_size=12), values=st.lists(texts, min_size=1, max_size=4))
 def test_a_layer_finds_what_the_model_says_at_length(asked: list[tuple[str, str]], values: list[str]) -> None:
-    layer = Layer([(i, Pattern(0, op, operand)) for i, (op, operand) in enumerate(asked)])
-    for value in values:
-        assert found_in(layer, value) == expected(asked, {"a": value})
+    check_layers(asked, values)
 
 
 @settings(max_examples=4 * N_EXAMPLES)
