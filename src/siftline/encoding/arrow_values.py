@@ -151,12 +151,11 @@ class Texts(NamedTuple):
 
     def strings(self) -> list[str | None]:
         """Return all values."""
-        texts = _decoded(self._binaries())
-        return (
-            [*texts]
-            if self.mask is None
-            else [text if there else None for text, there in zip(texts, self.mask, strict=True)]
-        )
+        texts: list[str | None] = [*_decoded(self._binaries())]
+        if self.mask is not None:
+            for i in np.flatnonzero(~self.mask).tolist():
+                texts[i] = None
+        return texts
 
     def _binaries(self) -> Any:
         buffers = pa.py_buffer(np.ascontiguousarray(self.starts)), pa.py_buffer(np.ascontiguousarray(self.source))

@@ -1,7 +1,7 @@
 r"""Literal text in regular expressions: what a string must contain so that the expression can match at all.
 
-RE2 tries one expression at a time, or some hundred at once. Most expressions hold literal text, and looking for all of
-these texts takes one pass over the string, however many they are. Read is only what is beyond doubt; with anything else
+RE2 tries one expression at a time, or a few at once. Most expressions hold literal text, and looking for all of these
+texts takes one pass over the string, however many they are. Read is only what is beyond doubt; with anything else
 (flags, `\Q`, `\x41`, an `or` outside of groups) nothing is known of the expression.
 """
 
