@@ -21,6 +21,7 @@ import numpy as np
 from siftline.encoding.clauses import Clauses, concatenate, constants_of, encode_covers, relabelled, select, swept
 from siftline.encoding.domains import Domains
 from siftline.encoding.events import EncodedEvents
+from siftline.encoding.patterns import matcher_of
 from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
 from siftline.errors import DuplicateIdError, EventError, SubscriptionError, TooLargeError
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from siftline.encoding.columns import LoadedColumns
     from siftline.encoding.domains import Move
     from siftline.explanation import Explanation
+    from siftline.language.normal_form import Cover
     from siftline.subscriptions import Expressions
 
 # Removed subscriptions are swept out when they are this many and as many as the live ones.
@@ -160,7 +162,8 @@ class Engine:
         table = table_of(source)
         if table is not None and "expression" not in table.column_names:
             with self._writing:
-                return self._add_columns(load_columns(table, self._domains.copied()))
+                takes_patterns = self._index.takes_patterns
+                return self._add_columns(load_columns(table, self._domains.copied(), takes_patterns=takes_patterns))
         ids, expressions, weights = rows_of(source if table is None else table)
         parsed = [_accepted_row(expression, id) for id, expression in zip(ids, expressions, strict=True)]
         with self._writing:
@@ -325,7 +328,8 @@ class Engine:
             return {
                 "index": self._index_name,
                 "subscriptions": len(self),
-                "attributes": len(self._domains),
+                "attributes": len(self._domains.ids),
+                "patterns": len(self._domains.patterns) + len(self._domains.pattern_attributes),
                 "clauses": clauses.n_clauses,
                 "predicates": len(clauses.attributes),
                 "clause_bytes": sum(array.nbytes for array in clauses),
@@ -404,16 +408,20 @@ class Engine:
         if self._domains.has_room(constants):
             with self._changing():
                 self._domains.add(constants)
-                clauses = encode_covers(covers, self._table.n_slots, self._domains)
+                clauses = self._encoded(covers, self._domains)
                 self._extend(clauses, parts)
                 self._enter(ids, weights, parts, replaced)
         else:
             domains = self._domains.copied()
             moves = domains.add(constants)
-            clauses = encode_covers(covers, self._table.n_slots, domains)
+            clauses = self._encoded(covers, domains)
             self._swap(domains, moves, clauses, parts, lambda: self._enter(ids, weights, parts, replaced))
         self._sweep()
         self._index.tidy()
+
+    def _encoded(self, covers: Sequence[Cover], domains: Domains) -> Clauses:
+        """Return clauses for the next slots."""
+        return encode_covers(covers, self._table.n_slots, domains, takes_patterns=self._index.takes_patterns)
 
     def _add_columns(self, loaded: LoadedColumns) -> int:
         """Add what was loaded from columns over a copy of the domains."""
@@ -436,6 +444,7 @@ class Engine:
         """Build an index beside the old one, which goes on matching, and put it in its place."""
         joined = concatenate([relabelled(self._joined_clauses(), moves), clauses])
         index = self._built_index(joined, domains, new)
+        matcher_of(domains)  # made here, not by the first match under the lock
         with self._changing():
             self._domains, self._index, self._clauses = domains, index, [joined]
             enter()
@@ -515,6 +524,7 @@ class Engine:
         domains, clauses = swept(self._domains, select(self._joined_clauses(), new_slots))
         batch = Batch(0, table.n_slots, clauses, domains, table.expression, self._statistics)
         index = self._laid_out(batch, is_new=False)
+        matcher_of(domains)
         with self._changing():
             self._table, self._index, self._domains, self._clauses = table, index, domains, [clauses]
 

@@ -76,9 +76,15 @@ def _put_domains(domains: Domains, arrays: dict[str, Any], tables: dict[str, Any
         arrays[f"domains/{name}_counts"] = np.array([len(line.keys) for line in lines], dtype=np.int64)
         labels = [label for line in lines for label in line.labels]
         arrays[f"domains/{name}_labels"] = np.array(labels, dtype=np.int32)
-    columns = list(zip(*domains.patterns, strict=True)) or [(), (), ()]
-    arrays["domains/pattern_attributes"] = np.array(columns[0], dtype=np.int32)
-    tables["domains/patterns"] = pa.table({"op": pa.array(columns[1], pa.string()), "text": _binary(list(columns[2]))})
+    arrays["domains/pattern_attributes"] = np.array(list(domains.pattern_attributes), dtype=np.int32)
+    tables["domains/patterns"] = _pattern_table(domains.patterns)
+    tables["domains/attribute_patterns"] = _pattern_table(list(domains.pattern_attributes.values()))
+
+
+def _pattern_table(patterns: list[Pattern]) -> Any:
+    attributes, ops, operands = list(zip(*patterns, strict=True)) or [(), (), ()]
+    columns = pa.array(attributes, pa.int32()), pa.array(ops, pa.string()), _binary(list(operands))
+    return pa.table(columns, names=["attribute", "op", "text"])
 
 
 def load(engine_class: type[Engine], path: str | Path) -> Engine:
@@ -123,18 +129,27 @@ def _part(snapshot: Snapshot, number: int) -> Expressions:
 
 def _domains(arrays: dict[str, Any], tables: dict[str, Any]) -> Domains:
     domains = Domains()
-    domains.names = _texts(tables["names"])
-    domains.ids = {name: attribute for attribute, name in enumerate(domains.names)}
-    domains.domains = [Domain() for _ in domains.names]
+    patterns = dict(zip(arrays["pattern_attributes"].tolist(), _patterns(tables["attribute_patterns"]), strict=True))
+    for attribute, name in enumerate(_texts(tables["names"])):
+        if attribute in patterns:
+            domains.append_pattern_attribute(name, patterns[attribute])
+        else:
+            domains.ids[name] = attribute
+            domains.names.append(name)
+            domains.domains.append(Domain())
     choices = zip(arrays["is_integer"].tolist(), arrays["integers"].tolist(), arrays["floats"].tolist(), strict=True)
     numbers = [integer if is_integer else number for is_integer, integer, number in choices]
     _fill([domain.numbers for domain in domains.domains], numbers, arrays["number_labels"], arrays["number_counts"])
     strings = _texts(tables["strings"])
     _fill([domain.strings for domain in domains.domains], strings, arrays["string_labels"], arrays["string_counts"])
-    ops = tables["patterns"]["op"].to_pylist()
-    for pattern in zip(arrays["pattern_attributes"].tolist(), ops, _texts(tables["patterns"]), strict=True):
-        domains.add_pattern(Pattern(*pattern))
+    for pattern in _patterns(tables["patterns"]):
+        domains.add_pattern(pattern)
     return domains
+
+
+def _patterns(table: Any) -> list[Pattern]:
+    columns = table["attribute"].to_pylist(), table["op"].to_pylist(), _texts(table)
+    return [Pattern(*row) for row in zip(*columns, strict=True)]
 
 
 def _texts(table: Any) -> list[str]:

@@ -13,6 +13,7 @@ Columns that no subscription asks about are not looked at.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from siftline.encoding.arrow_values import (
     LIST_VIEWS,
     LISTS,
     TEXTS,
+    Texts,
     ValueFaultError,
     is_any,
     merged,
@@ -32,15 +34,17 @@ from siftline.encoding.arrow_values import (
     reader_of,
     validity,
 )
-from siftline.encoding.domain import NULL
+from siftline.encoding.clauses import spans
+from siftline.encoding.domain import NULL, TRUE
 from siftline.encoding.domain_tables import tables_of
 from siftline.encoding.json_events import JsonSource, joined
+from siftline.encoding.patterns import matcher_of
 from siftline.errors import EventError, TableError
 from siftline.kernels.arrange import arrange
 from siftline.model import MAX_EVENT_DEPTH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -48,6 +52,10 @@ if TYPE_CHECKING:
     from siftline.encoding.domain_tables import DomainTables
     from siftline.encoding.domains import Domains
     from siftline.encoding.events import Arrays
+    from siftline.encoding.patterns import Matcher
+
+    # The pattern attributes of string i are attributes[starts[i] : starts[i + 1]].
+    Hits = tuple[NDArray[np.int64], NDArray[np.int32]]
 
 # Rows are encoded in blocks of this many: the codes of a few dozen columns stay in the cache while they are dealt out.
 # With a power of two the columns would fight for the same lines of the cache.
@@ -150,10 +158,11 @@ class ArrowSource:
             nothing = np.zeros(0, dtype=np.int32)
             return np.zeros(len(self) + 1, dtype=np.int64), nothing, nothing
         table = pa.table([column for _, column in used], names=[str(i) for i in range(len(used))])
-        dictionaries: dict[Any, NDArray[np.int32]] = {}
+        matcher = matcher_of(domains)
+        dictionaries: dict[Any, tuple[NDArray[np.int32], Hits | None]] = {}
         first_row, parts = 0, []
         for batch in table.to_batches(max_chunksize=_BLOCK_ROWS):
-            block = _Block(tables, batch.num_rows, first_row, len(self), dictionaries)
+            block = _Block(tables, matcher, batch.num_rows, first_row, len(self), dictionaries)
             for (path, _), column in zip(used, batch.columns, strict=True):
                 block.add(column, path, None)
             parts.append(block.arranged())
@@ -167,18 +176,21 @@ class _Block:
     def __init__(
         self,
         tables: DomainTables,
+        matcher: Matcher,
         n_rows: int,
         first_row: int,
         n_events: int,
-        dictionaries: dict[Any, NDArray[np.int32]],
+        dictionaries: dict[Any, tuple[NDArray[np.int32], Hits | None]],
     ) -> None:
         self._tables = tables
+        self._matcher = matcher
         self._n_rows = n_rows
         self._first_row = first_row
         self._n_events = n_events
         self._dictionaries = dictionaries
         self._dense: list[tuple[int, NDArray[np.int32]]] = []
         self._ragged: list[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]] = []
+        self._found: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
 
     def add(self, array: Any, path: str | None, rows: NDArray[np.int64] | None) -> None:
         """Take in what an array holds; `rows` says to which row each of its elements belongs, None: one to each."""
@@ -204,6 +216,8 @@ class _Block:
     def arranged(self) -> Arrays:
         """Return the events."""
         nothing = np.zeros(0, dtype=np.int32)
+        if self._found:
+            self._add_ragged(*self._joined_patterns())
         dense_codes = np.empty((len(self._dense), self._n_rows), dtype=np.int32)
         for i, (_, codes) in enumerate(self._dense):
             dense_codes[i] = codes
@@ -216,11 +230,33 @@ class _Block:
             np.concatenate([nothing, *(codes for _, _, codes in self._ragged)]),
         )
 
+    def _joined_patterns(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+        """Return rows and pattern attributes, each pair once."""
+        rows = np.concatenate([rows for rows, _ in self._found])
+        attributes = np.concatenate([attributes for _, attributes in self._found])
+        n_attributes = int(attributes.max(initial=0)) + 1
+        is_there = rows != _NOWHERE
+        rows, attributes = np.divmod(np.unique(rows[is_there] * n_attributes + attributes[is_there]), n_attributes)
+        return rows, attributes.astype(np.int32), np.full(len(rows), TRUE, dtype=np.int32)
+
     def _add_plain(self, array: Any, path: str, rows: NDArray[np.int64] | None) -> None:
         attribute = self._tables.ids.get(path)
         if attribute is not None:
             values = self._read(array, rows, lambda _: path)
             self._add_codes(values.located(self._tables.single(attribute)), attribute, rows)
+            self._add_patterns(values, path, rows, None)
+
+    def _add_patterns(self, values: Values, path: str, rows: NDArray[np.int64] | None, chosen: Mask) -> None:
+        """Take in which patterns the (chosen) values satisfy, each different string tried once."""
+        if path in self._matcher.by_path and isinstance(values, Texts):
+            texts, places, numbers = values.distinct(chosen)
+            self._add_hits(_hits(texts, path, self._matcher), places if rows is None else rows[places], numbers)
+
+    def _add_hits(self, hits: Hits, rows: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
+        """Take in the pattern attributes of strings that stand, by their numbers, in rows."""
+        starts, attributes = hits
+        lengths = np.diff(starts)[numbers]
+        self._found.append((np.repeat(rows, lengths), attributes[spans(starts[numbers], lengths)]))
 
     def _read(self, array: Any, rows: NDArray[np.int64] | None, path_at: Callable[[int], str]) -> Values:
         reader = reader_of(array.type)
@@ -267,23 +303,30 @@ class _Block:
         if attribute is not None:
             indices, mask = array.indices, _mask(array, rows)
             places = _integers(indices.fill_null(0) if indices.null_count else indices)
-            codes = self._dictionary_codes(dictionary, attribute)[places]
+            dictionary_codes, hits = self._dictionary_codes(dictionary, attribute, str(path))
+            codes = dictionary_codes[places]
             if mask is not None:
                 codes[~mask] = NULL
             self._add_codes(codes, attribute, rows)
+            if hits is not None:
+                there = np.arange(len(codes)) if mask is None else np.flatnonzero(mask)
+                self._add_hits(hits, there if rows is None else rows[there], places[there])
 
-    def _dictionary_codes(self, dictionary: Any, attribute: int) -> NDArray[np.int32]:
+    def _dictionary_codes(self, dictionary: Any, attribute: int, path: str) -> tuple[NDArray[np.int32], Hits | None]:
+        """Return the codes of a dictionary's values, and which patterns they satisfy if they are strings."""
         addresses = tuple(buffer.address if buffer is not None else 0 for buffer in dictionary.buffers())
         key = (attribute, addresses, dictionary.offset, len(dictionary))
-        codes = self._dictionaries.get(key)
-        if codes is None:
+        known = self._dictionaries.get(key)
+        if known is None:
             # One more than there are values: what a null refers to is nothing, or anything.
-            codes = np.full(len(dictionary) + 1, NULL, dtype=np.int32)
+            codes, hits = np.full(len(dictionary) + 1, NULL, dtype=np.int32), None
             if len(dictionary):
                 values = self._read(dictionary, None, repr)
                 codes[:-1] = values.located(self._tables.single(attribute))
-            self._dictionaries[key] = codes
-        return codes
+                if path in self._matcher.by_path and isinstance(values, Texts):
+                    hits = _hits(values.strings(), path, self._matcher)
+            known = self._dictionaries[key] = codes, hits
+        return known
 
     def _add_map(self, array: Any, path: str | None, rows: NDArray[np.int64] | None) -> None:
         first, end, lengths = _extent(array)
@@ -313,6 +356,15 @@ class _Block:
             flat = self._tables.several(used.tolist())
             codes = values.located_each(flat, np.searchsorted(used, np.maximum(attributes, 0)).astype(np.int32))
         self._add_ragged(rows, attributes, codes)
+        for i in [i for i, path in enumerate(paths) if path in self._matcher.by_path]:
+            self._add_patterns(values, paths[i], rows, keys == i)
+
+
+def _hits(texts: Sequence[str | None], path: str, matcher: Matcher) -> Hits:
+    """Return which pattern attributes each of several strings has; a null has none."""
+    found = [[] if text is None else matcher.found(path, text) for text in texts]
+    starts = np.concatenate([[0], np.cumsum([len(part) for part in found])]).astype(np.int64)
+    return starts, np.fromiter(chain.from_iterable(found), dtype=np.int32, count=int(starts[-1]))
 
 
 def _event_column(table: Any, name: str | None) -> Any:

@@ -138,6 +138,34 @@ class Texts(NamedTuple):
         starts, ends = self.starts[:-1], self.starts[1:]
         return _located_leaves(attributes, kinds, np.zeros(n), residuals, starts, ends, self.source, flat)
 
+    def distinct(self, chosen: Mask = None) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the different strings among the (chosen) values, which values are strings, and which of them each is.
+
+        >>> Texts(np.array([0, 1, 2, 3]), np.frombuffer(b"bab", dtype=np.uint8), None).distinct()
+        (['b', 'a'], array([0, 1, 2]), array([0, 1, 0]))
+        """
+        there = np.ones(len(self.starts) - 1, dtype=np.bool_) if self.mask is None else self.mask
+        places = np.flatnonzero(there if chosen is None else there & chosen)
+        coded = self._binaries().take(pa.array(places)).dictionary_encode()
+        return _decoded(coded.dictionary), places, coded.indices.to_numpy().astype(np.int64)
+
+    def strings(self) -> list[str | None]:
+        """Return all values."""
+        texts: list[str | None] = [*_decoded(self._binaries())]
+        if self.mask is not None:
+            for i in np.flatnonzero(~self.mask).tolist():
+                texts[i] = None
+        return texts
+
+    def _binaries(self) -> Any:
+        buffers = pa.py_buffer(np.ascontiguousarray(self.starts)), pa.py_buffer(np.ascontiguousarray(self.source))
+        return pa.Array.from_buffers(pa.large_binary(), len(self.starts) - 1, [None, *buffers])
+
+
+def _decoded(binaries: Any) -> list[str]:
+    # Arrow does not check that what it is given is UTF-8.
+    return [text.decode("utf-8", "replace") for text in binaries.to_pylist()]
+
 
 Values = Fixed | Numbers | Texts
 

@@ -2,8 +2,11 @@
 
 A subscription occupies one *slot* and has zero or more clauses, or-ed. A clause is a conjunction of coded literals:
 "some value of this attribute has a code in these ranges", or, for a veto, "no value has". For an index that takes
-conjunctions of disjunctions, a literal may be an *alternative* to the one before it: either is enough. Codes alone
-cannot decide `contains` and its like; such a literal also names its *pattern* in the domains.
+conjunctions of disjunctions, a literal may be an *alternative* to the one before it: either is enough.
+
+What `contains` and its like ask is decided when an event is encoded: the event then carries a *pattern attribute*, and
+the literal asks for that. An index that takes patterns gets a literal on the attribute itself, which any string
+satisfies as far as codes can tell, and beside it names the *pattern*.
 
     price < 9 and color in ('red', 'blue')        slots       0
                                                   starts      0                    2
@@ -19,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.encoding.domain import Domain
+from siftline.encoding.domain import STRINGS, TRUE, Domain
 from siftline.encoding.domains import PATTERN_OPS, Domains, Pattern
-from siftline.encoding.ranges import Ranges, boundaries, presence, simplified, spaces, subtract
+from siftline.encoding.ranges import boundaries, presence, simplified, spaces, subtract
 from siftline.language.normal_form import Asked, parts_of
 from siftline.model import Expression, Or, Predicate
 
@@ -30,11 +33,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from siftline.encoding.ranges import Ranges
     from siftline.language.normal_form import Clause, Cover
 
 RANGE: Final = 0  # some value has a code in low .. high
 SET: Final = 1  # some value has a code in one of several ranges; low .. high is their hull
 VETO: Final = 2  # added to the above: no value has
+
+# The codes of a pattern attribute where it is there at all.
+SATISFIED: Final[Ranges] = [(TRUE, TRUE)]
 
 
 class Clauses(NamedTuple):
@@ -97,12 +104,17 @@ _DTYPES: Final = {
 }
 
 
-def encode_covers(covers: Sequence[Cover], first_slot: int, domains: Domains) -> Clauses:
-    """Encode subscriptions for consecutive slots; their constants must be in the domains (see `constants_of`)."""
-    rows = _Rows()
+def encode_covers(
+    covers: Sequence[Cover], first_slot: int, domains: Domains, *, takes_patterns: bool = False
+) -> Clauses:
+    """Encode subscriptions for consecutive slots; their constants must be in the domains (see `constants_of`).
+
+    Patterns go into the domains here: as pattern attributes, or as what literals name for an index that takes them.
+    """
+    rows = _Rows(domains, takes_patterns)
     for slot, (clauses, is_exact) in enumerate(covers, first_slot):
         for clause in clauses:
-            rows.add_clause(slot, clause, is_exact, domains)
+            rows.add_clause(slot, clause, is_exact)
     return rows.arrays()
 
 
@@ -121,20 +133,22 @@ def constants_of(covers: Iterable[Cover]) -> dict[str, set[Any]]:
 class _Rows:
     """Clauses under construction, as lists."""
 
-    def __init__(self) -> None:
+    def __init__(self, domains: Domains, takes_patterns: bool) -> None:
+        self.domains = domains
+        self.takes_patterns = takes_patterns
         self.columns: dict[str, list[Any]] = {name: [] for name in _DTYPES}
         self.columns["starts"].append(0)
         self.columns["set_starts"].append(0)
 
-    def add_clause(self, slot: int, clause: Clause, is_exact: bool, domains: Domains) -> None:
+    def add_clause(self, slot: int, clause: Clause, is_exact: bool) -> None:
         groups: list[list[Coded]] = []
         exactness = Exactness.FULL if is_exact else Exactness.NONE
         for part in clause:
             if isinstance(part, Or):
-                alternatives, part_exactness = _coded_alternatives(part, domains)
+                alternatives, part_exactness = _coded_alternatives(part, self.domains, self.takes_patterns)
                 coded = [] if alternatives is None else [alternatives]
             else:
-                literals, part_exactness = _coded_literal(part, domains)
+                literals, part_exactness = _coded_literal(part, self.domains, self.takes_patterns)
                 coded = [[literal] for literal in literals if literal.ranges or literal.is_wanted]
             exactness = min(exactness, part_exactness)
             groups += coded
@@ -191,24 +205,25 @@ def alternatives_of(part: Expression) -> tuple[Expression, ...]:
     return part.operands if isinstance(part, Or) else (part,)
 
 
-def _coded_alternatives(part: Or, domains: Domains) -> tuple[list[Coded] | None, Exactness]:
+def _coded_alternatives(part: Or, domains: Domains, takes_patterns: bool) -> tuple[list[Coded] | None, Exactness]:
     """Return coded literals of which one must hold, None if that is always so; and how exact that is."""
     coded: list[Coded] = []
     exactness = Exactness.FULL
     for literal in part.operands:
-        literals, literal_exactness = _coded_literal(literal, domains)
+        literals, literal_exactness = _coded_literal(literal, domains, takes_patterns)
         exactness = min(exactness, literal_exactness)
         if len(literals) == 2:
             # Comparable but not satisfying, as one literal: of several values only one need be so.
-            (attribute, comparable, *_), (_, satisfying, *_) = literals
-            literals, exactness = [Coded(attribute, subtract(comparable, satisfying), True)], Exactness.NONE
+            (attribute, comparable, *_), (vetoed, satisfying, *_) = literals
+            left = subtract(comparable, satisfying) if vetoed == attribute else comparable
+            literals, exactness = [Coded(attribute, left, True)], Exactness.NONE
         if not literals or (not literals[0].ranges and not literals[0].is_wanted):
             return None, exactness
         coded += literals
     return coded, exactness
 
 
-def _coded_literal(literal: Expression, domains: Domains) -> tuple[list[Coded], Exactness]:
+def _coded_literal(literal: Expression, domains: Domains, takes_patterns: bool) -> tuple[list[Coded], Exactness]:
     """Return what a literal asks of codes, all of which must hold, and how exact that is."""
     leaf, asked = parts_of(literal)
     if not isinstance(leaf, Predicate) or leaf.attribute is None:
@@ -219,11 +234,15 @@ def _coded_literal(literal: Expression, domains: Domains) -> tuple[list[Coded], 
         is_asked = asked in (Asked.TRUE, Asked.NOT_FALSE)
         return [Coded(attribute, [section], is_wanted is is_asked)], Exactness.FULL
     satisfying, comparable, is_tight = spaces(leaf, domains.domains[attribute])
+    pattern = pattern_of(attribute, leaf)
+    if pattern is not None and not is_tight and not takes_patterns:
+        return _coded_pattern(pattern, asked, domains)
     match asked:
+        case Asked.TRUE if pattern is not None and takes_patterns:
+            exactness = Exactness.FULL if is_tight else Exactness.BY_PATTERNS
+            return [Coded(attribute, satisfying, True, domains.add_pattern(pattern))], exactness
         case Asked.TRUE:
-            pattern = pattern_of(attribute, leaf, domains)
-            exactness = Exactness.FULL if is_tight else Exactness.NONE if pattern < 0 else Exactness.BY_PATTERNS
-            return [Coded(attribute, satisfying, True, pattern)], exactness
+            return [Coded(attribute, satisfying, True)], Exactness.FULL if is_tight else Exactness.NONE
         case Asked.FALSE if is_tight:
             return [Coded(attribute, comparable, True), Coded(attribute, satisfying, False)], Exactness.FULL
         case Asked.FALSE:
@@ -233,12 +252,27 @@ def _coded_literal(literal: Expression, domains: Domains) -> tuple[list[Coded], 
     return [], Exactness.NONE
 
 
-def pattern_of(attribute: int, predicate: Predicate, domains: Domains) -> int:
-    """Return the pattern that a predicate names, taken into the domains if it is new; -1 if it names none."""
+def _coded_pattern(pattern: Pattern, asked: Asked, domains: Domains) -> tuple[list[Coded], Exactness]:
+    """Return what a literal asks of the pattern attribute, and of the attribute itself."""
+    if asked is Asked.NOT_FALSE:
+        return [], Exactness.NONE
+    attribute = domains.pattern_attribute(pattern)
+    if asked is Asked.TRUE:
+        return [Coded(attribute, SATISFIED, True)], Exactness.FULL
+    none_satisfies = Coded(attribute, SATISFIED, False)
+    if asked is Asked.NOT_TRUE:
+        return [none_satisfies], Exactness.FULL
+    # With `cidr` only addresses can be compared, and codes do not tell them from other strings.
+    exactness = Exactness.NONE if pattern.op == "cidr" else Exactness.FULL
+    return [Coded(pattern.attribute, [STRINGS], True), none_satisfies], exactness
+
+
+def pattern_of(attribute: int, predicate: Predicate) -> Pattern | None:
+    """Return the pattern that a predicate asks for."""
     predicate = simplified(predicate)
     if predicate.op not in PATTERN_OPS or not isinstance(predicate.operand, str):
-        return -1
-    return domains.add_pattern(Pattern(attribute, predicate.op, predicate.operand))
+        return None
+    return Pattern(attribute, predicate.op, predicate.operand)
 
 
 def concatenate(parts: Sequence[Clauses]) -> Clauses:
@@ -337,18 +371,25 @@ def swept(domains: Domains, clauses: Clauses) -> tuple[Domains, Clauses]:
     Labels stay as they are; attributes and patterns are numbered anew.
     """
     used = _used_codes(clauses)
+    for pattern in [domains.pattern_attributes[attribute] for attribute in used.keys() & domains.pattern_attributes]:
+        used.setdefault(pattern.attribute, set())
     new_ids = np.full(len(domains), -1, dtype=np.int32)
     kept = Domains()
     for new_id, attribute in enumerate(sorted(used)):
         new_ids[attribute] = new_id
-        domain = domains.domains[attribute]
+        name, domain = domains.names[attribute], domains.domains[attribute]
+        pattern_here = domains.pattern_attributes.get(attribute)
+        if pattern_here is not None:
+            owner = int(new_ids[pattern_here.attribute])
+            kept.append_pattern_attribute(name, pattern_here._replace(attribute=owner))
+            continue
         kept.domains.append(Domain(domain.numbers.kept(used[attribute]), domain.strings.kept(used[attribute])))
-        kept.names.append(domains.names[attribute])
-    kept.ids = {name: new_id for new_id, name in enumerate(kept.names)}
+        kept.names.append(name)
+        kept.ids[name] = new_id
     new_patterns = np.full(len(domains.patterns) + 1, -1, dtype=np.int32)  # with a last place for -1
-    for pattern in np.unique(clauses.patterns[clauses.patterns >= 0]).tolist():
-        attribute, op, operand = domains.patterns[pattern]
-        new_patterns[pattern] = kept.add_pattern(Pattern(int(new_ids[attribute]), op, operand))
+    for number in np.unique(clauses.patterns[clauses.patterns >= 0]).tolist():
+        pattern = domains.patterns[number]
+        new_patterns[number] = kept.add_pattern(pattern._replace(attribute=int(new_ids[pattern.attribute])))
     return kept, clauses._replace(attributes=new_ids[clauses.attributes], patterns=new_patterns[clauses.patterns])
 
 

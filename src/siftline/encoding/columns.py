@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow.compute as pc
 
-from siftline.encoding.clauses import SET, VETO, Clauses, pattern_of
+from siftline.encoding.clauses import SATISFIED, SET, VETO, Clauses, pattern_of
 from siftline.encoding.domain import NUMBERS, STRINGS
 from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers, flatten
 from siftline.encoding.ranges import boundaries, presence, spaces
@@ -59,6 +59,16 @@ class _Constants(NamedTuple):
     values: Any  # an array of doubles, or an Arrow array of strings
 
 
+class _Encoded(NamedTuple):
+    """One predicate in codes."""
+
+    attribute: int
+    ranges: Ranges
+    is_wanted: bool
+    is_exact: bool
+    pattern: int = -1
+
+
 class _OneByOne(NamedTuple):
     """The rows that are not encoded by columns."""
 
@@ -66,10 +76,10 @@ class _OneByOne(NamedTuple):
     predicates: list[Predicate]
 
 
-def load_columns(table: Any, domains: Domains) -> LoadedColumns:
-    """Encode a predicate table; new attributes and constants go into `domains`."""
+def load_columns(table: Any, domains: Domains, *, takes_patterns: bool = False) -> LoadedColumns:
+    """Encode a predicate table; new attributes, constants and patterns go into `domains`."""
     rows, ids, owners = ordered_rows(table)
-    loader = _Loader(rows, owners, domains)
+    loader = _Loader(rows, owners, domains, takes_patterns)
     moves = loader.add_constants()
     starts = np.searchsorted(owners, np.arange(len(ids) + 1)).astype(np.int64)
     expressions = PredicateRows(rows, starts)
@@ -79,10 +89,11 @@ def load_columns(table: Any, domains: Domains) -> LoadedColumns:
 class _Loader:
     """One table on its way to clauses."""
 
-    def __init__(self, rows: Any, owners: NDArray[np.int32], domains: Domains) -> None:
+    def __init__(self, rows: Any, owners: NDArray[np.int32], domains: Domains, takes_patterns: bool) -> None:
         self.rows = rows
         self.owners = owners
         self.domains = domains
+        self.takes_patterns = takes_patterns
         self.n_rows = len(owners)
         self.positions, self.names = dictionary_column(rows, "attribute")
         op_codes, ops = dictionary_column(rows, "op")
@@ -234,20 +245,27 @@ class _Loader:
 
     def _encode_others(self) -> None:
         """Encode the remaining rows, each distinct predicate once."""
-        known: dict[Predicate, tuple[Ranges, bool, bool, int]] = {}
+        known: dict[Predicate, _Encoded] = {}
         for row, predicate in zip(self.others.rows.tolist(), self.others.predicates, strict=True):
-            if predicate not in known:
-                known[predicate] = self._encode_one(predicate)
-            self.ranges.add_one(row, *known[predicate])
+            encoded = known.get(predicate)
+            if encoded is None:
+                encoded = known[predicate] = self._encode_one(predicate)
+            self.attributes[row] = encoded.attribute
+            self.ranges.add_one(row, encoded)
 
-    def _encode_one(self, predicate: Predicate) -> tuple[Ranges, bool, bool, int]:
-        """Return the codes of a predicate, if some value must lie there or none may, if that is exact, its pattern."""
+    def _encode_one(self, predicate: Predicate) -> _Encoded:
+        """Return a predicate in codes."""
+        attribute = self.domains.attribute_id(predicate.attribute or "")
         if predicate.operand is None:
             section, is_wanted = presence(predicate.op)
-            return [section], is_wanted, True, -1
-        attribute = self.domains.attribute_id(predicate.attribute or "")
+            return _Encoded(attribute, [section], is_wanted, True)
         satisfying, _, is_tight = spaces(predicate, self.domains.domains[attribute])
-        return satisfying, True, is_tight, pattern_of(attribute, predicate, self.domains)
+        pattern = pattern_of(attribute, predicate)
+        if pattern is None or (is_tight and not self.takes_patterns):
+            return _Encoded(attribute, satisfying, True, is_tight)
+        if self.takes_patterns:
+            return _Encoded(attribute, satisfying, True, is_tight, self.domains.add_pattern(pattern))
+        return _Encoded(self.domains.pattern_attribute(pattern), SATISFIED, True, True)
 
     def _assembled(self) -> Clauses:
         """Group the rows to clauses, leaving out clauses that can never hold."""
@@ -292,8 +310,9 @@ class _Ranges:
         in_set = np.repeat(counts > 1, counts)
         self.sets.append((np.repeat(rows, counts)[in_set], lows[in_set], highs[in_set]))
 
-    def add_one(self, row: int, ranges: Ranges, is_wanted: bool, is_exact: bool, pattern: int) -> None:
+    def add_one(self, row: int, encoded: _Encoded) -> None:
         """Give one row its ranges."""
+        _, ranges, is_wanted, is_exact, pattern = encoded
         self.is_veto[row], self.is_exact[row], self.patterns[row] = not is_wanted, is_exact, pattern
         bounds = np.array(ranges, dtype=np.int32).reshape(-1, 2)
         self.add_sets(np.array([row]), np.array([len(ranges)]), bounds[:, 0], bounds[:, 1])

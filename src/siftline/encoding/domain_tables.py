@@ -6,7 +6,9 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-from siftline.encoding.domains import Domains
+import numpy as np
+
+from siftline.encoding.domains import Domains, prefixes_of
 from siftline.encoding.flat_domains import flatten
 from siftline.encoding.path_hash import build_path_hash
 from siftline.kernels.locate import FlatDomains
@@ -35,11 +37,11 @@ class DomainTables:
         # Not the domains themselves: they are the weak key under which this object is kept.
         self.version = domains.version
         self.ids = domains.ids
-        self._names = domains.names
         self._domains = domains.domains
         self._lock = threading.Lock()
         self._flat: FlatDomains | None = None
         self._path_hash: PathHash | None = None
+        self._path_attributes: NDArray[np.int32] | None = None
         self._prefixes: frozenset[str] | None = None
         self._singles: dict[int, _Single] = previous._singles if previous else {}
         self._n_constants: int = previous._n_constants if previous else sum(map(_size, self._domains))
@@ -56,21 +58,26 @@ class DomainTables:
 
     @property
     def path_hash(self) -> PathHash:
-        """The paths of all attributes, for the JSON parser."""
+        """The paths of all attributes, for the JSON parser; `path_attributes` says which attribute each of them is."""
         with self._lock:
             if self._path_hash is None:
-                self._path_hash = build_path_hash(self._names)
+                self._path_hash = build_path_hash(list(self.ids))
             return self._path_hash
+
+    @property
+    def path_attributes(self) -> NDArray[np.int32]:
+        """The attribute at each path of `path_hash`; pattern attributes are between them and have none."""
+        with self._lock:
+            if self._path_attributes is None:
+                self._path_attributes = np.fromiter(self.ids.values(), dtype=np.int32, count=len(self.ids))
+            return self._path_attributes
 
     @property
     def prefixes(self) -> frozenset[str]:
         """What stands before a dot in the path of an attribute."""
         with self._lock:
             if self._prefixes is None:
-                dotted = [name for name in self._names if "." in name]
-                self._prefixes = frozenset(
-                    name[:i] for name in dotted for i, character in enumerate(name) if character == "."
-                )
+                self._prefixes = prefixes_of(self.ids)
             return self._prefixes
 
     def is_worth_flattening(self, n_events: int) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from siftline.encoding.domain import FALSE, NULL, TRUE
+from siftline.encoding.patterns import append_patterns
 from siftline.errors import EventError
 from siftline.model import MAX_EVENT_DEPTH, Event, leaf_of
 
@@ -49,7 +50,8 @@ class EncodedEvents:
     starts : int64[n + 1]
         The values of event i are at starts[i] : starts[i + 1].
     attributes, codes : int32[m]
-        An attribute occurs once for each of its values; absent attributes do not occur.
+        An attribute occurs once for each of its values; absent attributes do not occur. A pattern attribute occurs
+        once, as true, if some value satisfies its pattern.
     errors : mapping of int to str
         What is wrong with events that the source was told to skip: they match nothing.
     """
@@ -147,6 +149,8 @@ def encode_tree(tree: Mapping[str, Any], domains: Domains, attributes: list[int]
         else:
             _check_key(key)
             _encode_value(value, key, domains, attributes, codes, 1)
+    if domains.pattern_attributes:
+        append_patterns(tree, domains, attributes, codes)
 
 
 def _encode_value(value: Any, path: str, domains: Domains, attributes: list[int], codes: list[int], depth: int) -> None:

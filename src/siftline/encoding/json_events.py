@@ -7,16 +7,18 @@ integers). The latter are rare; they go through `json.loads`, and their codes ar
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from siftline.encoding.domain import TRUE
 from siftline.encoding.domain_tables import tables_of
 from siftline.encoding.events import encode_tree
 from siftline.encoding.flat_domains import binary_buffers
-from siftline.encoding.json_leaves import OK, parse_json
+from siftline.encoding.json_leaves import OK, STRING, parse_json
+from siftline.encoding.patterns import matcher_of
 from siftline.errors import EventError
 from siftline.kernels.locate import FlatDomains, locate_leaves
 from siftline.model import MAX_EVENT_DEPTH
@@ -136,13 +138,17 @@ class JsonSource:
             low, high = int(starts.min()), int(ends.max())
             data, starts, ends = data[low:high], starts - low, ends - low
         leaves = parse_json(data, starts, ends, tables.path_hash)
-        codes = _codes(leaves, tables.flat)
+        if domains.pattern_attributes:
+            leaves = leaves._replace(attributes=tables.path_attributes[leaves.attributes])
+        arrays = leaves.event_starts, leaves.attributes, _codes(leaves, tables.flat)
+        if domains.pattern_attributes:
+            arrays = _merged(arrays, np.arange(end - first), _pattern_leaves(leaves, domains))
         odd = np.flatnonzero(leaves.statuses != OK)
         if not odd.size:
-            return leaves.event_starts, leaves.attributes, codes
+            return arrays
         # Bad ones as well: Python knows best what is wrong with them.
         extra = self._encode_objects((first + odd).tolist(), domains)
-        return _merged((leaves.event_starts, leaves.attributes, codes), odd, extra)
+        return _merged(arrays, odd, extra)
 
     def _encode_objects(self, positions: Sequence[int], domains: Domains) -> Arrays:
         """Encode some events by way of Python objects."""
@@ -260,8 +266,28 @@ def _codes(leaves: Leaves, flat: FlatDomains) -> NDArray[np.int32]:
     )  # fmt: skip
 
 
+def _pattern_leaves(leaves: Leaves, domains: Domains) -> Arrays:
+    """Return the pattern attributes of all events."""
+    matcher, texts = matcher_of(domains), leaves.texts
+    is_tried = np.zeros(len(domains), dtype=np.bool_)
+    is_tried[[domains.ids[path] for path in matcher.by_path]] = True
+    chosen = np.flatnonzero((leaves.kinds == STRING) & is_tried[leaves.attributes])
+    events = np.searchsorted(leaves.event_starts, chosen, side="right") - 1
+    columns = events, leaves.attributes[chosen], leaves.text_starts[chosen], leaves.text_ends[chosen]
+    known: dict[tuple[int, bytes], list[int]] = {}
+    found: list[set[int]] = [set() for _ in leaves.statuses]
+    for event, attribute, start, end in zip(*(column.tolist() for column in columns), strict=True):
+        key = attribute, texts[start:end].tobytes()
+        if key not in known:
+            known[key] = matcher.found(domains.names[attribute], key[1].decode("utf-8", "surrogatepass"))
+        found[event].update(known[key])
+    starts = np.concatenate([[0], np.cumsum([len(part) for part in found])]).astype(np.int64)
+    attributes = np.fromiter(chain.from_iterable(found), dtype=np.int32, count=int(starts[-1]))
+    return starts, attributes, np.full(len(attributes), TRUE, dtype=np.int32)
+
+
 def _merged(arrays: Arrays, events: NDArray[np.int64], extra: Arrays) -> Arrays:
-    """Put the leaves of `events`, which have none in the arrays so far, in their places."""
+    """Put more leaves of some events before those that they have in the arrays."""
     starts, attributes, codes = arrays
     extra_starts, extra_attributes, extra_codes = extra
     counts = np.diff(extra_starts)

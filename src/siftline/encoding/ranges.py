@@ -44,7 +44,7 @@ def spaces(predicate: Predicate, domain: Domain) -> Spaces:
     comparable: Ranges = [_SECTIONS[kind] for kind in sorted({kind_of(value) for value in predicate.constants()})]
     satisfying = _satisfying(positive, predicate, domain)
     if satisfying is None:
-        return Spaces(_superset(positive, predicate, domain), comparable, False)
+        return Spaces([STRINGS], comparable, False)
     if positive != predicate.op:
         satisfying = subtract(comparable, satisfying)
     return Spaces(satisfying, comparable, True)
@@ -73,8 +73,6 @@ def boundaries(predicate: Predicate) -> Iterable[Constant]:
         end = after_prefix(predicate.operand)
         if end is not None:
             yield end
-    elif (prefix := _literal_prefix(predicate)) is not None:
-        yield from boundaries(Predicate(predicate.attribute, "starts with", prefix))
     elif not _is_opaque(predicate.op):
         yield from predicate.constants()
 
@@ -98,24 +96,6 @@ def _satisfying(positive: str, predicate: Predicate, domain: Domain) -> Ranges |
         case "<" | "<=" | ">" | ">=":
             return _half_line(positive, domain.code(operand), _SECTIONS[kind_of(operand)])  # type: ignore[arg-type]
     return None
-
-
-def _superset(positive: str, predicate: Predicate, domain: Domain) -> Ranges:
-    if predicate.op == positive and (prefix := _literal_prefix(predicate)) is not None:
-        return _with_prefix(prefix, domain)
-    return [STRINGS]
-
-
-def _literal_prefix(predicate: Predicate) -> str | None:
-    """Return what every string that satisfies a `like` starts with, if that is anything."""
-    if predicate.op != "like" or not isinstance(predicate.operand, str):
-        return None
-    prefix = ""
-    for character in parse_like(predicate.operand)[0]:
-        if character is None:
-            break
-        prefix += character
-    return prefix or None
 
 
 def _point(value: Constant, domain: Domain) -> Range:

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from siftline.encoding.domain import TRUE
+from siftline.encoding.patterns import Layer
 from siftline.kernels.selectivity import count_predicates, shares_in_samples, shares_of_spans
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from siftline.encoding.clauses import Clauses
     from siftline.encoding.domains import Domains
+    from siftline.encoding.patterns import Entry
     from siftline.encoding.statistics import Statistics
+    from siftline.model import Leaf
 
 
 def literal_shares(clauses: Clauses, domains: Domains, statistics: Statistics | None) -> NDArray[np.float64]:
     """Estimate the share of events for which each literal, or the hull of its set, holds; 1 for a veto.
 
     With statistics: how often events carry the attribute, times the share of its sampled values that lie in the
-    range. Without: values are taken to spread evenly over the constants, and every event to carry every attribute.
+    range. Without: values are taken to spread evenly over the constants, and every event to carry every attribute; a
+    pattern counts like a constant beside the other patterns of its attribute.
     """
     used, attributes = _used(clauses, domains)
     if statistics is None:
-        lines = [domains.domains[attribute] for attribute in used]
-        spans = [_span(line.numbers.labels) + _span(line.strings.labels) for line in lines]
+        spans = [_spans(attribute, domains) for attribute in used]
         table = np.array(spans, dtype=np.float64).reshape(-1, 6)
         even: NDArray[np.float64] = shares_of_spans(attributes, clauses.lows, clauses.highs, clauses.kinds, table)
         return even
     codes = [sampled_codes(attribute, domains, statistics) for attribute in used]
     starts = np.concatenate([[0], np.cumsum([len(part) for part in codes])]).astype(np.int64)
-    frequencies = np.array([statistics.frequency(domains.names[attribute]) for attribute in used])
+    frequencies = _frequencies(used, domains, statistics)
     joined = np.concatenate([*codes, np.zeros(0, dtype=np.int32)])
     shares: NDArray[np.float64] = shares_in_samples(
         attributes, clauses.lows, clauses.highs, clauses.kinds, frequencies, starts, joined
@@ -52,12 +59,14 @@ def attribute_frequencies(clauses: Clauses, domains: Domains, statistics: Statis
         return counts
     used, _ = _used(clauses, domains)
     frequencies = np.zeros(len(domains))
-    frequencies[used] = [statistics.frequency(domains.names[attribute]) for attribute in used]
+    frequencies[used] = _frequencies(used, domains, statistics)
     return frequencies
 
 
 def sampled_codes(attribute: int, domains: Domains, statistics: Statistics) -> NDArray[np.int32]:
     """Return the codes of an attribute's sampled values, ascending."""
+    if attribute in domains.pattern_attributes:
+        return np.array([TRUE], dtype=np.int32)
     domain = domains.domains[attribute]
     sample = statistics.samples.get(domains.names[attribute], ())
     return np.array(sorted(domain.code(leaf) for leaf in sample), dtype=np.int32)
@@ -71,6 +80,41 @@ def _used(clauses: Clauses, domains: Domains) -> tuple[list[int], NDArray[np.int
     # Only the attributes that occur here: a single subscription must not pay for all the others.
     used, positions = np.unique(attributes, return_inverse=True)
     return used.tolist(), positions.astype(np.int32)
+
+
+def _frequencies(used: Sequence[int], domains: Domains, statistics: Statistics) -> NDArray[np.float64]:
+    """Return the share of events that carry each of some attributes; that of patterns by trying them on the samples."""
+    entries: dict[int, list[Entry]] = {}
+    for attribute in used:
+        pattern = domains.pattern_attributes.get(attribute)
+        if pattern is not None:
+            entries.setdefault(pattern.attribute, []).append((attribute, pattern))
+    shares: dict[int, float] = {}
+    for owner, group in entries.items():
+        path = domains.names[owner]
+        shares |= _pattern_shares(group, statistics.samples.get(path, []), statistics.frequency(path))
+    names = domains.names
+    return np.array([shares[a] if a in shares else statistics.frequency(names[a]) for a in used], dtype=np.float64)
+
+
+def _pattern_shares(entries: list[Entry], sample: Sequence[Leaf], frequency: float) -> dict[int, float]:
+    """Return the share of events that satisfy each of some patterns of one attribute."""
+    layer, counts = Layer(entries), Counter[int]()
+    for leaf in sample:
+        if isinstance(leaf, str):
+            found: set[int] = set()
+            layer.find(leaf, found)
+            counts.update(found)
+    return {attribute: frequency * (counts[attribute] + 0.5) / (len(sample) + 1.0) for attribute, _ in entries}
+
+
+def _spans(attribute: int, domains: Domains) -> tuple[float, ...]:
+    """Return where the numbers of an attribute may lie and how wide their gaps are, and the same for its strings."""
+    pattern = domains.pattern_attributes.get(attribute)
+    if pattern is not None:
+        return 0.0, 1.0 + domains.pattern_counts[pattern.attribute], 1.0, 0.0, 0.0, 0.0
+    domain = domains.domains[attribute]
+    return _span(domain.numbers.labels) + _span(domain.strings.labels)
 
 
 def _span(labels: list[int]) -> tuple[float, float, float]:

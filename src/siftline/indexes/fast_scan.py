@@ -72,6 +72,7 @@ class FastScan:
 
     name: ClassVar[str] = "fast-scan"
     takes_alternatives: ClassVar[bool] = False
+    takes_patterns: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._counters = {"candidates_examined": 0, "predicates_evaluated": 0, "lists_scanned": 0, "events": 0}

@@ -152,6 +152,7 @@ class OpIndex(PartedIndex):
 
     name: ClassVar[str] = "op-index"
     takes_alternatives: ClassVar[bool] = True
+    takes_patterns: ClassVar[bool] = True
     arrays_type: ClassVar[type] = Arrays
 
     def __init__(self, *, segments: int = 32, signature_bits: int = 64, lists: Sequence[str] = tuple(LISTS)) -> None:

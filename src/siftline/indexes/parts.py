@@ -121,6 +121,7 @@ class PartedIndex(ABC):
 
     name: ClassVar[str]
     takes_alternatives: ClassVar[bool] = False
+    takes_patterns: ClassVar[bool] = False
     # The NamedTuple of arrays that `_lay_out` returns.
     arrays_type: ClassVar[type]
 

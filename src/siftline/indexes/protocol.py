@@ -45,6 +45,9 @@ class Index(Protocol):
     name: ClassVar[str]
     # Whether literals may be alternatives to each other: the index then gets short CNFs as they are.
     takes_alternatives: ClassVar[bool]
+    # Whether it decides patterns (`contains` and its like) itself. Otherwise an encoded event says which ones it
+    # satisfies, and literals ask for that as for any attribute.
+    takes_patterns: ClassVar[bool]
 
     def __init__(self, **options: Any) -> None:
         """Make an empty index; unknown options raise TypeError."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from siftline.encoding.clauses import Clauses
     from siftline.encoding.domain import Domain, Line
+    from siftline.encoding.domains import Domains
     from siftline.indexes.protocol import Batch
     from siftline.model import Constant
 
@@ -129,7 +130,10 @@ def check_constants(types: Mapping[str, PublicationType], batch: Batch) -> None:
     for name, publication in types.items():
         attribute = batch.domains.ids.get(name)
         if attribute is not None:
-            for slot in _suspects(publication, batch.clauses, attribute, batch.domains.domains[attribute]):
+            suspects = _suspects(publication, batch.clauses, attribute, batch.domains.domains[attribute])
+            if "string" not in publication.kinds:
+                suspects += _slots_with_patterns(batch.clauses, attribute, batch.domains)
+            for slot in suspects:
                 for predicate in _predicates_on(name, batch.expression(slot)):
                     _check_predicate(name, publication, predicate)
 
@@ -144,6 +148,15 @@ def _suspects(publication: PublicationType, clauses: Clauses, attribute: int, do
         is_known |= (lows == section.first) & (highs == section.last)
     suspects = np.searchsorted(clauses.starts, owners[~is_known], side="right") - 1
     slots: list[int] = np.unique(clauses.slots[suspects]).tolist()
+    return slots
+
+
+def _slots_with_patterns(clauses: Clauses, attribute: int, domains: Domains) -> list[int]:
+    """Return the slots that look into the strings of an attribute."""
+    patterns = domains.pattern_attributes
+    used = [a for a in np.unique(clauses.attributes).tolist() if a in patterns and patterns[a].attribute == attribute]
+    owners = np.searchsorted(clauses.starts, np.flatnonzero(np.isin(clauses.attributes, used)), side="right") - 1
+    slots: list[int] = np.unique(clauses.slots[owners]).tolist()
     return slots
 
 

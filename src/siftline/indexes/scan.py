@@ -32,6 +32,7 @@ class Scan:
 
     name: ClassVar[str] = "scan"
     takes_alternatives: ClassVar[bool] = False
+    takes_patterns: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._expressions: dict[int, Expression] = {}

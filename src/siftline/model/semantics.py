@@ -151,15 +151,15 @@ def _text_test(value: str, op: str, operand: str) -> Truth:
         case "ilike":
             return like(fold(value), fold(operand))
         case "matches":
-            return compile_regex(operand).search(_without_surrogates(value)) is not None
+            return compile_regex(operand).search(without_surrogates(value)) is not None
         case "cidr":
             address = _address(value)
             return None if address is None else address in parse_network(operand)
     raise ValueError(f"unknown operator {op!r}")
 
 
-def _without_surrogates(value: str) -> str:
-    # RE2 reads UTF-8, which cannot hold a lone surrogate: it sees the replacement character instead.
+def without_surrogates(value: str) -> str:
+    """Return what RE2 sees of a string: it reads UTF-8, in which U+FFFD must stand in for a lone surrogate."""
     return _SURROGATE.sub("\ufffd", value)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FORMAT: Final = "siftline-snapshot"
-_VERSION: Final = 2
+_VERSION: Final = 3
 _MANIFEST: Final = "manifest.json"
 # How often a snapshot that is being replaced is looked for again.
 _PATIENCE: Final = 100

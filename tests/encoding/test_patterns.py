@@ -1,0 +1,373 @@
+"""Patterns, all of an attribute at once: every answer must be that of the model."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+import re2
+from conftest import N_EXAMPLES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from siftline import Engine, Statistics, parse
+from siftline.encoding import patterns as module
+from siftline.encoding.clauses import constants_of, encode_covers
+from siftline.encoding.domains import Domains, Pattern
+from siftline.encoding.events import encode_tree
+from siftline.encoding.patterns import Layer, append_patterns, matcher_of
+from siftline.encoding.regex_literals import literal_of
+from siftline.encoding.selectivity import literal_shares
+from siftline.errors import SubscriptionError
+from siftline.language.normal_form import cover
+from siftline.model import Event, Predicate, matches
+from siftline.model.predicate import compile_regex
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Letters that fold oddly, line ends, wildcards and signs of regular expressions, a lone surrogate and its stand-in.
+ALPHABET = "aAbBkK\u212asS\u017fßẞéÉİ\u0131\u03c3ςΣ \n.%_\\()[]{}?*+|^$10:/\x00\ud800\ufffd\U0010ffff"
+LONG = "ab" * 300 + "\nKß" + "a" * 300
+
+texts = st.one_of(
+    st.text(alphabet=ALPHABET, max_size=8),
+    st.sampled_from(["", LONG, "10.0.0.7", "10.1.2.3", "2001:db8::1", "fe80::1%eth0", "10.0.0.07", "::", "1.2.3"]),
+    st.text(max_size=5),
+)
+REGEXES = [
+    "", "^", "$", "^$", "a", "^a", "a$", "^a$", "ab", "a.b", "(?i)AB", "[^a]", r"\.", r"a\.b", "aab?", "ab*a", "ab+a",
+    "ab{0}a", "aba{2}b", "(ab)?a", "(?:ab|ba)a", "aba|bab", "[]ab]", "[^]a]b", "[a[:space:]]b", r"\Qa.b\E", r"\x41",
+    r"\bab\b", r"ab\dab", "\ufffd", "a\ufffd", "(?P<x>ab)ab", "(?s)a.b", "(?m)^b$", "aba$|^b", "(aba)", r"a\nb", "\\pL",
+    "((a))|b", "abab(?:c|)", "aabb$$", "^^aba", "abaa??b", r"[\]a]bab", "K", "(?i)k", "é", "[éß]", "ab(?i)ab", "a|",
+]  # fmt: skip
+regexes = st.one_of(st.sampled_from(REGEXES), st.text(alphabet="ab.|*+?()[]^$\\{}1dbQé", max_size=8))
+networks = st.sampled_from(
+    ["10.0.0.0/8", "10.0.0.7", "10.0.0.7/16", "0.0.0.0/0", "2001:db8::/32", "::/0", "fe80::/10", "::1", "10.0.0.6/31"]
+)
+OPERANDS = {
+    "ends with": texts,
+    "contains": texts,
+    "like": st.text(alphabet="aAbß%_\n\ud800", max_size=6),
+    "ilike": st.text(alphabet="aAkK\u212aßẞİ\u0131s\u017fς%_", max_size=6),
+    "matches": regexes,
+    "cidr": networks,
+}
+
+
+def accepted(op: str, operand: str) -> bool:
+    try:
+        Predicate("a", op, operand)
+    except SubscriptionError:
+        return False
+    return True
+
+
+conditions = st.sampled_from(sorted(OPERANDS)).flatmap(
+    lambda op: st.tuples(st.just(op), OPERANDS[op].filter(lambda operand: accepted(op, operand)))
+)
+
+
+def expected(asked: list[tuple[str, str]], tree: dict[str, Any], path: str = "a") -> set[int]:
+    event = Event(tree)
+    return {i for i, (op, operand) in enumerate(asked) if matches(Predicate(path, op, operand), event)}
+
+
+def found_in(layer: Layer, text: str) -> set[int]:
+    found: set[int] = set()
+    layer.find(text, found)
+    return found
+
+
+def check_layers(asked: list[tuple[str, str]], values: list[str]) -> None:
+    entries = [(i, Pattern(0, op, operand)) for i, (op, operand) in enumerate(asked)]
+    # With many more texts to look for, which no value has, they are looked for in another way.
+    others = [
+        (100 + i, Pattern(0, op, f"%nowhere {i}%" if op == "ilike" else f"nowhere {i}"))
+        for i in range(20)
+        for op in ("contains", "ilike")
+    ]
+    for layer in (Layer(entries), Layer([*entries, *others])):
+        for value in values:
+            assert found_in(layer, value) == expected(asked, {"a": value})
+
+
+@settings(max_examples=4 * N_EXAMPLES)
+@given(asked=st.lists(conditions, min_size=1, max_size=12), values=st.lists(texts, min_size=1, max_size=4))
+def test_a_layer_finds_what_the_model_says(asked: list[tuple[str, str]], values: list[str]) -> None:
+    check_layers(asked, values)
+
+
+@pytest.mark.slow
+@settings(max_examples=5_000, deadline=None)
+@given(asked=st.lists(conditions, min_size=1, max_size=12), values=st.lists(texts, min_size=1, max_size=4))
+def test_a_layer_finds_what_the_model_says_at_length(asked: list[tuple[str, str]], values: list[str]) -> None:
+    check_layers(asked, values)
+
+
+@settings(max_examples=4 * N_EXAMPLES)
+@given(regex=regexes.filter(lambda regex: accepted("matches", regex)), text=st.text(alphabet="ab.Q{}é\n", max_size=8))
+def test_a_match_contains_the_literal(regex: str, text: str) -> None:
+    literal = literal_of(regex)
+    if literal is None:
+        return
+    is_match = compile_regex(regex).search(text) is not None
+    assert not is_match or literal.text in text
+    if literal.is_all:
+        shown = literal.text
+        is_there = text.startswith(shown) if literal.is_at_start else text.endswith(shown)
+        if literal.is_at_start == literal.is_at_end:
+            is_there = text == shown if literal.is_at_start else shown in text
+        assert is_match == is_there
+
+
+@pytest.mark.parametrize(
+    ("regex", "text"),
+    [
+        ("error [0-9]+ on", "error "),
+        ("x?ab*cd+e", "cd"),
+        ("[]a[b]cde", None),
+        (r"\d+ms(?:ec)?abc", "abc"),
+        ("abc|def", None),
+        ("(abc|def)gh", "gh"),
+        ("(?i)abc", None),
+        (r"\x41bcd", None),
+        (r"\Qa\E", None),
+        ("a{,3}bcd", None),
+    ],
+)
+def test_literals(regex: str, text: str | None) -> None:
+    literal = literal_of(regex)
+    assert (literal and literal.text) == text
+
+
+leaves = st.one_of(texts, st.none(), st.integers(0, 2), st.booleans())
+values = st.one_of(leaves, st.lists(leaves, max_size=3), st.lists(st.lists(leaves, max_size=2), max_size=2))
+inner = st.dictionaries(st.sampled_from(["b", "c", "b.c"]), values, max_size=2)
+PATHS = ["a", "a.b", "a.b.c"]
+trees = st.fixed_dictionaries(
+    {}, optional={"a": st.one_of(values, inner, st.lists(inner, max_size=2)), "a.b": values, "a.b.c": values}
+)
+
+
+@settings(max_examples=2 * N_EXAMPLES)
+@given(asked=st.lists(st.tuples(st.sampled_from(PATHS), conditions), min_size=1, max_size=8), tree=trees)
+def test_every_way_in_gives_the_same(asked: list[tuple[str, tuple[str, str]]], tree: dict[str, Any]) -> None:
+    predicates = [Predicate(path, op, operand) for path, (op, operand) in asked]
+    engine = Engine()
+    engine.add_many(enumerate(predicates))
+    event = Event(tree)
+    wanted = [i for i, predicate in enumerate(predicates) if matches(predicate, event)]
+    assert sorted(engine.match(tree)) == wanted
+    text = json.dumps(tree)
+    assert sorted(engine.match(text)) == wanted
+    found = engine.match_batch([text] * 3).to_pydict()
+    assert sorted(zip(found["event"], found["subscription"], strict=True)) == [(e, i) for e in range(3) for i in wanted]
+    engine._check()
+    assert engine._clauses[0].is_exact.all()
+
+
+whole_texts = st.one_of(st.text(alphabet="abKßé\n.", max_size=6), st.sampled_from(["10.0.0.7", "2001:db8::1"]))
+cells = st.one_of(st.none(), whole_texts)
+COLUMNS = {
+    "a": (pa.string(), cells),
+    "a.b": (pa.list_(pa.large_string()), st.one_of(st.none(), st.lists(cells, max_size=3))),
+    "a.b.c": (pa.dictionary(pa.int32(), pa.string()), cells),
+    "s": (pa.struct([("x", pa.string_view())]), st.one_of(st.none(), st.fixed_dictionaries({"x": cells}))),
+    "m": (
+        pa.map_(pa.string(), pa.string()),
+        st.one_of(
+            st.none(),
+            st.dictionaries(st.sampled_from(["x", "y", "z"]), cells, max_size=3).map(lambda cell: list(cell.items())),
+        ),
+    ),
+}
+column_paths = st.sampled_from(["a", "a.b", "a.b.c", "s.x", "m.x", "m.y"])
+
+
+@settings(max_examples=2 * N_EXAMPLES)
+@given(asked=st.lists(st.tuples(column_paths, conditions), min_size=1, max_size=8), data=st.data())
+def test_arrow_columns_give_the_same(asked: list[tuple[str, tuple[str, str]]], data: st.DataObject) -> None:
+    n_rows = data.draw(st.integers(1, 5))
+    columns: dict[str, Any] = {}
+    for name, (type_, cell) in COLUMNS.items():
+        drawn = data.draw(st.lists(cell, min_size=n_rows, max_size=n_rows))
+        columns[name] = pa.array(drawn, type_)
+    table = pa.table(columns)
+    engine = Engine()
+    engine.add_many(enumerate(Predicate(path, op, operand) for path, (op, operand) in asked))
+    encoded = engine.encode(table)
+    for position in range(n_rows):
+        start, end = encoded.starts[position], encoded.starts[position + 1]
+        tree = encoded.source.tree(position)
+        attributes: list[int] = []
+        codes: list[int] = []
+        encode_tree(tree, engine._domains, attributes, codes)
+        pairs = zip(encoded.attributes[start:end].tolist(), encoded.codes[start:end].tolist(), strict=True)
+        assert sorted(pairs) == sorted(zip(attributes, codes, strict=True))
+
+
+def test_nulls_in_a_dictionary_satisfy_nothing() -> None:
+    engine = Engine()
+    engine.add("a contains ''", id=1)
+    array = pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), pa.array(["x", None]))
+    assert engine.match_batch(pa.table({"a": array}))["event"].to_pylist() == [0]
+
+
+def test_text_that_is_not_utf8_is_read_as_the_exact_check_reads_it() -> None:
+    engine = Engine()
+    engine.add("a contains '\ufffd'", id=1)
+    engine.add("a ends with 'b'", id=2)
+    array = pa.array([b"a\xffb"], pa.binary()).view(pa.string())
+    assert engine.match_batch(pa.table({"a": array}))["subscription"].to_pylist() == [1, 2]
+
+
+def test_dates_are_strings() -> None:
+    engine = Engine()
+    engine.add("day like '%-02-%'", id=1)
+    days = pa.array([31, 0, None], pa.date32())
+    assert engine.match_batch(pa.table({"day": days}))["event"].to_pylist() == [0]
+    assert engine.match({"day": days[0].as_py()}) == [1]
+
+
+def test_no_key_of_an_event_is_a_pattern_attribute() -> None:
+    engine = Engine()
+    engine.add("a contains 'x'", id=1)
+    (attribute,) = engine._domains.pattern_attributes
+    name = engine._domains.names[attribute]
+    assert name == "a contains 'x'"
+    for event in ({name: True}, {name: "x"}, json.dumps({name: True})):
+        assert engine.match(event) == []
+    assert engine.match_batch(pa.table({name: [True]})).num_rows == 0
+    engine.add(Predicate(name, "=", True), id=2)
+    assert engine.match({name: True}) == [2]
+    assert sorted(engine.match(json.dumps({name: True, "a": "x"}))) == [1, 2]
+    engine._check()
+
+
+def test_events_encoded_before_a_new_pattern_are_encoded_again() -> None:
+    engine = Engine()
+    engine.add("a contains 'x'", id=1)
+    event = engine.encode({"a": "xy"})
+    engine.add("a ends with 'y'", id=2)
+    assert sorted(engine.match(event)) == [1, 2]
+    version = engine._domains.version
+    engine.add("a ends with 'y' and b = 1", id=3)
+    assert engine._domains.version == version + 2  # `b` and its constant, but no new pattern
+
+
+def test_patterns_added_one_by_one_are_merged_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    n_built = 0
+
+    class Counted(Layer):
+        __slots__ = ()
+
+        def __init__(self, entries: Any) -> None:
+            nonlocal n_built
+            n_built += len(entries)
+            super().__init__(entries)
+
+    monkeypatch.setattr(module, "Layer", Counted)
+    domains = Domains()
+    domains.add({"a": ()})
+    for n in range(1_000):
+        domains.pattern_attribute(Pattern(0, "contains", f"{n:03}"))
+        found = matcher_of(domains).found("a", "--007--")
+        assert found == ([8] if n >= 7 else [])
+    assert n_built < 1_000 * (64 + 10)
+    assert len(matcher_of(domains).by_path["a"]) < 10
+
+
+def test_a_copy_of_domains_goes_its_own_way() -> None:
+    domains = Domains()
+    domains.add({"a": ()})
+    domains.pattern_attribute(Pattern(0, "contains", "x"))
+    before = matcher_of(domains)
+    other = domains.copied()
+    other.pattern_attribute(Pattern(0, "contains", "y"))
+    other.check()
+    assert matcher_of(other).found("a", "xy") == [1, 2]
+    assert matcher_of(domains) is before
+    assert before.found("a", "xy") == [1]
+
+
+def test_a_snapshot_and_a_pickle_keep_patterns(tmp_path: Path) -> None:
+    engine = Engine()
+    rows = ["a contains 'x'", "b = 1", "not (b ends with '\ud800') and c matches '^[0-9]+$'", "a.b ilike 'ß%'"]
+    engine.add_many(enumerate(map(parse, rows)))
+    engine.save(tmp_path / "saved")
+    events = [{"a": "xx"}, {"b": "\ud800", "c": "1"}, {"b": ["x"], "c": ["1", "a"]}, {"a": {"b": "ẞx"}}]
+    for other in (Engine.open(tmp_path / "saved"), pickle.loads(pickle.dumps(engine))):
+        other._check()
+        assert [other.match(event) for event in events] == [engine.match(event) for event in events]
+        other.add("a contains 'y'", id=9)
+        assert sorted(other.match({"a": "xy"})) == [0, 9]
+
+
+def test_sets_that_run_out_of_memory_are_tried_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SET_BYTES", 1)
+    regexes = [(1, "a|b"), (2, "[xy]+z?"), (3, "")]
+    layer = Layer([(number, Pattern(0, "matches", regex)) for number, regex in regexes])
+    assert found_in(layer, "a") == {1, 3}
+    assert found_in(layer, "\ud800y") == {2, 3}
+
+
+def test_a_set_that_does_not_report_its_witness_is_not_believed() -> None:
+    regexes = module._Regexes([(1, "a|b")])
+    regexes._set = re2.Set.SearchSet()
+    regexes._set.Add("never")
+    regexes._set.Compile()
+    found: set[int] = set()
+    regexes.find("b", found)
+    assert found == {1}
+
+
+def test_many_regular_expressions_need_several_sets() -> None:
+    asked = [("matches", f"[{chr(97 + n % 26)}]{n % 10}") for n in range(200)]
+    layer = Layer([(n, Pattern(0, op, operand)) for n, (op, operand) in enumerate(asked)])
+    for text in ("a0 b1 c2", "z9", ""):
+        assert found_in(layer, text) == expected(asked, {"a": text})
+
+
+def test_columns_of_subscriptions_give_pattern_attributes() -> None:
+    table = pa.table(
+        {
+            "subscription": [1, 1, 2, 3],
+            "clause": pa.array([0, 0, 0, 0], pa.int32()),
+            "attribute": ["a", "b", "a", "a"],
+            "op": ["contains", "=", "not contains", "like"],
+            "number": [None, 1.0, None, None],
+            "text": ["x", None, "x", "p%q"],
+        }
+    )
+    engine = Engine()
+    engine.add_many(table)
+    engine._check()
+    assert engine._clauses[0].is_exact.tolist() == [True, False, True]
+    assert sorted(engine.match({"a": "x", "b": 1})) == [1]
+    assert sorted(engine.match({"a": ["x", "pq"], "b": 1})) == [1, 2, 3]
+
+
+def test_statistics_are_tried_with_the_patterns() -> None:
+    statistics = Statistics.from_events({"a": f"{n:03}"} if n % 2 else {} for n in range(1_000))
+    covers = [cover(parse(text)) for text in ("a contains '9'", "a ends with '0'", "a matches '[0-9]'", "a = '001'")]
+    domains = Domains()
+    domains.add(constants_of(covers))
+    clauses = encode_covers(covers, 0, domains)
+    nine, nought, digit, equal = literal_shares(clauses, domains, statistics).tolist()
+    assert nought < equal < nine < digit <= 0.5
+    few, *_ = literal_shares(clauses, domains, None).tolist()
+    assert few == 0.25
+
+
+def test_an_event_without_strings_has_no_pattern_attributes() -> None:
+    domains = Domains()
+    domains.add({"a": ()})
+    domains.pattern_attribute(Pattern(0, "contains", ""))
+    attributes: list[int] = []
+    codes: list[int] = []
+    append_patterns({"a": [1, None, True, {"b": "x"}], "b": "x"}, domains, attributes, codes)
+    assert attributes == codes == []
