@@ -24,7 +24,7 @@ from siftline.encoding.events import EncodedEvents
 from siftline.encoding.patterns import matcher_of
 from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
-from siftline.errors import DuplicateIdError, EventError, SubscriptionError, TooLargeError
+from siftline.errors import DuplicateIdError, EventError, SiftlineError, SubscriptionError, TooLargeError
 from siftline.indexes.protocol import Batch, Index
 from siftline.indexes.registry import DEFAULT, make_index
 from siftline.language.normal_form import cover, cover_with_alternatives
@@ -455,6 +455,8 @@ class Engine:
         self._n_added += 1  # before the index shows anything new
         try:
             self._index.add(self._batch(clauses, self._domains, first, new))
+        except SiftlineError:
+            raise  # an index that refuses has not changed
         except BaseException:
             self._index = self._built_index(self._joined_clauses(), self._domains, ParsedExpressions([]))
             raise

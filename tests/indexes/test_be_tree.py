@@ -282,3 +282,10 @@ def test_only_vetoes() -> None:
 def test_capacities_that_are_refused(leaf_capacity: Any) -> None:
     with pytest.raises(ValueError, match="leaf_capacity must be an integer of at least 1, not"):
         Engine("be-tree", leaf_capacity=leaf_capacity)
+
+
+def test_a_literal_on_the_first_space_tells_clauses_apart() -> None:
+    engine = Engine("be-tree", leaf_capacity=1)
+    engine.add_many([(1, "b is not null and a not starts with 'a'"), (2, "a not starts with 'a'")])
+    engine._check()
+    assert engine.match({"a": "b"}) == [2]

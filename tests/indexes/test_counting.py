@@ -392,8 +392,8 @@ def test_true_is_not_one() -> None:
     [
         ({"predicates": "tree"}, "predicates must be one of list, table, not 'tree'"),
         ({"association": "matrix"}, "association must be one of list, bit-matrix, byte-matrix, not 'matrix'"),
-        ({"memory_limit_mb": 0}, "memory_limit_mb must be a positive integer"),
-        ({"memory_limit_mb": True}, "memory_limit_mb must be a positive integer"),
+        ({"memory_limit_mb": 0}, "memory_limit_mb must be a whole number"),
+        ({"memory_limit_mb": True}, "memory_limit_mb must be a whole number"),
         ({"types": ["age"]}, "types must map attributes to types"),
         ({"types": {"age": "number"}}, "the type of 'age' must be"),
         ({"types": {"age": [0, 120]}}, "the type of 'age' must be"),

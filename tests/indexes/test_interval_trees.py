@@ -137,3 +137,9 @@ def test_refusals() -> None:
         IntervalTree().delete(3)
     with pytest.raises(ValueError, match="from 0 on"):
         IntervalTree().insert(1, 2, -1)
+
+
+def test_integers_that_a_double_cannot_hold_are_refused() -> None:
+    tree = SegmentTree.build(np.array([0.0]), np.array([2.0**53]))
+    with pytest.raises(ValueError, match="no float64"):
+        tree.query(2**53 + 1)

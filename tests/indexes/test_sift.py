@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
+import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,3 +107,14 @@ def test_work_is_counted() -> None:
     engine.match(engine.encode({"a": 3}))
     stats = engine.stats()
     assert (stats["events"], stats["lists_scanned"], stats["candidates_examined"]) == (1, 1, 10)
+
+
+def test_desks_go_with_their_part() -> None:
+    engine = Engine("sift")
+    engine.add("a = 1", id=1)
+    engine.match({"a": 1})
+    old = weakref.ref(part_of(engine).desks[threading.get_ident()])
+    engine.add("a = 2", id=2)
+    gc.collect()
+    assert old() is None
+    assert pickle.loads(pickle.dumps(engine)).match({"a": 2}) == [2]

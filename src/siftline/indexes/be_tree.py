@@ -110,6 +110,7 @@ if TYPE_CHECKING:
 # 250 take the same time, but for noise; with 100 attributes, leaves of 5 take 18 % longer than those of 50, which take
 # 14 % longer than those of 250.
 _LEAF_CAPACITY: Final = 50
+_MOST_CLAUSES: Final = 1_000_000
 
 
 class Arrays(NamedTuple):
@@ -135,8 +136,8 @@ class BeTree(PartedIndex):
 
     def __init__(self, *, leaf_capacity: int = _LEAF_CAPACITY) -> None:
         super().__init__()
-        if type(leaf_capacity) is not int or leaf_capacity < 1:
-            raise ValueError(f"leaf_capacity must be an integer of at least 1, not {leaf_capacity!r}")
+        if type(leaf_capacity) is not int or not 1 <= leaf_capacity <= _MOST_CLAUSES:
+            raise ValueError(f"leaf_capacity must be an integer from 1 to {_MOST_CLAUSES:,}, not {leaf_capacity!r}")
         self.leaf_capacity = leaf_capacity
 
     def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Arrays:

@@ -85,7 +85,7 @@ import numpy as np
 
 from siftline.encoding.clauses import VETO
 from siftline.encoding.domain import FIRST_STRING
-from siftline.indexes.parts import Found, PartedIndex, check_memory
+from siftline.indexes.parts import Found, PartedIndex, check_memory, checked_limit
 from siftline.indexes.publication_types import check_constants, publication_types
 from siftline.kernels.counting import (
     N_LISTS,
@@ -203,12 +203,10 @@ class Counting(PartedIndex):
             raise ValueError(f"predicates must be one of {', '.join(_PREDICATES)}, not {predicates!r}")
         if association not in _COUNTS:
             raise ValueError(f"association must be one of {', '.join(_COUNTS)}, not {association!r}")
-        if type(memory_limit_mb) is not int or memory_limit_mb < 1:
-            raise ValueError(f"memory_limit_mb must be a positive integer, not {memory_limit_mb!r}")
         self._has_tables = predicates == "table"
         self._association = association
         self._types = publication_types(types)
-        self._memory_limit_mb = memory_limit_mb
+        self._memory_limit_mb = checked_limit(memory_limit_mb)
         super().__init__()
 
     def build(self, batch: Batch) -> None:

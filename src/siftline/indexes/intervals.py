@@ -93,7 +93,10 @@ def checked_points(values: NDArray[Any], dtype: Any) -> NDArray[Any]:
         return values.astype(dtype)
     if values.dtype.kind not in "iuf" or (values.dtype.kind == "f" and np.dtype(dtype).kind == "i"):
         raise ValueError(f"intervals of {np.dtype(dtype)} cannot be compared with {values.dtype}")
-    return np.ascontiguousarray(values, dtype=dtype)
+    points = np.ascontiguousarray(values, dtype=dtype)
+    if values.dtype.kind in "iu" and (points.astype(object) != values.astype(object)).any():
+        raise ValueError(f"some of these integers are no {np.dtype(dtype)}")
+    return points
 
 
 def starts_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:

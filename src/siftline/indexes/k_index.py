@@ -62,7 +62,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from siftline.encoding.clauses import spans
-from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, check_memory
+from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, check_memory, checked_limit
 from siftline.kernels.k_index import choose_literals, count_event, cut_into_lists, post, posted_ranges
 from siftline.kernels.spaces import cut_attributes, spaces_of_ranges
 from siftline.kernels.verify import verify_clauses
@@ -109,10 +109,8 @@ class KIndex(PartedIndex):
     arrays_type: ClassVar[type] = Arrays
 
     def __init__(self, *, memory_limit_mb: int = 8192) -> None:
-        if memory_limit_mb < 1:
-            raise ValueError(f"memory_limit_mb must be at least 1, not {memory_limit_mb}")
         super().__init__()
-        self._memory_limit_mb = memory_limit_mb
+        self._memory_limit_mb = checked_limit(memory_limit_mb)
 
     def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Arrays:
         n_attributes = int(clauses.attributes.max(initial=-1)) + 1

@@ -285,7 +285,9 @@ class OpIndex(PartedIndex):
 
     def _publish(self) -> None:
         super()._publish()
-        self._pattern_lists = {part: lists for part, lists in self._pattern_lists.items() if part in self._parts}
+        # A copy first: a match in another thread may be adding to it.
+        made = self._pattern_lists.copy()
+        self._pattern_lists = {part: lists for part, lists in made.items() if part in self._parts}
 
     def __getstate__(self) -> dict[str, Any]:
         # The lists of patterns do not survive copying; they are made anew.

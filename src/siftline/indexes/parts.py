@@ -10,7 +10,8 @@ structure of the paper over its own subscriptions:
     ...                        [1,000,000] [130] [65] [17]     a part less than twice as large as the next is merged
 
 An event is matched against every part. Each subscription is built anew at most once for every doubling, so that adding
-n one by one costs O(n log n) in all; there are never more than log2(n / 64) parts. Removing clears a live flag; a part
+n one by one costs O(n log n) in all; there are never more than log2(n / 64) parts, unless a limit on memory keeps them
+apart. Removing clears a live flag; a part
 loses its dead subscriptions when it is merged, when half of them are dead, and altogether when all are. Merging happens
 in `tidy`, outside of any lock that a match needs.
 """
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 _SMALL: Final = 64
 
 _ABSENT: Final = -1
+_ANY_SIZE: Final = 2**63
 
 
 class Found(NamedTuple):
@@ -72,7 +74,17 @@ class OneEvent(NamedTuple):
 class Part:
     """Some subscriptions, laid out as the index wants them; never changed, but for the count of the dead."""
 
-    __slots__ = ("arrays", "clauses", "first_slot", "has_repeated_slots", "literals", "n_dead", "n_slots", "others")
+    __slots__ = (
+        "arrays",
+        "clauses",
+        "desks",
+        "first_slot",
+        "has_repeated_slots",
+        "literals",
+        "n_dead",
+        "n_slots",
+        "others",
+    )
 
     def __init__(self, clauses: Clauses, others: NDArray[np.int32], arrays: Any) -> None:
         self.clauses = clauses
@@ -83,6 +95,15 @@ class Part:
         self.has_repeated_slots = self.n_slots < clauses.n_clauses
         self.first_slot = int(clauses.slots[0]) if clauses.n_clauses else 0
         self.n_dead = 0
+        self.desks: dict[int, Any] = {}  # what threads keep for matching against this part, by thread
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__ if name != "desks"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.desks = {}
 
     @property
     def n_clauses(self) -> int:
@@ -131,6 +152,7 @@ class PartedIndex(ABC):
         self._context: Context | None = None
         self._counters = dict.fromkeys(("events", "candidates_examined", "predicates_evaluated", "lists_scanned"), 0)
         self._scratch = Scratch()
+        self._refused_size = _ANY_SIZE
         self._publish()
 
     # what a subclass gives
@@ -209,15 +231,11 @@ class PartedIndex(ABC):
 
     def tidy(self) -> None:
         """Merge parts and drop dead subscriptions; matches see the old parts or the new ones."""
-        kept = [part for part in self._parts if part.n_dead < part.n_slots]
-        parts: list[Part] = []
-        try:
-            for part in kept:
-                is_half_dead = part.n_dead >= _SMALL and 2 * part.n_dead >= part.n_slots
-                parts.append(self._made(self._living([part])[0]) if is_half_dead else part)
-            self._merge(parts)
-        except TooLargeError:  # together they would pass the limit: they stay apart
-            parts = kept
+        parts = [part for part in self._parts if part.n_dead < part.n_slots]
+        for place, part in enumerate(parts):
+            if part.n_dead >= _SMALL and 2 * part.n_dead >= part.n_slots:
+                parts[place] = self._made(self._living([part])[0])
+        self._merge(parts)
         if parts != self._parts:
             self._parts = parts
             self._publish()
@@ -230,9 +248,12 @@ class PartedIndex(ABC):
             size += parts[-1 - n_merged].n_clauses
             n_merged += 1
         # A small last part may grow first: it is built anew with every addition anyway.
-        if n_merged > 1 and parts[-1].n_clauses > _SMALL:
-            clauses = concatenate(self._living(parts[-n_merged:]))
-            parts[-n_merged:] = [self._made(clauses)] if clauses.n_clauses else []
+        if n_merged == 1 or parts[-1].n_clauses <= _SMALL or size >= self._refused_size:
+            return
+        try:
+            parts[-n_merged:] = [self._made(concatenate(self._living(parts[-n_merged:])))]
+        except TooLargeError:  # together they would pass the limit: they stay apart, and as many are not tried again
+            self._refused_size = size
 
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Match one event against every part."""
@@ -362,6 +383,13 @@ class PartedIndex(ABC):
         self.__dict__.update(state)
         self._scratch = Scratch()
         self._publish()
+
+
+def checked_limit(limit_mb: Any) -> int:
+    """Return the option `memory_limit_mb` if it makes sense."""
+    if isinstance(limit_mb, bool) or not isinstance(limit_mb, int) or limit_mb < 1:
+        raise ValueError(f"memory_limit_mb must be a whole number of at least 1, not {limit_mb!r}")
+    return limit_mb
 
 
 def check_memory(index: str, n_bytes: int, limit_mb: int, why: str) -> None:

@@ -59,7 +59,7 @@ class Index(Protocol):
         """Do the same, but in pieces, after `build` raised TooLargeError; an index without limits never does."""
 
     def add(self, batch: Batch) -> None:
-        """Add subscriptions; their slots are higher than all before."""
+        """Add subscriptions; their slots are higher than all before. What is refused with an error changes nothing."""
 
     def remove(self, slots: NDArray[np.int32]) -> None:
         """Forget these slots: they never match again."""

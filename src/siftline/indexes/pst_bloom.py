@@ -64,7 +64,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from siftline.indexes.access_predicates import by_selectivity, covers_of
-from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, check_memory
+from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, check_memory, checked_limit
 from siftline.kernels.pst_bloom import (
     N_SIGNED,
     STRIDE,
@@ -147,13 +147,6 @@ def checked_bits(bits: Any) -> float:
     if isinstance(bits, bool) or not isinstance(bits, int | float) or not 0.5 <= bits <= 64:
         raise ValueError(f"signature_bits_per_id must be a number from 0.5 to 64, not {bits!r}")
     return float(bits)
-
-
-def checked_limit(limit_mb: Any) -> int:
-    """Return the option `memory_limit_mb` if it makes sense."""
-    if isinstance(limit_mb, bool) or not isinstance(limit_mb, int) or limit_mb < 1:
-        raise ValueError(f"memory_limit_mb must be a whole number of at least 1, not {limit_mb!r}")
-    return limit_mb
 
 
 def lay_out_bloom(

@@ -61,14 +61,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from siftline.indexes.access_predicates import by_selectivity, covers_of
-from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, check_memory
+from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, check_memory, checked_limit
 from siftline.indexes.pst_bloom import (
     COUNTERS,
     BloomArrays,
     check_bloom,
     check_trees,
     checked_bits,
-    checked_limit,
     count_work,
     describe_bloom,
     lay_out_bloom,
@@ -94,6 +93,8 @@ if TYPE_CHECKING:
 
 _ENTRIES_PER_BUCKET: Final = 8
 _BITS_PER_BEGINNING: Final = 16
+# Of access predicates and of keys.
+_MOST: Final = 1_000_000
 # Places in the stream have 32 bits.
 _MOST_MB: Final = 16_383
 
@@ -164,7 +165,8 @@ class PstHash(PartedIndex):
         covers = covers_of(clauses, chosen, n_attributes)
         order = by_selectivity(clauses, covers, context)
         pieces = covers.piece_starts, covers.firsts, covers.lasts
-        grains = wide_grains(n_attributes, clauses.attributes, *pieces, self._cells_per_predicate)
+        # A cell of 2**31 spaces is the whole of an attribute.
+        grains = np.minimum(31, wide_grains(n_attributes, clauses.attributes, *pieces, self._cells_per_predicate))
         places = _cell_places(covers, grains)
         literals = chosen, clauses.starts, order, clauses.attributes, clauses.kinds
         access, n_keys = choose_access(self._n_access, self._most_keys, *literals, *pieces, covers.leaf_starts, places)
@@ -279,8 +281,8 @@ class PstHash(PartedIndex):
 
 
 def _checked_count(name: str, number: Any) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, not {number!r}")
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST:
+        raise ValueError(f"{name} must be a whole number from 1 to {_MOST:,}, not {number!r}")
     return number
 
 

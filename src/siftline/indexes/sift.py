@@ -153,13 +153,6 @@ class Desk:
         return Candidates(sure[:n_sure], possible[:n_possible])
 
 
-class _Desks(threading.local):
-    """The desks of one thread."""
-
-    def __init__(self) -> None:
-        self.by_part: dict[Part, Desk] = {}
-
-
 class Sift(PartedIndex):
     """Postings that carry their next literals, in trees and in blocks."""
 
@@ -168,7 +161,6 @@ class Sift(PartedIndex):
 
     def __init__(self) -> None:
         super().__init__()
-        self._desks = _Desks()
         self._work = np.zeros(4, dtype=np.int64)
 
     # laying out
@@ -220,12 +212,10 @@ class Sift(PartedIndex):
 
     def _desk(self, part: Part) -> Desk:
         """Return this thread's scratch arrays for a part."""
-        desks = self._desks.by_part
-        desk = desks.get(part)
+        thread = threading.get_ident()
+        desk: Desk | None = part.desks.get(thread)
         if desk is None:
-            for gone in desks.keys() - set(self._published[0]):
-                del desks[gone]
-            desk = desks[part] = Desk(part, self._work)
+            desk = part.desks[thread] = Desk(part, self._work)
         return desk
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
@@ -247,13 +237,6 @@ class Sift(PartedIndex):
         # The second literal of every candidate is tested where it stands.
         found["predicates_evaluated"] += found["candidates_examined"]
         return stats | {name: stats[name] + n for name, n in found.items()}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_desks"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._desks = _Desks()
 
     def _check_part(self, part: Part) -> None:
         arrays = part.arrays

@@ -99,7 +99,8 @@ def rank_literals(
             gains[n] = 1.0 - shares[i]
             literals[n] = i
             is_range[n] = kinds[i] == _RANGE
-            signatures[c] += _mixed(np.uint64(firsts[i]) << _HALF | np.uint64(lasts[i]))
+            # Never 0: a literal on the very first space must show too.
+            signatures[c] += _mixed(np.uint64(firsts[i] + 1) << _HALF | np.uint64(lasts[i] + 1))
             n += 1
         new_starts[c + 1] = n
     return (
