@@ -200,7 +200,7 @@ def test_what_would_be_too_large_is_refused_before_it_is_made() -> None:
 
 
 def test_options() -> None:
-    with pytest.raises(ValueError, match="memory_limit_mb must be at least 1, not 0"):
+    with pytest.raises(ValueError, match="memory_limit_mb must be a whole number of at least 1, not 0"):
         Engine("k-index", memory_limit_mb=0)
     with pytest.raises(UnknownIndexError, match="memory"):
         Engine("k-index", memory=1)
