@@ -280,7 +280,7 @@ def test_only_vetoes() -> None:
 
 @pytest.mark.parametrize("leaf_capacity", [0, -1, 2.5, "5", True, None])
 def test_capacities_that_are_refused(leaf_capacity: Any) -> None:
-    with pytest.raises(ValueError, match="leaf_capacity must be an integer from 1, not"):
+    with pytest.raises(ValueError, match="leaf_capacity must be an integer from 1 to 1,000,000, not"):
         Engine("be-tree", leaf_capacity=leaf_capacity)
 
 
