@@ -128,7 +128,7 @@ class SubscriptionTable:
         if isinstance(self._ids, list):
             ids = self._ids
             return [ids[slot] for slot in slots.tolist()]
-        return self._ids.view[slots].tolist() if self._ids is not None else []
+        return self._ids.taken(slots).tolist() if self._ids is not None else []
 
     @property
     def are_ids_text(self) -> bool | None:

@@ -43,6 +43,10 @@ class Growable:
         """The elements so far."""
         return self._array[: self._length]
 
+    def taken(self, places: NDArray[Any]) -> NDArray[Any]:
+        """Return the elements at some places, without making a view first."""
+        return self._array[places]
+
     def extend(self, values: Any) -> None:
         """Append values."""
         if not len(values):

@@ -22,8 +22,8 @@ Worked example: a clause  brand = 'x' and price between 3 and 8 and year > 2000 
               4       5*       6*       7
             8   9  10  11   12  13   14   15     value with ordinal 5: nodes 13, 6, 3, 1
 
-    block of `color` (rare): n | a signature byte of each entry's second attribute | columns
-                             an entry whose second attribute the event lacks is gone after one byte
+    block of `color` (rare): n | 16 bits for each entry's second attribute | columns
+                             an entry whose second attribute the event lacks is nearly always gone after two bytes
 
 Arrays
 ------
@@ -111,14 +111,14 @@ class Desk:
         self.part = part
         self.ordinals = np.full(n_places, np.iinfo(dtype).max, dtype=dtype)
         self.dense = np.full(n_places, _ABSENT, dtype=np.int32)
-        self.seen = np.zeros(256, dtype=np.uint8)
+        self.seen = np.zeros(1024, dtype=np.uint64)
         # Every event has place 0 with code 0, for entries without a second or third literal.
         self.ordinals[0] = self.dense[0] = 0
-        self.seen[ALWAYS] = 1
+        self.seen[int(ALWAYS) // 64] = 1 << 63
         self.sure, self.possible = (np.empty(part.n_clauses, dtype=np.int32) for _ in range(2))
         survivors = np.empty(len(arrays.hot), dtype=np.int32)
         scratch = (self.dense, self.seen, survivors, self.sure, self.possible, work)
-        self.arrays: tuple[NDArray[Any], ...] = (*scratch, *arrays[:6], *arrays[7:], arrays.flat.view(np.uint8))
+        self.arrays: tuple[NDArray[Any], ...] = (*scratch, *arrays[:6], *arrays[7:], arrays.flat.view(np.uint16))
         self.table = table_of(self.arrays) if IS_COMPILED else np.zeros(0, dtype=np.int64)
         self.is_plain = not len(part.others) and not part.has_repeated_slots
 
@@ -161,7 +161,7 @@ class Sift(PartedIndex):
 
     def __init__(self) -> None:
         super().__init__()
-        self._work = np.zeros(4, dtype=np.int64)
+        self._work = np.zeros(5, dtype=np.int64)
 
     # laying out
 
@@ -233,7 +233,7 @@ class Sift(PartedIndex):
         """Return bytes by structure, and what matching has cost so far."""
         stats = super().stats()
         names = ("events", "candidates_examined", "predicates_evaluated", "lists_scanned")
-        found = dict(zip(names, self._work.tolist(), strict=True))
+        found = dict(zip(names, self._work[:4].tolist(), strict=True))
         # The second literal of every candidate is tested where it stands.
         found["predicates_evaluated"] += found["candidates_examined"]
         return stats | {name: stats[name] + n for name, n in found.items()}

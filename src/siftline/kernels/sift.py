@@ -32,9 +32,14 @@ if TYPE_CHECKING:
 _ABSENT = np.int32(-1)
 _U0 = np.uint64(0)
 _U1 = np.uint64(1)
+_SIX = np.uint64(6)
+_LOW_SIX = np.uint64(63)
+# Where the signature ALWAYS stands in the bits that an event has.
+_LAST_WORD = np.uint64(1023)
+_ALWAYS_BIT = np.uint64(1 << 63)
 
 # Places of `work`.
-_EVENTS, _CANDIDATES, _TESTED, _LISTS = range(4)
+_EVENTS, _CANDIDATES, _TESTED, _LISTS, _TOUCHED = range(5)
 
 # What the kernel returns for an event with several values of one attribute: it needs the careful way.
 SEVERAL = -1
@@ -92,20 +97,21 @@ def _match_block(
     n_possible: Any,
     is_live: NDArray[np.bool_],
     dense: NDArray[np.int32],
-    seen: NDArray[np.uint8],
+    seen: NDArray[np.uint64],
     sure: NDArray[np.int32],
     possible: NDArray[np.int32],
     work: NDArray[np.int64],
     rows: NDArray[np.int32],
     flat: NDArray[np.int32],
-    signatures: NDArray[np.uint8],
+    signatures: NDArray[np.uint16],
 ) -> Any:
     """Match a value with the block of its attribute; return how many slots there are now."""
     n = flat[np.uint64(block)]
-    first = 4 * (np.int64(block) + 1)
-    column = np.int64(block) + 1 + ((n + 3) >> 2)
+    first = 2 * (np.int64(block) + 1)
+    column = np.int64(block) + 1 + ((n + 1) >> 1)
     for k in range(n):
-        if not seen[signatures[np.uint64(first + k)]]:
+        bit = np.uint64(signatures[np.uint64(first + k)])
+        if not (seen[bit >> _SIX] >> (bit & _LOW_SIX)) & _U1:
             continue
         work[_CANDIDATES] += 1
         at = column + k
@@ -175,7 +181,7 @@ def _match(
     is_live: NDArray[np.bool_],
     ordinals: NDArray[Any],
     dense: NDArray[np.int32],
-    seen: NDArray[np.uint8],
+    seen: NDArray[np.uint64],
     survivors: NDArray[np.int32],
     sure: NDArray[np.int32],
     possible: NDArray[np.int32],
@@ -189,7 +195,7 @@ def _match(
     rows: NDArray[np.int32],
     blocks: NDArray[np.int32],
     flat: NDArray[np.int32],
-    signatures: NDArray[np.uint8],
+    signatures: NDArray[np.uint16],
 ) -> Any:
     """Write the slots that match to `sure`, those to check to `possible`; return how many, or SEVERAL.
 
@@ -200,6 +206,7 @@ def _match(
     n_known = len(blocks)
     has_trees = len(hot) > 0
     n_spread = 0
+    touched: Any = 0
     for p in range(n_values):
         a = event_attributes[np.uint64(p)]
         if a < n_known:
@@ -207,7 +214,12 @@ def _match(
             if dense[place] != _ABSENT:
                 break
             dense[place] = event_codes[np.uint64(p)]
-            seen[signature(a + 1)] = 1
+            bit = np.uint64(signature(a + 1))
+            seen[bit >> _SIX] |= _U1 << (bit & _LOW_SIX)
+            block = blocks[np.uint64(a)]
+            if block >= 0:
+                # Only to fetch it: all blocks of the event come from memory at the same time, not one after the other.
+                touched += flat[np.uint64(block)]
             if has_trees:
                 ordinals[place] = ordinal_of(a, event_codes[np.uint64(p)], cut_starts, cuts)
         n_spread += 1
@@ -250,11 +262,13 @@ def _match(
         a = event_attributes[np.uint64(p)]
         if a < n_known:
             dense[np.uint64(a) + _U1] = _ABSENT
-            seen[signature(a + 1)] = 0
+            seen[np.uint64(signature(a + 1)) >> _SIX] = 0
             ordinals[np.uint64(a) + _U1] = ordinals[len(ordinals) - 1]
+    seen[_LAST_WORD] |= _ALWAYS_BIT
     if n_spread < n_values:
         return np.int64(SEVERAL)
     work[_EVENTS] += 1
+    work[_TOUCHED] = touched
     return np.int64(n_sure) | (np.int64(n_possible) << 32)
 
 
@@ -285,7 +299,7 @@ def match_at_desk(
         is_live,
         ordinals,
         carray(pointer(table[0]), table[1], np.int32),
-        carray(pointer(table[2]), table[3], np.uint8),
+        carray(pointer(table[2]), table[3], np.uint64),
         carray(pointer(table[4]), table[5], np.int32),
         carray(pointer(table[6]), table[7], np.int32),
         carray(pointer(table[8]), table[9], np.int32),
@@ -299,7 +313,7 @@ def match_at_desk(
         carray(pointer(table[24]), table[25], np.int32),
         carray(pointer(table[26]), table[27], np.int32),
         carray(pointer(table[28]), table[29], np.int32),
-        carray(pointer(table[30]), table[31], np.uint8),
+        carray(pointer(table[30]), table[31], np.uint16),
     )
 
 
@@ -340,7 +354,7 @@ def candidates_of_several(
         if block >= 0:
             n = flat[block]
             found = _with_room(found, n_found, n)
-            column = block + 1 + (n + 3) // 4
+            column = block + 1 + (n + 1) // 2
             n_lists += 1
             for k in range(n):
                 found[n_found] = flat[column + CLAUSE * n + k]

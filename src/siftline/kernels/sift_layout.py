@@ -34,14 +34,14 @@ LOW1, WIDTH1, PLACE2, LOW2, WIDTH2, SLOT, ROW, CLAUSE = range(FLAT_COLUMNS)
 # Columns of `cold`.
 COLD_COLUMNS = 4
 
-# The signature byte of an entry that has no second literal; every event has it.
-ALWAYS = np.uint8(255)
+# The signature of an entry that has no second literal; every event has it.
+ALWAYS = np.uint16(65_535)
 
 
 @inline_kernel
 def signature(place: int) -> Any:
-    """Return a byte below 255 for an attribute's place."""
-    return np.uint8(((np.uint32(place) * np.uint32(2654435761)) >> np.uint32(16)) % np.uint32(255))
+    """Return 16 bits, never ALWAYS, for an attribute's place."""
+    return np.uint16((np.uint64(place) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) % np.uint64(65_535))
 
 
 @inline_kernel
@@ -295,7 +295,7 @@ def lay_blocks(
 ) -> Any:
     """Return (blocks, flat): where the block of each attribute starts, and all blocks, each on a cache line of its own.
 
-    A block is its number of entries, a signature byte for each, and the columns, each contiguous.
+    A block is its number of entries, a signature for each, and the columns, each contiguous.
     """
     n_attributes = len(is_tree)
     blocks = np.full(n_attributes, -1, dtype=np.int32)
@@ -303,10 +303,10 @@ def lay_blocks(
     for a in range(n_attributes):
         if n_pieces[a] > 0 and not is_tree[a]:
             blocks[a] = n_words
-            n_words += 1 + (n_pieces[a] + 3) // 4 + FLAT_COLUMNS * n_pieces[a]
+            n_words += 1 + (n_pieces[a] + 1) // 2 + FLAT_COLUMNS * n_pieces[a]
             n_words = (n_words + 15) // 16 * 16
     flat = np.zeros(n_words, dtype=np.int32)
-    signatures = flat.view(np.uint8)
+    signatures = flat.view(np.uint16)
     for i in range(len(piece_clauses)):
         a = piece_attributes[i]
         if is_tree[a]:
@@ -316,9 +316,9 @@ def lay_blocks(
         block = blocks[a]
         k = flat[block]
         flat[block] += 1
-        column = block + 1 + (n + 3) // 4 + k
+        column = block + 1 + (n + 1) // 2 + k
         second = seconds[c]
-        signatures[4 * (block + 1) + k] = ALWAYS if second < 0 else signature(attributes[second] + 1)
+        signatures[2 * (block + 1) + k] = ALWAYS if second < 0 else signature(attributes[second] + 1)
         flat[column + LOW1 * n] = piece_lows[i]
         flat[column + WIDTH1 * n] = piece_highs[i] - piece_lows[i]
         if second >= 0:
