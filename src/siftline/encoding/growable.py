@@ -45,7 +45,7 @@ class Growable:
 
     def taken(self, places: NDArray[Any]) -> NDArray[Any]:
         """Return the elements at some places, without making a view first."""
-        return self._array[places]
+        return self._array[places]  # type: ignore[no-any-return]
 
     def extend(self, values: Any) -> None:
         """Append values."""
