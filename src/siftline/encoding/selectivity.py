@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
 
 def literal_shares(clauses: Clauses, domains: Domains, statistics: Statistics | None) -> NDArray[np.float64]:
-    """Estimate the share of events for which each literal, or the hull of its set, holds; 1 for a veto.
+    """Estimate the share of events for which each literal holds; 1 for a veto.
 
     With statistics: how often events carry the attribute, times the share of its sampled values that lie in the
     range. Without: values are taken to spread evenly over the constants, and every event to carry every attribute; a
     pattern counts like a constant beside the other patterns of its attribute.
     """
     used, attributes = _used(clauses, domains)
+    sets = (clauses.sets, clauses.set_starts, clauses.set_lows, clauses.set_highs)
+    literals: list[Any] = [attributes, clauses.lows, clauses.highs, clauses.kinds, *sets]
     if statistics is None:
         spans = [_spans(attribute, domains) for attribute in used]
         table = np.array(spans, dtype=np.float64).reshape(-1, 6)
-        even: NDArray[np.float64] = shares_of_spans(attributes, clauses.lows, clauses.highs, clauses.kinds, table)
+        even: NDArray[np.float64] = shares_of_spans(*[*literals, table])
         return even
     codes = [sampled_codes(attribute, domains, statistics) for attribute in used]
     starts = np.concatenate([[0], np.cumsum([len(part) for part in codes])]).astype(np.int64)
     frequencies = _frequencies(used, domains, statistics)
     joined = np.concatenate([*codes, np.zeros(0, dtype=np.int32)])
-    shares: NDArray[np.float64] = shares_in_samples(
-        attributes, clauses.lows, clauses.highs, clauses.kinds, frequencies, starts, joined
-    )
+    shares: NDArray[np.float64] = shares_in_samples(*[*literals, frequencies, starts, joined])
     return shares
 
 

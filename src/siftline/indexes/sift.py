@@ -60,7 +60,13 @@ from siftline.kernels.scan import order_literals
 from siftline.kernels.sift import candidates_of_several, match_at_desk, match_interpreted
 from siftline.kernels.sift_layout import (
     ALWAYS,
+    CLAUSE,
     COLD_COLUMNS,
+    FLAT_COLUMNS,
+    LAST,
+    ROW,
+    SET,
+    SLOT,
     access_pieces,
     beside_access,
     fill_entries,
@@ -82,6 +88,7 @@ _FLAT: Final = 64
 
 _ABSENT: Final = -1
 _LOW_HALF: Final = 0xFFFFFFFF
+_SLOT: Final = 0x7FFFFFFF
 _NOTHING: Final = np.empty(0, dtype=np.int32)
 _ALL_LIVE: Final = np.empty(0, dtype=np.bool_)
 
@@ -239,14 +246,47 @@ class Sift(PartedIndex):
         return stats | {name: stats[name] + n for name, n in found.items()}
 
     def _check_part(self, part: Part) -> None:
-        arrays = part.arrays
+        arrays, clauses = part.arrays, part.clauses
         assert len(arrays.hot) == len(arrays.cold) == len(arrays.entry_clauses) == arrays.node_starts[-1]
+        assert (np.diff(arrays.node_starts) >= 0).all()
+        assert (np.diff(arrays.node_bases) >= 0).all()
+        blocks = [_block(arrays.flat, start) for start in arrays.blocks.tolist() if start >= 0]
+        posted = np.concatenate([arrays.entry_clauses, *(block[CLAUSE] for block in blocks)])
+        slots = np.concatenate([arrays.cold[:, 2], *(block[SLOT] for block in blocks)])
+        rows = np.concatenate([arrays.cold[:, 3], *(block[ROW] for block in blocks)])
+        found = np.setdiff1d(np.arange(part.n_clauses), part.others)
+        assert np.array_equal(np.unique(posted), found)
+        assert np.array_equal(slots & _SLOT, clauses.slots[posted])
+        assert np.array_equal(slots >= 0, clauses.is_exact[posted])
+        assert ((rows >= -1) & (rows < max(1, len(arrays.rows)))).all()
+        for clause, row in zip(posted.tolist(), rows.tolist(), strict=True):
+            n_beside = clauses.starts[clause + 1] - clauses.starts[clause] - _row_length(arrays.rows, row)
+            assert 1 <= n_beside <= 3
 
     def _describe_part(self, part: Part) -> list[str]:
         arrays = part.arrays
         n_trees = int(np.count_nonzero(np.diff(arrays.node_bases)))
         n_blocks = int(np.count_nonzero(arrays.blocks >= 0))
         return [f"{n_trees:,} trees with {len(arrays.hot):,} entries of {arrays.hot.dtype}, {n_blocks:,} blocks"]
+
+
+def _block(flat: NDArray[np.int32], start: int) -> NDArray[np.int32]:
+    """Return the columns of a block."""
+    n = int(flat[start])
+    first = start + 1 + (n + 1) // 2
+    return flat[first : first + FLAT_COLUMNS * n].reshape(FLAT_COLUMNS, n)
+
+
+def _row_length(rows: NDArray[np.int32], place: int) -> int:
+    """Return how many literals a row has."""
+    length = 0
+    while place >= 0:
+        word = int(rows[place])
+        length += 1
+        place += 2 + 2 * int(rows[place + 1]) if word & SET else 3
+        if word & LAST:
+            break
+    return length
 
 
 def _shares(clauses: Clauses, context: Context) -> NDArray[np.float64]:

@@ -22,23 +22,33 @@ def shares_of_spans(
     lows: NDArray[np.int32],
     highs: NDArray[np.int32],
     kinds: NDArray[np.uint8],
+    sets: NDArray[np.int32],
+    set_starts: NDArray[np.int64],
+    set_lows: NDArray[np.int32],
+    set_highs: NDArray[np.int32],
     spans: NDArray[np.float64],
 ) -> Any:
-    """Estimate for each literal the share of events for which it (or the hull of its set) holds.
+    """Estimate for each literal the share of events for which it holds; 1 for a veto.
 
     spans[a] holds where the numbers of an attribute begin and end and how far apart their labels are, and the same for
-    its strings; values are taken to be spread evenly. A veto counts as holding for all.
+    its strings; values are taken to be spread evenly.
     """
     shares = np.ones(len(attributes), dtype=np.float64)
     for i in range(len(attributes)):
+        if kinds[i] >= _VETO:
+            continue
         a = attributes[i]
         section = 3 if lows[i] >= _FIRST_STRING else 0
         first, last, gap = spans[a, section], spans[a, section + 1], spans[a, section + 2]
-        if kinds[i] >= _VETO:
+        if last <= first:
             continue
-        common = min(highs[i], last) - max(lows[i], first)
-        # A single label stands for as many values as lie between two of them.
-        shares[i] = min(1.0, max(0.0, common + gap) / (last - first)) if last > first else 1.0
+        is_set = sets[i] >= 0
+        common = 0.0
+        for k in range(set_starts[sets[i]] if is_set else 0, set_starts[sets[i] + 1] if is_set else 1):
+            low, high = (set_lows[k], set_highs[k]) if is_set else (lows[i], highs[i])
+            # A single label stands for as many values as lie between two of them.
+            common += max(0.0, min(high, last) - max(low, first) + gap)
+        shares[i] = min(1.0, common / (last - first))
     return shares
 
 
@@ -48,6 +58,10 @@ def shares_in_samples(
     lows: NDArray[np.int32],
     highs: NDArray[np.int32],
     kinds: NDArray[np.uint8],
+    sets: NDArray[np.int32],
+    set_starts: NDArray[np.int64],
+    set_lows: NDArray[np.int32],
+    set_highs: NDArray[np.int32],
     frequencies: NDArray[np.float64],
     sample_starts: NDArray[np.int64],
     samples: NDArray[np.int32],
@@ -62,8 +76,12 @@ def shares_in_samples(
             continue
         a = attributes[i]
         sample = samples[sample_starts[a] : sample_starts[a + 1]]
-        n_inside = np.searchsorted(sample, highs[i], side="right") - np.searchsorted(sample, lows[i], side="left")
-        shares[i] = frequencies[a] * (n_inside + 0.5) / (len(sample) + 1.0)
+        is_set = sets[i] >= 0
+        n_inside = 0.5
+        for k in range(set_starts[sets[i]] if is_set else 0, set_starts[sets[i] + 1] if is_set else 1):
+            low, high = (set_lows[k], set_highs[k]) if is_set else (lows[i], highs[i])
+            n_inside += np.searchsorted(sample, high, side="right") - np.searchsorted(sample, low, side="left")
+        shares[i] = frequencies[a] * n_inside / (len(sample) + 1.0)
     return shares
 
 
