@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Id = int | str
+
+_FEW: Final = 8
 
 
 class Expressions(Protocol):
@@ -128,7 +130,12 @@ class SubscriptionTable:
         if isinstance(self._ids, list):
             ids = self._ids
             return [ids[slot] for slot in slots.tolist()]
-        return self._ids.taken(slots).tolist() if self._ids is not None else []
+        if self._ids is None:
+            return []
+        if len(slots) > _FEW:
+            return self._ids.taken(slots).tolist()  # type: ignore[no-any-return]
+        item = self._ids.item  # for a few, half the time of indexing by an array
+        return [item(slot) for slot in slots.tolist()]
 
     @property
     def are_ids_text(self) -> bool | None:

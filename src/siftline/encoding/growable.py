@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import DTypeLike, NDArray
 
 
@@ -46,6 +48,11 @@ class Growable:
     def taken(self, places: NDArray[Any]) -> NDArray[Any]:
         """Return the elements at some places, without making a view first."""
         return self._array[places]  # type: ignore[no-any-return]
+
+    @property
+    def item(self) -> Callable[[int], Any]:
+        """The function that returns the element at a place as a Python object."""
+        return self._array.item
 
     def extend(self, values: Any) -> None:
         """Append values."""

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 _ABSENT = np.int32(-1)
 _U0 = np.uint64(0)
 _U1 = np.uint64(1)
+_U2 = np.uint64(2)
+# What the path from a leaf to the root takes up in `lists` at most, two places a level.
+_MOST_LEVELS = np.uint64(64)
 _SIX = np.uint64(6)
 _LOW_SIX = np.uint64(63)
 # Where the signature ALWAYS stands in the bits that an event has.
@@ -128,38 +131,53 @@ def _match_block(
 
 
 @inline_kernel
-def _match_tree(
-    base: Any,
-    node: Any,
+def _collect_lists(base: Any, node: Any, n_lists: Any, lists: NDArray[np.int32], node_starts: NDArray[np.int32]) -> Any:
+    """Append first and end of every list on the way from a leaf to the root that has entries; return how many."""
+    while node > _U0:
+        begin = node_starts[base + node]
+        end = node_starts[base + node + _U1]
+        lists[n_lists] = begin
+        lists[n_lists + _U1] = end
+        n_lists += np.uint64(end > begin) << _U1
+        node >>= _U1
+    return n_lists
+
+
+@inline_kernel
+def _match_lists(
+    n_lists: Any,
     n_sure: Any,
     n_possible: Any,
     is_live: NDArray[np.bool_],
     ordinals: NDArray[Any],
     dense: NDArray[np.int32],
+    lists: NDArray[np.int32],
     survivors: NDArray[np.int32],
     sure: NDArray[np.int32],
     possible: NDArray[np.int32],
     work: NDArray[np.int64],
-    node_starts: NDArray[np.int32],
     hot: NDArray[Any],
     cold: NDArray[np.int32],
     rows: NDArray[np.int32],
 ) -> Any:
-    """Match a value with the tree of its attribute, from its leaf to the root; return how many slots there are now."""
+    """Match the entries of some lists; return how many slots there are now.
+
+    One step for all lists, then the next step: what a step reads from memory does not wait for what came before.
+    """
     absent = ordinals[len(ordinals) - 1]
+    touched: Any = 0
+    for k in range(_U0, n_lists, _U2):
+        touched += hot[np.uint64(lists[k]), 0]
     m = _U0
-    while node > _U0:
-        begin = np.uint64(node_starts[base + node])
-        end = np.uint64(node_starts[base + node + _U1])
-        work[_CANDIDATES] += np.int64(end - begin)
-        work[_LISTS] += 1
-        for e in range(begin, end):
+    for k in range(_U0, n_lists, _U2):
+        work[_CANDIDATES] += lists[k + _U1] - lists[k]
+        for e in range(np.uint64(lists[k]), np.uint64(lists[k + _U1])):
             # No branch: most candidates fail, and which ones cannot be predicted.
             survivors[m] = e
             above = ordinals[np.uint64(hot[e, 0])] - hot[e, 1]
             is_third = ordinals[np.uint64(hot[e, 3])] != absent
             m += np.uint64((np.uint32(above) <= np.uint32(hot[e, 2])) & is_third)
-        node >>= _U1
+    work[_LISTS] += np.int64(n_lists >> _U1)
     work[_TESTED] += np.int64(m)
     n_left = _U0
     for k in range(m):
@@ -167,10 +185,14 @@ def _match_tree(
         survivors[n_left] = left
         n_left += np.uint64(_is_inside(dense[np.uint64(hot[left, 3])], cold[left, 0], cold[left, 1]))
     for k in range(n_left):
+        row = cold[np.uint64(survivors[k]), 3]
+        touched += rows[np.uint64(row)] if row >= 0 else 0
+    for k in range(n_left):
         left = np.uint64(survivors[k])
         row = cold[left, 3]
         if row < 0 or row_holds(row, rows, dense, work):
             n_sure, n_possible = _keep(cold[left, 2], n_sure, n_possible, sure, possible, is_live)
+    work[_TOUCHED] = touched
     return n_sure, n_possible
 
 
@@ -182,6 +204,7 @@ def _match(
     ordinals: NDArray[Any],
     dense: NDArray[np.int32],
     seen: NDArray[np.uint64],
+    lists: NDArray[np.int32],
     survivors: NDArray[np.int32],
     sure: NDArray[np.int32],
     possible: NDArray[np.int32],
@@ -225,6 +248,7 @@ def _match(
         n_spread += 1
     n_sure: Any = 0
     n_possible: Any = 0
+    n_lists = _U0
     for p in range(n_values if n_spread == n_values else 0):
         a = event_attributes[np.uint64(p)]
         if a >= n_known:
@@ -240,24 +264,43 @@ def _match(
         base = np.uint64(node_bases[np.uint64(a)])
         size = (np.uint64(node_bases[np.uint64(a) + _U1]) - base) >> _U1
         if size > _U0:
+            if n_lists + _MOST_LEVELS > np.uint64(len(lists)):
+                n_sure, n_possible = _match_lists(
+                    n_lists,
+                    n_sure,
+                    n_possible,
+                    is_live,
+                    ordinals,
+                    dense,
+                    lists,
+                    survivors,
+                    sure,
+                    possible,
+                    work,
+                    hot,
+                    cold,
+                    rows,
+                )
+                n_lists = _U0
             node = np.uint64(ordinals[np.uint64(a) + _U1]) + size
-            n_sure, n_possible = _match_tree(
-                base,
-                node,
-                n_sure,
-                n_possible,
-                is_live,
-                ordinals,
-                dense,
-                survivors,
-                sure,
-                possible,
-                work,
-                node_starts,
-                hot,
-                cold,
-                rows,
-            )
+            n_lists = _collect_lists(base, node, n_lists, lists, node_starts)
+    if n_lists > _U0:
+        n_sure, n_possible = _match_lists(
+            n_lists,
+            n_sure,
+            n_possible,
+            is_live,
+            ordinals,
+            dense,
+            lists,
+            survivors,
+            sure,
+            possible,
+            work,
+            hot,
+            cold,
+            rows,
+        )
     for p in range(n_spread):
         a = event_attributes[np.uint64(p)]
         if a < n_known:
@@ -268,7 +311,7 @@ def _match(
     if n_spread < n_values:
         return np.int64(SEVERAL)
     work[_EVENTS] += 1
-    work[_TOUCHED] = touched
+    work[_TOUCHED] += touched
     return np.int64(n_sure) | (np.int64(n_possible) << 32)
 
 
@@ -303,17 +346,18 @@ def match_at_desk(
         carray(pointer(table[4]), table[5], np.int32),
         carray(pointer(table[6]), table[7], np.int32),
         carray(pointer(table[8]), table[9], np.int32),
-        carray(pointer(table[10]), table[11], np.int64),
+        carray(pointer(table[10]), table[11], np.int32),
         carray(pointer(table[12]), table[13], np.int64),
-        carray(pointer(table[14]), table[15], np.int32),
-        carray(pointer(table[16]), table[17], np.int64),
-        carray(pointer(table[18]), table[19], np.int32),
-        carray(pointer(table[20]), (table[21], 4), ordinals.dtype),
-        carray(pointer(table[22]), (table[23], 4), np.int32),
-        carray(pointer(table[24]), table[25], np.int32),
+        carray(pointer(table[14]), table[15], np.int64),
+        carray(pointer(table[16]), table[17], np.int32),
+        carray(pointer(table[18]), table[19], np.int64),
+        carray(pointer(table[20]), table[21], np.int32),
+        carray(pointer(table[22]), (table[23], 4), ordinals.dtype),
+        carray(pointer(table[24]), (table[25], 4), np.int32),
         carray(pointer(table[26]), table[27], np.int32),
         carray(pointer(table[28]), table[29], np.int32),
-        carray(pointer(table[30]), table[31], np.uint16),
+        carray(pointer(table[30]), table[31], np.int32),
+        carray(pointer(table[32]), table[33], np.uint16),
     )
 
 
