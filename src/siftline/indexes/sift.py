@@ -89,8 +89,6 @@ _FLAT: Final = 64
 _ABSENT: Final = -1
 _LOW_HALF: Final = 0xFFFFFFFF
 _SLOT: Final = 0x7FFFFFFF
-# Lists of trees that are matched together, two places each; those of 100 values or so.
-_LISTS: Final = 4096
 _NOTHING: Final = np.empty(0, dtype=np.int32)
 _ALL_LIVE: Final = np.empty(0, dtype=np.bool_)
 
@@ -126,7 +124,9 @@ class Desk:
         self.seen[int(ALWAYS) // 64] = 1 << 63
         self.sure, self.possible = (np.empty(part.n_clauses, dtype=np.int32) for _ in range(2))
         survivors = np.empty(len(arrays.hot), dtype=np.int32)
-        lists = np.empty(_LISTS, dtype=np.int32)
+        # Two places for every level of every tree: an event has each attribute once.
+        n_levels = sum(int(size).bit_length() for size in np.diff(arrays.node_bases) if size)
+        lists = np.empty(2 * n_levels + 2, dtype=np.int32)
         scratch = (self.dense, self.seen, lists, survivors, self.sure, self.possible, work)
         self.arrays: tuple[NDArray[Any], ...] = (*scratch, *arrays[:6], *arrays[7:], arrays.flat.view(np.uint16))
         self.table = table_of(self.arrays) if IS_COMPILED else np.zeros(0, dtype=np.int64)

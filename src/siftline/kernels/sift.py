@@ -33,8 +33,6 @@ _ABSENT = np.int32(-1)
 _U0 = np.uint64(0)
 _U1 = np.uint64(1)
 _U2 = np.uint64(2)
-# What the path from a leaf to the root takes up in `lists` at most, two places a level.
-_MOST_LEVELS = np.uint64(64)
 _SIX = np.uint64(6)
 _LOW_SIX = np.uint64(63)
 # Where the signature ALWAYS stands in the bits that an event has.
@@ -264,24 +262,6 @@ def _match(
         base = np.uint64(node_bases[np.uint64(a)])
         size = (np.uint64(node_bases[np.uint64(a) + _U1]) - base) >> _U1
         if size > _U0:
-            if n_lists + _MOST_LEVELS > np.uint64(len(lists)):
-                n_sure, n_possible = _match_lists(
-                    n_lists,
-                    n_sure,
-                    n_possible,
-                    is_live,
-                    ordinals,
-                    dense,
-                    lists,
-                    survivors,
-                    sure,
-                    possible,
-                    work,
-                    hot,
-                    cold,
-                    rows,
-                )
-                n_lists = _U0
             node = np.uint64(ordinals[np.uint64(a) + _U1]) + size
             n_lists = _collect_lists(base, node, n_lists, lists, node_starts)
     if n_lists > _U0:
