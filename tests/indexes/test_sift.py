@@ -67,14 +67,40 @@ def test_a_wide_range_is_posted_at_few_nodes(monkeypatch: pytest.MonkeyPatch) ->
     assert engine.match({"a": 999}) == [999]
 
 
-@pytest.mark.parametrize(("n_values", "lane"), [(20, np.uint8), (1000, np.uint16), (70_000, np.uint32)])
-def test_lanes_are_as_wide_as_they_must_be(n_values: int, lane: type) -> None:
+@pytest.mark.parametrize("n_values", [5, 20, 100, 70_000])
+def test_marks_of_few_and_many_values(n_values: int) -> None:
     engine = Engine("sift")
-    engine.add_many((n, f"a = {n} and b > {n}") for n in range(n_values))
+    engine.add_many((n, f"a = {n % 5} and b > {n} and c in ({n}, {n + 2})") for n in range(n_values))
     engine.rebuild()
-    assert n_values < 65 or part_of(engine).arrays.hot.dtype == lane
-    assert engine.match({"a": 7, "b": 8}) == [7]
-    assert engine.match({"a": 7, "b": 7}) == []
+    engine._check()
+    assert engine.match({"a": 3, "b": 4, "c": 3}) == [3]
+    assert engine.match({"a": 3, "b": 4, "c": 4}) == []
+    assert engine.match({"a": 3, "b": 3, "c": 3}) == []
+
+
+def test_attributes_may_share_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sift, "_FLAT", 0)
+    engine = Engine("sift")
+    n_attributes = 70_000
+    engine.add_many((n, f"a{n} = 1 and a{(n + 1) % n_attributes} > 5") for n in range(n_attributes))
+    engine.rebuild()
+    shared = 65_535  # a0 and this one are both at lane 2
+    assert sorted(engine.match({"a0": 1, "a1": 6, f"a{shared}": 1})) == [0]
+    assert engine.match({"a0": 1, f"a{shared + 1}": 6}) == []
+    assert sorted(engine.match({"a0": 1, "a1": 6, f"a{shared}": 1, f"a{shared + 1}": 7})) == [0, shared]
+
+
+def test_a_clause_of_one_literal_stands_alone() -> None:
+    engine = Engine("sift")
+    engine.add_many((n, f"a > {n}") for n in range(100))
+    engine.add("a > 3 or b = 1", id=1000)
+    engine.rebuild()
+    engine._check()
+    assert len(part_of(engine).arrays.hot) == 0
+    assert sorted(engine.match({"a": 10})) == [*range(10), 1000]
+    assert sorted(engine.match({"a": [2, 10]})) == [*range(10), 1000]
+    engine.remove(7)
+    assert sorted(engine.match({"a": 10})) == [*range(7), 8, 9, 1000]
 
 
 def test_statistics_choose_the_access_literal() -> None:

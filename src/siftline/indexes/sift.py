@@ -8,12 +8,12 @@ single cache line often decides. Nothing is looked up by subscription before nea
 Worked example: a clause  brand = 'x' and price between 3 and 8 and year > 2000 and not (color = 'red' is true)
 
     access literal   brand = 'x'        posted at the node of 'x' in the tree of `brand`
-    hot              price 3..8, year?  second literal by ordinals; of the third only its attribute: is it there at all?
-    cold             year > 2000, slot, row
-    row              color: no value in 'red' .. 'red'
+    hot              price 3..8, year   attribute of the second and the third literal, and for each 16 *marks*: in which
+                                        sixteenths of the attribute's ordinals may the value be?
+    row              slot, year > 2000, color: no value in 'red' .. 'red'; price too, unless the marks decide it
 
-    event {brand: 'x', price: 5}        one path of nodes in the tree of `brand`: the entry's second literal holds, but
-                                        `year` is absent: rejected on 4 small numbers, without a further look
+    event {brand: 'x', price: 5}        one path of nodes in the tree of `brand`: the entry's second literal may hold, but
+                                        `year` is absent: rejected on 8 bytes, without a further look
 
     tree of `price`, ordinals 0 .. 7, as a heap; 2 .. 5 is posted at two nodes, value 5 visits four:
 
@@ -28,21 +28,22 @@ Worked example: a clause  brand = 'x' and price between 3 and 8 and year > 2000 
 Arrays
 ------
 cut_starts : int64[n_attributes + 1], cuts : int32[]
-    Bounds of what is posted in trees; a value's ordinal is the number of cuts not above its code.
+    Bounds of what trees ask about; a value's ordinal is the number of cuts not above its code.
 node_bases : int64[n_attributes + 1], node_starts : int32[]
     The tree of attribute a is a heap at node_bases[a]; entries of a node are node_starts[node] : node_starts[node + 1].
-hot : uint8, uint16 or uint32 [n_entries, 4]
-    Place (attribute + 1), low and width of the second literal, place of the third; 0 for none: every event has place 0.
-cold : int32[n_entries, 4]
-    Low and width of the third literal as codes, slot (sign bit: needs the exact check), row or -1.
-entry_clauses : int32[n_entries]
+hot : uint16[n_entries, 4]
+    Lane (attribute + 1) and marks of the second literal, the same of the third; lane 0 for none: every event has it.
+cold : int32[n_entries]
+    Where the row of the entry's clause starts.
 rows : int32[]
-    The literals that are left, most selective first; see `kernels/sift_layout.py`.
+    Slot (sign bit: needs the exact check), clause, and the literals that are left; see `kernels/sift_layout.py`.
+alone_starts : int32[], alone_slots, alone_clauses : int32[]
+    Clauses of one literal, by the same nodes: whoever comes there matches.
 blocks : int32[n_attributes], flat : int32[]
     Where the block of a rare attribute starts, or -1.
 
-Cost: an event of m values walks m paths of O(log spaces) nodes or reads m blocks; 4 to 16 bytes a candidate, a cache
-miss for each that survives. A range of w spaces takes O(log w) entries.
+Cost: an event of m values walks m paths of O(log spaces) nodes or reads m blocks; 8 bytes a candidate (2 in a block), a
+cache miss for each that survives. A range of w spaces takes O(log w) entries.
 """
 
 from __future__ import annotations
@@ -60,19 +61,25 @@ from siftline.kernels.scan import order_literals
 from siftline.kernels.sift import candidates_of_several, match_at_desk, match_interpreted
 from siftline.kernels.sift_layout import (
     ALWAYS,
+    BARE,
     CLAUSE,
-    COLD_COLUMNS,
     FLAT_COLUMNS,
     LAST,
+    MOST_BITS,
+    N_LANES,
     ROW,
+    ROW_HEAD,
     SET,
     SLOT,
     access_pieces,
     beside_access,
-    fill_entries,
     lay_blocks,
+    lay_nodes,
     lay_rows,
     lay_trees,
+    mark_literals,
+    measure_rows,
+    ranges_in_trees,
 )
 from siftline.kernels.spaces import cut_attributes
 from siftline.kernels.verify import distinct_slots, verify_clauses
@@ -85,6 +92,12 @@ if TYPE_CHECKING:
 
 # An attribute with more postings than this gets a tree.
 _FLAT: Final = 64
+
+# Lanes are 16 bits.
+_MOST_MARKS: Final = 65_536
+_ALL_MARKS: Final = 0xFFFF
+# From here on NumPy asks for huge pages.
+_LARGE: Final = 1 << 22
 
 _ABSENT: Final = -1
 _LOW_HALF: Final = 0xFFFFFFFF
@@ -100,10 +113,12 @@ class SiftArrays(NamedTuple):
     cuts: NDArray[np.int32]
     node_bases: NDArray[np.int64]
     node_starts: NDArray[np.int32]
-    hot: NDArray[Any]
+    hot: NDArray[np.uint16]
     cold: NDArray[np.int32]
-    entry_clauses: NDArray[np.int32]
     rows: NDArray[np.int32]
+    alone_starts: NDArray[np.int32]
+    alone_slots: NDArray[np.int32]
+    alone_clauses: NDArray[np.int32]
     blocks: NDArray[np.int32]
     flat: NDArray[np.int32]
 
@@ -114,21 +129,25 @@ class Desk:
     def __init__(self, part: Part, work: NDArray[np.int64]) -> None:
         arrays: SiftArrays = part.arrays
         n_places = len(arrays.blocks) + 2
-        dtype = arrays.hot.dtype
         self.part = part
-        self.ordinals = np.full(n_places, np.iinfo(dtype).max, dtype=dtype)
         self.dense = np.full(n_places, _ABSENT, dtype=np.int32)
         self.seen = np.zeros(1024, dtype=np.uint64)
-        # Every event has place 0 with code 0, for entries without a second or third literal.
-        self.ordinals[0] = self.dense[0] = 0
+        self.marks = np.zeros(min(n_places, _MOST_MARKS), dtype=np.uint16)
+        bits = np.zeros(n_places, dtype=np.uint64)
+        ordinals = np.zeros(n_places, dtype=np.int32)
+        # Every event has place 0 with code 0 and lane 0 with all marks, for entries without a second or third literal.
+        self.dense[0] = 0
+        self.marks[0] = _ALL_MARKS
         self.seen[int(ALWAYS) // 64] = 1 << 63
-        self.sure, self.possible = (np.empty(part.n_clauses, dtype=np.int32) for _ in range(2))
+        n_found = part.n_clauses + len(arrays.alone_slots)
+        self.sure, self.possible = (np.empty(n_found, dtype=np.int32) for _ in range(2))
         survivors = np.empty(len(arrays.hot), dtype=np.int32)
         # Two places for every level of every tree: an event has each attribute once.
         n_levels = sum(int(size).bit_length() for size in np.diff(arrays.node_bases) if size)
         lists = np.empty(2 * n_levels + 2, dtype=np.int32)
-        scratch = (self.dense, self.seen, lists, survivors, self.sure, self.possible, work)
-        self.arrays: tuple[NDArray[Any], ...] = (*scratch, *arrays[:6], *arrays[7:], arrays.flat.view(np.uint16))
+        scratch = (self.dense, self.seen, self.marks, bits, ordinals, lists, survivors, self.sure, self.possible, work)
+        fixed = [array for name, array in arrays._asdict().items() if name != "alone_clauses"]
+        self.arrays: tuple[NDArray[Any], ...] = (*scratch, *fixed, arrays.flat.view(np.uint16))
         self.table = table_of(self.arrays) if IS_COMPILED else np.zeros(0, dtype=np.int64)
         self.is_plain = not len(part.others) and not part.has_repeated_slots
 
@@ -136,9 +155,9 @@ class Desk:
         """Return what the part finds for an event with one value for each attribute, None for any other event."""
         living = is_live if self.part.n_dead else _ALL_LIVE
         if IS_COMPILED:
-            counts = match_at_desk(attributes, codes, living, self.ordinals, self.table)
+            counts = match_at_desk(attributes, codes, living, self.table)
         else:
-            counts = match_interpreted(attributes, codes, living, self.ordinals, self.arrays)
+            counts = match_interpreted(attributes, codes, living, self.arrays)
         if counts < 0:
             return None
         n_sure, n_possible = counts & _LOW_HALF, counts >> 32
@@ -183,20 +202,35 @@ class Sift(PartedIndex):
         pieces = list(access_pieces(*[chosen, clauses.starts, order, *ranges, *sets]))
         n_pieces = np.bincount(pieces[1], minlength=len(context.domains))
         is_tree = n_pieces > _FLAT
+        is_posted = is_tree[pieces[1]]
         is_in_tree = np.zeros(clauses.n_clauses, dtype=np.bool_)
-        is_in_tree[pieces[0]] = is_tree[pieces[1]]
-        seconds, thirds, row_starts = beside_access(
-            chosen, is_in_tree, clauses.starts, order, clauses.kinds, clauses.sets, clauses.set_starts
+        is_in_tree[pieces[0]] = is_posted
+        is_alone = is_in_tree & clauses.is_exact & (np.diff(clauses.starts) == 1)
+        has_row = is_in_tree & ~is_alone
+        seconds, thirds = beside_access(*[chosen, has_row, clauses.starts, order, clauses.kinds])
+        asked = ranges_in_trees(*[chosen, has_row, clauses.starts, order, seconds, thirds, *ranges, *sets])
+        cuts = cut_attributes(
+            len(is_tree), *[np.concatenate([a[is_posted], b]) for a, b in zip(pieces[1:], asked, strict=True)]
         )
-        beside = [seconds, thirds, row_starts]
-        rows = lay_rows(*[chosen, *beside, clauses.starts, order, *ranges, clauses.kinds, *sets])
-        cut_starts, cuts = _cuts(clauses, pieces, is_tree, seconds[is_in_tree])
-        node_bases, node_starts, entry_clauses = lay_trees(*[*pieces, is_tree, cut_starts, cuts])
-        hot = np.empty((len(entry_clauses), 4), dtype=_lane(cut_starts))
-        cold = np.empty((len(entry_clauses), COLD_COLUMNS), dtype=np.int32)
-        fill_entries(*[entry_clauses, *beside, *slots, *ranges, cut_starts, cuts, hot, cold])
+        beside, hot_columns = _marks(has_row, seconds, thirds, [*ranges, *sets, *cuts])
+        is_few = (np.diff(cuts[0]) > 0) & (np.diff(cuts[0]) < MOST_BITS)
+        literals = [chosen, has_row, is_few, *beside]
+        shape = [clauses.starts, order]
+        row_starts = measure_rows(*[*literals, *shape, clauses.attributes, *sets[:2]])
+        rows = np.empty(int(row_starts[-1]), dtype=np.int32)
+        lay_rows(*[*literals, row_starts, *slots, *shape, *ranges, clauses.kinds, *sets, *cuts, rows])
+        node_bases = lay_nodes(is_tree, cuts[0])
+        is_lone = is_alone[pieces[0]]
+        node_starts, entries = lay_trees(*[*(each[is_posted & ~is_lone] for each in pieces), node_bases, *cuts])
+        alone_starts, lone = _NOTHING, _NOTHING
+        if is_lone.any():
+            alone_starts, lone = lay_trees(*[*(each[is_lone] for each in pieces), node_bases, *cuts])
+        hot = np.empty((len(entries), N_LANES), dtype=np.uint16)
+        for lane, column in enumerate(hot_columns):
+            np.take(column, entries, out=hot[:, lane])
         blocks, flat = lay_blocks(*[*pieces, is_tree, n_pieces, seconds, row_starts, *slots, *ranges])
-        return SiftArrays(cut_starts, cuts, node_bases, node_starts, hot, cold, entry_clauses, rows, blocks, flat)
+        trees = [node_bases, _roomy(node_starts), hot, row_starts[entries], rows]
+        return SiftArrays(*cuts, *trees, alone_starts, clauses.slots[lone], lone, blocks, _roomy(flat))
 
     # matching
 
@@ -231,11 +265,8 @@ class Sift(PartedIndex):
     def _match_part(self, part: Part, event: OneEvent) -> Found:
         """Match an event with several values of some attribute: find candidates, and test all their literals."""
         arrays = part.arrays
-        is_several = self._scratch.array("several", len(arrays.blocks) + 2, np.bool_)
-        ordinals = self._desk(part).ordinals
-        clauses, n_lists = candidates_of_several(
-            event.attributes, event.codes, ordinals, is_several, *arrays[:5], *arrays[6:7], *arrays[8:]
-        )
+        desk = self._desk(part)
+        clauses, n_lists = candidates_of_several(event.attributes, event.codes, desk.marks, *arrays)
         found, n_tested = verify_clauses(clauses, event.attributes, event.codes, self._dense(), *part.literals)
         return Found(found, len(clauses), n_tested, n_lists)
 
@@ -250,27 +281,37 @@ class Sift(PartedIndex):
 
     def _check_part(self, part: Part) -> None:
         arrays, clauses = part.arrays, part.clauses
-        assert len(arrays.hot) == len(arrays.cold) == len(arrays.entry_clauses) == arrays.node_starts[-1]
+        assert len(arrays.hot) == len(arrays.cold) == arrays.node_starts[-1]
+        assert len(arrays.alone_slots) == len(arrays.alone_clauses) == (arrays.alone_starts[-1:].sum())
         assert (np.diff(arrays.node_starts) >= 0).all()
         assert (np.diff(arrays.node_bases) >= 0).all()
+        assert np.array_equal(arrays.alone_slots, clauses.slots[arrays.alone_clauses])
+        assert clauses.is_exact[arrays.alone_clauses].all()
         blocks = [_block(arrays.flat, start) for start in arrays.blocks.tolist() if start >= 0]
-        posted = np.concatenate([arrays.entry_clauses, *(block[CLAUSE] for block in blocks)])
-        slots = np.concatenate([arrays.cold[:, 2], *(block[SLOT] for block in blocks)])
-        rows = np.concatenate([arrays.cold[:, 3], *(block[ROW] for block in blocks)])
+        heads = arrays.cold
+        in_trees = arrays.rows[heads + 1] & ~BARE if len(heads) else _NOTHING
+        in_blocks = np.concatenate([_NOTHING, *(block[CLAUSE] for block in blocks)])
+        posted = np.concatenate([in_trees, in_blocks])
+        slots = np.concatenate([arrays.rows[heads], *(block[SLOT] for block in blocks)])
         found = np.setdiff1d(np.arange(part.n_clauses), part.others)
-        assert np.array_equal(np.unique(posted), found)
+        assert np.array_equal(np.unique(np.concatenate([posted, arrays.alone_clauses])), found)
         assert np.array_equal(slots & _SLOT, clauses.slots[posted])
         assert np.array_equal(slots >= 0, clauses.is_exact[posted])
-        assert ((rows >= -1) & (rows < max(1, len(arrays.rows)))).all()
-        for clause, row in zip(posted.tolist(), rows.tolist(), strict=True):
-            n_beside = clauses.starts[clause + 1] - clauses.starts[clause] - _row_length(arrays.rows, row)
+        n_literals = np.diff(clauses.starts)
+        for clause, row in zip(in_trees.tolist(), heads.tolist(), strict=True):
+            is_bare = bool(arrays.rows[row + 1] & BARE)
+            n_beside = n_literals[clause] - _row_length(arrays.rows, -1 if is_bare else row + ROW_HEAD)
             assert 1 <= n_beside <= 3
+        rows = np.concatenate([_NOTHING, *(block[ROW] for block in blocks)])
+        for clause, row in zip(in_blocks.tolist(), rows.tolist(), strict=True):
+            assert 1 <= n_literals[clause] - _row_length(arrays.rows, row) <= 2
 
     def _describe_part(self, part: Part) -> list[str]:
         arrays = part.arrays
         n_trees = int(np.count_nonzero(np.diff(arrays.node_bases)))
         n_blocks = int(np.count_nonzero(arrays.blocks >= 0))
-        return [f"{n_trees:,} trees with {len(arrays.hot):,} entries of {arrays.hot.dtype}, {n_blocks:,} blocks"]
+        n_alone = len(arrays.alone_slots)
+        return [f"{n_trees:,} trees with {len(arrays.hot):,} entries and {n_alone:,} alone, {n_blocks:,} blocks"]
 
 
 def _block(flat: NDArray[np.int32], start: int) -> NDArray[np.int32]:
@@ -304,20 +345,17 @@ def _shares(clauses: Clauses, context: Context) -> NDArray[np.float64]:
     return shares
 
 
-def _cuts(clauses: Clauses, pieces: Any, is_tree: NDArray[np.bool_], seconds: NDArray[np.int64]) -> Any:
-    """Return the cuts for everything that trees post, and for the second literals that their entries carry."""
-    _, attributes, lows, highs = pieces
-    chosen = is_tree[attributes]
-    beside = seconds[seconds >= 0]
-    return cut_attributes(
-        len(is_tree),
-        np.concatenate([attributes[chosen], clauses.attributes[beside]]),
-        np.concatenate([lows[chosen], clauses.lows[beside]]),
-        np.concatenate([highs[chosen], clauses.highs[beside]]),
-    )
+def _marks(has_row: NDArray[np.bool_], seconds: Any, thirds: Any, literals: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Return (seconds, thirds, which of each the postings decide), and the four columns of `hot` by clause."""
+    n_places = len(literals[-2])
+    second_lanes, second_marks, second_decides = mark_literals(np.where(has_row, seconds, -1), n_places, *literals)
+    third_lanes, third_marks, third_decides = mark_literals(thirds, n_places, *literals)
+    sets = literals[3]
+    # A block has the hull of a second literal, by codes: all of it, if it is no set.
+    decides = np.where(has_row | (seconds < 0), second_decides, sets[seconds] < 0) if len(sets) else second_decides
+    return [seconds, thirds, decides, third_decides], [second_lanes, second_marks, third_lanes, third_marks]
 
 
-def _lane(cut_starts: NDArray[np.int64]) -> type[np.unsignedinteger[Any]]:
-    """Return the narrowest type that holds every place and every ordinal, and has a value left for absence."""
-    most = max(len(cut_starts), int(np.diff(cut_starts).max(initial=0)) + 1)
-    return np.uint8 if most < 255 else np.uint16 if most < 65_535 else np.uint32
+def _roomy(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a large array in memory from NumPy, which asks for huge pages; kernels do not."""
+    return array.copy() if array.nbytes > _LARGE else array

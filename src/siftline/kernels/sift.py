@@ -10,18 +10,25 @@ from numba import carray
 from siftline.kernels.compiler import inline_kernel, kernel
 from siftline.kernels.pointers import pointer
 from siftline.kernels.sift_layout import (
+    BARE,
+    BITS,
     CLAUSE,
     LAST,
     LOW1,
     LOW2,
+    MOST_BITS,
+    N_LANES,
     PLACE,
     PLACE2,
     ROW,
+    ROW_HEAD,
     SET,
     SLOT,
     VETO,
     WIDTH1,
     WIDTH2,
+    lane_of,
+    mark_of,
     ordinal_of,
     signature,
 )
@@ -38,6 +45,10 @@ _LOW_SIX = np.uint64(63)
 # Where the signature ALWAYS stands in the bits that an event has.
 _LAST_WORD = np.uint64(1023)
 _ALWAYS_BIT = np.uint64(1 << 63)
+# Entries of `hot` on a cache line.
+_LINE = np.uint64(8)
+# How many entries of a list are fetched before any is looked at; of longer ones the processor sees that they go on.
+_AHEAD = np.uint64(256)
 
 # Places of `work`.
 _EVENTS, _CANDIDATES, _TESTED, _LISTS, _TOUCHED = range(5)
@@ -53,21 +64,27 @@ def _is_inside(code: Any, low: Any, width: Any) -> Any:
 
 
 @inline_kernel
-def row_holds(p: int, rows: NDArray[np.int32], dense: NDArray[np.int32], work: NDArray[np.int64]) -> Any:
+def row_holds(p: int, rows: NDArray[np.int32], dense: NDArray[np.int32], bits: NDArray[np.uint64], work: Any) -> Any:
     """Return whether all literals of a row hold."""
     while True:
         word = rows[np.uint64(p)]
-        code = dense[np.uint64(word & PLACE)]
+        place = np.uint64(word & PLACE)
         work[_TESTED] += 1
         if word & SET:
+            code = dense[place]
             holds = False
             n = rows[np.uint64(p + 1)]
             p += 2
             for k in range(n):
                 holds |= _is_inside(code, rows[np.uint64(p + 2 * k)], rows[np.uint64(p + 2 * k + 1)])
             p += 2 * n
+        elif word & BITS:
+            low = np.uint64(np.uint32(rows[np.uint64(p + 1)]))
+            high = np.uint64(np.uint32(rows[np.uint64(p + 2)]))
+            holds = (bits[place] & (low | (high << np.uint64(32)))) != _U0
+            p += 3
         else:
-            holds = _is_inside(code, rows[np.uint64(p + 1)], rows[np.uint64(p + 2)])
+            holds = _is_inside(dense[place], rows[np.uint64(p + 1)], rows[np.uint64(p + 2)])
             p += 3
         if holds == ((word & VETO) != 0):
             return False
@@ -99,6 +116,7 @@ def _match_block(
     is_live: NDArray[np.bool_],
     dense: NDArray[np.int32],
     seen: NDArray[np.uint64],
+    bits: NDArray[np.uint64],
     sure: NDArray[np.int32],
     possible: NDArray[np.int32],
     work: NDArray[np.int64],
@@ -122,7 +140,7 @@ def _match_block(
         if not _is_inside(other, flat[np.uint64(at + LOW2 * n)], flat[np.uint64(at + WIDTH2 * n)]):
             continue
         row = flat[np.uint64(at + ROW * n)]
-        if row < 0 or row_holds(row, rows, dense, work):
+        if row < 0 or row_holds(row, rows, dense, bits, work):
             slot = flat[np.uint64(at + SLOT * n)]
             n_sure, n_possible = _keep(slot, n_sure, n_possible, sure, possible, is_live)
     return n_sure, n_possible
@@ -142,19 +160,48 @@ def _collect_lists(base: Any, node: Any, n_lists: Any, lists: NDArray[np.int32],
 
 
 @inline_kernel
+def _copy_alone(
+    base: Any,
+    node: Any,
+    n_sure: Any,
+    is_live: NDArray[np.bool_],
+    sure: NDArray[np.int32],
+    work: NDArray[np.int64],
+    alone_starts: NDArray[np.int32],
+    alone_slots: NDArray[np.int32],
+) -> Any:
+    """Append the slots on the way from a leaf to the root whose only literal holds here; return how many there are."""
+    while node > _U0:
+        begin = np.uint64(alone_starts[base + node])
+        end = np.uint64(alone_starts[base + node + _U1])
+        if len(is_live) == 0:
+            for e in range(begin, end):
+                sure[np.uint64(n_sure) + e - begin] = alone_slots[e]
+            n_sure += np.int64(end - begin)
+        else:
+            for e in range(begin, end):
+                sure[np.uint64(n_sure)] = alone_slots[e]
+                n_sure += np.int64(is_live[np.uint64(alone_slots[e])])
+        work[_CANDIDATES] += np.int64(end - begin)
+        node >>= _U1
+    return n_sure
+
+
+@inline_kernel
 def _match_lists(
     n_lists: Any,
     n_sure: Any,
     n_possible: Any,
     is_live: NDArray[np.bool_],
-    ordinals: NDArray[Any],
     dense: NDArray[np.int32],
+    marks: NDArray[np.uint16],
+    bits: NDArray[np.uint64],
     lists: NDArray[np.int32],
     survivors: NDArray[np.int32],
     sure: NDArray[np.int32],
     possible: NDArray[np.int32],
     work: NDArray[np.int64],
-    hot: NDArray[Any],
+    hot: NDArray[np.uint16],
     cold: NDArray[np.int32],
     rows: NDArray[np.int32],
 ) -> Any:
@@ -162,34 +209,30 @@ def _match_lists(
 
     One step for all lists, then the next step: what a step reads from memory does not wait for what came before.
     """
-    absent = ordinals[len(ordinals) - 1]
     touched: Any = 0
     for k in range(_U0, n_lists, _U2):
-        touched += hot[np.uint64(lists[k]), 0]
+        begin = np.uint64(lists[k])
+        for e in range(begin, min(np.uint64(lists[k + _U1]), begin + _AHEAD), _LINE):
+            touched += hot[e, 0]
     m = _U0
     for k in range(_U0, n_lists, _U2):
         work[_CANDIDATES] += lists[k + _U1] - lists[k]
         for e in range(np.uint64(lists[k]), np.uint64(lists[k + _U1])):
             # No branch: most candidates fail, and which ones cannot be predicted.
             survivors[m] = e
-            above = ordinals[np.uint64(hot[e, 0])] - hot[e, 1]
-            is_third = ordinals[np.uint64(hot[e, 3])] != absent
-            m += np.uint64((np.uint32(above) <= np.uint32(hot[e, 2])) & is_third)
+            second = marks[np.uint64(hot[e, 0])] & hot[e, 1]
+            third = marks[np.uint64(hot[e, 2])] & hot[e, 3]
+            m += np.uint64((second != 0) & (third != 0))
     work[_LISTS] += np.int64(n_lists >> _U1)
     work[_TESTED] += np.int64(m)
-    n_left = _U0
     for k in range(m):
-        left = np.uint64(survivors[k])
-        survivors[n_left] = left
-        n_left += np.uint64(_is_inside(dense[np.uint64(hot[left, 3])], cold[left, 0], cold[left, 1]))
-    for k in range(n_left):
-        row = cold[np.uint64(survivors[k]), 3]
-        touched += rows[np.uint64(row)] if row >= 0 else 0
-    for k in range(n_left):
-        left = np.uint64(survivors[k])
-        row = cold[left, 3]
-        if row < 0 or row_holds(row, rows, dense, work):
-            n_sure, n_possible = _keep(cold[left, 2], n_sure, n_possible, sure, possible, is_live)
+        survivors[k] = cold[np.uint64(survivors[k])]
+    for k in range(m):
+        touched += rows[np.uint64(survivors[k])]
+    for k in range(m):
+        row = survivors[k]
+        if rows[np.uint64(row + 1)] & BARE or row_holds(row + ROW_HEAD, rows, dense, bits, work):
+            n_sure, n_possible = _keep(rows[np.uint64(row)], n_sure, n_possible, sure, possible, is_live)
     work[_TOUCHED] = touched
     return n_sure, n_possible
 
@@ -199,9 +242,11 @@ def _match(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     is_live: NDArray[np.bool_],
-    ordinals: NDArray[Any],
     dense: NDArray[np.int32],
     seen: NDArray[np.uint64],
+    marks: NDArray[np.uint16],
+    bits: NDArray[np.uint64],
+    ordinals: NDArray[np.int32],
     lists: NDArray[np.int32],
     survivors: NDArray[np.int32],
     sure: NDArray[np.int32],
@@ -211,21 +256,24 @@ def _match(
     cuts: NDArray[np.int32],
     node_bases: NDArray[np.int64],
     node_starts: NDArray[np.int32],
-    hot: NDArray[Any],
+    hot: NDArray[np.uint16],
     cold: NDArray[np.int32],
     rows: NDArray[np.int32],
+    alone_starts: NDArray[np.int32],
+    alone_slots: NDArray[np.int32],
     blocks: NDArray[np.int32],
     flat: NDArray[np.int32],
     signatures: NDArray[np.uint16],
 ) -> Any:
     """Write the slots that match to `sure`, those to check to `possible`; return how many, or SEVERAL.
 
-    The numbers come as n_sure + n_possible * 2**32. `dense`, `ordinals` and `seen` are scratch and left as they were.
-    `is_live` is empty if all slots are live. `work` counts events, candidates, literals tested, and lists.
+    The numbers come as n_sure + n_possible * 2**32. `dense`, `seen`, `marks` and `bits` are scratch and left as they
+    were. `is_live` is empty if all slots are live. `work` counts events, candidates, literals tested, and lists.
     """
     n_values = len(event_attributes)
     n_known = len(blocks)
-    has_trees = len(hot) > 0
+    n_places = len(cut_starts)
+    has_trees = len(cuts) > 0
     n_spread = 0
     touched: Any = 0
     for p in range(n_values):
@@ -234,7 +282,8 @@ def _match(
             place = np.uint64(a) + _U1
             if dense[place] != _ABSENT:
                 break
-            dense[place] = event_codes[np.uint64(p)]
+            code = event_codes[np.uint64(p)]
+            dense[place] = code
             bit = np.uint64(signature(a + 1))
             seen[bit >> _SIX] |= _U1 << (bit & _LOW_SIX)
             block = blocks[np.uint64(a)]
@@ -242,7 +291,13 @@ def _match(
                 # Only to fetch it: all blocks of the event come from memory at the same time, not one after the other.
                 touched += flat[np.uint64(block)]
             if has_trees:
-                ordinals[place] = ordinal_of(a, event_codes[np.uint64(p)], cut_starts, cuts)
+                n_ordinals = cut_starts[np.uint64(a) + _U1] - cut_starts[np.uint64(a)] + 1
+                if n_ordinals > 1:
+                    ordinal = ordinal_of(a, code, cut_starts, cuts)
+                    ordinals[place] = ordinal
+                    marks[np.uint64(lane_of(place, n_places))] |= np.uint16(1) << mark_of(ordinal, n_ordinals)
+                    if n_ordinals <= MOST_BITS:
+                        bits[place] = _U1 << np.uint64(ordinal)
         n_spread += 1
     n_sure: Any = 0
     n_possible: Any = 0
@@ -255,7 +310,20 @@ def _match(
         if block >= 0:
             code = event_codes[np.uint64(p)]
             n_sure, n_possible = _match_block(
-                block, code, n_sure, n_possible, is_live, dense, seen, sure, possible, work, rows, flat, signatures
+                block,
+                code,
+                n_sure,
+                n_possible,
+                is_live,
+                dense,
+                seen,
+                bits,
+                sure,
+                possible,
+                work,
+                rows,
+                flat,
+                signatures,
             )
             work[_LISTS] += 1
             continue
@@ -264,14 +332,17 @@ def _match(
         if size > _U0:
             node = np.uint64(ordinals[np.uint64(a) + _U1]) + size
             n_lists = _collect_lists(base, node, n_lists, lists, node_starts)
+            if len(alone_starts) > 0:
+                n_sure = _copy_alone(base, node, n_sure, is_live, sure, work, alone_starts, alone_slots)
     if n_lists > _U0:
         n_sure, n_possible = _match_lists(
             n_lists,
             n_sure,
             n_possible,
             is_live,
-            ordinals,
             dense,
+            marks,
+            bits,
             lists,
             survivors,
             sure,
@@ -284,9 +355,11 @@ def _match(
     for p in range(n_spread):
         a = event_attributes[np.uint64(p)]
         if a < n_known:
-            dense[np.uint64(a) + _U1] = _ABSENT
+            place = np.uint64(a) + _U1
+            dense[place] = _ABSENT
             seen[np.uint64(signature(a + 1)) >> _SIX] = 0
-            ordinals[np.uint64(a) + _U1] = ordinals[len(ordinals) - 1]
+            marks[np.uint64(lane_of(place, n_places))] = 0
+            bits[place] = 0
     seen[_LAST_WORD] |= _ALWAYS_BIT
     if n_spread < n_values:
         return np.int64(SEVERAL)
@@ -297,14 +370,10 @@ def _match(
 
 @kernel
 def match_interpreted(
-    event_attributes: NDArray[np.int32],
-    event_codes: NDArray[np.int32],
-    is_live: NDArray[np.bool_],
-    ordinals: NDArray[Any],
-    arrays: Any,
+    event_attributes: NDArray[np.int32], event_codes: NDArray[np.int32], is_live: NDArray[np.bool_], arrays: Any
 ) -> Any:
     """Do as `match_at_desk`, with the arrays themselves instead of their addresses."""
-    return _match(event_attributes, event_codes, is_live, ordinals, *arrays)
+    return _match(event_attributes, event_codes, is_live, *arrays)
 
 
 @kernel
@@ -312,7 +381,6 @@ def match_at_desk(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     is_live: NDArray[np.bool_],
-    ordinals: NDArray[Any],
     table: NDArray[np.int64],
 ) -> Any:
     """Match one event; `table` holds the other arguments of `_match`, in their order."""
@@ -320,24 +388,28 @@ def match_at_desk(
         event_attributes,
         event_codes,
         is_live,
-        ordinals,
         carray(pointer(table[0]), table[1], np.int32),
         carray(pointer(table[2]), table[3], np.uint64),
-        carray(pointer(table[4]), table[5], np.int32),
-        carray(pointer(table[6]), table[7], np.int32),
+        carray(pointer(table[4]), table[5], np.uint16),
+        carray(pointer(table[6]), table[7], np.uint64),
         carray(pointer(table[8]), table[9], np.int32),
         carray(pointer(table[10]), table[11], np.int32),
-        carray(pointer(table[12]), table[13], np.int64),
-        carray(pointer(table[14]), table[15], np.int64),
+        carray(pointer(table[12]), table[13], np.int32),
+        carray(pointer(table[14]), table[15], np.int32),
         carray(pointer(table[16]), table[17], np.int32),
         carray(pointer(table[18]), table[19], np.int64),
-        carray(pointer(table[20]), table[21], np.int32),
-        carray(pointer(table[22]), (table[23], 4), ordinals.dtype),
-        carray(pointer(table[24]), (table[25], 4), np.int32),
+        carray(pointer(table[20]), table[21], np.int64),
+        carray(pointer(table[22]), table[23], np.int32),
+        carray(pointer(table[24]), table[25], np.int64),
         carray(pointer(table[26]), table[27], np.int32),
-        carray(pointer(table[28]), table[29], np.int32),
+        carray(pointer(table[28]), (table[29], N_LANES), np.uint16),
         carray(pointer(table[30]), table[31], np.int32),
-        carray(pointer(table[32]), table[33], np.uint16),
+        carray(pointer(table[32]), table[33], np.int32),
+        carray(pointer(table[34]), table[35], np.int32),
+        carray(pointer(table[36]), table[37], np.int32),
+        carray(pointer(table[38]), table[39], np.int32),
+        carray(pointer(table[40]), table[41], np.int32),
+        carray(pointer(table[42]), table[43], np.uint16),
     )
 
 
@@ -345,28 +417,32 @@ def match_at_desk(
 def candidates_of_several(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
-    ordinals: NDArray[Any],
-    is_several: NDArray[np.bool_],
+    marks: NDArray[np.uint16],
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
     node_bases: NDArray[np.int64],
     node_starts: NDArray[np.int32],
-    hot: NDArray[Any],
-    entry_clauses: NDArray[np.int32],
+    hot: NDArray[np.uint16],
+    cold: NDArray[np.int32],
+    rows: NDArray[np.int32],
+    alone_starts: NDArray[np.int32],
+    alone_slots: NDArray[np.int32],
+    alone_clauses: NDArray[np.int32],
     blocks: NDArray[np.int32],
     flat: NDArray[np.int32],
 ) -> Any:
-    """Return (clauses, lists) for an event of any shape: clauses whose access literal holds, and perhaps the second.
+    """Return (clauses, lists) for an event of any shape: clauses whose access literal holds, and perhaps the next two.
 
-    A second literal on an attribute with several values is taken to hold. The scratch arrays are left as they were.
+    `marks` is left as it was.
     """
     n_known = len(blocks)
-    absent = ordinals[len(ordinals) - 1]
+    n_places = len(cut_starts)
     for p in range(len(event_attributes)):
         a = event_attributes[p]
-        if a < n_known:
-            is_several[a + 1] = ordinals[a + 1] != absent
-            ordinals[a + 1] = ordinal_of(a, event_codes[p], cut_starts, cuts)
+        n_ordinals = cut_starts[a + 1] - cut_starts[a] + 1 if a < n_known else 0
+        if n_ordinals > 1:
+            ordinal = ordinal_of(a, event_codes[p], cut_starts, cuts)
+            marks[lane_of(a + 1, n_places)] |= np.uint16(1) << mark_of(ordinal, n_ordinals)
     found = np.empty(1024, dtype=np.int32)
     n_found = 0
     n_lists = 0
@@ -387,19 +463,26 @@ def candidates_of_several(
         size = (node_bases[a + 1] - node_bases[a]) >> 1
         node = ordinal_of(a, event_codes[p], cut_starts, cuts) + size if size > 0 else 0
         while node > 0:
-            begin, end = node_starts[node_bases[a] + node], node_starts[node_bases[a] + node + 1]
+            at = node_bases[a] + node
+            begin, end = node_starts[at], node_starts[at + 1]
             found = _with_room(found, n_found, end - begin)
             n_lists += 1
             for e in range(begin, end):
-                found[n_found] = entry_clauses[e]
-                above = ordinals[hot[e, 0]] - hot[e, 1]
-                n_found += (np.uint32(above) <= np.uint32(hot[e, 2])) | is_several[hot[e, 0]]
+                found[n_found] = rows[cold[e] + 1] & ~BARE
+                second = marks[hot[e, 0]] & hot[e, 1]
+                third = marks[hot[e, 2]] & hot[e, 3]
+                n_found += (second != 0) & (third != 0)
+            if len(alone_starts) > 0:
+                begin, end = alone_starts[at], alone_starts[at + 1]
+                found = _with_room(found, n_found, end - begin)
+                for e in range(begin, end):
+                    found[n_found] = alone_clauses[e]
+                    n_found += 1
             node >>= 1
     for p in range(len(event_attributes)):
         a = event_attributes[p]
         if a < n_known:
-            ordinals[a + 1] = absent
-            is_several[a + 1] = False
+            marks[lane_of(a + 1, n_places)] = 0
     return found[:n_found].copy(), n_lists
 
 

@@ -1,9 +1,11 @@
 """Laying out a part of `sift`: where each clause is posted, and what stands beside the posting.
 
-See `indexes/sift.py` for the drawing. Words of a row, one after the other for each literal:
+See `indexes/sift.py` for the drawing. A row, for a clause in trees, is its slot, its number, and a few words for each
+literal; for a clause in a block it is the words alone:
 
     place | LAST | VETO, low, width                          a range
     place | SET | LAST | VETO, n, low, width, low, width ... n ranges
+    place | BITS | LAST | VETO, low half, high half          a set of ordinals, where an attribute has at most 64
 """
 
 from __future__ import annotations
@@ -21,7 +23,12 @@ if TYPE_CHECKING:
 LAST = np.int32(1 << 30)
 SET = np.int32(1 << 29)
 VETO = np.int32(1 << 28)
-PLACE = np.int32((1 << 28) - 1)
+BITS = np.int32(1 << 27)
+PLACE = np.int32((1 << 27) - 1)
+
+# Words before the literals of a row in trees: the slot, and the clause; the flag says that no literals follow.
+ROW_HEAD = 2
+BARE = np.int32(1 << 30)
 
 # The sign bit of a slot: its clause needs the exact check.
 INEXACT = np.int32(-(2**31))
@@ -31,8 +38,15 @@ _IS_VETO = np.uint8(2)
 # Columns of a flat block, each as long as the block has entries.
 FLAT_COLUMNS = 8
 LOW1, WIDTH1, PLACE2, LOW2, WIDTH2, SLOT, ROW, CLAUSE = range(FLAT_COLUMNS)
-# Columns of `cold`.
-COLD_COLUMNS = 4
+
+# What an entry in trees says about its second and third literal: an attribute, and in which of 16 parts of its ordinals.
+N_MARKS = 16
+# Lanes of `hot`.
+N_LANES = 4
+# Attributes beyond this many share lanes.
+_MOST_LANES = 65_535
+# With more ordinals than this a set stays a list of ranges.
+MOST_BITS = 64
 
 # The signature of an entry that has no second literal; every event has it.
 ALWAYS = np.uint16(65_535)
@@ -88,6 +102,22 @@ def access_pieces(
     return clauses, owners, first, last
 
 
+@inline_kernel
+def lane_of(place: Any, n_places: Any) -> Any:
+    """Return 16 bits for an attribute's place, as few others as possible having the same."""
+    if n_places <= _MOST_LANES:
+        return np.uint16(place)
+    return np.uint16(np.uint64(place) % np.uint64(_MOST_LANES) + np.uint64(1))
+
+
+@inline_kernel
+def mark_of(ordinal: Any, n_ordinals: Any) -> Any:
+    """Return in which of the 16 parts of an attribute's ordinals one of them is; each has its own if they are few."""
+    if n_ordinals <= N_MARKS:
+        return np.uint32(ordinal)
+    return np.uint32(ordinal) * np.uint32(N_MARKS) // np.uint32(n_ordinals)
+
+
 @kernel
 def beside_access(
     chosen: NDArray[np.int32],
@@ -95,44 +125,181 @@ def beside_access(
     starts: NDArray[np.int64],
     order: NDArray[np.int64],
     kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    set_starts: NDArray[np.int64],
 ) -> Any:
-    """Choose per clause the literals that stand in the posting itself, and how many words the others take.
+    """Choose per clause the literals that stand in the posting itself: (seconds, thirds), or -1.
 
-    Returns (seconds, thirds, row_starts): literals, or -1. A third literal is only for clauses in trees.
+    A third literal is only for clauses in trees.
     """
     n_clauses = len(starts) - 1
     seconds = np.full(n_clauses, -1, dtype=np.int64)
     thirds = np.full(n_clauses, -1, dtype=np.int64)
-    row_starts = np.full(n_clauses + 1, -1, dtype=np.int32)
-    n_words = 0
     for k in range(len(chosen)):
         c = chosen[k]
-        rest = starts[c] + 1
-        end = starts[c + 1]
-        if rest < end and kinds[order[rest]] < _IS_VETO:
-            seconds[c] = order[rest]
-            if sets[order[rest]] < 0:
-                rest += 1  # of a set only the hull stands there
-                if is_in_tree[c] and rest < end and kinds[order[rest]] == 0:
-                    thirds[c] = order[rest]
-                    rest += 1
-        if rest < end:
+        first = starts[c]
+        n = starts[c + 1] - first
+        if n > 1 and kinds[order[first + 1]] < _IS_VETO:
+            seconds[c] = order[first + 1]
+            if is_in_tree[c] and n > 2 and kinds[order[first + 2]] < _IS_VETO:
+                thirds[c] = order[first + 2]
+    return seconds, thirds
+
+
+@kernel
+def ranges_in_trees(
+    chosen: NDArray[np.int32],
+    is_in_tree: NDArray[np.bool_],
+    starts: NDArray[np.int64],
+    order: NDArray[np.int64],
+    seconds: NDArray[np.int64],
+    thirds: NDArray[np.int64],
+    attributes: NDArray[np.int32],
+    lows: NDArray[np.int32],
+    highs: NDArray[np.int32],
+    sets: NDArray[np.int32],
+    set_starts: NDArray[np.int64],
+    set_lows: NDArray[np.int32],
+    set_highs: NDArray[np.int32],
+) -> Any:
+    """Return (attribute, low, high) of everything that clauses in trees ask about by ordinals beside their access.
+
+    That is second and third literals, and all sets.
+    """
+    owners = np.empty(0, dtype=np.int32)
+    first = np.empty(0, dtype=np.int32)
+    last = np.empty(0, dtype=np.int32)
+    for is_filling in range(2):
+        n = 0
+        for k in range(len(chosen)):
+            c = chosen[k]
+            if not is_in_tree[c]:
+                continue
+            for i in range(starts[c] + 1, starts[c + 1]):
+                literal = order[i]
+                s = sets[literal]
+                if s < 0 and literal != seconds[c] and literal != thirds[c]:
+                    continue
+                begin = set_starts[s] if s >= 0 else np.int64(0)
+                end = set_starts[s + 1] if s >= 0 else np.int64(1)
+                if is_filling:
+                    for j in range(begin, end):
+                        owners[n + j - begin] = attributes[literal]
+                        first[n + j - begin] = set_lows[j] if s >= 0 else lows[literal]
+                        last[n + j - begin] = set_highs[j] if s >= 0 else highs[literal]
+                n += end - begin
+        if not is_filling:
+            owners = np.empty(n, dtype=np.int32)
+            first = np.empty(n, dtype=np.int32)
+            last = np.empty(n, dtype=np.int32)
+    return owners, first, last
+
+
+@kernel
+def mark_literals(
+    literals: NDArray[np.int64],
+    n_places: int,
+    attributes: NDArray[np.int32],
+    lows: NDArray[np.int32],
+    highs: NDArray[np.int32],
+    sets: NDArray[np.int32],
+    set_starts: NDArray[np.int64],
+    set_lows: NDArray[np.int32],
+    set_highs: NDArray[np.int32],
+    cut_starts: NDArray[np.int64],
+    cuts: NDArray[np.int32],
+) -> Any:
+    """Return (lanes, marks, decides): what `hot` says about a literal of each clause, and whether that is everything.
+
+    Without a literal this is lane 0 with all marks, which every event has.
+    """
+    lanes = np.zeros(len(literals), dtype=np.uint16)
+    marks = np.full(len(literals), 65_535, dtype=np.uint16)
+    decides = np.ones(len(literals), dtype=np.bool_)
+    for c in range(len(literals)):
+        literal = literals[c]
+        if literal < 0:
+            continue
+        a = attributes[literal]
+        s = sets[literal]
+        n_ordinals = cut_starts[a + 1] - cut_starts[a] + 1
+        lanes[c] = lane_of(a + 1, n_places)
+        decides[c] = n_places <= _MOST_LANES
+        mark = np.uint32(0)
+        for j in range(set_starts[s] if s >= 0 else 0, set_starts[s + 1] if s >= 0 else 1):
+            low = ordinal_of(a, set_lows[j] if s >= 0 else lows[literal], cut_starts, cuts)
+            high = ordinal_of(a, set_highs[j] if s >= 0 else highs[literal], cut_starts, cuts)
+            first, last = mark_of(low, n_ordinals), mark_of(high, n_ordinals)
+            mark |= (np.uint32(2) << last) - (np.uint32(1) << first)
+            if low > 0 and mark_of(low - 1, n_ordinals) == first:
+                decides[c] = False
+            if high + 1 < n_ordinals and mark_of(high + 1, n_ordinals) == last:
+                decides[c] = False
+        marks[c] = mark
+    return lanes, marks, decides
+
+
+@inline_kernel
+def is_in_row(literal: Any, c: Any, seconds: Any, thirds: Any, is_second_decided: Any, is_third_decided: Any) -> Any:
+    """Return whether a literal beside the access literal must be tested in the row."""
+    if literal == seconds[c]:
+        return not is_second_decided[c]
+    return literal != thirds[c] or not is_third_decided[c]
+
+
+@inline_kernel
+def words_of(literal: Any, is_by_bits: Any, sets: Any, set_starts: Any) -> Any:
+    """Return how many words of a row a literal takes."""
+    s = sets[literal]
+    return np.int64(3) if s < 0 or is_by_bits else 2 + 2 * (set_starts[s + 1] - set_starts[s])
+
+
+@kernel
+def measure_rows(
+    chosen: NDArray[np.int32],
+    is_in_tree: NDArray[np.bool_],
+    is_few: NDArray[np.bool_],
+    seconds: NDArray[np.int64],
+    thirds: NDArray[np.int64],
+    is_second_decided: NDArray[np.bool_],
+    is_third_decided: NDArray[np.bool_],
+    starts: NDArray[np.int64],
+    order: NDArray[np.int64],
+    attributes: NDArray[np.int32],
+    sets: NDArray[np.int32],
+    set_starts: NDArray[np.int64],
+) -> Any:
+    """Return where the row of each clause starts, -1 without one, and behind them all words.
+
+    `is_few` says which attributes have few enough ordinals for bits.
+    """
+    n_clauses = len(starts) - 1
+    row_starts = np.full(n_clauses + 1, -1, dtype=np.int32)
+    n_words = np.int64(0)
+    for k in range(len(chosen)):
+        c = chosen[k]
+        n = np.int64(ROW_HEAD) if is_in_tree[c] else np.int64(0)
+        for i in range(starts[c] + 1, starts[c + 1]):
+            literal = order[i]
+            if is_in_row(literal, c, seconds, thirds, is_second_decided, is_third_decided):
+                n += words_of(literal, is_in_tree[c] and is_few[attributes[literal]], sets, set_starts)
+        if n > 0:
             row_starts[c] = n_words
-            for i in range(rest, end):
-                s = sets[order[i]]
-                n_words += 2 + 2 * (set_starts[s + 1] - set_starts[s]) if s >= 0 else 3
+            n_words += n
     row_starts[n_clauses] = n_words
-    return seconds, thirds, row_starts
+    return row_starts
 
 
 @kernel
 def lay_rows(
     chosen: NDArray[np.int32],
+    is_in_tree: NDArray[np.bool_],
+    is_few: NDArray[np.bool_],
     seconds: NDArray[np.int64],
     thirds: NDArray[np.int64],
+    is_second_decided: NDArray[np.bool_],
+    is_third_decided: NDArray[np.bool_],
     row_starts: NDArray[np.int32],
+    slots: NDArray[np.int32],
+    is_exact: NDArray[np.bool_],
     starts: NDArray[np.int64],
     order: NDArray[np.int64],
     attributes: NDArray[np.int32],
@@ -143,54 +310,66 @@ def lay_rows(
     set_starts: NDArray[np.int64],
     set_lows: NDArray[np.int32],
     set_highs: NDArray[np.int32],
-) -> Any:
-    """Return the rows: the literals that stand neither in a posting nor are proved by it."""
-    rows = np.empty(row_starts[len(row_starts) - 1], dtype=np.int32)
+    cut_starts: NDArray[np.int64],
+    cuts: NDArray[np.int32],
+    rows: NDArray[np.int32],
+) -> None:
+    """Write the rows: the literals that postings do not decide, those last that they nearly decide."""
     for k in range(len(chosen)):
         c = chosen[k]
         p = row_starts[c]
         if p < 0:
             continue
-        for i in range(starts[c] + 1, starts[c + 1]):
-            literal = order[i]
-            s = sets[literal]
-            if (literal == seconds[c] and s < 0) or literal == thirds[c]:
-                continue
-            word = attributes[literal] + np.int32(1)
-            if kinds[literal] >= _IS_VETO:
-                word |= VETO
-            if i == starts[c + 1] - 1:
-                word |= LAST
-            if s < 0:
-                rows[p] = word
-                rows[p + 1] = lows[literal]
-                rows[p + 2] = highs[literal] - lows[literal]
-                p += 3
-                continue
-            rows[p] = word | SET
-            rows[p + 1] = set_starts[s + 1] - set_starts[s]
-            p += 2
-            for j in range(set_starts[s], set_starts[s + 1]):
-                rows[p] = set_lows[j]
-                rows[p + 1] = set_highs[j] - set_lows[j]
-                p += 2
-    return rows
+        if is_in_tree[c]:
+            rows[p] = slots[c] if is_exact[c] else slots[c] | INEXACT
+            rows[p + 1] = c | BARE
+            p += ROW_HEAD
+        last = np.int64(-1)
+        for is_beside in range(2):
+            for i in range(starts[c] + 1, starts[c + 1]):
+                literal = order[i]
+                s = sets[literal]
+                if (literal == seconds[c] or literal == thirds[c]) != (is_beside == 1):
+                    continue
+                if not is_in_row(literal, c, seconds, thirds, is_second_decided, is_third_decided):
+                    continue
+                last = p
+                a = attributes[literal]
+                word = a + np.int32(1)
+                if kinds[literal] >= _IS_VETO:
+                    word |= VETO
+                if s < 0:
+                    rows[p] = word
+                    rows[p + 1] = lows[literal]
+                    rows[p + 2] = highs[literal] - lows[literal]
+                    p += 3
+                elif is_in_tree[c] and is_few[a]:
+                    bits = np.uint64(0)
+                    for j in range(set_starts[s], set_starts[s + 1]):
+                        low = np.uint64(ordinal_of(a, set_lows[j], cut_starts, cuts))
+                        high = np.uint64(ordinal_of(a, set_highs[j], cut_starts, cuts))
+                        bits |= (np.uint64(2) << high) - (np.uint64(1) << low)
+                    rows[p] = word | BITS
+                    rows[p + 1] = np.int32(np.uint32(bits & np.uint64(0xFFFFFFFF)))
+                    rows[p + 2] = np.int32(np.uint32(bits >> np.uint64(32)))
+                    p += 3
+                else:
+                    rows[p] = word | SET
+                    rows[p + 1] = set_starts[s + 1] - set_starts[s]
+                    p += 2
+                    for j in range(set_starts[s], set_starts[s + 1]):
+                        rows[p] = set_lows[j]
+                        rows[p + 1] = set_highs[j] - set_lows[j]
+                        p += 2
+        if last >= 0:
+            rows[last] |= LAST
+            if is_in_tree[c]:
+                rows[row_starts[c] + 1] = c
 
 
 @kernel
-def lay_trees(
-    piece_clauses: NDArray[np.int32],
-    piece_attributes: NDArray[np.int32],
-    piece_lows: NDArray[np.int32],
-    piece_highs: NDArray[np.int32],
-    is_tree: NDArray[np.bool_],
-    cut_starts: NDArray[np.int64],
-    cuts: NDArray[np.int32],
-) -> Any:
-    """Return (node_bases, node_starts, entry_clauses): a piece is posted at the fewest nodes that make it up.
-
-    The tree of attribute a is a heap at node_bases[a], its leaves are the ordinals of the attribute.
-    """
+def lay_nodes(is_tree: NDArray[np.bool_], cut_starts: NDArray[np.int64]) -> Any:
+    """Return where the tree of each attribute starts: a heap whose leaves are the ordinals of the attribute."""
     n_attributes = len(is_tree)
     node_bases = np.zeros(n_attributes + 1, dtype=np.int64)
     for a in range(n_attributes):
@@ -200,14 +379,26 @@ def lay_trees(
             while size < cut_starts[a + 1] - cut_starts[a] + 1:
                 size *= 2
         node_bases[a + 1] = node_bases[a] + 2 * size
-    node_starts = np.zeros(node_bases[n_attributes] + 2, dtype=np.int32)
+    return node_bases
+
+
+@kernel
+def lay_trees(
+    piece_clauses: NDArray[np.int32],
+    piece_attributes: NDArray[np.int32],
+    piece_lows: NDArray[np.int32],
+    piece_highs: NDArray[np.int32],
+    node_bases: NDArray[np.int64],
+    cut_starts: NDArray[np.int64],
+    cuts: NDArray[np.int32],
+) -> Any:
+    """Return (node_starts, entry_clauses): a piece is posted at the fewest nodes that make it up."""
+    node_starts = np.zeros(node_bases[len(node_bases) - 1] + 2, dtype=np.int32)
     entry_clauses = np.empty(0, dtype=np.int32)
     # First the entries of each node are counted, two places behind; then they are filled in, which moves the starts.
     for is_filling in range(2):
         for i in range(len(piece_clauses)):
             a = piece_attributes[i]
-            if not is_tree[a]:
-                continue
             base = node_bases[a]
             size = (node_bases[a + 1] - base) >> 1
             low = ordinal_of(a, piece_lows[i], cut_starts, cuts) + size
@@ -233,48 +424,7 @@ def lay_trees(
             for node in range(1, len(node_starts)):
                 node_starts[node] += node_starts[node - 1]
             entry_clauses = np.empty(node_starts[len(node_starts) - 1], dtype=np.int32)
-    return node_bases, node_starts, entry_clauses
-
-
-@kernel
-def fill_entries(
-    entry_clauses: NDArray[np.int32],
-    seconds: NDArray[np.int64],
-    thirds: NDArray[np.int64],
-    row_starts: NDArray[np.int32],
-    slots: NDArray[np.int32],
-    is_exact: NDArray[np.bool_],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    cut_starts: NDArray[np.int64],
-    cuts: NDArray[np.int32],
-    hot: NDArray[Any],
-    cold: NDArray[np.int32],
-) -> None:
-    """Fill in what the entries of the trees carry."""
-    for e in range(len(entry_clauses)):
-        c = entry_clauses[e]
-        hot[e, 0] = 0
-        hot[e, 1] = 0
-        hot[e, 2] = 0
-        hot[e, 3] = 0
-        cold[e, 0] = 0
-        cold[e, 1] = 0
-        second = seconds[c]
-        if second >= 0:
-            a = attributes[second]
-            low = ordinal_of(a, lows[second], cut_starts, cuts)
-            hot[e, 0] = a + 1
-            hot[e, 1] = low
-            hot[e, 2] = ordinal_of(a, highs[second], cut_starts, cuts) - low
-        third = thirds[c]
-        if third >= 0:
-            hot[e, 3] = attributes[third] + 1
-            cold[e, 0] = lows[third]
-            cold[e, 1] = highs[third] - lows[third]
-        cold[e, 2] = slots[c] if is_exact[c] else slots[c] | INEXACT
-        cold[e, 3] = row_starts[c]
+    return node_starts, entry_clauses
 
 
 @kernel
