@@ -12,7 +12,7 @@ Worked example: a clause  brand = 'x' and price between 3 and 8 and year > 2000 
                                         sixteenths of the attribute's ordinals may the value be?
     row              slot, year > 2000, color: no value in 'red' .. 'red'; price too, unless the marks decide it
 
-    event {brand: 'x', price: 5}        one path of nodes in the tree of `brand`: the entry's second literal may hold, but
+    event {brand: 'x', price: 5}        one path of nodes in the tree of `brand`: the second literal may hold, but
                                         `year` is absent: rejected on 8 bytes, without a further look
 
     tree of `price`, ordinals 0 .. 7, as a heap; 2 .. 5 is posted at two nodes, value 5 visits four:
@@ -230,7 +230,8 @@ class Sift(PartedIndex):
             np.take(column, entries, out=hot[:, lane])
         blocks, flat = lay_blocks(*[*pieces, is_tree, n_pieces, seconds, row_starts, *slots, *ranges])
         trees = [node_bases, _roomy(node_starts), hot, row_starts[entries], rows]
-        return SiftArrays(*cuts, *trees, alone_starts, clauses.slots[lone], lone, blocks, _roomy(flat))
+        alone = [alone_starts, clauses.slots[lone], lone]
+        return SiftArrays(*[*cuts, *trees, *alone, blocks, _roomy(flat)])
 
     # matching
 

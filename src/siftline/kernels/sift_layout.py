@@ -39,7 +39,7 @@ _IS_VETO = np.uint8(2)
 FLAT_COLUMNS = 8
 LOW1, WIDTH1, PLACE2, LOW2, WIDTH2, SLOT, ROW, CLAUSE = range(FLAT_COLUMNS)
 
-# What an entry in trees says about its second and third literal: an attribute, and in which of 16 parts of its ordinals.
+# What an entry in trees says of its second and third literal: an attribute, and in which of 16 parts of its ordinals.
 N_MARKS = 16
 # Lanes of `hot`.
 N_LANES = 4
@@ -168,7 +168,7 @@ def ranges_in_trees(
     first = np.empty(0, dtype=np.int32)
     last = np.empty(0, dtype=np.int32)
     for is_filling in range(2):
-        n = 0
+        n: Any = 0
         for k in range(len(chosen)):
             c = chosen[k]
             if not is_in_tree[c]:
