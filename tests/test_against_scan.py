@@ -30,6 +30,11 @@ def filled(index: str, expressions: list[Expression]) -> Engine:
     return engine
 
 
+def pairs(table: Any) -> list[tuple[int, int]]:
+    """Return the rows of what `match_batch` returned, those of each event in order."""
+    return sorted(zip(table["event"].to_pylist(), table["subscription"].to_pylist(), strict=True))
+
+
 def check_property(index: str, expressions: list[Expression], trees: list[dict[str, Any]]) -> None:
     oracle, engine = filled("scan", expressions), filled(index, expressions)
     one_by_one = Engine(index)
@@ -41,6 +46,7 @@ def check_property(index: str, expressions: list[Expression], trees: list[dict[s
         assert sorted(engine.match(tree)) == expected
         assert sorted(one_by_one.match(tree)) == expected
         assert sorted(engine.match(engine.encode(tree))) == expected
+    assert pairs(engine.match_batch(trees)) == pairs(one_by_one.match_batch(trees)) == pairs(oracle.match_batch(trees))
     engine._check()
 
 
@@ -113,6 +119,10 @@ class AddRemoveMatch(RuleBasedStateMachine):
     def match(self, tree: dict[str, Any]) -> None:
         assert sorted(self.engine.match(tree)) == sorted(self.oracle.match(tree))
         self.encoded = [*self.encoded[-2:], (tree, self.engine.encode(tree))]
+
+    @rule(trees=lists_of_events)
+    def match_batch(self, trees: list[dict[str, Any]]) -> None:
+        assert pairs(self.engine.match_batch(trees)) == pairs(self.oracle.match_batch(trees))
 
     @rule()
     def match_what_was_encoded_before(self) -> None:

@@ -13,7 +13,6 @@ import math
 import pickle
 import threading
 from contextlib import contextmanager
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import numpy as np
@@ -29,7 +28,7 @@ from siftline.indexes.protocol import Batch, Index
 from siftline.indexes.registry import DEFAULT, make_index
 from siftline.language.normal_form import cover, cover_with_alternatives
 from siftline.model import Expression, matches
-from siftline.subscriptions import Id, ParsedExpressions, SubscriptionTable, accepted
+from siftline.subscriptions import Id, ParsedExpressions, SubscriptionTable, accepted, check_top
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from siftline.batches import Matches
     from siftline.encoding.columns import LoadedColumns
     from siftline.encoding.domains import Move
     from siftline.explanation import Explanation
@@ -238,7 +238,9 @@ class Engine:
         sure, possible = self._index.match(event, 0)
         return None if len(possible) or self._generation != generation else (sure, table)
 
-    def match_batch(self, events: Any, *, event: str | None = None, top: int | None = None) -> Any:
+    def match_batch(
+        self, events: Any, *, event: str | None = None, top: int | None = None, threads: int | None = None
+    ) -> Any:
         """Return an Arrow table (event, subscription): all subscriptions that each event satisfies.
 
         Parameters
@@ -250,17 +252,13 @@ class Engine:
             The column that holds whole events, as JSON text, map or struct.
         top : int, optional
             Only the `top` best subscriptions of each event, in order.
+        threads : int, optional
+            How many threads share a large batch; one for each core if left out.
         """
-        import pyarrow as pa
+        from siftline.batches import matched_table
 
-        encoded, _, table, _, _ = self._moment(events, event=event)
-        found = []
-        for position in range(len(encoded)):
-            slots, table, encoded = self._find(encoded, position)
-            found.append(table.ids(slots if top is None else _best(slots, top, table)))
-        positions = np.repeat(np.arange(len(found)), [len(ids) for ids in found])
-        subscriptions = pa.array(chain.from_iterable(found), pa.string() if table.are_ids_text else pa.int64())
-        return pa.table({"event": pa.array(positions, pa.int64()), "subscription": subscriptions})
+        encoded = self._moment(events, event=event)[0]
+        return matched_table(len(encoded), lambda first, end: self._find_many(encoded, first, end), top, threads)
 
     def encode(self, events: Any, *, event: str | None = None) -> EncodedEvents:
         """Encode one event or many once, for matching them often.
@@ -304,6 +302,23 @@ class Engine:
                 return found
         with self._writing:
             return self._matching(self._moment(events, is_one=is_one), position)
+
+    def _find_many(self, events: EncodedEvents, first: int, end: int) -> Matches:
+        """Match the events first .. end - 1, and again if a subscription was replaced meanwhile."""
+        for _ in range(_PATIENCE):
+            n_replaced = self._n_replaced
+            found = self._matching_many(self._moment(events), first, end)
+            if n_replaced == self._n_replaced:
+                return found
+        with self._writing:
+            return self._matching_many(self._moment(events), first, end)
+
+    def _matching_many(self, moment: _Moment, first: int, end: int) -> Matches:
+        from siftline.batches import confirmed
+
+        events, index, table, n_slots, n_added = moment
+        found = index.match_many(events, first, end)
+        return confirmed(found, events, first, table, n_slots if self._n_added != n_added else None)
 
     # looking in
 
@@ -564,8 +579,7 @@ def _checked_weight(weight: object) -> float:
 
 def _best(slots: NDArray[np.int32], top: Any, table: SubscriptionTable) -> NDArray[np.int32]:
     """Return the `top` slots by weight, heaviest first, and by id where weights are equal."""
-    if not isinstance(top, int) or isinstance(top, bool) or top < 0:
-        raise ValueError(f"top must be a number of subscriptions, not {top!r}")
+    check_top(top)
     weights = table.weights.view[slots]
     if 0 < top < len(slots):
         # Everything at least as heavy as the k-th heaviest, ties included, so that few are left to sort by id.

@@ -272,6 +272,12 @@ def _check_type(id: Id, is_text: bool | None) -> bool:
     return isinstance(id, str)
 
 
+def check_top(top: object) -> None:
+    """Raise unless `top` says how many subscriptions are wanted."""
+    if not isinstance(top, int) or isinstance(top, bool) or top < 0:
+        raise ValueError(f"top must be a number of subscriptions, not {top!r}")
+
+
 def accepted(expression: str | Expression) -> Expression:
     """Return an expression that an engine can hold, or raise SubscriptionError."""
     if isinstance(expression, str):

@@ -34,7 +34,7 @@ import numpy as np
 from siftline.encoding.clauses import RANGE, VETO
 from siftline.encoding.growable import Growable
 from siftline.encoding.selectivity import literal_shares
-from siftline.indexes.protocol import Candidates
+from siftline.indexes.protocol import Candidates, OneByOne
 from siftline.kernels.scan import order_literals, scan_clauses
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ _DTYPES: Final = {
 }
 
 
-class FastScan:
+class FastScan(OneByOne):
     """A compiled linear scan."""
 
     name: ClassVar[str] = "fast-scan"

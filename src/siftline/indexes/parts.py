@@ -27,7 +27,7 @@ import numpy as np
 from siftline.encoding.clauses import Clauses, concatenate, select
 from siftline.encoding.growable import Growable
 from siftline.errors import TooLargeError
-from siftline.indexes.protocol import Candidates
+from siftline.indexes.protocol import Candidates, OneByOne
 from siftline.kernels.verify import can_be_found, slots_of_clauses, verify_clauses
 
 if TYPE_CHECKING:
@@ -69,6 +69,12 @@ class OneEvent(NamedTuple):
     def leaves(self) -> Mapping[str, Sequence[Leaf]]:
         """The values themselves, by path, for what codes cannot decide."""
         return self.events.event(self.position).leaves
+
+
+def one_event(events: EncodedEvents, position: int) -> OneEvent:
+    """Return one of many events."""
+    start, end = events.starts[position], events.starts[position + 1]
+    return OneEvent(events.attributes[start:end], events.codes[start:end], events, position)
 
 
 class Part:
@@ -137,7 +143,7 @@ class Context(NamedTuple):
     statistics: Statistics | None
 
 
-class PartedIndex(ABC):
+class PartedIndex(OneByOne, ABC):
     """The dynamic side of an index; a subclass lays out one part and matches one event against it."""
 
     name: ClassVar[str]
@@ -257,8 +263,7 @@ class PartedIndex(ABC):
 
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Match one event against every part."""
-        start, end = events.starts[position], events.starts[position + 1]
-        event = OneEvent(events.attributes[start:end], events.codes[start:end], events, position)
+        event = one_event(events, position)
         parts, is_live = self._published
         self._counters["events"] += 1
         results = [self._slots(part, event, is_live) for part in parts]

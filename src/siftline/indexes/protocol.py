@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+import numpy as np
 
-    import numpy as np
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from numpy.typing import NDArray
 
     from siftline.encoding.clauses import Clauses
@@ -33,6 +34,41 @@ class Candidates(NamedTuple):
 
     sure: NDArray[np.int32]
     possible: NDArray[np.int32]
+
+
+class Many(NamedTuple):
+    """The candidates of consecutive events: those of the i-th are at starts[i] : starts[i + 1]."""
+
+    starts: NDArray[np.int64]
+    sure: NDArray[np.int32]
+    possible_starts: NDArray[np.int64]
+    possible: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, found: Sequence[Candidates]) -> Many:
+        """Return the candidates of events that were matched one by one."""
+        sure, possible = [each.sure for each in found], [each.possible for each in found]
+        return cls(_starts(sure), _joined(sure), _starts(possible), _joined(possible))
+
+
+def _starts(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
+
+
+def _joined(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
+    return np.concatenate([np.empty(0, dtype=np.int32), *parts])
+
+
+class OneByOne:
+    """How an index that knows no better way matches many events."""
+
+    def match_many(self: Index, events: EncodedEvents, first: int, end: int) -> Many:
+        """Match the events first .. end - 1, one after the other, but for those that could not be read."""
+        nothing = Candidates(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))
+        errors = events.errors
+        return Many.of(
+            [nothing if position in errors else self.match(events, position) for position in range(first, end)]
+        )
 
 
 class Index(Protocol):
@@ -69,6 +105,9 @@ class Index(Protocol):
 
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Return the slots that one event matches or may match."""
+
+    def match_many(self, events: EncodedEvents, first: int, end: int) -> Many:
+        """Return the same for each of the events first .. end - 1; of events that could not be read, anything."""
 
     def stats(self) -> dict[str, Any]:
         """Return sizes in bytes by structure, and what matching has cost so far.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from siftline.indexes.protocol import Candidates
+from siftline.indexes.protocol import Candidates, OneByOne
 from siftline.model import matches
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from siftline.model import Expression
 
 
-class Scan:
+class Scan(OneByOne):
     """The oracle: evaluates every expression."""
 
     name: ClassVar[str] = "scan"

@@ -49,16 +49,18 @@ cache miss for each that survives. A range of w spaces takes O(log w) entries.
 from __future__ import annotations
 
 import threading
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from siftline.encoding.selectivity import attribute_frequencies, literal_shares
-from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex
-from siftline.indexes.protocol import Candidates
+from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, one_event
+from siftline.indexes.protocol import Candidates, Many
 from siftline.kernels.pointers import IS_COMPILED, table_of
 from siftline.kernels.scan import order_literals
 from siftline.kernels.sift import candidates_of_several, match_at_desk, match_interpreted
+from siftline.kernels.sift_batch import match_events, side_by_side
 from siftline.kernels.sift_layout import (
     ALWAYS,
     BARE,
@@ -104,6 +106,7 @@ _LOW_HALF: Final = 0xFFFFFFFF
 _SLOT: Final = 0x7FFFFFFF
 _NOTHING: Final = np.empty(0, dtype=np.int32)
 _ALL_LIVE: Final = np.empty(0, dtype=np.bool_)
+_NO_CANDIDATES: Final = Candidates(_NOTHING, _NOTHING)
 
 
 class SiftArrays(NamedTuple):
@@ -255,6 +258,32 @@ class Sift(PartedIndex):
             np.concatenate([_NOTHING, *(found.possible for found in results)]),
         )
 
+    def match_many(self, events: EncodedEvents, first: int, end: int) -> Many:
+        """Match the events first .. end - 1 against every part, each part for all of them."""
+        parts, is_live = self._published
+        # The small parts are at the end: what is copied again and again is little.
+        found = [self._match_many_of_part(part, events, first, end, is_live) for part in reversed(parts)]
+        return reduce(_beside, found) if found else Many.of([_NO_CANDIDATES] * (end - first))
+
+    def _match_many_of_part(
+        self, part: Part, events: EncodedEvents, first: int, end: int, is_live: NDArray[np.bool_]
+    ) -> Many:
+        """Match events against one part: those with several values of some attribute on their own."""
+        desk = self._desk(part)
+        living = is_live if part.n_dead else _ALL_LIVE
+        seen = self._scratch.array("seen", len(is_live), np.bool_)
+        kept = (part.clauses.slots, part.clauses.is_exact, is_live, part.has_repeated_slots, seen)
+        completing = (part.others, self._dense(), part.literals, *kept)
+        arrays = (events.starts, events.attributes, events.codes, living, desk.ordinals, desk.arrays)
+        *found, several = match_events(first, end, *arrays, desk.sure, desk.possible, not desk.is_plain, completing)
+        if not len(several):
+            return Many(*found)
+        on_their_own = [_NO_CANDIDATES] * (end - first)
+        for position in several.tolist():
+            event = one_event(events, position)
+            on_their_own[position - first] = Candidates(*self._slots(part, event, is_live))
+        return _beside(Many(*found), Many.of(on_their_own))
+
     def _desk(self, part: Part) -> Desk:
         """Return this thread's scratch arrays for a part."""
         thread = threading.get_ident()
@@ -313,6 +342,12 @@ class Sift(PartedIndex):
         n_blocks = int(np.count_nonzero(arrays.blocks >= 0))
         n_alone = len(arrays.alone_slots)
         return [f"{n_trees:,} trees with {len(arrays.hot):,} entries and {n_alone:,} alone, {n_blocks:,} blocks"]
+
+
+def _beside(found: Many, others: Many) -> Many:
+    """Return what two parts found for the same events."""
+    sure = side_by_side(found.starts, found.sure, others.starts, others.sure)
+    return Many(*sure, *side_by_side(found.possible_starts, found.possible, others.possible_starts, others.possible))
 
 
 def _block(flat: NDArray[np.int32], start: int) -> NDArray[np.int32]:

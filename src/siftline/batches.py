@@ -1,0 +1,176 @@
+"""Many events at once: chunks of a batch over threads, and what they match as an Arrow table.
+
+    events 0 .. 9,999   →   chunks of some thousand events, each matched at one moment of the engine
+    chunk               →   candidates by event  →  exact check  →  (events, slots)  →  columns of the table
+
+Nothing here makes a Python object for a pair of event and subscription, but for the pairs that need the exact check.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from siftline.model import matches
+from siftline.subscriptions import SubscriptionTable, check_top
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from siftline.encoding.events import EncodedEvents
+    from siftline.indexes.protocol import Many
+
+# Events of a chunk. Fewer, and starting a chunk is felt; more, and its results no longer stay in the cache.
+_FEWEST: Final = 1024
+_MOST: Final = 4096
+# Each thread gets about so many chunks, because some take longer than others.
+_CHUNKS: Final = 4
+# An Arrow array of strings holds less than this many bytes.
+_MOST_BYTES: Final = 2**31 - 1
+
+# The string ids of a table by slot; as long as nothing was added to it, they are the same for every batch.
+_id_texts: WeakKeyDictionary[SubscriptionTable, Any] = WeakKeyDictionary()
+
+
+class Matches(NamedTuple):
+    """Pairs of an event and the slot of a subscription that it satisfies, by ascending events."""
+
+    events: NDArray[np.int64]
+    slots: NDArray[np.int32]
+    table: SubscriptionTable
+
+
+def matched_table(n: int, find: Callable[[int, int], Matches], top: int | None, threads: int | None) -> pa.Table:
+    """Return the table of what `find(first, end)` finds for all n events."""
+    if top is not None:
+        check_top(top)
+    n_threads = _n_threads(threads)
+    size = min(max(-(-n // (_CHUNKS * n_threads)), _FEWEST), _MOST)
+
+    def columns(first: int) -> tuple[Any, list[Any]]:
+        found = find(first, min(first + size, n))
+        if top is not None:
+            found = best(found, top)
+        return pa.array(found.events), ids_of(found.table, found.slots)
+
+    firsts = range(0, n, size)
+    if n_threads == 1 or len(firsts) < 2:
+        return _table(map(columns, firsts))
+    return _table(_pool(os.getpid(), n_threads).map(columns, firsts))
+
+
+def _n_threads(threads: object) -> int:
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+        raise ValueError(f"threads must be a number of threads, not {threads!r}")
+    return threads
+
+
+@cache
+def _pool(process: int, n_threads: int) -> ThreadPoolExecutor:
+    """Return the threads of this process: a pool does not survive a fork."""
+    return ThreadPoolExecutor(n_threads, "siftline")
+
+
+def _table(chunks: Iterable[tuple[Any, list[Any]]]) -> pa.Table:
+    events, ids = [], []
+    for chunk_events, chunk_ids in chunks:
+        if len(chunk_events):
+            events.append(chunk_events)
+            ids += chunk_ids
+    return pa.table(
+        {
+            "event": pa.chunked_array(events, pa.int64()),
+            "subscription": pa.chunked_array(ids, ids[0].type if ids else pa.int64()),
+        }
+    )
+
+
+def confirmed(found: Many, events: EncodedEvents, first: int, table: SubscriptionTable, limit: int | None) -> Matches:
+    """Return the candidates that match: all that are sure, and those possible ones that the exact check confirms.
+
+    Slots from `limit` on are left out: they are newer than the codes of the events, which cannot speak about them.
+    """
+    positions, slots = _pairs(found.starts, found.sure, events, first, limit)
+    if len(found.possible):
+        kept, checked = _pairs(found.possible_starts, found.possible, events, first, limit)
+        holds = [
+            matches(table.expression(slot), events.event(position))
+            for position, slot in zip(kept.tolist(), checked.tolist(), strict=True)
+        ]
+        positions, slots = np.concatenate([positions, kept[holds]]), np.concatenate([slots, checked[holds]])
+        order = np.argsort(positions, kind="stable")
+        positions, slots = positions[order], slots[order]
+    return Matches(positions, slots, table)
+
+
+def _pairs(
+    starts: NDArray[np.int64], slots: NDArray[np.int32], events: EncodedEvents, first: int, limit: int | None
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the event and the slot of each candidate."""
+    positions = np.repeat(np.arange(first, first + len(starts) - 1), np.diff(starts))
+    if limit is not None:
+        is_known = slots < limit
+        positions, slots = positions[is_known], slots[is_known]
+    if events.errors:
+        is_event = ~np.isin(positions, list(events.errors))
+        positions, slots = positions[is_event], slots[is_event]
+    return positions, slots
+
+
+def best(found: Matches, top: int) -> Matches:
+    """Return the `top` subscriptions of each event by weight, heaviest first, and by id where weights are equal."""
+    found = _heaviest(found, top)
+    weights = found.table.weights.view[found.slots]
+    ids = pa.chunked_array(ids_of(found.table, found.slots), _id_type(found.table))
+    rows = pa.table({"event": found.events, "weight": weights, "id": ids})
+    order = pc.sort_indices(rows, [("event", "ascending"), ("weight", "descending"), ("id", "ascending")]).to_numpy()
+    events = found.events[order]
+    rank = np.arange(len(events)) - np.searchsorted(events, events)
+    return Matches(events[rank < top], found.slots[order][rank < top], found.table)
+
+
+def _heaviest(found: Matches, top: int) -> Matches:
+    """Leave for each event everything at least as heavy as its k-th heaviest, so that few are left to sort."""
+    weights = found.table.weights.view[found.slots]
+    _, starts, counts = np.unique(found.events, return_index=True, return_counts=True)
+    is_kept = np.full(len(weights), top > 0)
+    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+        if 0 < top < count:
+            here = weights[start : start + count]
+            is_kept[start : start + count] = here >= np.partition(here, count - top)[count - top]
+    return Matches(found.events[is_kept], found.slots[is_kept], found.table)
+
+
+def _id_type(table: SubscriptionTable) -> Any:
+    return pa.string() if table.are_ids_text else pa.int64()
+
+
+def ids_of(table: SubscriptionTable, slots: NDArray[np.int32]) -> list[Any]:
+    """Return the ids of slots as Arrow arrays."""
+    if not len(slots):
+        return []
+    if not table.are_ids_text:
+        return [pa.array(table.id_array()[slots])]
+    texts, longest = _texts_of(table, int(slots.max()) + 1)
+    size = max(1, _MOST_BYTES // max(1, longest))
+    return [texts.take(pa.array(slots[start : start + size])) for start in range(0, len(slots), size)]
+
+
+def _texts_of(table: SubscriptionTable, n: int) -> tuple[Any, int]:
+    """Return the string ids of at least n slots, and how many bytes the longest has."""
+    known = _id_texts.get(table)
+    if known is None or len(known[0]) < n:
+        texts = pa.array(table.id_list(), pa.string())
+        known = _id_texts[table] = texts, pc.max(pc.binary_length(texts)).as_py()
+    return known
