@@ -142,8 +142,7 @@ class Desk:
         self.dense[0] = 0
         self.marks[0] = _ALL_MARKS
         self.seen[int(ALWAYS) // 64] = 1 << 63
-        n_found = part.n_clauses + len(arrays.alone_slots)
-        self.sure, self.possible = (np.empty(n_found, dtype=np.int32) for _ in range(2))
+        self.sure, self.possible = (np.empty(part.n_clauses, dtype=np.int32) for _ in range(2))
         survivors = np.empty(len(arrays.hot), dtype=np.int32)
         # Two places for every level of every tree: an event has each attribute once.
         n_levels = sum(int(size).bit_length() for size in np.diff(arrays.node_bases) if size)
@@ -274,7 +273,7 @@ class Sift(PartedIndex):
         seen = self._scratch.array("seen", len(is_live), np.bool_)
         kept = (part.clauses.slots, part.clauses.is_exact, is_live, part.has_repeated_slots, seen)
         completing = (part.others, self._dense(), part.literals, *kept)
-        arrays = (events.starts, events.attributes, events.codes, living, desk.ordinals, desk.arrays)
+        arrays = (events.starts, events.attributes, events.codes, living, desk.arrays)
         *found, several = match_events(first, end, *arrays, desk.sure, desk.possible, not desk.is_plain, completing)
         if not len(several):
             return Many(*found)
