@@ -48,8 +48,8 @@ cache miss for each that survives. A range of w spaces takes O(log w) entries.
 
 from __future__ import annotations
 
-import threading
 from functools import reduce
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -91,6 +91,7 @@ if TYPE_CHECKING:
 
     from siftline.encoding.clauses import Clauses
     from siftline.encoding.events import EncodedEvents
+    from siftline.encoding.growable import Growable
 
 # An attribute with more postings than this gets a tree.
 _FLAT: Final = 64
@@ -106,6 +107,7 @@ _LOW_HALF: Final = 0xFFFFFFFF
 _SLOT: Final = 0x7FFFFFFF
 _NOTHING: Final = np.empty(0, dtype=np.int32)
 _ALL_LIVE: Final = np.empty(0, dtype=np.bool_)
+_NO_IDS: Final = np.empty(0, dtype=np.int64)
 _NO_CANDIDATES: Final = Candidates(_NOTHING, _NOTHING)
 
 
@@ -147,10 +149,12 @@ class Desk:
         # Two places for every level of every tree: an event has each attribute once.
         n_levels = sum(int(size).bit_length() for size in np.diff(arrays.node_bases) if size)
         lists = np.empty(2 * n_levels + 2, dtype=np.int32)
+        self.owner: Growable | None = None
+        self.ids_found = _NO_IDS
         scratch = (self.dense, self.seen, self.marks, bits, ordinals, lists, survivors, self.sure, self.possible, work)
         fixed = [array for name, array in arrays._asdict().items() if name != "alone_clauses"]
         self.arrays: tuple[NDArray[Any], ...] = (*scratch, *fixed, arrays.flat.view(np.uint16))
-        self.table = table_of(self.arrays) if IS_COMPILED else np.zeros(0, dtype=np.int64)
+        self.table = self._table(_NO_IDS)
         self.is_plain = not len(part.others) and not part.has_repeated_slots
 
     def match(self, attributes: NDArray[np.int32], codes: NDArray[np.int32], is_live: Any) -> Candidates | None:
@@ -159,7 +163,7 @@ class Desk:
         if IS_COMPILED:
             counts = match_at_desk(attributes, codes, living, self.table)
         else:
-            counts = match_interpreted(attributes, codes, living, self.arrays)
+            counts = match_interpreted(attributes, codes, living, _NO_IDS, self.arrays)
         if counts < 0:
             return None
         n_sure, n_possible = counts & _LOW_HALF, counts >> 32
@@ -167,6 +171,28 @@ class Desk:
             return self._completed(attributes, codes, is_live, n_sure, n_possible)
         possible = self.possible[:n_possible].copy() if n_possible else _NOTHING
         return Candidates(self.sure[:n_sure].copy(), possible)
+
+    def match_ids(self, attributes: NDArray[np.int32], codes: NDArray[np.int32], is_live: Any, ids: Growable) -> Any:
+        """Return the ids of what the part finds, as a list; None if it finds something that is not sure."""
+        if self.owner is not ids and not self._take_ids(ids):
+            return None
+        living = is_live if self.part.n_dead else _ALL_LIVE
+        n_found = match_at_desk(attributes, codes, living, self.table)
+        return self.ids_found[:n_found].tolist() if 0 <= n_found <= _LOW_HALF else None
+
+    def _take_ids(self, ids: Growable) -> bool:
+        """Let the kernel find the ids of slots itself, if all those of the part are known."""
+        part, view = self.part, ids.view
+        if not (IS_COMPILED and self.is_plain and int(part.clauses.slots[-1]) < len(view)):
+            return False
+        self.owner, self.ids_found = ids, np.empty(part.n_clauses, dtype=np.int64)
+        self.table = self._table(view)
+        return True
+
+    def _table(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        self.ids = ids  # kept alive: the kernel only has its address
+        arrays = (ids, self.ids_found, *self.arrays)
+        return table_of(arrays) if IS_COMPILED else np.zeros(0, dtype=np.int64)
 
     def _completed(
         self, attributes: NDArray[np.int32], codes: NDArray[np.int32], is_live: Any, n_sure: int, n_possible: int
@@ -273,7 +299,7 @@ class Sift(PartedIndex):
         seen = self._scratch.array("seen", len(is_live), np.bool_)
         kept = (part.clauses.slots, part.clauses.is_exact, is_live, part.has_repeated_slots, seen)
         completing = (part.others, self._dense(), part.literals, *kept)
-        arrays = (events.starts, events.attributes, events.codes, living, desk.arrays)
+        arrays = (events.starts, events.attributes, events.codes, living, _NO_IDS, desk.arrays)
         *found, several = match_events(first, end, *arrays, desk.sure, desk.possible, not desk.is_plain, completing)
         if not len(several):
             return Many(*found)
@@ -283,9 +309,26 @@ class Sift(PartedIndex):
             on_their_own[position - first] = Candidates(*self._slots(part, event, is_live))
         return _beside(Many(*found), Many.of(on_their_own))
 
+    def match_ids(self, event: EncodedEvents, ids: Growable) -> list[int] | None:
+        """Return the ids of all that match one encoded event, by the shortest way; None if that way is not enough.
+
+        `ids` are those of all slots; none is ever changed.
+        """
+        parts, is_live = self._published
+        thread = get_ident()
+        attributes, codes = event.attributes, event.codes
+        all_found: list[int] | None = None
+        for part in parts:
+            desk = part.desks.get(thread) or self._desk(part)
+            found = desk.match_ids(attributes, codes, is_live, ids)
+            if found is None:
+                return None
+            all_found = found if all_found is None else all_found + found
+        return all_found or []
+
     def _desk(self, part: Part) -> Desk:
         """Return this thread's scratch arrays for a part."""
-        thread = threading.get_ident()
+        thread = get_ident()
         desk: Desk | None = part.desks.get(thread)
         if desk is None:
             desk = part.desks[thread] = Desk(part, self._work)

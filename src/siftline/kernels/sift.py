@@ -242,6 +242,8 @@ def _match(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     is_live: NDArray[np.bool_],
+    ids: NDArray[np.int64],
+    ids_found: NDArray[np.int64],
     dense: NDArray[np.int32],
     seen: NDArray[np.uint64],
     marks: NDArray[np.uint16],
@@ -268,7 +270,8 @@ def _match(
     """Write the slots that match to `sure`, those to check to `possible`; return how many, or SEVERAL.
 
     The numbers come as n_sure + n_possible * 2**32. `dense`, `seen`, `marks` and `bits` are scratch and left as they
-    were. `is_live` is empty if all slots are live. `work` counts events, candidates, literals tested, and lists.
+    were. `is_live` is empty if all slots are live. Unless `ids` is empty, the ids of `sure` go to `ids_found`. `work`
+    counts events, candidates, literals tested, and lists.
     """
     n_values = len(event_attributes)
     n_known = len(blocks)
@@ -363,6 +366,10 @@ def _match(
     seen[_LAST_WORD] |= _ALWAYS_BIT
     if n_spread < n_values:
         return np.int64(SEVERAL)
+    if len(ids) > 0:
+        # Here, and not one by one in Python: their cache misses overlap.
+        for k in range(np.uint64(n_sure)):
+            ids_found[k] = ids[np.uint64(sure[k])]
     work[_EVENTS] += 1
     work[_TOUCHED] += touched
     return np.int64(n_sure) | (np.int64(n_possible) << 32)
@@ -370,10 +377,14 @@ def _match(
 
 @kernel
 def match_interpreted(
-    event_attributes: NDArray[np.int32], event_codes: NDArray[np.int32], is_live: NDArray[np.bool_], arrays: Any
+    event_attributes: NDArray[np.int32],
+    event_codes: NDArray[np.int32],
+    is_live: NDArray[np.bool_],
+    no_ids: NDArray[np.int64],
+    arrays: Any,
 ) -> Any:
     """Do as `match_at_desk`, with the arrays themselves instead of their addresses."""
-    return _match(event_attributes, event_codes, is_live, *arrays)
+    return _match(event_attributes, event_codes, is_live, no_ids, no_ids, *arrays)
 
 
 @kernel
@@ -388,28 +399,30 @@ def match_at_desk(
         event_attributes,
         event_codes,
         is_live,
-        carray(pointer(table[0]), table[1], np.int32),
-        carray(pointer(table[2]), table[3], np.uint64),
-        carray(pointer(table[4]), table[5], np.uint16),
+        carray(pointer(table[0]), table[1], np.int64),
+        carray(pointer(table[2]), table[3], np.int64),
+        carray(pointer(table[4]), table[5], np.int32),
         carray(pointer(table[6]), table[7], np.uint64),
-        carray(pointer(table[8]), table[9], np.int32),
-        carray(pointer(table[10]), table[11], np.int32),
+        carray(pointer(table[8]), table[9], np.uint16),
+        carray(pointer(table[10]), table[11], np.uint64),
         carray(pointer(table[12]), table[13], np.int32),
         carray(pointer(table[14]), table[15], np.int32),
         carray(pointer(table[16]), table[17], np.int32),
-        carray(pointer(table[18]), table[19], np.int64),
-        carray(pointer(table[20]), table[21], np.int64),
-        carray(pointer(table[22]), table[23], np.int32),
+        carray(pointer(table[18]), table[19], np.int32),
+        carray(pointer(table[20]), table[21], np.int32),
+        carray(pointer(table[22]), table[23], np.int64),
         carray(pointer(table[24]), table[25], np.int64),
         carray(pointer(table[26]), table[27], np.int32),
-        carray(pointer(table[28]), (table[29], N_LANES), np.uint16),
+        carray(pointer(table[28]), table[29], np.int64),
         carray(pointer(table[30]), table[31], np.int32),
-        carray(pointer(table[32]), table[33], np.int32),
+        carray(pointer(table[32]), (table[33], N_LANES), np.uint16),
         carray(pointer(table[34]), table[35], np.int32),
         carray(pointer(table[36]), table[37], np.int32),
         carray(pointer(table[38]), table[39], np.int32),
         carray(pointer(table[40]), table[41], np.int32),
-        carray(pointer(table[42]), table[43], np.uint16),
+        carray(pointer(table[42]), table[43], np.int32),
+        carray(pointer(table[44]), table[45], np.int32),
+        carray(pointer(table[46]), table[47], np.uint16),
     )
 
 

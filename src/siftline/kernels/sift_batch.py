@@ -25,6 +25,7 @@ def match_events(
     attributes: NDArray[np.int32],
     codes: NDArray[np.int32],
     living: NDArray[np.bool_],
+    no_ids: NDArray[np.int64],
     arrays: Any,
     sure: NDArray[np.int32],
     possible: NDArray[np.int32],
@@ -48,7 +49,7 @@ def match_events(
     n_several = 0
     for i in range(n_events):
         begin, stop = starts[first + i], starts[first + i + 1]
-        counts = _match(attributes[begin:stop], codes[begin:stop], living, *arrays)
+        counts = _match(attributes[begin:stop], codes[begin:stop], living, no_ids, no_ids, *arrays)
         if counts == SEVERAL:
             several[n_several] = first + i
             n_several += 1
