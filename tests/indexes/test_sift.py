@@ -61,7 +61,7 @@ def test_a_wide_range_is_posted_at_few_nodes(monkeypatch: pytest.MonkeyPatch) ->
     engine.add_many((n, f"a = {n}") for n in range(1000))
     engine.add("a between 1 and 998", id=5000)
     engine.rebuild()
-    n_entries = len(part_of(engine).arrays.hot)
+    n_entries = len(part_of(engine).arrays.seconds)
     assert n_entries < 1000 + 2 * np.log2(2048)
     assert sorted(engine.match({"a": 500})) == [500, 5000]
     assert engine.match({"a": 999}) == [999]
@@ -96,7 +96,7 @@ def test_a_clause_of_one_literal_stands_alone() -> None:
     engine.add("a > 3 or b = 1", id=1000)
     engine.rebuild()
     engine._check()
-    assert len(part_of(engine).arrays.hot) == 0
+    assert len(part_of(engine).arrays.seconds) == 0
     assert sorted(engine.match({"a": 10})) == [*range(10), 1000]
     assert sorted(engine.match({"a": [2, 10]})) == [*range(10), 1000]
     engine.remove(7)

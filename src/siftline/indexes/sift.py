@@ -8,7 +8,7 @@ single cache line often decides. Nothing is looked up by subscription before nea
 Worked example: a clause  brand = 'x' and price between 3 and 8 and year > 2000 and not (color = 'red' is true)
 
     access literal   brand = 'x'        posted at the node of 'x' in the tree of `brand`
-    hot              price 3..8, year   attribute of the second and the third literal, and for each 16 *marks*: in which
+    posting          price 3..8, year   attribute of the second and the third literal, and for each 16 *marks*: in which
                                         sixteenths of the attribute's ordinals may the value be?
     row              slot, year > 2000, color: no value in 'red' .. 'red'; price too, unless the marks decide it
 
@@ -31,8 +31,8 @@ cut_starts : int64[n_attributes + 1], cuts : int32[]
     Bounds of what trees ask about; a value's ordinal is the number of cuts not above its code.
 node_bases : int64[n_attributes + 1], node_starts : int32[]
     The tree of attribute a is a heap at node_bases[a]; entries of a node are node_starts[node] : node_starts[node + 1].
-hot : uint16[n_entries, 4]
-    Lane (attribute + 1) and marks of the second literal, the same of the third; lane 0 for none: every event has it.
+seconds, thirds : uint16[n_entries, 2]
+    Lane (attribute + 1) and marks of the second and of the third literal; lane 0 for none: every event has it.
 cold : int32[n_entries]
     Where the row of the entry's clause starts.
 rows : int32[]
@@ -42,7 +42,7 @@ alone_starts : int32[], alone_slots, alone_clauses : int32[]
 blocks : int32[n_attributes], flat : int32[]
     Where the block of a rare attribute starts, or -1.
 
-Cost: an event of m values walks m paths of O(log spaces) nodes or reads m blocks; 8 bytes a candidate (2 in a block), a
+Cost: an event of m values walks m paths of O(log spaces) nodes or reads m blocks; 4 bytes a candidate (2 in a block), a
 cache miss for each that survives. A range of w spaces takes O(log w) entries.
 """
 
@@ -68,7 +68,6 @@ from siftline.kernels.sift_layout import (
     FLAT_COLUMNS,
     LAST,
     MOST_BITS,
-    N_LANES,
     ROW,
     ROW_HEAD,
     SET,
@@ -118,7 +117,8 @@ class SiftArrays(NamedTuple):
     cuts: NDArray[np.int32]
     node_bases: NDArray[np.int64]
     node_starts: NDArray[np.int32]
-    hot: NDArray[np.uint16]
+    seconds: NDArray[np.uint16]
+    thirds: NDArray[np.uint16]
     cold: NDArray[np.int32]
     rows: NDArray[np.int32]
     alone_starts: NDArray[np.int32]
@@ -145,7 +145,7 @@ class Desk:
         self.marks[0] = _ALL_MARKS
         self.seen[int(ALWAYS) // 64] = 1 << 63
         self.sure, self.possible = (np.empty(part.n_clauses, dtype=np.int32) for _ in range(2))
-        survivors = np.empty(len(arrays.hot), dtype=np.int32)
+        survivors = np.empty(len(arrays.seconds), dtype=np.int32)
         # Two places for every level of every tree: an event has each attribute once.
         n_levels = sum(int(size).bit_length() for size in np.diff(arrays.node_bases) if size)
         lists = np.empty(2 * n_levels + 2, dtype=np.int32)
@@ -240,7 +240,7 @@ class Sift(PartedIndex):
         cuts = cut_attributes(
             len(is_tree), *[np.concatenate([a[is_posted], b]) for a, b in zip(pieces[1:], asked, strict=True)]
         )
-        beside, hot_columns = _marks(has_row, seconds, thirds, [*ranges, *sets, *cuts])
+        beside, beside_posting = _marks(has_row, seconds, thirds, [*ranges, *sets, *cuts])
         is_few = (np.diff(cuts[0]) > 0) & (np.diff(cuts[0]) < MOST_BITS)
         literals = [chosen, has_row, is_few, *beside]
         shape = [clauses.starts, order]
@@ -253,11 +253,9 @@ class Sift(PartedIndex):
         alone_starts, lone = _NOTHING, _NOTHING
         if is_lone.any():
             alone_starts, lone = lay_trees(*[*(each[is_lone] for each in pieces), node_bases, *cuts])
-        hot = np.empty((len(entries), N_LANES), dtype=np.uint16)
-        for lane, column in enumerate(hot_columns):
-            np.take(column, entries, out=hot[:, lane])
+        marked = [np.take(columns, entries, axis=0) for columns in beside_posting]
         blocks, flat = lay_blocks(*[*pieces, is_tree, n_pieces, seconds, row_starts, *slots, *ranges])
-        trees = [node_bases, _roomy(node_starts), hot, row_starts[entries], rows]
+        trees = [node_bases, _roomy(node_starts), *marked, row_starts[entries], rows]
         alone = [alone_starts, clauses.slots[lone], lone]
         return SiftArrays(*[*cuts, *trees, *alone, blocks, _roomy(flat)])
 
@@ -353,7 +351,7 @@ class Sift(PartedIndex):
 
     def _check_part(self, part: Part) -> None:
         arrays, clauses = part.arrays, part.clauses
-        assert len(arrays.hot) == len(arrays.cold) == arrays.node_starts[-1]
+        assert len(arrays.seconds) == len(arrays.thirds) == len(arrays.cold) == arrays.node_starts[-1]
         assert len(arrays.alone_slots) == len(arrays.alone_clauses) == (arrays.alone_starts[-1:].sum())
         assert (np.diff(arrays.node_starts) >= 0).all()
         assert (np.diff(arrays.node_bases) >= 0).all()
@@ -383,7 +381,7 @@ class Sift(PartedIndex):
         n_trees = int(np.count_nonzero(np.diff(arrays.node_bases)))
         n_blocks = int(np.count_nonzero(arrays.blocks >= 0))
         n_alone = len(arrays.alone_slots)
-        return [f"{n_trees:,} trees with {len(arrays.hot):,} entries and {n_alone:,} alone, {n_blocks:,} blocks"]
+        return [f"{n_trees:,} trees with {len(arrays.seconds):,} entries and {n_alone:,} alone, {n_blocks:,} blocks"]
 
 
 def _beside(found: Many, others: Many) -> Many:
@@ -424,14 +422,16 @@ def _shares(clauses: Clauses, context: Context) -> NDArray[np.float64]:
 
 
 def _marks(has_row: NDArray[np.bool_], seconds: Any, thirds: Any, literals: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Return (seconds, thirds, which of each the postings decide), and the four columns of `hot` by clause."""
+    """Return (seconds, thirds, which of each the postings decide), and what stands beside postings, by clause."""
     n_places = len(literals[-2])
     second_lanes, second_marks, second_decides = mark_literals(np.where(has_row, seconds, -1), n_places, *literals)
     third_lanes, third_marks, third_decides = mark_literals(thirds, n_places, *literals)
     sets = literals[3]
     # A block has the hull of a second literal, by codes: all of it, if it is no set.
     decides = np.where(has_row | (seconds < 0), second_decides, sets[seconds] < 0) if len(sets) else second_decides
-    return [seconds, thirds, decides, third_decides], [second_lanes, second_marks, third_lanes, third_marks]
+    second = np.stack([second_lanes, second_marks], axis=1)
+    third = np.stack([third_lanes, third_marks], axis=1)
+    return [seconds, thirds, decides, third_decides], [second, third]
 
 
 def _roomy(array: NDArray[Any]) -> NDArray[Any]:

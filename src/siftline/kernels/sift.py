@@ -16,8 +16,8 @@ from siftline.kernels.sift_layout import (
     LAST,
     LOW1,
     LOW2,
+    MARKED,
     MOST_BITS,
-    N_LANES,
     PLACE,
     PLACE2,
     ROW,
@@ -45,8 +45,8 @@ _LOW_SIX = np.uint64(63)
 # Where the signature ALWAYS stands in the bits that an event has.
 _LAST_WORD = np.uint64(1023)
 _ALWAYS_BIT = np.uint64(1 << 63)
-# Entries of `hot` on a cache line.
-_LINE = np.uint64(8)
+# Entries of `seconds` on a cache line.
+_LINE = np.uint64(16)
 # How many entries of a list are fetched before any is looked at; of longer ones the processor sees that they go on.
 _AHEAD = np.uint64(256)
 
@@ -201,7 +201,8 @@ def _match_lists(
     sure: NDArray[np.int32],
     possible: NDArray[np.int32],
     work: NDArray[np.int64],
-    hot: NDArray[np.uint16],
+    seconds: NDArray[np.uint16],
+    thirds: NDArray[np.uint16],
     cold: NDArray[np.int32],
     rows: NDArray[np.int32],
 ) -> Any:
@@ -213,23 +214,25 @@ def _match_lists(
     for k in range(_U0, n_lists, _U2):
         begin = np.uint64(lists[k])
         for e in range(begin, min(np.uint64(lists[k + _U1]), begin + _AHEAD), _LINE):
-            touched += hot[e, 0]
+            touched += seconds[e, 0]
     m = _U0
     for k in range(_U0, n_lists, _U2):
         work[_CANDIDATES] += lists[k + _U1] - lists[k]
         for e in range(np.uint64(lists[k]), np.uint64(lists[k + _U1])):
             # No branch: most candidates fail, and which ones cannot be predicted.
             survivors[m] = e
-            second = marks[np.uint64(hot[e, 0])] & hot[e, 1]
-            third = marks[np.uint64(hot[e, 2])] & hot[e, 3]
-            m += np.uint64((second != 0) & (third != 0))
+            m += np.uint64((marks[np.uint64(seconds[e, 0])] & seconds[e, 1]) != 0)
     work[_LISTS] += np.int64(n_lists >> _U1)
     work[_TESTED] += np.int64(m)
+    n_left = _U0
     for k in range(m):
-        survivors[k] = cold[np.uint64(survivors[k])]
-    for k in range(m):
+        left = np.uint64(survivors[k])
+        survivors[n_left] = cold[left]
+        n_left += np.uint64((marks[np.uint64(thirds[left, 0])] & thirds[left, 1]) != 0)
+    work[_TESTED] += np.int64(n_left)
+    for k in range(n_left):
         touched += rows[np.uint64(survivors[k])]
-    for k in range(m):
+    for k in range(n_left):
         row = survivors[k]
         if rows[np.uint64(row + 1)] & BARE or row_holds(row + ROW_HEAD, rows, dense, bits, work):
             n_sure, n_possible = _keep(rows[np.uint64(row)], n_sure, n_possible, sure, possible, is_live)
@@ -258,7 +261,8 @@ def _match(
     cuts: NDArray[np.int32],
     node_bases: NDArray[np.int64],
     node_starts: NDArray[np.int32],
-    hot: NDArray[np.uint16],
+    seconds: NDArray[np.uint16],
+    thirds: NDArray[np.uint16],
     cold: NDArray[np.int32],
     rows: NDArray[np.int32],
     alone_starts: NDArray[np.int32],
@@ -351,7 +355,8 @@ def _match(
             sure,
             possible,
             work,
-            hot,
+            seconds,
+            thirds,
             cold,
             rows,
         )
@@ -415,14 +420,15 @@ def match_at_desk(
         carray(pointer(table[26]), table[27], np.int32),
         carray(pointer(table[28]), table[29], np.int64),
         carray(pointer(table[30]), table[31], np.int32),
-        carray(pointer(table[32]), (table[33], N_LANES), np.uint16),
-        carray(pointer(table[34]), table[35], np.int32),
+        carray(pointer(table[32]), (table[33], MARKED), np.uint16),
+        carray(pointer(table[34]), (table[35], MARKED), np.uint16),
         carray(pointer(table[36]), table[37], np.int32),
         carray(pointer(table[38]), table[39], np.int32),
         carray(pointer(table[40]), table[41], np.int32),
         carray(pointer(table[42]), table[43], np.int32),
         carray(pointer(table[44]), table[45], np.int32),
-        carray(pointer(table[46]), table[47], np.uint16),
+        carray(pointer(table[46]), table[47], np.int32),
+        carray(pointer(table[48]), table[49], np.uint16),
     )
 
 
@@ -435,7 +441,8 @@ def candidates_of_several(
     cuts: NDArray[np.int32],
     node_bases: NDArray[np.int64],
     node_starts: NDArray[np.int32],
-    hot: NDArray[np.uint16],
+    seconds: NDArray[np.uint16],
+    thirds: NDArray[np.uint16],
     cold: NDArray[np.int32],
     rows: NDArray[np.int32],
     alone_starts: NDArray[np.int32],
@@ -482,8 +489,8 @@ def candidates_of_several(
             n_lists += 1
             for e in range(begin, end):
                 found[n_found] = rows[cold[e] + 1] & ~BARE
-                second = marks[hot[e, 0]] & hot[e, 1]
-                third = marks[hot[e, 2]] & hot[e, 3]
+                second = marks[seconds[e, 0]] & seconds[e, 1]
+                third = marks[thirds[e, 0]] & thirds[e, 1]
                 n_found += (second != 0) & (third != 0)
             if len(alone_starts) > 0:
                 begin, end = alone_starts[at], alone_starts[at + 1]

@@ -41,8 +41,8 @@ LOW1, WIDTH1, PLACE2, LOW2, WIDTH2, SLOT, ROW, CLAUSE = range(FLAT_COLUMNS)
 
 # What an entry in trees says of its second and third literal: an attribute, and in which of 16 parts of its ordinals.
 N_MARKS = 16
-# Lanes of `hot`.
-N_LANES = 4
+# Columns of `seconds` and `thirds`: lane, marks.
+MARKED = 2
 # Attributes beyond this many share lanes.
 _MOST_LANES = 65_535
 # With more ordinals than this a set stays a list of ranges.
@@ -207,7 +207,7 @@ def mark_literals(
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
 ) -> Any:
-    """Return (lanes, marks, decides): what `hot` says about a literal of each clause, and whether that is everything.
+    """Return (lanes, marks, decides): what an entry says about a literal of each clause, and whether that is all.
 
     Without a literal this is lane 0 with all marks, which every event has.
     """
