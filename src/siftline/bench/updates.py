@@ -14,7 +14,7 @@ from siftline.bench.workloads import generate
 from siftline.engine import Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from siftline.bench.readings import Bench
 
