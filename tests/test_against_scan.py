@@ -14,6 +14,7 @@ from strategies import events, subscriptions
 
 import siftline
 from siftline import Engine
+from siftline.tail import Tail
 
 if TYPE_CHECKING:
     from siftline.model import Expression
@@ -27,6 +28,15 @@ lists_of_events = st.lists(events, min_size=1, max_size=4)
 def filled(index: str, expressions: list[Expression]) -> Engine:
     engine = Engine(index)
     engine.add_many(enumerate(expressions))
+    engine.rebuild()
+    return engine
+
+
+def with_short_tail(index: str) -> Engine:
+    """Return an engine whose tail goes to the index after a few subscriptions."""
+    engine = Engine(index)
+    engine._tail_size = 4
+    engine._tail = Tail(0, 4)
     return engine
 
 
@@ -37,7 +47,7 @@ def pairs(table: Any) -> list[tuple[int, int]]:
 
 def check_property(index: str, expressions: list[Expression], trees: list[dict[str, Any]]) -> None:
     oracle, engine = filled("scan", expressions), filled(index, expressions)
-    one_by_one = Engine(index)
+    one_by_one = with_short_tail(index)
     for number, expression in enumerate(expressions):
         one_by_one.add(expression, id=number)
         one_by_one._check()
@@ -75,7 +85,7 @@ class AddRemoveMatch(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.oracle, self.engine = Engine("scan"), Engine(self.index)
+        self.oracle, self.engine = Engine("scan"), with_short_tail(self.index)
         self.n = 0
         self.encoded: list[tuple[dict[str, Any], Any]] = []
 
@@ -109,7 +119,15 @@ class AddRemoveMatch(RuleBasedStateMachine):
     @rule()
     def sweep(self) -> None:
         for engine in self.both():
-            engine._sweep(is_forced=True)
+            engine._sweep_all()
+
+    @rule()
+    def rebuild(self) -> None:
+        self.engine.rebuild()
+
+    @rule()
+    def settle(self) -> None:
+        self.engine.settle()
 
     @rule()
     def pickle(self) -> None:

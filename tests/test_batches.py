@@ -167,7 +167,7 @@ def test_batches_while_another_thread_changes(index: str) -> None:
                 if i % 3 == 0:
                     engine.remove(i)
                 if i % 20 == 0:
-                    engine._sweep(is_forced=True)
+                    engine._sweep_all()
         finally:
             is_over.set()
             sys.setswitchinterval(interval)

@@ -215,6 +215,7 @@ def test_memory_comes_back(engine: Engine) -> None:
     engine.add_many([(i, f"a{i % 50} = {i} and text{i % 7} contains 'x'") for i in range(5000)])
     full = engine.stats()
     engine.remove_many(list(range(5000)))
+    engine.settle()
     empty = engine.stats()
     assert (empty["attributes"], empty["clauses"], len(engine)) == (0, 0, 0)
     assert sum(empty["bytes"].values()) <= sum(full["bytes"].values()) // 100
@@ -284,7 +285,7 @@ def test_threads_match_while_another_changes(index: str) -> None:
             if i % 3 == 0:
                 engine.remove(i)
             if i % 40 == 0:
-                engine._sweep(is_forced=True)
+                engine._sweep_all()
     finally:
         is_over.set()
         for thread in threads:
@@ -315,7 +316,7 @@ def test_stats_do_not_disturb_a_writer() -> None:
         sys.setswitchinterval(interval)
     engine._check()
     assert engine.stats()["clauses"] == 1200
-    engine._sweep(is_forced=True)
+    engine._sweep_all()
     assert sorted(engine.match({"b": 600})) == list(range(600))
 
 

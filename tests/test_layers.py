@@ -24,6 +24,10 @@ ALLOWED = {
     "storage": {"errors", "model"},
     "saved": {"errors", "model", "encoding", "indexes", "subscriptions", "storage"},
     "batches": {"model", "encoding", "indexes", "subscriptions"},
+    "tail": {"encoding", "indexes", "kernels"},
+    "tidying": {"errors"},
+    "changes": {"errors", "model", "language", "encoding", "indexes", "subscriptions", "tail", "tidying"},
+    "matching": {"errors", "model", "encoding", "indexes", "subscriptions", "changes", "batches"},
     "engine": {
         "errors",
         "model",
@@ -34,6 +38,7 @@ ALLOWED = {
         "subscriptions",
         "saved",
         "batches",
+        "matching",
     },
     "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "engine", "", "cli"},
     "cli": {

@@ -108,10 +108,17 @@ def confirmed(found: Many, events: EncodedEvents, first: int, table: Subscriptio
             matches(table.expression(slot), events.event(position))
             for position, slot in zip(kept.tolist(), checked.tolist(), strict=True)
         ]
-        positions, slots = np.concatenate([positions, kept[holds]]), np.concatenate([slots, checked[holds]])
-        order = np.argsort(positions, kind="stable")
-        positions, slots = positions[order], slots[order]
+        return joined(Matches(positions, slots, table), Matches(kept[holds], checked[holds], table))
     return Matches(positions, slots, table)
+
+
+def joined(some: Matches, others: Matches) -> Matches:
+    """Return all pairs, by ascending events."""
+    if not len(others.events):
+        return some
+    events, slots = np.concatenate([some.events, others.events]), np.concatenate([some.slots, others.slots])
+    order = np.argsort(events, kind="stable")
+    return Matches(events[order], slots[order], some.table)
 
 
 def _pairs(

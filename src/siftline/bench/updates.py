@@ -14,7 +14,7 @@ from siftline.bench.workloads import generate
 from siftline.engine import Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from siftline.bench.readings import Bench
 
@@ -103,12 +103,12 @@ def _median_us(engine: Engine, events: Sequence[Any], seconds: float) -> float:
 
 
 class _Changes:
-    """Exchanges `n` subscriptions every second, in a thread of its own."""
+    """Adds `n` subscriptions every second and removes the `n` oldest, in a thread of its own."""
 
     def __init__(self, engine: Engine, table: Any, n: int) -> None:
         self._engine, self._table, self._n = engine, table, n
         # Listing a million ids would disturb those who match.
-        self._old: Iterable[Any] = engine.ids()[:n]
+        self._ids = engine.ids()
         self._first = _unused(engine)
         self._is_over = threading.Event()
         self._error: Exception | None = None
@@ -124,13 +124,14 @@ class _Changes:
             raise self._error
 
     def _run(self) -> None:
+        n = self._n
         try:
             while not self._is_over.is_set():
                 next_time = time.perf_counter() + 1
                 self._engine.add_many(_renumbered(self._table, self._first))
-                self._engine.remove_many(self._old)
-                self._old = range(self._first, self._first + self._n)
-                self._first += self._n
+                self._engine.remove_many(self._ids[:n])
+                self._ids = self._ids[n:]
+                self._first += n
                 self._is_over.wait(max(0.0, next_time - time.perf_counter()))
         except Exception as error:  # shown where the thread is joined
             self._error = error

@@ -88,6 +88,12 @@ class Line:
             return self.labels[i]
         return self.labels[i - 1] + 1 if i else self.section.first
 
+    def label(self, value: Any) -> int:
+        """Return the label of a constant, -1 if the value is none."""
+        keys = self.keys
+        i = bisect_left(keys, value)
+        return self.labels[i] if i < len(keys) and keys[i] == value else -1
+
     def insert(self, values: Iterable[Any]) -> Relabelling | None:
         """Give labels to new constants; return (old labels, their new labels) if the old ones had to move."""
         new = self._unknown(values)

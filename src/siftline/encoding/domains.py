@@ -148,6 +148,21 @@ class Domains:
         other.matcher = self.matcher
         return other
 
+    def equals(self, other: Domains) -> bool:
+        """Return whether a copy and what it was copied from are still the same."""
+        return self.version == other.version and len(self.patterns) == len(other.patterns)
+
+    def frozen(self) -> Domains:
+        """Return these domains with as many attributes as now, for looking at them while others add more.
+
+        The lines are shared: constants may still come in between those that are there.
+        """
+        other = Domains()
+        other.ids, other.names, other.domains = self.ids, self.names.copy(), self.domains.copy()
+        other.patterns, other.version = self.patterns.copy(), self.version
+        other.pattern_attributes, other.pattern_counts = self.pattern_attributes.copy(), self.pattern_counts.copy()
+        return other
+
     def check(self) -> None:
         """Assert that ids and names agree and that every line is in order."""
         paths = {

@@ -74,6 +74,13 @@ class EncodedEvents:
         """Return whether the codes are those that encoding now would give."""
         return self._domains is domains and self._version == domains.version
 
+    def latest_for(self, domains: Domains) -> EncodedEvents | None:
+        """Return these events with the codes of now if they were encoded already."""
+        if self._domains is domains and self._version == domains.version:
+            return self
+        latest = self._latest
+        return latest if latest is not None and latest.fits(domains) else None
+
     def encoded_for(self, domains: Domains) -> EncodedEvents:
         """Return these events with the codes of now, encoded again if need be, and remembered."""
         if self.fits(domains):

@@ -60,8 +60,23 @@ class Growable:
             return
         length = self._length + len(values)
         if length > len(self._array):
-            larger = np.empty(max(16, length + length // 2), dtype=self._array.dtype)
-            larger[: self._length] = self.view
-            self._array = larger
+            self._make_room(length)
         self._array[self._length : length] = values
         self._length = length
+
+    def append(self, value: Any) -> None:
+        """Append one value."""
+        length = self._length
+        if length == len(self._array):
+            self._make_room(length + 1)
+        self._array[length] = value
+        self._length = length + 1
+
+    def set(self, place: int, value: Any) -> None:
+        """Change one element, without making a view first."""
+        self._array[place] = value
+
+    def _make_room(self, length: int) -> None:
+        larger = np.empty(max(16, length + length // 2), dtype=self._array.dtype)
+        larger[: self._length] = self.view
+        self._array = larger

@@ -214,10 +214,10 @@ class Counting(PartedIndex):
         check_constants(self._types, batch)
         super().build(batch)
 
-    def add(self, batch: Batch) -> None:
-        """Add subscriptions, if their constants are in the domains of their attributes."""
+    def prepare(self, batch: Batch) -> Any:
+        """Lay out new subscriptions, if their constants are in the domains of their attributes."""
         check_constants(self._types, batch)
-        super().add(batch)
+        return super().prepare(batch)
 
     def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Arrays:
         sets = clauses.set_starts, clauses.set_lows, clauses.set_highs

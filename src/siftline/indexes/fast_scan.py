@@ -73,6 +73,7 @@ class FastScan(OneByOne):
     name: ClassVar[str] = "fast-scan"
     takes_alternatives: ClassVar[bool] = False
     takes_patterns: ClassVar[bool] = False
+    has_tail: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._counters = {"candidates_examined": 0, "predicates_evaluated": 0, "lists_scanned": 0, "events": 0}
@@ -107,6 +108,10 @@ class FastScan(OneByOne):
         """Do the same: there is no limit."""
         self.build(batch)
 
+    def prepare(self, batch: Batch) -> Batch:
+        """Do nothing yet."""
+        return batch
+
     def add(self, batch: Batch) -> None:
         """Append clauses behind the others."""
         n_sets = len(self._columns["set_starts"]) - 1
@@ -123,8 +128,8 @@ class FastScan(OneByOne):
         """Clear live flags; the engine rebuilds when too many are cleared."""
         self._columns["is_live"].view[slots] = False
 
-    def tidy(self) -> None:
-        """Do nothing: there is nothing to reorganise."""
+    def merge(self) -> None:
+        """Choose nothing: there is nothing to reorganise."""
 
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Scan all clauses."""

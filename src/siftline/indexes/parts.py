@@ -7,19 +7,21 @@ structure of the paper over its own subscriptions:
     bulk load of 1,000,000     [1,000,000]
     add 1, add 1, add 1        [1,000,000] [3]                 the last part is built anew while it is small
     62 more, and another       [1,000,000] [65] [1]
-    ...                        [1,000,000] [130] [65] [17]     a part less than twice as large as the next is merged
+    ...                        [1,000,000] [520] [17]          a part less than eight times the next is merged with it
 
-An event is matched against every part. Each subscription is built anew at most once for every doubling, so that adding
-n one by one costs O(n log n) in all; there are never more than log2(n / 64) parts, unless a limit on memory keeps them
-apart. Removing clears a live flag; a part
-loses its dead subscriptions when it is merged, when half of them are dead, and altogether when all are. Merging happens
-in `tidy`, outside of any lock that a match needs.
+An event is matched against every part, so there should be few: each costs a match some microseconds. A subscription is
+built anew a few times for every factor of eight. Removing clears a live flag; a part loses its dead subscriptions when
+it is merged, when a quarter of them are dead, and altogether when all are.
+
+A merge has three steps, so that a long one holds nobody up: `merge` chooses the parts, `Merge.run` lays out the new
+one, and `Merge.finish` puts it in their place. Nobody may change the index during the first and the last step.
 """
 
 from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -43,6 +45,10 @@ if TYPE_CHECKING:
 
 # A last part below this many clauses is built anew with what comes; above, new clauses start another part.
 _SMALL: Final = 64
+# A part less than this many times as large as those behind it is merged with them.
+_RATIO: Final = 8
+# A part is built anew without its dead subscriptions when they are one of this many.
+_DEAD_RATIO: Final = 4
 
 _ABSENT: Final = -1
 _ANY_SIZE: Final = 2**63
@@ -149,6 +155,7 @@ class PartedIndex(OneByOne, ABC):
     name: ClassVar[str]
     takes_alternatives: ClassVar[bool] = False
     takes_patterns: ClassVar[bool] = False
+    has_tail: ClassVar[bool] = False
     # The NamedTuple of arrays that `_lay_out` returns.
     arrays_type: ClassVar[type]
 
@@ -159,6 +166,7 @@ class PartedIndex(OneByOne, ABC):
         self._counters = dict.fromkeys(("events", "candidates_examined", "predicates_evaluated", "lists_scanned"), 0)
         self._scratch = Scratch()
         self._refused_size = _ANY_SIZE
+        self._merges: list[Merge] = []
         self._publish()
 
     # what a subclass gives
@@ -192,13 +200,14 @@ class PartedIndex(OneByOne, ABC):
     def build(self, batch: Batch) -> None:
         """Lay out all subscriptions as one part."""
         self._context = Context(batch.domains, batch.statistics)
-        self._is_live = Growable(np.ones(batch.n_slots, dtype=np.bool_))
+        self._is_live = Growable(_with_clauses(batch))
         self._parts = [self._made(batch.clauses)] if batch.clauses.n_clauses else []
         self._publish()
 
     def build_in_parts(self, batch: Batch) -> None:
         """Lay out all subscriptions in as few parts as fit, because one would be too large."""
         self.build(batch._replace(clauses=_between(batch.clauses, 0, 0)))
+        self._is_live = Growable(_with_clauses(batch))
         self._parts = self._fitting(batch.clauses)
         self._publish()
 
@@ -214,52 +223,76 @@ class PartedIndex(OneByOne, ABC):
         halves = _between(clauses, 0, middle), _between(clauses, middle, clauses.n_clauses)
         return [*self._fitting(halves[0]), *self._fitting(halves[1])]
 
-    def add(self, batch: Batch) -> None:
+    def prepare(self, batch: Batch) -> tuple[list[Part], NDArray[np.bool_]]:
         """Lay out new subscriptions, together with the last part if that is small."""
         self._context = Context(batch.domains, batch.statistics)
         parts, clauses = list(self._parts), batch.clauses
         if clauses.n_clauses:
-            if parts and parts[-1].n_clauses <= _SMALL:
-                clauses = concatenate([*self._living([parts.pop()]), clauses])
+            if parts and parts[-1].n_clauses <= _SMALL and not self._is_being_merged(parts[-1]):
+                clauses = concatenate([*self._living([parts.pop()], self._is_live.view), clauses])
             parts.append(self._made(clauses))
-        self._is_live.extend(np.ones(batch.n_slots, dtype=np.bool_))
-        self._parts = parts
+        return parts, _with_clauses(batch)
+
+    def add(self, prepared: tuple[list[Part], NDArray[np.bool_]]) -> None:
+        """Show the new parts."""
+        self._parts, is_live = prepared
+        self._is_live.extend(is_live)
         self._publish()
 
     def remove(self, slots: NDArray[np.int32]) -> None:
-        """Clear live flags."""
-        self._is_live.view[slots] = False
-        for part in self._parts:
-            chosen = slots[(slots >= part.first_slot) & (slots <= part.clauses.slots[-1])]
-            if len(chosen):
-                places = np.minimum(np.searchsorted(part.clauses.slots, chosen), part.n_clauses - 1)
-                part.n_dead += int(np.count_nonzero(part.clauses.slots[places] == chosen))
+        """Clear live flags, and count the dead of each part."""
+        is_live = self._is_live.view
+        slots = slots[is_live[slots]]
+        is_live[slots] = False
+        if len(slots) == 1:
+            place = bisect_right(self._first_slots, int(slots[0])) - 1
+            self._parts[place].n_dead += 1
+        elif len(slots):
+            places = np.searchsorted(self._first_slots, slots, side="right") - 1
+            for place, n_dead in enumerate(np.bincount(places, minlength=len(self._parts)).tolist()):
+                self._parts[place].n_dead += n_dead
 
-    def tidy(self) -> None:
-        """Merge parts and drop dead subscriptions; matches see the old parts or the new ones."""
-        parts = [part for part in self._parts if part.n_dead < part.n_slots]
-        for place, part in enumerate(parts):
-            if part.n_dead >= _SMALL and 2 * part.n_dead >= part.n_slots:
-                parts[place] = self._made(self._living([part])[0])
-        self._merge(parts)
-        if parts != self._parts:
-            self._parts = parts
-            self._publish()
+    # merging
 
-    def _merge(self, parts: list[Part]) -> None:
-        """Merge the last parts while one is less than twice as large as the next."""
+    def merge(self) -> Merge | None:
+        """Drop parts whose subscriptions are all dead, and choose what should be built anew, if anything.
+
+        While one merge is under way, only parts behind it are chosen.
+        """
+        if any(part.n_dead == part.n_slots for part in self._parts):
+            self._replace_parts([part for part in self._parts if part.n_dead < part.n_slots])
+        first = 0
+        if self._merges:
+            busy = {part for merge in self._merges for part in merge.parts}
+            first = 1 + max((place for place, part in enumerate(self._parts) if part in busy), default=-1)
+        chosen = self._chosen(self._parts[first:])
+        if not chosen:
+            return None
+        merge = Merge(self, chosen)
+        self._merges.append(merge)
+        return merge
+
+    def _chosen(self, parts: list[Part]) -> list[Part]:
+        """Return parts behind each other that are to become one."""
+        for part in parts:
+            if part.n_dead >= _SMALL and _DEAD_RATIO * part.n_dead >= part.n_slots:
+                return [part]
         n_merged = 1
         size = parts[-1].n_clauses if parts else 0
-        while n_merged < len(parts) and parts[-1 - n_merged].n_clauses < 2 * size:
+        while n_merged < len(parts) and parts[-1 - n_merged].n_clauses < _RATIO * size:
             size += parts[-1 - n_merged].n_clauses
             n_merged += 1
         # A small last part may grow first: it is built anew with every addition anyway.
         if n_merged == 1 or parts[-1].n_clauses <= _SMALL or size >= self._refused_size:
-            return
-        try:
-            parts[-n_merged:] = [self._made(concatenate(self._living(parts[-n_merged:])))]
-        except TooLargeError:  # together they would pass the limit: they stay apart, and as many are not tried again
-            self._refused_size = size
+            return []
+        return parts[-n_merged:]
+
+    def _is_being_merged(self, part: Part) -> bool:
+        return any(part in merge.parts for merge in self._merges)
+
+    def _replace_parts(self, parts: list[Part]) -> None:
+        self._parts = parts
+        self._publish()
 
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Match one event against every part."""
@@ -361,33 +394,75 @@ class PartedIndex(OneByOne, ABC):
 
     # how parts are made
 
-    def _made(self, clauses: Clauses) -> Part:
-        assert self._context is not None
+    def _made(self, clauses: Clauses, context: Context | None = None) -> Part:
+        context = context or self._context
+        assert context is not None
         can_be_found = _can_be_found(clauses)
         chosen = np.flatnonzero(can_be_found).astype(np.int32)
         others = np.flatnonzero(~can_be_found).astype(np.int32)
-        return Part(clauses, others, self._lay_out(clauses, chosen, self._context))
+        return Part(clauses, others, self._lay_out(clauses, chosen, context))
 
-    def _living(self, parts: Sequence[Part]) -> list[Clauses]:
+    def _living(self, parts: Sequence[Part], is_live: NDArray[np.bool_]) -> list[Clauses]:
         """Return the clauses of the parts without those of dead subscriptions."""
         if not any(part.n_dead for part in parts):
             return [part.clauses for part in parts]
-        is_live = self._is_live.view
         new_slots = np.where(is_live, np.arange(len(is_live)), -1).astype(np.int32)
         return [select(part.clauses, new_slots) if part.n_dead else part.clauses for part in parts]
 
     def _publish(self) -> None:
         """Let the next match see the parts as they are now, all at once."""
+        self._first_slots = [part.first_slot for part in self._parts]
         self._published = tuple(self._parts), self._is_live.view
 
     def __getstate__(self) -> dict[str, Any]:
-        # Views and scratch arrays do not survive copying; `__setstate__` makes them anew.
-        return {name: value for name, value in self.__dict__.items() if name not in ("_published", "_scratch")}
+        # Views and scratch arrays do not survive copying; `__setstate__` makes them anew. A merge stays where it runs.
+        return {
+            name: value for name, value in self.__dict__.items() if name not in ("_published", "_scratch", "_merges")
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._scratch = Scratch()
+        self._merges = []
         self._publish()
+
+
+class Merge:
+    """Some parts of an index behind each other that are to become one."""
+
+    def __init__(self, index: PartedIndex, parts: list[Part]) -> None:
+        self.parts = parts
+        self.n_clauses = sum(part.n_clauses for part in parts)
+        self._index = index
+        self._is_live = index._is_live.view.copy()
+        assert index._context is not None
+        self._context = index._context._replace(domains=index._context.domains.frozen())
+        self._made: list[Part] | None = None
+
+    def run(self) -> None:
+        """Lay out the new part; others may match, add and remove meanwhile."""
+        index = self._index
+        try:
+            clauses = concatenate(index._living(self.parts, self._is_live))
+            self._made = [index._made(clauses, self._context)] if clauses.n_clauses else []
+        except TooLargeError:  # together they would pass the limit: they stay apart, and as many are not tried again
+            index._refused_size = self.n_clauses
+
+    def finish(self) -> None:
+        """Put the new part in the place of the old ones, with those who died meanwhile counted."""
+        index, parts = self._index, self.parts
+        self.give_up()
+        if self._made is None:
+            return
+        for part in self._made:
+            part.n_dead = part.n_slots - int(np.count_nonzero(index._is_live.view[_distinct(part.clauses.slots)]))
+        places = [place for place, part in enumerate(index._parts) if part in parts]
+        first, end = places[0], places[-1] + 1
+        index._replace_parts([*index._parts[:first], *self._made, *index._parts[end:]])
+
+    def give_up(self) -> None:
+        """Leave the parts as they are."""
+        self._index._merges.remove(self)
 
 
 def checked_limit(limit_mb: Any) -> int:
@@ -419,3 +494,15 @@ def _between(clauses: Clauses, first: int, end: int) -> Clauses:
     kept = clauses.slots[first:end]
     new_slots[kept] = kept
     return select(clauses, new_slots)
+
+
+def _with_clauses(batch: Batch) -> NDArray[np.bool_]:
+    """Return which of the new slots have clauses; the others never match, as if they were dead already."""
+    flags = np.zeros(batch.n_slots, dtype=np.bool_)
+    flags[batch.clauses.slots - batch.first_slot] = True
+    return flags
+
+
+def _distinct(slots: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return ascending slots, each once."""
+    return slots[np.diff(slots, prepend=-1) > 0]

@@ -71,6 +71,21 @@ class OneByOne:
         )
 
 
+class Merge(Protocol):
+    """A reorganisation that an index chose: it runs while others match and change, and then takes effect."""
+
+    n_clauses: int
+
+    def run(self) -> None:
+        """Lay out what is new."""
+
+    def finish(self) -> None:
+        """Put it in its place; nobody changes the index meanwhile."""
+
+    def give_up(self) -> None:
+        """Leave everything as it is; nobody changes the index meanwhile."""
+
+
 class Index(Protocol):
     """A way to find the subscriptions that an event satisfies.
 
@@ -84,6 +99,9 @@ class Index(Protocol):
     # Whether it decides patterns (`contains` and its like) itself. Otherwise an encoded event says which ones it
     # satisfies, and literals ask for that as for any attribute.
     takes_patterns: ClassVar[bool]
+    # Whether the engine may keep the newest subscriptions beside the index, in a tail, and bring them in many at a
+    # time. An index that may refuse a subscription must see it at once.
+    has_tail: ClassVar[bool]
 
     def __init__(self, **options: Any) -> None:
         """Make an empty index; unknown options raise TypeError."""
@@ -94,14 +112,17 @@ class Index(Protocol):
     def build_in_parts(self, batch: Batch) -> None:
         """Do the same, but in pieces, after `build` raised TooLargeError; an index without limits never does."""
 
-    def add(self, batch: Batch) -> None:
-        """Add subscriptions; their slots are higher than all before. What is refused with an error changes nothing."""
+    def prepare(self, batch: Batch) -> Any:
+        """Lay out new subscriptions, for `add`; their slots are higher than all before. Nothing changes yet."""
+
+    def add(self, prepared: Any) -> None:
+        """Add what `prepare` returned, in a moment; nothing was added or removed in between."""
 
     def remove(self, slots: NDArray[np.int32]) -> None:
         """Forget these slots: they never match again."""
 
-    def tidy(self) -> None:
-        """Reorganise after changes, without changing what matches; others match meanwhile, and none adds or removes."""
+    def merge(self) -> Merge | None:
+        """Choose what to reorganise next, if anything, without changing what matches."""
 
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Return the slots that one event matches or may match."""

@@ -33,6 +33,7 @@ class Scan(OneByOne):
     name: ClassVar[str] = "scan"
     takes_alternatives: ClassVar[bool] = False
     takes_patterns: ClassVar[bool] = False
+    has_tail: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._expressions: dict[int, Expression] = {}
@@ -48,6 +49,10 @@ class Scan(OneByOne):
         """Do the same: there is no limit."""
         self.build(batch)
 
+    def prepare(self, batch: Batch) -> Batch:
+        """Do nothing yet."""
+        return batch
+
     def add(self, batch: Batch) -> None:
         """Keep the expressions of the batch too."""
         slots = range(batch.first_slot, batch.first_slot + batch.n_slots)
@@ -59,8 +64,8 @@ class Scan(OneByOne):
         gone = set(slots.tolist())
         self._expressions = {slot: e for slot, e in self._expressions.items() if slot not in gone}
 
-    def tidy(self) -> None:
-        """Do nothing: there is nothing to reorganise."""
+    def merge(self) -> None:
+        """Choose nothing: there is nothing to reorganise."""
 
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Evaluate all expressions."""

@@ -214,6 +214,7 @@ class Sift(PartedIndex):
     """Postings that carry their next literals, in trees and in blocks."""
 
     name: ClassVar[str] = "sift"
+    has_tail: ClassVar[bool] = True
     arrays_type: ClassVar[type] = SiftArrays
 
     def __init__(self) -> None:

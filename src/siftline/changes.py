@@ -1,0 +1,325 @@
+"""The parts of an engine, and how they change together.
+
+Writers take turns (`_writing`). What readers need at one moment, the encoding of an event and the index that goes with
+it, changes under a second lock (`_publishing`), held only for moments: what takes long is prepared before. The
+generation is odd meanwhile, so that who reads without a lock sees afterwards whether that was good enough.
+
+A new subscription of plain comparisons with known constants needs neither the lock nor a new generation: it is written
+to the table and then to the tail, behind everything that a reader looks at.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from siftline.encoding.clauses import Clauses, concatenate, constants_of, encode_covers, relabelled, select, swept
+from siftline.encoding.domains import Domains
+from siftline.encoding.patterns import matcher_of
+from siftline.encoding.plain import plain_rows
+from siftline.errors import TooLargeError
+from siftline.indexes.protocol import Batch, Index
+from siftline.indexes.registry import make_index
+from siftline.language.normal_form import cover, cover_with_alternatives
+from siftline.subscriptions import ParsedExpressions, SubscriptionTable
+from siftline.tail import Tail
+from siftline.tidying import Tidier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from siftline.encoding.columns import LoadedColumns
+    from siftline.encoding.domains import Move
+    from siftline.encoding.plain import Row
+    from siftline.encoding.statistics import Statistics
+    from siftline.language.normal_form import Cover
+    from siftline.model import Expression
+    from siftline.subscriptions import Expressions, Id
+
+# Removed subscriptions are swept out when they are this many and as many as the live ones.
+_SWEEP: Final = 1024
+# Clauses of small additions are joined when there are this many parts.
+_MANY_PARTS: Final = 256
+# How many clauses the tail holds: scanning them takes an event one or two microseconds.
+_TAIL: Final = 512
+# Additions of more subscriptions at once go to the index.
+_FEW: Final = 64
+
+
+class Changing:
+    """What an engine is made of, and every change to it; methods run under `_writing` unless they say otherwise."""
+
+    def __init__(self, index: str, statistics: Statistics | None, options: dict[str, Any]) -> None:
+        self._index_name = index
+        self._options = options
+        self._statistics = statistics
+        self._index: Index = make_index(index, options)
+        self._table = SubscriptionTable()
+        self._domains = Domains()
+        self._clauses = [encode_covers([], 0, self._domains)]  # of all slots before the tail
+        self._tail_size = _TAIL
+        self._tail = Tail(0, _TAIL)
+        self._n_added = 0
+        self._n_replaced = 0
+        self._generation = 0
+        self._tidier = Tidier()
+        self._writing = threading.RLock()
+        self._publishing = threading.Lock()
+
+    def __len__(self) -> int:
+        return self._table.n_live
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Let nobody look at the parts for a moment; who looked without a lock sees that the generation moved on."""
+        with self._publishing:
+            self._generation += 1
+            try:
+                yield
+            finally:
+                self._generation += 1
+
+    # additions
+
+    def _add_one(self, id: Id, weight: float, expression: Expression) -> None:
+        """Add one expression whose id was checked."""
+        rows = plain_rows(expression, self._domains) if self._index.has_tail else None
+        if rows is None:
+            self._add_parsed([id], [weight], [expression])
+        else:
+            self._add_plain(id, weight, expression, rows)
+
+    def _add_plain(self, id: Id, weight: float, expression: Expression, rows: list[Row]) -> None:
+        if not self._tail.has_room(1, 1, len(rows), 0):
+            self._flush()
+            self._tidier.tidy(self)
+        self._start_tail()
+        self._table.append_one(id, weight, expression)
+        self._tail.add_plain(rows)
+
+    def _add_parsed(
+        self, ids: list[Id], weights: list[float], expressions: list[Expression], replaced: Sequence[Id] = ()
+    ) -> None:
+        """Add expressions whose ids were checked, taking away `replaced` in the same moment."""
+        covering = cover_with_alternatives if self._index.takes_alternatives else cover
+        covers = [covering(expression) for expression in expressions]
+        constants = constants_of(covers)
+        parts = ParsedExpressions(expressions)
+        if self._domains.has_room(constants):
+            with self._changing():
+                self._domains.add(constants)
+                clauses = self._encoded(covers, self._domains)
+            self._append(clauses, ids, weights, parts, replaced)
+        else:
+            domains = self._domains.copied()
+            moves = domains.add(constants)
+            clauses = self._encoded(covers, domains)
+            self._swap(domains, moves, clauses, parts, lambda: self._enter(ids, weights, parts, replaced))
+        self._tidier.tidy(self)
+
+    def _encoded(self, covers: Sequence[Cover], domains: Domains) -> Clauses:
+        """Return clauses for the next slots."""
+        return encode_covers(covers, self._table.n_slots, domains, takes_patterns=self._index.takes_patterns)
+
+    def _add_columns(self, loaded: LoadedColumns) -> int:
+        """Add what was loaded from columns over a copy of the domains."""
+        self._table.check_ids(loaded.ids)
+        ids, weights, expressions, clauses, domains, moves = loaded
+        clauses = clauses._replace(slots=clauses.slots + np.int32(self._table.n_slots))
+        if moves or len(ids) > len(self):
+            self._swap(domains, moves, clauses, expressions, lambda: self._enter(ids, weights, expressions, ()))
+        else:
+            # Events stay encoded as they are if there is nothing new for them to know.
+            self._append(clauses, ids, weights, expressions, (), None if domains.equals(self._domains) else domains)
+        self._tidier.tidy(self)
+        return len(ids)
+
+    def _append(
+        self,
+        clauses: Clauses,
+        ids: Sequence[Id],
+        weights: Any,
+        new: Expressions,
+        replaced: Sequence[Id],
+        domains: Domains | None = None,
+    ) -> None:
+        """Add coded subscriptions behind the others: few to the tail, many to the index, with what the tail has."""
+        if self._index.has_tail and len(ids) <= _FEW and domains is None:
+            sizes = len(ids), clauses.n_clauses, len(clauses.attributes), len(clauses.set_lows)
+            if not self._tail.has_room(*sizes):
+                self._flush()
+            if self._tail.has_room(*sizes):
+                self._start_tail()
+                with self._changing():
+                    self._enter(ids, weights, new, replaced)
+                    self._tail.add(clauses, len(ids))
+                return
+        self._append_to_index(clauses, new, domains or self._domains, lambda: self._enter(ids, weights, new, replaced))
+
+    def _append_to_index(self, clauses: Clauses, new: Expressions, domains: Domains, enter: Callable[[], None]) -> None:
+        """Lay out the tail and the new clauses, and show them."""
+        first = self._tail.first_slot if len(self._tail) else self._table.n_slots
+        if len(self._tail):
+            clauses = concatenate([self._tail.clauses(), clauses])
+        prepared = self._index.prepare(self._batch(clauses, domains, first, new))
+        if domains is not self._domains:
+            matcher_of(domains)  # made here, not by the first match under the lock
+        with self._changing():
+            self._n_added += 1  # before the index shows anything new
+            self._domains = domains
+            self._index.add(prepared)
+            self._tail = Tail(self._table.n_slots, self._tail_size)
+            enter()
+        self._clauses.append(clauses)
+        if len(self._clauses) > _MANY_PARTS:
+            self._join_last()
+
+    def _flush(self) -> None:
+        """Bring the tail into the index."""
+        if len(self._tail):
+            nothing = encode_covers([], 0, self._domains)
+            self._append_to_index(nothing, ParsedExpressions([]), self._domains, lambda: None)
+
+    def _start_tail(self) -> None:
+        """Let an empty tail begin behind what the index has."""
+        if not len(self._tail):
+            self._tail.first_slot = self._table.n_slots
+
+    def _enter(self, ids: Sequence[Id], weights: Any, expressions: Expressions, replaced: Sequence[Id]) -> None:
+        """Write subscriptions into the table; under both locks."""
+        if replaced:
+            gone = self._slots_of(replaced)
+            self._n_replaced += 1
+            self._table.remove(replaced, gone)
+            self._forget(gone)
+        self._table.append(ids, weights, expressions)
+
+    def _swap(
+        self, domains: Domains, moves: list[Move], clauses: Clauses, new: Expressions, enter: Callable[[], None]
+    ) -> None:
+        """Build an index beside the old one, which goes on matching, and put it in its place."""
+        joined = concatenate([relabelled(self._joined_clauses(), moves), clauses])
+        index = self._built_index(joined, domains, new)
+        matcher_of(domains)  # made here, not by the first match under the lock
+        with self._changing():
+            self._put(self._table, domains, joined, index)
+            enter()
+
+    def _put(self, table: SubscriptionTable, domains: Domains, clauses: Clauses, index: Index) -> None:
+        """Use other parts from now on; under both locks."""
+        self._table, self._domains, self._clauses, self._index = table, domains, [clauses], index
+        self._tail = Tail(table.n_slots, self._tail_size)
+
+    # removals
+
+    def _slots_of(self, ids: Sequence[Id]) -> NDArray[np.int32]:
+        slot = self._table.slot
+        return np.array([slot(id) for id in ids], dtype=np.int32)
+
+    def _remove_one(self, id: Id) -> None:
+        slot = self._table.slot(id)
+        self._table.remove_one(id, slot)
+        self._forget(np.array([slot], dtype=np.int32))
+        self._tidier.tidy(self)
+
+    def _forget(self, slots: NDArray[np.int32]) -> None:
+        """Take slots out of the index and the tail."""
+        tail = self._tail
+        if len(tail):
+            is_new = slots >= tail.first_slot
+            for slot in slots[is_new].tolist():
+                tail.remove(slot)
+            slots = slots[~is_new]
+        if len(slots):
+            self._index.remove(slots)
+
+    def _has_many_dead(self) -> bool:
+        n_dead = self._table.n_slots - self._table.n_live
+        return n_dead >= _SWEEP and n_dead >= self._table.n_live
+
+    def _sweep(self) -> None:
+        """Give back the memory of removed subscriptions, their constants and attributes included."""
+        table, new_slots = self._table.compacted()
+        domains, clauses = swept(self._domains, select(self._joined_clauses(), new_slots))
+        batch = Batch(0, table.n_slots, clauses, domains, table.expression, self._statistics)
+        index = self._laid_out(batch, is_new=False)
+        matcher_of(domains)
+        with self._changing():
+            self._put(table, domains, clauses, index)
+
+    def _sweep_all(self) -> None:
+        """Sweep if anything was removed."""
+        if self._table.n_slots > self._table.n_live:
+            self._sweep()
+
+    # clauses and the index over them
+
+    def _join_last(self) -> None:
+        """Join the small parts at the end, and larger ones before them while that at least doubles them."""
+        parts, size = self._clauses, 0
+        first = len(parts)
+        while first > 0 and (first > len(parts) - _MANY_PARTS or parts[first - 1].n_clauses <= size):
+            first -= 1
+            size += parts[first].n_clauses
+        self._clauses = [*parts[:first], concatenate(parts[first:])]
+
+    def _joined_clauses(self) -> Clauses:
+        """Return all clauses as one; those of removed subscriptions may be among them until they are swept out."""
+        if len(self._clauses) > 1:
+            self._clauses = [concatenate(self._clauses)]
+        if len(self._tail):
+            return concatenate([self._clauses[0], self._tail.clauses()])
+        return self._clauses[0]
+
+    def _rebuild(self) -> None:
+        """Lay out the index anew, as one piece."""
+        clauses = self._joined_clauses()
+        index = self._built_index(clauses, self._domains, ParsedExpressions([]))
+        with self._changing():
+            self._put(self._table, self._domains, clauses, index)
+
+    def _built_index(self, clauses: Clauses, domains: Domains, new: Expressions) -> Index:
+        """Return a new index over the slots of the table and the new expressions behind them."""
+        batch = self._batch(clauses, domains, 0, new)
+        index = self._laid_out(batch, is_new=len(new) > len(self))
+        dead = np.flatnonzero(~self._table.is_live.view).astype(np.int32)
+        if len(dead):
+            index.remove(dead)
+        return index
+
+    def _laid_out(self, batch: Batch, *, is_new: bool) -> Index:
+        """Return a new index; what is mostly old is never refused, but laid out in several parts if need be."""
+        index = make_index(self._index_name, self._options)
+        try:
+            index.build(batch)
+        except TooLargeError:
+            if is_new:
+                raise
+            index.build_in_parts(batch)
+        return index
+
+    def _batch(self, clauses: Clauses, domains: Domains, first: int, new: Expressions) -> Batch:
+        """Describe the slots from `first` on: those of the table, and the new ones that are not in it yet."""
+        old, n_old = self._table.expression, self._table.n_slots
+
+        def expression(slot: int) -> Expression:
+            return old(slot) if slot < n_old else new.expression(slot - n_old)
+
+        return Batch(first, n_old - first + len(new), clauses, domains, expression, self._statistics)
+
+    def _check(self) -> None:
+        """Assert every invariant of the engine and of its index."""
+        with self._writing:
+            self._table.check()
+            self._domains.check()
+            clauses = self._joined_clauses()
+            clauses.check()
+            assert clauses.n_clauses == self._index.stats().get("clauses", clauses.n_clauses)
+            self._tail.check()
+            assert not len(self._tail) or self._tail.first_slot + len(self._tail) == self._table.n_slots
+            self._index._check()

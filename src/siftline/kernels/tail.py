@@ -1,0 +1,152 @@
+"""Scanning the tail of an engine for one event: a few hundred clauses, found by nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from siftline.kernels.compiler import inline_kernel, kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Columns of `heads`.
+SLOT = 0
+START = 1
+END = 2
+EXACTNESS = 3
+
+# Columns of `literals`.
+ATTRIBUTE = 0
+LOW = 1
+HIGH = 2
+KIND = 3
+SET_START = 4
+SET_END = 5
+IS_ALTERNATIVE = 6
+PATTERN = 7
+
+# What stands as exactness: the clause of a removed subscription, one that needs the exact check, one that needs none.
+DEAD = -1
+INEXACT = 0
+BY_PATTERNS = 1
+EXACT = 2
+
+_SMALLEST_TABLE = 64
+_ABSENT = np.int32(-1)
+_VETO = 2
+
+
+@inline_kernel
+def _place_of(attribute: Any, names: NDArray[np.int32]) -> Any:
+    """Return where an attribute stands in a hash table, or would stand."""
+    mask = len(names) - 1
+    place = attribute & mask
+    while names[place] != attribute and names[place] != _ABSENT:
+        place = (place + 1) & mask
+    return place
+
+
+@inline_kernel
+def _hash_event(
+    attributes: NDArray[np.int32], names: NDArray[np.int32], lasts: NDArray[np.int32], earlier: NDArray[np.int32]
+) -> None:
+    """Note the last value of each attribute, and for each value the one of its attribute before it, or -1."""
+    for place in range(len(names)):
+        names[place] = _ABSENT
+    for p in range(len(attributes)):
+        place = _place_of(attributes[p], names)
+        earlier[p] = _ABSENT if names[place] == _ABSENT else lasts[place]
+        names[place] = attributes[p]
+        lasts[place] = p
+
+
+@inline_kernel
+def _accepts(code: Any, i: int, literals: NDArray[np.int32], ranges: NDArray[np.int32]) -> Any:
+    """Return whether a code lies in the ranges of literal i."""
+    if code < literals[i, LOW] or code > literals[i, HIGH]:
+        return False
+    start, end = literals[i, SET_START], literals[i, SET_END]
+    if start == end:
+        return True
+    while start < end:
+        middle = (start + end) >> 1
+        if ranges[middle, 1] < code:
+            start = middle + 1
+        else:
+            end = middle
+    return ranges[start, 0] <= code
+
+
+@inline_kernel
+def _holds(
+    i: int,
+    literals: NDArray[np.int32],
+    codes: NDArray[np.int32],
+    names: NDArray[np.int32],
+    lasts: NDArray[np.int32],
+    earlier: NDArray[np.int32],
+    ranges: NDArray[np.int32],
+) -> Any:
+    """Return whether literal i holds for the event."""
+    attribute = literals[i, ATTRIBUTE]
+    place = _place_of(attribute, names)
+    found = False
+    if names[place] == attribute:
+        p = lasts[place]
+        while p >= 0 and not found:
+            found = _accepts(codes[p], i, literals, ranges)
+            p = earlier[p]
+    return found != (literals[i, KIND] >= _VETO)
+
+
+@kernel
+def match_tail(
+    attributes: NDArray[np.int32],
+    codes: NDArray[np.int32],
+    heads: NDArray[np.int32],
+    literals: NDArray[np.int32],
+    ranges: NDArray[np.int32],
+    n_clauses: int,
+    found: NDArray[np.int32],
+) -> Any:
+    """Write slots that match to the front of `found`, and slots to check, backwards, to its end.
+
+    Returns the number of the first, plus that of the second times 2**32. Each slot is there once: its clauses follow
+    each other.
+    """
+    size = _SMALLEST_TABLE
+    while size < 4 * len(attributes):
+        size *= 2
+    names = np.empty(size, dtype=np.int32)
+    lasts = np.empty(size, dtype=np.int32)
+    earlier = np.empty(len(attributes), dtype=np.int32)
+    _hash_event(attributes, names, lasts, earlier)
+    n_sure = 0
+    n_possible = 0
+    n_found = len(found)
+    for c in range(n_clauses):
+        holds = True
+        for i in range(heads[c, START], heads[c, END]):
+            if literals[i, IS_ALTERNATIVE]:
+                if holds:
+                    continue
+            elif not holds:
+                break
+            holds = _holds(i, literals, codes, names, lasts, earlier, ranges)
+        exactness = heads[c, EXACTNESS]
+        if not holds or exactness == DEAD:
+            continue
+        slot = heads[c, SLOT]
+        if n_sure > 0 and found[n_sure - 1] == slot:
+            continue
+        was_possible = n_possible > 0 and found[n_found - n_possible] == slot
+        if exactness == EXACT:
+            n_possible -= was_possible
+            found[n_sure] = slot
+            n_sure += 1
+        elif not was_possible:
+            n_possible += 1
+            found[n_found - n_possible] = slot
+    return n_sure + (n_possible << 32)

@@ -1,0 +1,158 @@
+"""Matching one event, while others change subscriptions.
+
+An event that is already encoded is matched without any lock: an odd generation says that the engine is being changed,
+another one afterwards that it was; then it is matched again, with the lock. Locks, and the objects that `_find` passes
+around, would cost as much as matching does. The kernels themselves never run under a lock, on arrays that no longer
+change under them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from siftline.changes import Changing
+from siftline.encoding.events import EncodedEvents
+from siftline.encoding.sources import source_of
+from siftline.errors import EventError
+from siftline.model import matches
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from siftline.batches import Matches
+    from siftline.indexes.protocol import Index
+    from siftline.subscriptions import SubscriptionTable
+    from siftline.tail import Tail
+
+# How often a match that a replacement crossed is tried again before it holds off writers.
+_PATIENCE: Final = 3
+
+_NONE: Final = np.empty(0, dtype=np.int32)
+
+
+class Moment(NamedTuple):
+    """What one match needs, all of one moment."""
+
+    events: EncodedEvents
+    searched: Index
+    table: SubscriptionTable
+    n_slots: int  # how many the index had
+    n_added: int  # how often subscriptions were added to the index until then
+    tail: Tail
+    n_tail: int  # how many clauses the tail had
+
+
+class Found(NamedTuple):
+    """The slots that match, the table that they belong to, and the events as they were encoded."""
+
+    slots: NDArray[np.int32]
+    table: SubscriptionTable
+    events: EncodedEvents
+
+
+class Matching(Changing):
+    """How an engine matches one event."""
+
+    def _match_at_once(self, event: EncodedEvents) -> tuple[NDArray[np.int32], SubscriptionTable] | None:
+        """Match one encoded event without any lock; None if that is not enough."""
+        generation = self._generation
+        latest = event.latest_for(self._domains)
+        if generation & 1 or latest is None:
+            return None
+        table, tail = self._table, self._tail
+        # Before the index is asked: an id that is removed and added again is then found once at most.
+        n_tail = tail.n_clauses
+        slots, possible = self._index.match(latest, 0)
+        if n_tail:
+            slots, possible = _with_tail(slots, possible, tail, n_tail, latest, 0)
+        if len(possible):
+            slots = _with_checked(slots, possible, table, latest, 0)
+        return (slots, table) if self._generation == generation else None
+
+    def _moment(self, events: Any, *, event: str | None = None, is_one: bool = False) -> Moment:
+        """Return events encoded for the index as it is at this moment."""
+        source = events.source if isinstance(events, EncodedEvents) else source_of(events, event=event, is_one=is_one)
+        if is_one and len(source) != 1:
+            raise EventError(f"match takes one event, not {len(source)}; use match_batch")
+        with self._publishing:
+            is_encoded = isinstance(events, EncodedEvents)
+            encoded = events.encoded_for(self._domains) if is_encoded else EncodedEvents(source, self._domains)
+            table, tail = self._table, self._tail
+            n_slots = tail.first_slot if len(tail) else table.n_slots
+            return Moment(encoded, self._index, table, n_slots, self._n_added, tail, tail.n_clauses)
+
+    def _matching(self, moment: Moment, position: int) -> Found:
+        """Return the slots that match one event."""
+        events, index, table, n_slots, n_added, tail, n_tail = moment
+        if position in events.errors:
+            return Found(_NONE, table, events)
+        sure, possible = index.match(events, position)
+        if self._n_added != n_added:
+            # Subscriptions added after the event was encoded may use constants that its codes do not know, or were in
+            # the tail then.
+            sure, possible = sure[sure < n_slots], possible[possible < n_slots]
+        if n_tail:
+            sure, possible = _with_tail(sure, possible, tail, n_tail, events, position)
+        if len(possible):
+            sure = _with_checked(sure, possible, table, events, position)
+        return Found(sure, table, events)
+
+    def _find(self, events: Any, position: int, *, is_one: bool = False) -> Found:
+        """Match one event, and again if a subscription was replaced meanwhile: it could miss both old and new."""
+        for _ in range(_PATIENCE):
+            n_replaced = self._n_replaced
+            found = self._matching(self._moment(events, is_one=is_one), position)
+            if n_replaced == self._n_replaced:
+                return found
+        with self._writing:
+            return self._matching(self._moment(events, is_one=is_one), position)
+
+    def _find_many(self, events: EncodedEvents, first: int, end: int) -> Matches:
+        """Match the events first .. end - 1, and again if a subscription was replaced meanwhile."""
+        for _ in range(_PATIENCE):
+            n_replaced = self._n_replaced
+            found = self._matching_many(self._moment(events), first, end)
+            if n_replaced == self._n_replaced:
+                return found
+        with self._writing:
+            return self._matching_many(self._moment(events), first, end)
+
+    def _matching_many(self, moment: Moment, first: int, end: int) -> Matches:
+        from siftline.batches import confirmed, joined
+
+        events, index, table, n_slots, n_added, tail, n_tail = moment
+        many = index.match_many(events, first, end)
+        found = confirmed(many, events, first, table, n_slots if self._n_added != n_added else None)
+        if n_tail:
+            newest = tail.match_many(events, first, end, n_tail)
+            found = joined(found, confirmed(newest, events, first, table, None))
+        return found
+
+
+def _with_tail(
+    sure: NDArray[np.int32],
+    possible: NDArray[np.int32],
+    tail: Tail,
+    n_clauses: int,
+    events: EncodedEvents,
+    position: int,
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Add what the tail has for an event."""
+    start, end = events.starts[position], events.starts[position + 1]
+    found, to_check = tail.match(events.attributes[start:end], events.codes[start:end], n_clauses)
+    if len(found):
+        sure = np.concatenate([sure, found])
+    if len(to_check):
+        possible = np.concatenate([possible, to_check])
+    return sure, possible
+
+
+def _with_checked(
+    sure: NDArray[np.int32], possible: NDArray[np.int32], table: SubscriptionTable, events: EncodedEvents, position: int
+) -> NDArray[np.int32]:
+    """Add the slots whose expressions the event satisfies."""
+    event = events.event(position)
+    checked = [slot for slot in possible.tolist() if matches(table.expression(slot), event)]
+    return np.concatenate([sure, np.array(checked, dtype=np.int32)])

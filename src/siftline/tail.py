@@ -1,0 +1,210 @@
+"""The tail of an engine: its newest subscriptions, which the index does not have yet.
+
+An index that is laid out in one go takes milliseconds for one more subscription; here it is a few numbers written
+behind the others. Every event scans the tail. When it is full, its clauses go to the index all at once.
+
+    heads      slot, start, end, exactness     one row a clause
+    literals   attribute, low, high, kind, start and end in ranges (equal: no set), is_alternative, pattern
+    ranges     low, high                       the ranges of sets
+
+Rows are written before `n_clauses` counts them, and never change but for the exactness of the removed. So a reader that
+takes `n_clauses` first may go on while others add.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from siftline.encoding.clauses import RANGE, Clauses, spans
+from siftline.indexes.protocol import Candidates, Many
+from siftline.kernels.tail import (
+    ATTRIBUTE,
+    BY_PATTERNS,
+    DEAD,
+    END,
+    EXACT,
+    EXACTNESS,
+    HIGH,
+    INEXACT,
+    IS_ALTERNATIVE,
+    KIND,
+    LOW,
+    PATTERN,
+    SET_END,
+    SET_START,
+    SLOT,
+    START,
+    match_tail,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from siftline.encoding.events import EncodedEvents
+    from siftline.encoding.plain import Row
+
+_N_COLUMNS: Final = PATTERN + 1
+_NO_PATTERN: Final = -1
+_LITERALS_A_CLAUSE: Final = 8
+_LOW_HALF: Final = 0xFFFFFFFF
+_NONE: Final = np.empty(0, dtype=np.int32)
+
+
+class Tail:
+    """A few subscriptions with consecutive slots.
+
+    Attributes
+    ----------
+    first_slot : int
+        The slot of the first of them; the index has all before.
+    n_clauses : int
+        How many clauses a reader may look at.
+    """
+
+    __slots__ = ("_heads", "_literals", "_n_literals", "_n_ranges", "_ranges", "_starts", "first_slot", "n_clauses")
+
+    def __init__(self, first_slot: int, capacity: int) -> None:
+        self.first_slot = first_slot
+        self.n_clauses = 0
+        self._heads = np.empty((capacity, 4), dtype=np.int32)
+        self._literals = np.empty((capacity * _LITERALS_A_CLAUSE, _N_COLUMNS), dtype=np.int32)
+        self._ranges = np.empty((capacity * _LITERALS_A_CLAUSE, 2), dtype=np.int32)
+        self._n_literals = 0
+        self._n_ranges = 0
+        self._starts: list[int] = []  # the first clause of each slot
+
+    def __len__(self) -> int:
+        """Return the number of subscriptions, the removed included."""
+        return len(self._starts)
+
+    # changes
+
+    def has_room(self, n_slots: int, n_clauses: int, n_literals: int, n_ranges: int) -> bool:
+        """Return whether as much can be added; subscriptions without clauses take room too."""
+        return (
+            max(self.n_clauses + n_clauses, len(self._starts) + n_slots) <= len(self._heads)
+            and self._n_literals + n_literals <= len(self._literals)
+            and self._n_ranges + n_ranges <= len(self._ranges)
+        )
+
+    def add_plain(self, rows: list[Row]) -> None:
+        """Add a subscription of one clause of ranges."""
+        n_clauses, first = self.n_clauses, self._n_literals
+        end = first + len(rows)
+        self._literals[first:end] = [(*row, RANGE, 0, 0, 0, _NO_PATTERN) for row in rows]
+        self._heads[n_clauses] = (self.first_slot + len(self._starts), first, end, EXACT)
+        self._n_literals = end
+        self._starts.append(n_clauses)
+        self.n_clauses = n_clauses + 1
+
+    def add(self, clauses: Clauses, n_slots: int) -> None:
+        """Add subscriptions for the next slots."""
+        n_clauses, first, first_range = self.n_clauses, self._n_literals, self._n_ranges
+        end_clause, end = n_clauses + clauses.n_clauses, first + len(clauses.attributes)
+        end_range = first_range + len(clauses.set_lows)
+        self._ranges[first_range:end_range] = np.stack([clauses.set_lows, clauses.set_highs], axis=1)
+        self._literals[first:end] = _literal_rows(clauses, first_range)
+        exactness = np.where(clauses.is_exact, EXACT, np.where(clauses.is_exact_by_patterns, BY_PATTERNS, INEXACT))
+        starts = clauses.starts + first
+        self._heads[n_clauses:end_clause] = np.stack([clauses.slots, starts[:-1], starts[1:], exactness], axis=1)
+        slots = np.arange(n_slots) + (self.first_slot + len(self._starts))
+        self._n_literals, self._n_ranges = end, end_range
+        self._starts += (np.searchsorted(clauses.slots, slots) + n_clauses).tolist()
+        self.n_clauses = end_clause
+
+    def remove(self, slot: int) -> None:
+        """Forget a subscription: it never matches again."""
+        place = slot - self.first_slot
+        end = self._starts[place + 1] if place + 1 < len(self._starts) else self.n_clauses
+        self._heads[self._starts[place] : end, EXACTNESS] = DEAD
+
+    # reading
+
+    def match(
+        self, attributes: NDArray[np.int32], codes: NDArray[np.int32], n_clauses: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the slots that match among the first clauses, and those that must be checked."""
+        found = np.empty(n_clauses, dtype=np.int32)
+        counts = match_tail(attributes, codes, self._heads, self._literals, self._ranges, n_clauses, found)
+        if not counts:
+            return _NONE, _NONE
+        n_possible = counts >> 32
+        return found[: counts & _LOW_HALF], found[n_clauses - n_possible :] if n_possible else _NONE
+
+    def match_many(self, events: EncodedEvents, first: int, end: int, n_clauses: int) -> Many:
+        """Return the same for each of the events first .. end - 1."""
+        starts, attributes, codes = events.starts, events.attributes, events.codes
+        spans = pairwise(starts[first : end + 1].tolist())
+        return Many.of([Candidates(*self.match(attributes[a:b], codes[a:b], n_clauses)) for a, b in spans])
+
+    def clauses(self) -> Clauses:
+        """Return the clauses of the subscriptions that were not removed."""
+        heads = self._heads[: self.n_clauses]
+        heads = heads[heads[:, EXACTNESS] != DEAD]
+        lengths = heads[:, END] - heads[:, START]
+        literals = self._literals[_spans(heads[:, START], lengths)]
+        set_lengths = literals[:, SET_END] - literals[:, SET_START]
+        has_set = set_lengths > 0
+        ranges = self._ranges[_spans(literals[has_set, SET_START], set_lengths[has_set])]
+        exactness = heads[:, EXACTNESS]
+        return Clauses(
+            slots=_column(heads, SLOT),
+            starts=_starts(lengths),
+            is_exact=exactness == EXACT,
+            is_exact_by_patterns=exactness >= BY_PATTERNS,
+            attributes=_column(literals, ATTRIBUTE),
+            lows=_column(literals, LOW),
+            highs=_column(literals, HIGH),
+            kinds=_column(literals, KIND).astype(np.uint8),
+            sets=np.where(has_set, np.cumsum(has_set) - 1, -1).astype(np.int32),
+            is_alternative=literals[:, IS_ALTERNATIVE] != 0,
+            patterns=_column(literals, PATTERN),
+            set_starts=_starts(set_lengths[has_set]),
+            set_lows=_column(ranges, 0),
+            set_highs=_column(ranges, 1),
+        )
+
+    def check(self) -> None:
+        """Assert that rows and counts fit together."""
+        heads = self._heads[: self.n_clauses]
+        assert (heads[:, START] <= heads[:, END]).all()
+        assert (np.diff(heads[:, SLOT]) >= 0).all()
+        assert len(heads) == 0 or heads[-1, END] == self._n_literals
+        assert len(heads) == 0 or self.first_slot <= heads[0, SLOT] <= heads[-1, SLOT] < self.first_slot + len(self)
+        assert all(
+            heads[start, SLOT] >= self.first_slot + n for n, start in enumerate(self._starts) if start < len(heads)
+        )
+        self.clauses().check()
+
+
+def _literal_rows(clauses: Clauses, first_range: int) -> NDArray[np.int32]:
+    rows = np.zeros((len(clauses.attributes), _N_COLUMNS), dtype=np.int32)
+    columns: dict[int, Any] = {
+        ATTRIBUTE: clauses.attributes,
+        LOW: clauses.lows,
+        HIGH: clauses.highs,
+        KIND: clauses.kinds,
+        IS_ALTERNATIVE: clauses.is_alternative,
+        PATTERN: clauses.patterns,
+    }
+    for column, values in columns.items():
+        rows[:, column] = values
+    has_set = clauses.sets >= 0
+    rows[has_set, SET_START] = clauses.set_starts[clauses.sets[has_set]] + first_range
+    rows[has_set, SET_END] = clauses.set_starts[clauses.sets[has_set] + 1] + first_range
+    return rows
+
+
+def _spans(starts: NDArray[np.int32], lengths: NDArray[np.int32]) -> NDArray[np.int64]:
+    return spans(starts.astype(np.int64), lengths.astype(np.int64))
+
+
+def _starts(lengths: NDArray[np.int32]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def _column(rows: NDArray[np.int32], column: int) -> NDArray[np.int32]:
+    return np.ascontiguousarray(rows[:, column])

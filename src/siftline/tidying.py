@@ -1,0 +1,166 @@
+"""Tidying up behind changes: small merges at once, large ones in a thread of their own.
+
+The thread lives only while there is something to do, at low priority, and holds the writers' lock only to choose a
+merge and to put its result in place. Matching never waits for it. In a process that forks meanwhile, the child does the
+merge again when it next changes something.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, Final
+
+from siftline.errors import SiftlineError
+
+if TYPE_CHECKING:
+    from siftline.changes import Changing
+    from siftline.indexes.protocol import Merge
+
+# Merges of at most this many clauses are done at once: they take less than handing them over would.
+_AT_ONCE: Final = 4096
+# How much the thread steps back behind others; see nice(1).
+_NICENESS: Final = 10
+
+# Engines whose thread may be running; a fork must not find it in the middle of something.
+_watched: weakref.WeakSet[Changing] = weakref.WeakSet()
+
+
+class Tidier:
+    """Does the merges of one engine. All but `join` and the thread itself run under the writers' lock."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._merge: Merge | None = None
+        self._error: Exception | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {}  # a thread stays where it runs
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        Tidier.__init__(self)
+
+    def tidy(self, engine: Changing) -> None:
+        """Do what is small, and leave what is large to the thread."""
+        if self._thread is not None:
+            return  # it looks again before it ends
+        while (merge := engine._index.merge()) is not None:
+            if merge.n_clauses > _AT_ONCE:
+                merge.give_up()
+                self._start(engine)
+                return
+            _done(merge)
+        if engine._has_many_dead():
+            if engine._table.n_slots > _AT_ONCE:
+                self._start(engine)
+            else:
+                engine._sweep()
+
+    def settle(self, engine: Changing) -> None:
+        """Do everything now."""
+        while (merge := engine._index.merge()) is not None:
+            _done(merge)
+        if engine._has_many_dead():
+            engine._sweep()
+
+    def join(self) -> None:
+        """Wait for the thread, and raise what it met."""
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+        error, self._error = self._error, None
+        if error is not None:
+            raise SiftlineError(f"merging in the background failed: {error!r}") from error
+
+    def _start(self, engine: Changing) -> None:
+        _watched.add(engine)
+        self._thread = threading.Thread(target=self._run, args=(engine,), name="siftline-tidier", daemon=True)
+        self._thread.start()
+
+    def _run(self, engine: Changing) -> None:
+        _step_back()
+        try:
+            while self._does_something(engine):
+                pass
+        except Exception as error:
+            self._error = error
+            raise  # shown by threading.excepthook; what matches has not changed
+        finally:
+            with engine._writing:
+                self._thread = None
+
+    def _does_something(self, engine: Changing) -> bool:
+        with engine._writing:
+            if engine._has_many_dead():
+                engine._sweep()
+            index, version = engine._index, engine._domains.version
+            self._merge = merge = index.merge()
+            if merge is None:
+                self._thread = None  # under the lock, so that the next change starts another one
+                return False
+        try:
+            merge.run()
+        except Exception:
+            with engine._writing:
+                self._give_up()
+                if engine._domains.version == version:
+                    raise
+                # Constants came in while it looked at them: once more, without them.
+                self.settle(engine)
+            return True
+        with engine._writing:
+            self._merge = None
+            merge.finish()
+        return True
+
+    def _give_up(self) -> None:
+        merge, self._merge = self._merge, None
+        if merge is not None:
+            merge.give_up()
+
+    def forked(self) -> None:
+        """Forget the thread, which is not there in a child process."""
+        self._thread = None
+        self._give_up()
+
+
+def _done(merge: Merge) -> None:
+    try:
+        merge.run()
+    except BaseException:
+        merge.give_up()
+        raise
+    merge.finish()
+
+
+def _step_back() -> None:
+    """Lower the priority of this thread, where the system has such a thing."""
+    with contextlib.suppress(AttributeError, OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+
+
+# What a fork does: writers' locks are held during it, so that none is held by a thread that the child does not have.
+_held: list[Changing] = []
+
+
+def _before_fork() -> None:
+    for engine in list(_watched):
+        engine._writing.acquire()
+        _held.append(engine)
+
+
+def _after_fork_in_parent() -> None:
+    while _held:
+        _held.pop()._writing.release()
+
+
+def _after_fork_in_child() -> None:
+    for engine in _held:
+        engine._tidier.forked()
+    _after_fork_in_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
