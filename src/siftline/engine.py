@@ -173,6 +173,10 @@ class Engine(Matching):
             Return the internal integers instead, without making Python objects.
         """
         if top is None and type(event) is EncodedEvents and len(event.starts) == 2 and not event.errors:
+            if not as_slots:
+                ids = self._ids_at_once(event)
+                if ids is not None:
+                    return ids  # type: ignore[return-value]
             found = self._match_at_once(event)
             if found is not None:
                 return found[0] if as_slots else found[1].ids(found[0])

@@ -71,6 +71,22 @@ class Matching(Changing):
             slots = _with_checked(slots, possible, table, latest, 0)
         return (slots, table) if self._generation == generation else None
 
+    def _ids_at_once(self, event: EncodedEvents) -> list[int] | None:
+        """Do as `_match_at_once` by the shortest way, for ids that are numbers; None if that is not enough."""
+        generation, tail = self._generation, self._tail
+        ids = self._table.numbers
+        latest = event.latest_for(self._domains)
+        if generation & 1 or ids is None or latest is None:
+            return None
+        n_tail = tail.n_clauses
+        found = self._index.match_ids(latest, ids)
+        if n_tail and found is not None:
+            slots, possible = tail.match(latest.attributes, latest.codes, n_tail)
+            if len(possible):
+                return None
+            found += ids.taken(slots).tolist()
+        return found if self._generation == generation else None
+
     def _moment(self, events: Any, *, event: str | None = None, is_one: bool = False) -> Moment:
         """Return events encoded for the index as it is at this moment."""
         source = events.source if isinstance(events, EncodedEvents) else source_of(events, event=event, is_one=is_one)

@@ -140,6 +140,11 @@ class SubscriptionTable:
         return [item(slot) for slot in slots.tolist()]
 
     @property
+    def numbers(self) -> Growable | None:
+        """The ids of all slots, if ids are numbers."""
+        return self._ids if type(self._ids) is Growable else None
+
+    @property
     def are_ids_text(self) -> bool | None:
         """Whether ids are strings; None before the first."""
         return None if self._ids is None else isinstance(self._ids, list)

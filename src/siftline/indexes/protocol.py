@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from siftline.encoding.clauses import Clauses
     from siftline.encoding.domains import Domains
     from siftline.encoding.events import EncodedEvents
+    from siftline.encoding.growable import Growable
     from siftline.encoding.statistics import Statistics
     from siftline.model import Expression
 
@@ -60,7 +61,11 @@ def _joined(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
 
 
 class OneByOne:
-    """How an index that knows no better way matches many events."""
+    """How an index that knows no better way matches many events, and finds ids."""
+
+    def match_ids(self, event: EncodedEvents, ids: Growable) -> list[int] | None:
+        """Leave it to `match`."""
+        return None
 
     def match_many(self: Index, events: EncodedEvents, first: int, end: int) -> Many:
         """Match the events first .. end - 1, one after the other, but for those that could not be read."""
@@ -126,6 +131,12 @@ class Index(Protocol):
 
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Return the slots that one event matches or may match."""
+
+    def match_ids(self, event: EncodedEvents, ids: Growable) -> list[int] | None:
+        """Return the ids of all that match a single event, by a shorter way than `match`; None if there is none.
+
+        `ids` has those of all slots; they never change.
+        """
 
     def match_many(self, events: EncodedEvents, first: int, end: int) -> Many:
         """Return the same for each of the events first .. end - 1; of events that could not be read, anything."""
