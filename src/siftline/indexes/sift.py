@@ -13,7 +13,7 @@ Worked example: a clause  brand = 'x' and price between 3 and 8 and year > 2000 
     row              slot, year > 2000, color: no value in 'red' .. 'red'; price too, unless the marks decide it
 
     event {brand: 'x', price: 5}        one path of nodes in the tree of `brand`: the second literal may hold, but
-                                        `year` is absent: rejected on 8 bytes, without a further look
+                                        `year` is absent: rejected on 6 bytes, without a further look
 
     tree of `price`, ordinals 0 .. 7, as a heap; 2 .. 5 is posted at two nodes, value 5 visits four:
 
@@ -31,8 +31,9 @@ cut_starts : int64[n_attributes + 1], cuts : int32[]
     Bounds of what trees ask about; a value's ordinal is the number of cuts not above its code.
 node_bases : int64[n_attributes + 1], node_starts : int32[]
     The tree of attribute a is a heap at node_bases[a]; entries of a node are node_starts[node] : node_starts[node + 1].
-seconds, thirds : uint16[n_entries, 2]
-    Lane (attribute + 1) and marks of the second and of the third literal; lane 0 for none: every event has it.
+marked : uint8[6 n_entries + 64]
+    Lane (attribute + 1, or a hash) and marks of the second and of the third literal; lane 0 for none: every event has
+    it. The six bytes stand in columns, for each list on its own; see `kernels/vectors.py`.
 cold : int32[n_entries]
     Where the row of the entry's clause starts.
 rows : int32[]
@@ -42,7 +43,7 @@ alone_starts : int32[], alone_slots, alone_clauses : int32[]
 blocks : int32[n_attributes], flat : int32[]
     Where the block of a rare attribute starts, or -1.
 
-Cost: an event of m values walks m paths of O(log spaces) nodes or reads m blocks; 4 bytes a candidate (2 in a block), a
+Cost: an event of m values walks m paths of O(log spaces) nodes or reads m blocks; 6 bytes a candidate (2 in a block), a
 cache miss for each that survives. A range of w spaces takes O(log w) entries.
 """
 
@@ -75,6 +76,7 @@ from siftline.kernels.sift_layout import (
     access_pieces,
     beside_access,
     lay_blocks,
+    lay_marked,
     lay_nodes,
     lay_rows,
     lay_trees,
@@ -83,6 +85,7 @@ from siftline.kernels.sift_layout import (
     ranges_in_trees,
 )
 from siftline.kernels.spaces import cut_attributes
+from siftline.kernels.vectors import N_COLUMNS, N_LANES, WIDTH
 from siftline.kernels.verify import distinct_slots, verify_clauses
 
 if TYPE_CHECKING:
@@ -95,9 +98,6 @@ if TYPE_CHECKING:
 # An attribute with more postings than this gets a tree.
 _FLAT: Final = 64
 
-# Lanes are 16 bits.
-_MOST_MARKS: Final = 65_536
-_ALL_MARKS: Final = 0xFFFF
 # From here on NumPy asks for huge pages.
 _LARGE: Final = 1 << 22
 
@@ -117,8 +117,7 @@ class SiftArrays(NamedTuple):
     cuts: NDArray[np.int32]
     node_bases: NDArray[np.int64]
     node_starts: NDArray[np.int32]
-    seconds: NDArray[np.uint16]
-    thirds: NDArray[np.uint16]
+    marked: NDArray[np.uint8]
     cold: NDArray[np.int32]
     rows: NDArray[np.int32]
     alone_starts: NDArray[np.int32]
@@ -137,15 +136,15 @@ class Desk:
         self.part = part
         self.dense = np.full(n_places, _ABSENT, dtype=np.int32)
         self.seen = np.zeros(1024, dtype=np.uint64)
-        self.marks = np.zeros(min(n_places, _MOST_MARKS), dtype=np.uint16)
+        self.marks = np.zeros(2 * N_LANES, dtype=np.uint8)
         bits = np.zeros(n_places, dtype=np.uint64)
         ordinals = np.zeros(n_places, dtype=np.int32)
         # Every event has place 0 with code 0 and lane 0 with all marks, for entries without a second or third literal.
         self.dense[0] = 0
-        self.marks[0] = _ALL_MARKS
+        self.marks[[0, N_LANES]] = 255
         self.seen[int(ALWAYS) // 64] = 1 << 63
         self.sure, self.possible = (np.empty(part.n_clauses, dtype=np.int32) for _ in range(2))
-        survivors = np.empty(len(arrays.seconds), dtype=np.int32)
+        survivors = np.empty(len(arrays.cold), dtype=np.int32)
         # Two places for every level of every tree: an event has each attribute once.
         n_levels = sum(int(size).bit_length() for size in np.diff(arrays.node_bases) if size)
         lists = np.empty(2 * n_levels + 2, dtype=np.int32)
@@ -254,9 +253,10 @@ class Sift(PartedIndex):
         alone_starts, lone = _NOTHING, _NOTHING
         if is_lone.any():
             alone_starts, lone = lay_trees(*[*(each[is_lone] for each in pieces), node_bases, *cuts])
-        marked = [np.take(columns, entries, axis=0) for columns in beside_posting]
+        marked = np.zeros(N_COLUMNS * len(entries) + WIDTH, dtype=np.uint8)
+        lay_marked(*[node_starts, entries, *beside_posting, marked])
         blocks, flat = lay_blocks(*[*pieces, is_tree, n_pieces, seconds, row_starts, *slots, *ranges])
-        trees = [node_bases, _roomy(node_starts), *marked, row_starts[entries], rows]
+        trees = [node_bases, _roomy(node_starts), marked, row_starts[entries], rows]
         alone = [alone_starts, clauses.slots[lone], lone]
         return SiftArrays(*[*cuts, *trees, *alone, blocks, _roomy(flat)])
 
@@ -352,7 +352,8 @@ class Sift(PartedIndex):
 
     def _check_part(self, part: Part) -> None:
         arrays, clauses = part.arrays, part.clauses
-        assert len(arrays.seconds) == len(arrays.thirds) == len(arrays.cold) == arrays.node_starts[-1]
+        assert len(arrays.marked) == N_COLUMNS * len(arrays.cold) + WIDTH
+        assert len(arrays.cold) == arrays.node_starts[-1]
         assert len(arrays.alone_slots) == len(arrays.alone_clauses) == (arrays.alone_starts[-1:].sum())
         assert (np.diff(arrays.node_starts) >= 0).all()
         assert (np.diff(arrays.node_bases) >= 0).all()
@@ -382,7 +383,7 @@ class Sift(PartedIndex):
         n_trees = int(np.count_nonzero(np.diff(arrays.node_bases)))
         n_blocks = int(np.count_nonzero(arrays.blocks >= 0))
         n_alone = len(arrays.alone_slots)
-        return [f"{n_trees:,} trees with {len(arrays.seconds):,} entries and {n_alone:,} alone, {n_blocks:,} blocks"]
+        return [f"{n_trees:,} trees with {len(arrays.cold):,} entries and {n_alone:,} alone, {n_blocks:,} blocks"]
 
 
 def _beside(found: Many, others: Many) -> Many:
@@ -430,9 +431,7 @@ def _marks(has_row: NDArray[np.bool_], seconds: Any, thirds: Any, literals: list
     sets = literals[3]
     # A block has the hull of a second literal, by codes: all of it, if it is no set.
     decides = np.where(has_row | (seconds < 0), second_decides, sets[seconds] < 0) if len(sets) else second_decides
-    second = np.stack([second_lanes, second_marks], axis=1)
-    third = np.stack([third_lanes, third_marks], axis=1)
-    return [seconds, thirds, decides, third_decides], [second, third]
+    return [seconds, thirds, decides, third_decides], [second_lanes, second_marks, third_lanes, third_marks]
 
 
 def _roomy(array: NDArray[Any]) -> NDArray[Any]:

@@ -16,7 +16,6 @@ from siftline.kernels.sift_layout import (
     LAST,
     LOW1,
     LOW2,
-    MARKED,
     MOST_BITS,
     PLACE,
     PLACE2,
@@ -32,6 +31,7 @@ from siftline.kernels.sift_layout import (
     ordinal_of,
     signature,
 )
+from siftline.kernels.vectors import HAS_SHUFFLES, N_COLUMNS, N_LANES, WIDTH, first_bit, is_marked, marked_of_64
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,8 +45,10 @@ _LOW_SIX = np.uint64(63)
 # Where the signature ALWAYS stands in the bits that an event has.
 _LAST_WORD = np.uint64(1023)
 _ALWAYS_BIT = np.uint64(1 << 63)
-# Entries of `seconds` on a cache line.
-_LINE = np.uint64(16)
+# Bytes on a cache line.
+_LINE = np.uint64(64)
+# Candidates that are tested together.
+_WIDTH = np.uint64(WIDTH)
 # How many entries of a list are fetched before any is looked at; of longer ones the processor sees that they go on.
 _AHEAD = np.uint64(256)
 
@@ -61,6 +63,21 @@ SEVERAL = -1
 def _is_inside(code: Any, low: Any, width: Any) -> Any:
     """Return whether low <= code <= low + width, by one unsigned comparison; never for an absent value."""
     return np.uint32(code - low) <= np.uint32(width)
+
+
+@inline_kernel
+def add_mark(place: Any, n_places: Any, mark: Any, marks: NDArray[np.uint8]) -> None:
+    """Note in which part of its ordinals the event's value of an attribute is."""
+    lane = np.uint64(lane_of(place, n_places))
+    marks[lane + np.uint64(N_LANES) * np.uint64(mark >> 3)] |= np.uint8(1 << (mark & 7))
+
+
+@inline_kernel
+def clear_marks(place: Any, n_places: Any, marks: NDArray[np.uint8]) -> None:
+    """Forget an attribute's marks."""
+    lane = np.uint64(lane_of(place, n_places))
+    marks[lane] = 0
+    marks[lane + np.uint64(N_LANES)] = 0
 
 
 @inline_kernel
@@ -188,21 +205,45 @@ def _copy_alone(
 
 
 @inline_kernel
+def _append_marked(
+    begin: Any, end: Any, n_left: Any, marks: NDArray[np.uint8], survivors: NDArray[np.int32], marked: NDArray[np.uint8]
+) -> Any:
+    """Append the entries of a list whose second and third literal may hold; return how many there are now."""
+    n = end - begin
+    column = np.uint64(N_COLUMNS) * begin
+    if not HAS_SHUFFLES:
+        for i in range(n):
+            # No branch: most candidates fail, and which ones cannot be predicted.
+            survivors[n_left] = begin + i
+            n_left += np.uint64(is_marked(marked, column + i, n, marks))
+        return n_left
+    address = np.int64(marked.ctypes.data) + np.int64(column)
+    for i in range(_U0, n, _WIDTH):
+        left = marked_of_64(address + np.int64(i), np.int64(n), np.int64(marks.ctypes.data))
+        if n - i < _WIDTH:
+            left &= (_U1 << (n - i)) - _U1
+        while left != _U0:
+            survivors[n_left] = begin + i + first_bit(left)
+            n_left += _U1
+            left &= left - _U1
+    return n_left
+
+
+@inline_kernel
 def _match_lists(
     n_lists: Any,
     n_sure: Any,
     n_possible: Any,
     is_live: NDArray[np.bool_],
     dense: NDArray[np.int32],
-    marks: NDArray[np.uint16],
+    marks: NDArray[np.uint8],
     bits: NDArray[np.uint64],
     lists: NDArray[np.int32],
     survivors: NDArray[np.int32],
     sure: NDArray[np.int32],
     possible: NDArray[np.int32],
     work: NDArray[np.int64],
-    seconds: NDArray[np.uint16],
-    thirds: NDArray[np.uint16],
+    marked: NDArray[np.uint8],
     cold: NDArray[np.int32],
     rows: NDArray[np.int32],
 ) -> Any:
@@ -211,25 +252,20 @@ def _match_lists(
     One step for all lists, then the next step: what a step reads from memory does not wait for what came before.
     """
     touched: Any = 0
+    n_candidates = _U0
     for k in range(_U0, n_lists, _U2):
-        begin = np.uint64(lists[k])
-        for e in range(begin, min(np.uint64(lists[k + _U1]), begin + _AHEAD), _LINE):
-            touched += seconds[e, 0]
-    m = _U0
-    for k in range(_U0, n_lists, _U2):
-        work[_CANDIDATES] += lists[k + _U1] - lists[k]
-        for e in range(np.uint64(lists[k]), np.uint64(lists[k + _U1])):
-            # No branch: most candidates fail, and which ones cannot be predicted.
-            survivors[m] = e
-            m += np.uint64((marks[np.uint64(seconds[e, 0])] & seconds[e, 1]) != 0)
-    work[_LISTS] += np.int64(n_lists >> _U1)
-    work[_TESTED] += np.int64(m)
+        begin, end = np.uint64(lists[k]), np.uint64(lists[k + _U1])
+        n_candidates += end - begin
+        for byte in range(_SIX * begin, _SIX * min(end, begin + _AHEAD), _LINE):
+            touched += marked[byte]
     n_left = _U0
-    for k in range(m):
-        left = np.uint64(survivors[k])
-        survivors[n_left] = cold[left]
-        n_left += np.uint64((marks[np.uint64(thirds[left, 0])] & thirds[left, 1]) != 0)
+    for k in range(_U0, n_lists, _U2):
+        n_left = _append_marked(np.uint64(lists[k]), np.uint64(lists[k + _U1]), n_left, marks, survivors, marked)
+    work[_CANDIDATES] += np.int64(n_candidates)
+    work[_LISTS] += np.int64(n_lists >> _U1)
     work[_TESTED] += np.int64(n_left)
+    for k in range(n_left):
+        survivors[k] = cold[np.uint64(survivors[k])]
     for k in range(n_left):
         touched += rows[np.uint64(survivors[k])]
     for k in range(n_left):
@@ -249,7 +285,7 @@ def _match(
     ids_found: NDArray[np.int64],
     dense: NDArray[np.int32],
     seen: NDArray[np.uint64],
-    marks: NDArray[np.uint16],
+    marks: NDArray[np.uint8],
     bits: NDArray[np.uint64],
     ordinals: NDArray[np.int32],
     lists: NDArray[np.int32],
@@ -261,8 +297,7 @@ def _match(
     cuts: NDArray[np.int32],
     node_bases: NDArray[np.int64],
     node_starts: NDArray[np.int32],
-    seconds: NDArray[np.uint16],
-    thirds: NDArray[np.uint16],
+    marked: NDArray[np.uint8],
     cold: NDArray[np.int32],
     rows: NDArray[np.int32],
     alone_starts: NDArray[np.int32],
@@ -302,7 +337,7 @@ def _match(
                 if n_ordinals > 1:
                     ordinal = ordinal_of(a, code, cut_starts, cuts)
                     ordinals[place] = ordinal
-                    marks[np.uint64(lane_of(place, n_places))] |= np.uint16(1) << mark_of(ordinal, n_ordinals)
+                    add_mark(place, n_places, mark_of(ordinal, n_ordinals), marks)
                     if n_ordinals <= MOST_BITS:
                         bits[place] = _U1 << np.uint64(ordinal)
         n_spread += 1
@@ -355,8 +390,7 @@ def _match(
             sure,
             possible,
             work,
-            seconds,
-            thirds,
+            marked,
             cold,
             rows,
         )
@@ -366,7 +400,7 @@ def _match(
             place = np.uint64(a) + _U1
             dense[place] = _ABSENT
             seen[np.uint64(signature(a + 1)) >> _SIX] = 0
-            marks[np.uint64(lane_of(place, n_places))] = 0
+            clear_marks(place, n_places, marks)
             bits[place] = 0
     seen[_LAST_WORD] |= _ALWAYS_BIT
     if n_spread < n_values:
@@ -408,7 +442,7 @@ def match_at_desk(
         carray(pointer(table[2]), table[3], np.int64),
         carray(pointer(table[4]), table[5], np.int32),
         carray(pointer(table[6]), table[7], np.uint64),
-        carray(pointer(table[8]), table[9], np.uint16),
+        carray(pointer(table[8]), table[9], np.uint8),
         carray(pointer(table[10]), table[11], np.uint64),
         carray(pointer(table[12]), table[13], np.int32),
         carray(pointer(table[14]), table[15], np.int32),
@@ -420,15 +454,14 @@ def match_at_desk(
         carray(pointer(table[26]), table[27], np.int32),
         carray(pointer(table[28]), table[29], np.int64),
         carray(pointer(table[30]), table[31], np.int32),
-        carray(pointer(table[32]), (table[33], MARKED), np.uint16),
-        carray(pointer(table[34]), (table[35], MARKED), np.uint16),
+        carray(pointer(table[32]), table[33], np.uint8),
+        carray(pointer(table[34]), table[35], np.int32),
         carray(pointer(table[36]), table[37], np.int32),
         carray(pointer(table[38]), table[39], np.int32),
         carray(pointer(table[40]), table[41], np.int32),
         carray(pointer(table[42]), table[43], np.int32),
         carray(pointer(table[44]), table[45], np.int32),
-        carray(pointer(table[46]), table[47], np.int32),
-        carray(pointer(table[48]), table[49], np.uint16),
+        carray(pointer(table[46]), table[47], np.uint16),
     )
 
 
@@ -436,13 +469,12 @@ def match_at_desk(
 def candidates_of_several(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
-    marks: NDArray[np.uint16],
+    marks: NDArray[np.uint8],
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
     node_bases: NDArray[np.int64],
     node_starts: NDArray[np.int32],
-    seconds: NDArray[np.uint16],
-    thirds: NDArray[np.uint16],
+    marked: NDArray[np.uint8],
     cold: NDArray[np.int32],
     rows: NDArray[np.int32],
     alone_starts: NDArray[np.int32],
@@ -462,7 +494,7 @@ def candidates_of_several(
         n_ordinals = cut_starts[a + 1] - cut_starts[a] + 1 if a < n_known else 0
         if n_ordinals > 1:
             ordinal = ordinal_of(a, event_codes[p], cut_starts, cuts)
-            marks[lane_of(a + 1, n_places)] |= np.uint16(1) << mark_of(ordinal, n_ordinals)
+            add_mark(a + 1, n_places, mark_of(ordinal, n_ordinals), marks)
     found = np.empty(1024, dtype=np.int32)
     n_found = 0
     n_lists = 0
@@ -489,9 +521,8 @@ def candidates_of_several(
             n_lists += 1
             for e in range(begin, end):
                 found[n_found] = rows[cold[e] + 1] & ~BARE
-                second = marks[seconds[e, 0]] & seconds[e, 1]
-                third = marks[thirds[e, 0]] & thirds[e, 1]
-                n_found += (second != 0) & (third != 0)
+                column = np.uint64(N_COLUMNS * np.int64(begin) + e - begin)
+                n_found += is_marked(marked, column, np.uint64(end - begin), marks)
             if len(alone_starts) > 0:
                 begin, end = alone_starts[at], alone_starts[at + 1]
                 found = _with_room(found, n_found, end - begin)
@@ -502,7 +533,7 @@ def candidates_of_several(
     for p in range(len(event_attributes)):
         a = event_attributes[p]
         if a < n_known:
-            marks[lane_of(a + 1, n_places)] = 0
+            clear_marks(a + 1, n_places, marks)
     return found[:n_found].copy(), n_lists
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
 from siftline.kernels.spaces import space_of
+from siftline.kernels.vectors import N_COLUMNS, N_LANES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,10 +42,6 @@ LOW1, WIDTH1, PLACE2, LOW2, WIDTH2, SLOT, ROW, CLAUSE = range(FLAT_COLUMNS)
 
 # What an entry in trees says of its second and third literal: an attribute, and in which of 16 parts of its ordinals.
 N_MARKS = 16
-# Columns of `seconds` and `thirds`: lane, marks.
-MARKED = 2
-# Attributes beyond this many share lanes.
-_MOST_LANES = 65_535
 # With more ordinals than this a set stays a list of ranges.
 MOST_BITS = 64
 
@@ -104,10 +101,10 @@ def access_pieces(
 
 @inline_kernel
 def lane_of(place: Any, n_places: Any) -> Any:
-    """Return 16 bits for an attribute's place, as few others as possible having the same."""
-    if n_places <= _MOST_LANES:
-        return np.uint16(place)
-    return np.uint16(np.uint64(place) % np.uint64(_MOST_LANES) + np.uint64(1))
+    """Return the lane of an attribute's place; beyond 255 attributes several share one."""
+    if n_places <= N_LANES:
+        return np.uint8(place)
+    return np.uint8(np.uint64(place) % np.uint64(N_LANES - 1) + np.uint64(1))
 
 
 @inline_kernel
@@ -211,7 +208,7 @@ def mark_literals(
 
     Without a literal this is lane 0 with all marks, which every event has.
     """
-    lanes = np.zeros(len(literals), dtype=np.uint16)
+    lanes = np.zeros(len(literals), dtype=np.uint8)
     marks = np.full(len(literals), 65_535, dtype=np.uint16)
     decides = np.ones(len(literals), dtype=np.bool_)
     for c in range(len(literals)):
@@ -222,7 +219,7 @@ def mark_literals(
         s = sets[literal]
         n_ordinals = cut_starts[a + 1] - cut_starts[a] + 1
         lanes[c] = lane_of(a + 1, n_places)
-        decides[c] = n_places <= _MOST_LANES
+        decides[c] = n_places <= N_LANES
         mark = np.uint32(0)
         for j in range(set_starts[s] if s >= 0 else 0, set_starts[s + 1] if s >= 0 else 1):
             low = ordinal_of(a, set_lows[j] if s >= 0 else lows[literal], cut_starts, cuts)
@@ -425,6 +422,31 @@ def lay_trees(
                 node_starts[node] += node_starts[node - 1]
             entry_clauses = np.empty(node_starts[len(node_starts) - 1], dtype=np.int32)
     return node_starts, entry_clauses
+
+
+@kernel
+def lay_marked(
+    node_starts: NDArray[np.int32],
+    entries: NDArray[np.int32],
+    second_lanes: NDArray[np.uint8],
+    second_marks: NDArray[np.uint16],
+    third_lanes: NDArray[np.uint8],
+    third_marks: NDArray[np.uint16],
+    marked: NDArray[np.uint8],
+) -> None:
+    """Write lanes and marks of all entries, in columns of its own for each list; see `vectors.py`."""
+    for node in range(len(node_starts) - 1):
+        begin = np.int64(node_starts[node])
+        n = node_starts[node + 1] - begin
+        for i in range(n):
+            c = entries[begin + i]
+            p = N_COLUMNS * begin + i
+            marked[p] = second_lanes[c]
+            marked[p + n] = second_marks[c] & 255
+            marked[p + 2 * n] = second_marks[c] >> 8
+            marked[p + 3 * n] = third_lanes[c]
+            marked[p + 4 * n] = third_marks[c] & 255
+            marked[p + 5 * n] = third_marks[c] >> 8
 
 
 @kernel
