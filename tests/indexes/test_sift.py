@@ -26,10 +26,13 @@ def part_of(engine: Engine) -> Any:
     return engine._index._parts[0]  # type: ignore[attr-defined]
 
 
-@pytest.fixture(params=[0, 1])
+@pytest.fixture(params=[(0, 254), (1, 254), (0, 2)])
 def few_in_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make even small attributes get trees, which otherwise take many subscriptions."""
-    monkeypatch.setattr(sift, "_FLAT", request.param)
+    """Make even small attributes get trees, which otherwise take many subscriptions; and let them share lanes."""
+    n_flat, n_lanes = request.param
+    monkeypatch.setattr(sift, "_FLAT", n_flat)
+    monkeypatch.setattr(sift, "_MOST_LANES", n_lanes)
+    monkeypatch.setattr(sift, "_OWN_LANES", n_lanes // 2)
 
 
 @pytest.mark.usefixtures("few_in_blocks")
@@ -84,7 +87,9 @@ def test_attributes_may_share_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     n_attributes = 1_000
     engine.add_many((n, f"a{n} = 1 and a{(n + 1) % n_attributes} > 5") for n in range(n_attributes))
     engine.rebuild()
-    shared = 255  # a0 and this one have the same lane
+    lanes = part_of(engine).arrays.lanes
+    assert len(np.unique(lanes)) < 256 < n_attributes
+    shared = 255
     assert sorted(engine.match({"a0": 1, "a1": 6, f"a{shared}": 1})) == [0]
     assert engine.match({"a0": 1, f"a{shared + 1}": 6}) == []
     assert sorted(engine.match({"a0": 1, "a1": 6, f"a{shared}": 1, f"a{shared + 1}": 7})) == [0, shared]

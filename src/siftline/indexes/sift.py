@@ -29,11 +29,14 @@ Arrays
 ------
 cut_starts : int64[n_attributes + 1], cuts : int32[]
     Bounds of what trees ask about; a value's ordinal is the number of cuts not above its code.
+lanes : uint8[n_attributes]
+    Where an event notes the marks of an attribute. Those that entries ask for most have a lane of their own; the others
+    share what is left.
 node_bases : int64[n_attributes + 1], node_starts : int32[]
     The tree of attribute a is a heap at node_bases[a]; entries of a node are node_starts[node] : node_starts[node + 1].
 marked : uint8[6 n_entries + 64]
-    Lane (attribute + 1, or a hash) and marks of the second and of the third literal; lane 0 for none: every event has
-    it. The six bytes stand in columns, for each list on its own; see `kernels/vectors.py`.
+    Lane and marks of the second and of the third literal; lane 0 for none: every event has it. The six bytes stand in
+    columns, for each list on its own; see `kernels/vectors.py`.
 cold : int32[n_entries]
     Where the row of the entry's clause starts.
 rows : int32[]
@@ -98,6 +101,11 @@ if TYPE_CHECKING:
 # An attribute with more postings than this gets a tree.
 _FLAT: Final = 64
 
+# Lane 0 is for entries without a literal, the last one for attributes that no entry asks for.
+_MOST_LANES: Final = N_LANES - 2
+_UNASKED: Final = N_LANES - 1
+# How many attributes have lanes of their own where there are not enough for all.
+_OWN_LANES: Final = 190
 # From here on NumPy asks for huge pages.
 _LARGE: Final = 1 << 22
 
@@ -115,6 +123,7 @@ class SiftArrays(NamedTuple):
 
     cut_starts: NDArray[np.int64]
     cuts: NDArray[np.int32]
+    lanes: NDArray[np.uint8]
     node_bases: NDArray[np.int64]
     node_starts: NDArray[np.int32]
     marked: NDArray[np.uint8]
@@ -240,7 +249,8 @@ class Sift(PartedIndex):
         cuts = cut_attributes(
             len(is_tree), *[np.concatenate([a[is_posted], b]) for a, b in zip(pieces[1:], asked, strict=True)]
         )
-        beside, beside_posting = _marks(has_row, seconds, thirds, [*ranges, *sets, *cuts])
+        lanes = _lanes(asked[0], len(is_tree))
+        beside, beside_posting = _marks(has_row, seconds, thirds, lanes, [*ranges, *sets, *cuts])
         is_few = (np.diff(cuts[0]) > 0) & (np.diff(cuts[0]) < MOST_BITS)
         literals = [chosen, has_row, is_few, *beside]
         shape = [clauses.starts, order]
@@ -258,7 +268,7 @@ class Sift(PartedIndex):
         blocks, flat = lay_blocks(*[*pieces, is_tree, n_pieces, seconds, row_starts, *slots, *ranges])
         trees = [node_bases, _roomy(node_starts), marked, row_starts[entries], rows]
         alone = [alone_starts, clauses.slots[lone], lone]
-        return SiftArrays(*[*cuts, *trees, *alone, blocks, _roomy(flat)])
+        return SiftArrays(*[*cuts, lanes[0], *trees, *alone, blocks, _roomy(flat)])
 
     # matching
 
@@ -423,11 +433,26 @@ def _shares(clauses: Clauses, context: Context) -> NDArray[np.float64]:
     return shares
 
 
-def _marks(has_row: NDArray[np.bool_], seconds: Any, thirds: Any, literals: list[Any]) -> tuple[list[Any], list[Any]]:
+def _lanes(attributes: NDArray[np.int32], n_attributes: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """Return the lane of each attribute, by how many entries ask for it, and which ones have it for themselves."""
+    counts = np.bincount(attributes, minlength=n_attributes)
+    asked = np.flatnonzero(counts)
+    asked = asked[np.argsort(-counts[asked], kind="stable")]
+    n_own = len(asked) if len(asked) <= _MOST_LANES else _OWN_LANES
+    places = np.arange(len(asked))
+    lanes = np.full(n_attributes, _UNASKED, dtype=np.uint8)
+    lanes[asked] = np.where(places < n_own, 1 + places, 1 + n_own + places % max(1, _MOST_LANES - n_own))
+    is_own = np.zeros(n_attributes, dtype=np.bool_)
+    is_own[asked[:n_own]] = True
+    return lanes, is_own
+
+
+def _marks(
+    has_row: NDArray[np.bool_], seconds: Any, thirds: Any, lanes: Any, literals: list[Any]
+) -> tuple[list[Any], list[Any]]:
     """Return (seconds, thirds, which of each the postings decide), and what stands beside postings, by clause."""
-    n_places = len(literals[-2])
-    second_lanes, second_marks, second_decides = mark_literals(np.where(has_row, seconds, -1), n_places, *literals)
-    third_lanes, third_marks, third_decides = mark_literals(thirds, n_places, *literals)
+    second_lanes, second_marks, second_decides = mark_literals(np.where(has_row, seconds, -1), *lanes, *literals)
+    third_lanes, third_marks, third_decides = mark_literals(thirds, *lanes, *literals)
     sets = literals[3]
     # A block has the hull of a second literal, by codes: all of it, if it is no set.
     decides = np.where(has_row | (seconds < 0), second_decides, sets[seconds] < 0) if len(sets) else second_decides

@@ -26,7 +26,6 @@ from siftline.kernels.sift_layout import (
     VETO,
     WIDTH1,
     WIDTH2,
-    lane_of,
     mark_of,
     ordinal_of,
     signature,
@@ -66,18 +65,16 @@ def _is_inside(code: Any, low: Any, width: Any) -> Any:
 
 
 @inline_kernel
-def add_mark(place: Any, n_places: Any, mark: Any, marks: NDArray[np.uint8]) -> None:
+def add_mark(lane: Any, mark: Any, marks: NDArray[np.uint8]) -> None:
     """Note in which part of its ordinals the event's value of an attribute is."""
-    lane = np.uint64(lane_of(place, n_places))
-    marks[lane + np.uint64(N_LANES) * np.uint64(mark >> 3)] |= np.uint8(1 << (mark & 7))
+    marks[np.uint64(lane) + np.uint64(N_LANES) * np.uint64(mark >> 3)] |= np.uint8(1 << (mark & 7))
 
 
 @inline_kernel
-def clear_marks(place: Any, n_places: Any, marks: NDArray[np.uint8]) -> None:
-    """Forget an attribute's marks."""
-    lane = np.uint64(lane_of(place, n_places))
-    marks[lane] = 0
-    marks[lane + np.uint64(N_LANES)] = 0
+def clear_marks(lane: Any, marks: NDArray[np.uint8]) -> None:
+    """Forget the marks of a lane."""
+    marks[np.uint64(lane)] = 0
+    marks[np.uint64(lane) + np.uint64(N_LANES)] = 0
 
 
 @inline_kernel
@@ -295,6 +292,7 @@ def _match(
     work: NDArray[np.int64],
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
+    lanes: NDArray[np.uint8],
     node_bases: NDArray[np.int64],
     node_starts: NDArray[np.int32],
     marked: NDArray[np.uint8],
@@ -314,7 +312,6 @@ def _match(
     """
     n_values = len(event_attributes)
     n_known = len(blocks)
-    n_places = len(cut_starts)
     has_trees = len(cuts) > 0
     n_spread = 0
     touched: Any = 0
@@ -337,7 +334,7 @@ def _match(
                 if n_ordinals > 1:
                     ordinal = ordinal_of(a, code, cut_starts, cuts)
                     ordinals[place] = ordinal
-                    add_mark(place, n_places, mark_of(ordinal, n_ordinals), marks)
+                    add_mark(lanes[np.uint64(a)], mark_of(ordinal, n_ordinals), marks)
                     if n_ordinals <= MOST_BITS:
                         bits[place] = _U1 << np.uint64(ordinal)
         n_spread += 1
@@ -400,7 +397,7 @@ def _match(
             place = np.uint64(a) + _U1
             dense[place] = _ABSENT
             seen[np.uint64(signature(a + 1)) >> _SIX] = 0
-            clear_marks(place, n_places, marks)
+            clear_marks(lanes[np.uint64(a)], marks)
             bits[place] = 0
     seen[_LAST_WORD] |= _ALWAYS_BIT
     if n_spread < n_values:
@@ -452,16 +449,17 @@ def match_at_desk(
         carray(pointer(table[22]), table[23], np.int64),
         carray(pointer(table[24]), table[25], np.int64),
         carray(pointer(table[26]), table[27], np.int32),
-        carray(pointer(table[28]), table[29], np.int64),
-        carray(pointer(table[30]), table[31], np.int32),
-        carray(pointer(table[32]), table[33], np.uint8),
-        carray(pointer(table[34]), table[35], np.int32),
+        carray(pointer(table[28]), table[29], np.uint8),
+        carray(pointer(table[30]), table[31], np.int64),
+        carray(pointer(table[32]), table[33], np.int32),
+        carray(pointer(table[34]), table[35], np.uint8),
         carray(pointer(table[36]), table[37], np.int32),
         carray(pointer(table[38]), table[39], np.int32),
         carray(pointer(table[40]), table[41], np.int32),
         carray(pointer(table[42]), table[43], np.int32),
         carray(pointer(table[44]), table[45], np.int32),
-        carray(pointer(table[46]), table[47], np.uint16),
+        carray(pointer(table[46]), table[47], np.int32),
+        carray(pointer(table[48]), table[49], np.uint16),
     )
 
 
@@ -472,6 +470,7 @@ def candidates_of_several(
     marks: NDArray[np.uint8],
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
+    lanes: NDArray[np.uint8],
     node_bases: NDArray[np.int64],
     node_starts: NDArray[np.int32],
     marked: NDArray[np.uint8],
@@ -488,13 +487,12 @@ def candidates_of_several(
     `marks` is left as it was.
     """
     n_known = len(blocks)
-    n_places = len(cut_starts)
     for p in range(len(event_attributes)):
         a = event_attributes[p]
         n_ordinals = cut_starts[a + 1] - cut_starts[a] + 1 if a < n_known else 0
         if n_ordinals > 1:
             ordinal = ordinal_of(a, event_codes[p], cut_starts, cuts)
-            add_mark(a + 1, n_places, mark_of(ordinal, n_ordinals), marks)
+            add_mark(lanes[a], mark_of(ordinal, n_ordinals), marks)
     found = np.empty(1024, dtype=np.int32)
     n_found = 0
     n_lists = 0
@@ -533,7 +531,7 @@ def candidates_of_several(
     for p in range(len(event_attributes)):
         a = event_attributes[p]
         if a < n_known:
-            clear_marks(a + 1, n_places, marks)
+            clear_marks(lanes[a], marks)
     return found[:n_found].copy(), n_lists
 
 

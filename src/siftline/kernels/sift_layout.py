@@ -16,7 +16,7 @@ import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
 from siftline.kernels.spaces import space_of
-from siftline.kernels.vectors import N_COLUMNS, N_LANES
+from siftline.kernels.vectors import N_COLUMNS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,14 +97,6 @@ def access_pieces(
             last[n] = set_highs[i] if is_set else highs[literal]
             n += 1
     return clauses, owners, first, last
-
-
-@inline_kernel
-def lane_of(place: Any, n_places: Any) -> Any:
-    """Return the lane of an attribute's place; beyond 255 attributes several share one."""
-    if n_places <= N_LANES:
-        return np.uint8(place)
-    return np.uint8(np.uint64(place) % np.uint64(N_LANES - 1) + np.uint64(1))
 
 
 @inline_kernel
@@ -193,7 +185,8 @@ def ranges_in_trees(
 @kernel
 def mark_literals(
     literals: NDArray[np.int64],
-    n_places: int,
+    lanes: NDArray[np.uint8],
+    is_own: NDArray[np.bool_],
     attributes: NDArray[np.int32],
     lows: NDArray[np.int32],
     highs: NDArray[np.int32],
@@ -206,9 +199,10 @@ def mark_literals(
 ) -> Any:
     """Return (lanes, marks, decides): what an entry says about a literal of each clause, and whether that is all.
 
-    Without a literal this is lane 0 with all marks, which every event has.
+    Without a literal this is lane 0 with all marks, which every event has. `is_own` says which attributes have a lane
+    of their own.
     """
-    lanes = np.zeros(len(literals), dtype=np.uint8)
+    chosen = np.zeros(len(literals), dtype=np.uint8)
     marks = np.full(len(literals), 65_535, dtype=np.uint16)
     decides = np.ones(len(literals), dtype=np.bool_)
     for c in range(len(literals)):
@@ -218,8 +212,8 @@ def mark_literals(
         a = attributes[literal]
         s = sets[literal]
         n_ordinals = cut_starts[a + 1] - cut_starts[a] + 1
-        lanes[c] = lane_of(a + 1, n_places)
-        decides[c] = n_places <= N_LANES
+        chosen[c] = lanes[a]
+        decides[c] = is_own[a]
         mark = np.uint32(0)
         for j in range(set_starts[s] if s >= 0 else 0, set_starts[s + 1] if s >= 0 else 1):
             low = ordinal_of(a, set_lows[j] if s >= 0 else lows[literal], cut_starts, cuts)
@@ -231,7 +225,7 @@ def mark_literals(
             if high + 1 < n_ordinals and mark_of(high + 1, n_ordinals) == last:
                 decides[c] = False
         marks[c] = mark
-    return lanes, marks, decides
+    return chosen, marks, decides
 
 
 @inline_kernel
