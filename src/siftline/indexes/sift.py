@@ -45,6 +45,8 @@ alone_starts : int32[], alone_slots, alone_clauses : int32[]
     Clauses of one literal, by the same nodes: whoever comes there matches.
 blocks : int32[n_attributes], flat : int32[]
     Where the block of a rare attribute starts, or -1.
+expected : float64[1]
+    How many clauses have an access literal that an event satisfies, on average, as the statistics say; none: -1.
 
 Cost: an event of m values walks m paths of O(log spaces) nodes or reads m blocks; 6 bytes a candidate (2 in a block), a
 cache miss for each that survives. A range of w spaces takes O(log w) entries.
@@ -134,6 +136,7 @@ class SiftArrays(NamedTuple):
     alone_clauses: NDArray[np.int32]
     blocks: NDArray[np.int32]
     flat: NDArray[np.int32]
+    expected: NDArray[np.float64]
 
 
 class Desk:
@@ -160,7 +163,7 @@ class Desk:
         self.owner: Growable | None = None
         self.ids_found = _NO_IDS
         scratch = (self.dense, self.seen, self.marks, bits, ordinals, lists, survivors, self.sure, self.possible, work)
-        fixed = [array for name, array in arrays._asdict().items() if name != "alone_clauses"]
+        fixed = [array for name, array in arrays._asdict().items() if name not in ("alone_clauses", "expected")]
         self.arrays: tuple[NDArray[Any], ...] = (*scratch, *fixed, arrays.flat.view(np.uint16))
         self.table = self._table(_NO_IDS)
         self.is_plain = not len(part.others) and not part.has_repeated_slots
@@ -232,7 +235,9 @@ class Sift(PartedIndex):
     # laying out
 
     def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> SiftArrays:
-        order = order_literals(clauses.starts, _shares(clauses, context), clauses.kinds)
+        shares = _shares(clauses, context)
+        order = order_literals(clauses.starts, shares, clauses.kinds)
+        expected = float(shares[order[clauses.starts[chosen]]].sum()) if context.statistics else -1.0
         ranges = [clauses.attributes, clauses.lows, clauses.highs]
         sets = [clauses.sets, clauses.set_starts, clauses.set_lows, clauses.set_highs]
         slots = [clauses.slots, clauses.is_exact]
@@ -268,7 +273,7 @@ class Sift(PartedIndex):
         blocks, flat = lay_blocks(*[*pieces, is_tree, n_pieces, seconds, row_starts, *slots, *ranges])
         trees = [node_bases, _roomy(node_starts), marked, row_starts[entries], rows]
         alone = [alone_starts, clauses.slots[lone], lone]
-        return SiftArrays(*[*cuts, lanes[0], *trees, *alone, blocks, _roomy(flat)])
+        return SiftArrays(*[*cuts, lanes[0], *trees, *alone, blocks, _roomy(flat), np.array([expected])])
 
     # matching
 
@@ -347,7 +352,7 @@ class Sift(PartedIndex):
         """Match an event with several values of some attribute: find candidates, and test all their literals."""
         arrays = part.arrays
         desk = self._desk(part)
-        clauses, n_lists = candidates_of_several(event.attributes, event.codes, desk.marks, *arrays)
+        clauses, n_lists = candidates_of_several(event.attributes, event.codes, desk.marks, *arrays[:-1])
         found, n_tested = verify_clauses(clauses, event.attributes, event.codes, self._dense(), *part.literals)
         return Found(found, len(clauses), n_tested, n_lists)
 
@@ -390,10 +395,27 @@ class Sift(PartedIndex):
 
     def _describe_part(self, part: Part) -> list[str]:
         arrays = part.arrays
-        n_trees = int(np.count_nonzero(np.diff(arrays.node_bases)))
-        n_blocks = int(np.count_nonzero(arrays.blocks >= 0))
-        n_alone = len(arrays.alone_slots)
-        return [f"{n_trees:,} trees with {len(arrays.cold):,} entries and {n_alone:,} alone, {n_blocks:,} blocks"]
+        assert self._context is not None
+        in_trees = arrays.node_starts[arrays.node_bases[1:]] - arrays.node_starts[arrays.node_bases[:-1]]
+        if len(arrays.alone_starts):
+            in_trees = in_trees + np.diff(arrays.alone_starts[arrays.node_bases])
+        in_blocks = np.where(arrays.blocks >= 0, arrays.flat[arrays.blocks], 0) if len(arrays.flat) else 0 * in_trees
+        n_alone, n_others = len(arrays.alone_slots), len(part.others)
+        names, postings = self._context.domains.names, in_trees + in_blocks
+        most = ", ".join(f"{names[a]} ({postings[a]:,})" for a in np.argsort(-postings)[:5].tolist() if postings[a])
+        expected = float(arrays.expected[0])
+        why = "as the statistics say" if expected >= 0 else "as constants and subscriptions suggest, without statistics"
+        lines = [
+            f"each clause stands under the literal that the fewest events satisfy, {why}",
+            f"{np.count_nonzero(in_trees):,} attributes with trees: {len(arrays.cold):,} entries, {n_alone:,} alone",
+            f"{np.count_nonzero(in_blocks):,} rare attributes with blocks: {int(in_blocks.sum()):,} entries",
+            f"most entries: {most or 'none'}",
+        ]
+        if expected >= 0:
+            lines.append(f"clauses that an event reaches on average: {expected:,.1f} expected")
+        if n_others:
+            lines.append(f"{n_others:,} clauses ask for nothing that must be there: every event is tested against them")
+        return lines
 
 
 def _beside(found: Many, others: Many) -> Many:
