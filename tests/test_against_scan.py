@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 INDEXES = [name for name in siftline.indexes() if name != "scan"]
 
+tenants = st.sampled_from([None, "one", "two"])
 lists_of_subscriptions = st.lists(subscriptions, min_size=1, max_size=12)
 lists_of_events = st.lists(events, min_size=1, max_size=4)
 
@@ -87,24 +88,25 @@ class AddRemoveMatch(RuleBasedStateMachine):
         super().__init__()
         self.oracle, self.engine = Engine("scan"), with_short_tail(self.index)
         self.n = 0
+        self.subset = self.engine.subset([1, 2, 3, 5, 8, 13, 21, 34, 55])
         self.encoded: list[tuple[dict[str, Any], Any]] = []
 
     def both(self) -> tuple[Engine, Engine]:
         return self.oracle, self.engine
 
-    @rule(target=ids, expression=subscriptions)
-    def add(self, expression: Expression) -> int:
+    @rule(target=ids, expression=subscriptions, weight=st.integers(1, 3), tenant=tenants)
+    def add(self, expression: Expression, weight: int, tenant: str | None) -> int:
         self.n += 1
         for engine in self.both():
-            engine.add(expression, id=self.n)
+            engine.add(expression, id=self.n, weight=weight, tenant=tenant)
         return self.n
 
-    @rule(expressions=st.lists(subscriptions, max_size=30))
-    def add_many(self, expressions: list[Expression]) -> None:
+    @rule(expressions=st.lists(subscriptions, max_size=30), tenant=tenants)
+    def add_many(self, expressions: list[Expression], tenant: str | None) -> None:
         rows = [(self.n + i + 1, expression) for i, expression in enumerate(expressions)]
         self.n += len(rows)
         for engine in self.both():
-            engine.add_many(rows)
+            engine.add_many(rows, tenant=tenant)
 
     @rule(id=ids, expression=subscriptions)
     def replace(self, id: int, expression: Expression) -> None:
@@ -141,6 +143,25 @@ class AddRemoveMatch(RuleBasedStateMachine):
     @rule(trees=lists_of_events)
     def match_batch(self, trees: list[dict[str, Any]]) -> None:
         assert pairs(self.engine.match_batch(trees)) == pairs(self.oracle.match_batch(trees))
+
+    @rule(tree=events, chosen=st.sets(st.integers(1, 30)), top=st.integers(0, 5), tenant=tenants)
+    def match_some(self, tree: dict[str, Any], chosen: set[int], top: int, tenant: str | None) -> None:
+        everything = self.oracle.match(tree)
+        inside = [id for id in everything if id in chosen]
+        assert sorted(self.engine.match(tree, within=chosen)) == sorted(inside)
+        assert sorted(self.engine.match(tree, within=self.subset)) == sorted(set(everything) & self.subset.ids)
+        assert sorted(self.engine.match(tree, tenant=tenant)) == sorted(self.oracle.match(tree, tenant=tenant))
+        assert self.engine.match(tree, top=top) == self.oracle.match(tree, top=top)
+        assert (
+            self.engine.match(tree, top=top, within=chosen)
+            == [id for id in self.oracle.match(tree, top=len(everything)) if id in chosen][:top]
+        )
+        found = self.engine.match(tree, first=True)
+        assert found in everything if everything else found is None
+        found = self.engine.match(tree, first=True, within=chosen)
+        assert found in inside if inside else found is None
+        batch = self.engine.match_batch([tree, tree], within=self.subset, tenant=None)
+        assert sorted(batch["subscription"].to_pylist()) == sorted([*(set(everything) & self.subset.ids)] * 2)
 
     @rule()
     def match_what_was_encoded_before(self) -> None:

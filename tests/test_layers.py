@@ -26,6 +26,7 @@ ALLOWED = {
     "batches": {"model", "encoding", "indexes", "subscriptions"},
     "tail": {"encoding", "indexes", "kernels"},
     "tidying": {"errors"},
+    "subsets": {"encoding", "subscriptions", "tail"},
     "changes": {"errors", "model", "language", "encoding", "indexes", "subscriptions", "tail", "tidying"},
     "matching": {"errors", "model", "encoding", "indexes", "subscriptions", "changes", "batches"},
     "engine": {
@@ -39,6 +40,7 @@ ALLOWED = {
         "saved",
         "batches",
         "matching",
+        "subsets",
     },
     "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "engine", "", "cli"},
     "cli": {

@@ -96,14 +96,16 @@ def _table(chunks: Iterable[tuple[Any, list[Any]]]) -> pa.Table:
     )
 
 
-def confirmed(found: Many, events: EncodedEvents, first: int, table: SubscriptionTable, limit: int | None) -> Matches:
+def confirmed(
+    found: Many, events: EncodedEvents, first: int, table: SubscriptionTable, is_wanted: Callable[[Any], Any] | None
+) -> Matches:
     """Return the candidates that match: all that are sure, and those possible ones that the exact check confirms.
 
-    Slots from `limit` on are left out: they are newer than the codes of the events, which cannot speak about them.
+    `is_wanted` tells which slots may be there at all: others may be newer than the codes of the events.
     """
-    positions, slots = _pairs(found.starts, found.sure, events, first, limit)
+    positions, slots = _pairs(found.starts, found.sure, events, first, is_wanted)
     if len(found.possible):
-        kept, checked = _pairs(found.possible_starts, found.possible, events, first, limit)
+        kept, checked = _pairs(found.possible_starts, found.possible, events, first, is_wanted)
         holds = [
             matches(table.expression(slot), events.event(position))
             for position, slot in zip(kept.tolist(), checked.tolist(), strict=True)
@@ -122,13 +124,17 @@ def joined(some: Matches, others: Matches) -> Matches:
 
 
 def _pairs(
-    starts: NDArray[np.int64], slots: NDArray[np.int32], events: EncodedEvents, first: int, limit: int | None
+    starts: NDArray[np.int64],
+    slots: NDArray[np.int32],
+    events: EncodedEvents,
+    first: int,
+    is_wanted: Callable[[Any], Any] | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return the event and the slot of each candidate."""
     positions = np.repeat(np.arange(first, first + len(starts) - 1), np.diff(starts))
-    if limit is not None:
-        is_known = slots < limit
-        positions, slots = positions[is_known], slots[is_known]
+    if is_wanted is not None:
+        is_kept = is_wanted(slots)
+        positions, slots = positions[is_kept], slots[is_kept]
     if events.errors:
         is_event = ~np.isin(positions, list(events.errors))
         positions, slots = positions[is_event], slots[is_event]

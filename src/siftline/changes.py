@@ -12,11 +12,20 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.encoding.clauses import Clauses, concatenate, constants_of, encode_covers, relabelled, select, swept
+from siftline.encoding.clauses import (
+    Clauses,
+    concatenate,
+    constants_of,
+    encode_covers,
+    of_slots,
+    relabelled,
+    select,
+    swept,
+)
 from siftline.encoding.domains import Domains
 from siftline.encoding.patterns import matcher_of
 from siftline.encoding.plain import plain_rows
@@ -29,7 +38,7 @@ from siftline.tail import Tail
 from siftline.tidying import Tidier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
     from siftline.language.normal_form import Cover
     from siftline.model import Expression
     from siftline.subscriptions import Expressions, Id
+    from siftline.subsets import Tenant
 
 # Removed subscriptions are swept out when they are this many and as many as the live ones.
 _SWEEP: Final = 1024
@@ -49,6 +59,19 @@ _MANY_PARTS: Final = 256
 _TAIL: Final = 512
 # Additions of more subscriptions at once go to the index.
 _FEW: Final = 64
+
+
+class New(NamedTuple):
+    """Subscriptions that were checked and get the next slots, and those that they replace."""
+
+    ids: Sequence[Id]
+    weights: Any
+    expressions: Expressions
+    tenant: str | None
+    replaced: Sequence[Id] = ()
+
+
+_NOTHING_NEW: Final = New((), (), ParsedExpressions([]), None)
 
 
 class Changing:
@@ -68,6 +91,7 @@ class Changing:
         self._n_replaced = 0
         self._generation = 0
         self._tidier = Tidier()
+        self._tenants: dict[str, Tenant] = {}  # those that events were matched for
         self._writing = threading.RLock()
         self._publishing = threading.Lock()
 
@@ -86,87 +110,85 @@ class Changing:
 
     # additions
 
-    def _add_one(self, id: Id, weight: float, expression: Expression) -> None:
+    def _add_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
         """Add one expression whose id was checked."""
         rows = plain_rows(expression, self._domains) if self._index.has_tail else None
         if rows is None:
-            self._add_parsed([id], [weight], [expression])
+            self._add_parsed([id], [weight], [expression], tenant)
         else:
-            self._add_plain(id, weight, expression, rows)
+            self._add_plain(id, weight, expression, tenant, rows)
 
-    def _add_plain(self, id: Id, weight: float, expression: Expression, rows: list[Row]) -> None:
+    def _add_plain(self, id: Id, weight: float, expression: Expression, tenant: str | None, rows: list[Row]) -> None:
         if not self._tail.has_room(1, 1, len(rows), 0):
             self._flush()
             self._tidier.tidy(self)
         self._start_tail()
-        self._table.append_one(id, weight, expression)
+        self._table.append_one(id, weight, expression, tenant)
         self._tail.add_plain(rows)
 
     def _add_parsed(
-        self, ids: list[Id], weights: list[float], expressions: list[Expression], replaced: Sequence[Id] = ()
+        self,
+        ids: list[Id],
+        weights: list[float],
+        expressions: list[Expression],
+        tenant: str | None,
+        replaced: Sequence[Id] = (),
     ) -> None:
         """Add expressions whose ids were checked, taking away `replaced` in the same moment."""
         covering = cover_with_alternatives if self._index.takes_alternatives else cover
         covers = [covering(expression) for expression in expressions]
         constants = constants_of(covers)
-        parts = ParsedExpressions(expressions)
+        new = New(ids, weights, ParsedExpressions(expressions), tenant, replaced)
         if self._domains.has_room(constants):
             with self._changing():
                 self._domains.add(constants)
                 clauses = self._encoded(covers, self._domains)
-            self._append(clauses, ids, weights, parts, replaced)
+            self._append(clauses, new)
         else:
             domains = self._domains.copied()
             moves = domains.add(constants)
-            clauses = self._encoded(covers, domains)
-            self._swap(domains, moves, clauses, parts, lambda: self._enter(ids, weights, parts, replaced))
+            self._swap(domains, moves, self._encoded(covers, domains), new)
         self._tidier.tidy(self)
 
     def _encoded(self, covers: Sequence[Cover], domains: Domains) -> Clauses:
         """Return clauses for the next slots."""
         return encode_covers(covers, self._table.n_slots, domains, takes_patterns=self._index.takes_patterns)
 
-    def _add_columns(self, loaded: LoadedColumns) -> int:
+    def _add_columns(self, loaded: LoadedColumns, tenant: str | None) -> int:
         """Add what was loaded from columns over a copy of the domains."""
         self._table.check_ids(loaded.ids)
         ids, weights, expressions, clauses, domains, moves = loaded
         clauses = clauses._replace(slots=clauses.slots + np.int32(self._table.n_slots))
+        new = New(ids, weights, expressions, tenant)
         if moves or len(ids) > len(self):
-            self._swap(domains, moves, clauses, expressions, lambda: self._enter(ids, weights, expressions, ()))
+            self._swap(domains, moves, clauses, new)
         else:
             # Events stay encoded as they are if there is nothing new for them to know.
-            self._append(clauses, ids, weights, expressions, (), None if domains.equals(self._domains) else domains)
+            self._append(clauses, new, None if domains.equals(self._domains) else domains)
         self._tidier.tidy(self)
         return len(ids)
 
-    def _append(
-        self,
-        clauses: Clauses,
-        ids: Sequence[Id],
-        weights: Any,
-        new: Expressions,
-        replaced: Sequence[Id],
-        domains: Domains | None = None,
-    ) -> None:
+    def _append(self, clauses: Clauses, new: New, domains: Domains | None = None) -> None:
         """Add coded subscriptions behind the others: few to the tail, many to the index, with what the tail has."""
-        if self._index.has_tail and len(ids) <= _FEW and domains is None:
-            sizes = len(ids), clauses.n_clauses, len(clauses.attributes), len(clauses.set_lows)
+        n = len(new.ids)
+        if self._index.has_tail and n <= _FEW and domains is None:
+            sizes = n, clauses.n_clauses, len(clauses.attributes), len(clauses.set_lows)
             if not self._tail.has_room(*sizes):
                 self._flush()
             if self._tail.has_room(*sizes):
                 self._start_tail()
                 with self._changing():
-                    self._enter(ids, weights, new, replaced)
-                    self._tail.add(clauses, len(ids))
+                    self._enter(new)
+                    self._tail.add(clauses, n)
                 return
-        self._append_to_index(clauses, new, domains or self._domains, lambda: self._enter(ids, weights, new, replaced))
+        self._append_to_index(clauses, new, domains or self._domains)
 
-    def _append_to_index(self, clauses: Clauses, new: Expressions, domains: Domains, enter: Callable[[], None]) -> None:
+    def _append_to_index(self, clauses: Clauses, new: New, domains: Domains) -> None:
         """Lay out the tail and the new clauses, and show them."""
         first = self._tail.first_slot if len(self._tail) else self._table.n_slots
         if len(self._tail):
             clauses = concatenate([self._tail.clauses(), clauses])
-        prepared = self._index.prepare(self._batch(clauses, domains, first, new))
+        prepared = self._index.prepare(self._batch(clauses, domains, first, new.expressions))
         if domains is not self._domains:
             matcher_of(domains)  # made here, not by the first match under the lock
         with self._changing():
@@ -174,7 +196,7 @@ class Changing:
             self._domains = domains
             self._index.add(prepared)
             self._tail = Tail(self._table.n_slots, self._tail_size)
-            enter()
+            self._enter(new)
         self._clauses.append(clauses)
         if len(self._clauses) > _MANY_PARTS:
             self._join_last()
@@ -182,33 +204,30 @@ class Changing:
     def _flush(self) -> None:
         """Bring the tail into the index."""
         if len(self._tail):
-            nothing = encode_covers([], 0, self._domains)
-            self._append_to_index(nothing, ParsedExpressions([]), self._domains, lambda: None)
+            self._append_to_index(encode_covers([], 0, self._domains), _NOTHING_NEW, self._domains)
 
     def _start_tail(self) -> None:
         """Let an empty tail begin behind what the index has."""
         if not len(self._tail):
             self._tail.first_slot = self._table.n_slots
 
-    def _enter(self, ids: Sequence[Id], weights: Any, expressions: Expressions, replaced: Sequence[Id]) -> None:
+    def _enter(self, new: New) -> None:
         """Write subscriptions into the table; under both locks."""
-        if replaced:
-            gone = self._slots_of(replaced)
+        if new.replaced:
+            gone = self._slots_of(new.replaced)
             self._n_replaced += 1
-            self._table.remove(replaced, gone)
+            self._table.remove(new.replaced, gone)
             self._forget(gone)
-        self._table.append(ids, weights, expressions)
+        self._table.append(new.ids, new.weights, new.expressions, new.tenant)
 
-    def _swap(
-        self, domains: Domains, moves: list[Move], clauses: Clauses, new: Expressions, enter: Callable[[], None]
-    ) -> None:
+    def _swap(self, domains: Domains, moves: list[Move], clauses: Clauses, new: New) -> None:
         """Build an index beside the old one, which goes on matching, and put it in its place."""
         joined = concatenate([relabelled(self._joined_clauses(), moves), clauses])
-        index = self._built_index(joined, domains, new)
+        index = self._built_index(joined, domains, new.expressions)
         matcher_of(domains)  # made here, not by the first match under the lock
         with self._changing():
             self._put(self._table, domains, joined, index)
-            enter()
+            self._enter(new)
 
     def _put(self, table: SubscriptionTable, domains: Domains, clauses: Clauses, index: Index) -> None:
         """Use other parts from now on; under both locks."""
@@ -275,6 +294,11 @@ class Changing:
         if len(self._tail):
             return concatenate([self._clauses[0], self._tail.clauses()])
         return self._clauses[0]
+
+    def _clauses_of(self, slots: NDArray[np.int32]) -> Clauses:
+        """Return the clauses of some ascending slots."""
+        parts = [part for part in self._clauses if part.n_clauses] + [self._tail.clauses()]
+        return concatenate([of_slots(part, slots) for part in parts])
 
     def _rebuild(self) -> None:
         """Lay out the index anew, as one piece."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import pickle
 import threading
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -20,15 +21,18 @@ from siftline.errors import DuplicateIdError, SubscriptionError
 from siftline.indexes.registry import DEFAULT
 from siftline.matching import Matching
 from siftline.subscriptions import Id, SubscriptionTable, accepted, check_top
+from siftline.subsets import Subset, Tenant, subset_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from siftline.explanation import Explanation
     from siftline.model import Expression
+
+# What `within=` takes.
+Within = Subset | Iterable[Id] | None
 
 
 class Engine(Matching):
@@ -79,7 +83,9 @@ class Engine(Matching):
             slot = table.slot(id)
         return table.expression(slot)
 
-    def add(self, expression: str | Expression, id: Id | None = None, weight: float = 1.0) -> Id:
+    def add(
+        self, expression: str | Expression, id: Id | None = None, weight: float = 1.0, *, tenant: str | None = None
+    ) -> Id:
         """Add one subscription and return its id.
 
         Parameters
@@ -90,6 +96,8 @@ class Engine(Matching):
             A new number if left out. Ids of one engine are all integers or all strings.
         weight : float
             For `match(..., top=k)`.
+        tenant : str, optional
+            Whose subscription it is, for `match(..., tenant=...)`.
 
         Raises
         ------
@@ -102,10 +110,10 @@ class Engine(Matching):
         with self._writing:
             chosen = self._table.next_id() if id is None else id
             self._table.check_id(chosen)
-            self._add_one(chosen, _checked_weight(weight), parsed)
+            self._add_one(chosen, _checked_weight(weight), parsed, _checked_tenant(tenant))
         return chosen
 
-    def add_many(self, source: Any) -> int:
+    def add_many(self, source: Any, *, tenant: str | None = None) -> int:
         """Add many subscriptions at once: all of them, or none if one is refused. Returns how many.
 
         Parameters
@@ -114,20 +122,24 @@ class Engine(Matching):
             An iterable of (id, expression) or (id, expression, weight); or an Arrow table, pandas or polars data frame,
             or the path of a Parquet file, with the columns `subscription`, `expression` and optionally `weight`, or in
             the columnar form of one row a predicate (see README).
+        tenant : str, optional
+            Whose subscriptions they are, for `match(..., tenant=...)`.
         """
         from siftline.encoding.columns import load_columns
         from siftline.encoding.tables import rows_of, table_of
 
+        _checked_tenant(tenant)
         table = table_of(source)
         if table is not None and "expression" not in table.column_names:
             with self._writing:
                 takes_patterns = self._index.takes_patterns
-                return self._add_columns(load_columns(table, self._domains.copied(), takes_patterns=takes_patterns))
+                loaded = load_columns(table, self._domains.copied(), takes_patterns=takes_patterns)
+                return self._add_columns(loaded, tenant)
         ids, expressions, weights = rows_of(source if table is None else table)
         parsed = [_accepted_row(expression, id) for id, expression in zip(ids, expressions, strict=True)]
         with self._writing:
             self._table.check_ids(ids)
-            self._add_parsed(ids, [_checked_weight(weight) for weight in weights], parsed)
+            self._add_parsed(ids, [_checked_weight(weight) for weight in weights], parsed, tenant)
         return len(ids)
 
     def replace(self, id: Id, expression: str | Expression, weight: float | None = None) -> None:
@@ -136,7 +148,7 @@ class Engine(Matching):
         with self._writing:
             slot = self._table.slot(id)
             kept = float(self._table.weights.view[slot]) if weight is None else _checked_weight(weight)
-            self._add_parsed([id], [kept], [parsed], replaced=[id])
+            self._add_parsed([id], [kept], [parsed], self._table.tenant(slot), replaced=[id])
 
     def remove(self, id: Id) -> None:
         """Remove one subscription; it never matches again."""
@@ -157,10 +169,41 @@ class Engine(Matching):
     # matching
 
     @overload
-    def match(self, event: Any, *, top: int | None = None, as_slots: Literal[False] = False) -> list[Id]: ...
+    def match(
+        self, event: Any, *, first: Literal[True], within: Within = None, tenant: str | None = None
+    ) -> Id | None: ...
     @overload
-    def match(self, event: Any, *, top: int | None = None, as_slots: Literal[True]) -> NDArray[np.int32]: ...
-    def match(self, event: Any, *, top: int | None = None, as_slots: bool = False) -> list[Id] | NDArray[np.int32]:
+    def match(
+        self,
+        event: Any,
+        *,
+        top: int | None = None,
+        first: Literal[False] = False,
+        within: Within = None,
+        tenant: str | None = None,
+        as_slots: Literal[False] = False,
+    ) -> list[Id]: ...
+    @overload
+    def match(
+        self,
+        event: Any,
+        *,
+        top: int | None = None,
+        first: Literal[False] = False,
+        within: Within = None,
+        tenant: str | None = None,
+        as_slots: Literal[True],
+    ) -> NDArray[np.int32]: ...
+    def match(
+        self,
+        event: Any,
+        *,
+        top: int | None = None,
+        first: bool = False,
+        within: Within = None,
+        tenant: str | None = None,
+        as_slots: bool = False,
+    ) -> list[Id] | NDArray[np.int32] | Id | None:
         """Return the ids of all subscriptions that one event satisfies, in no promised order.
 
         Parameters
@@ -169,24 +212,75 @@ class Engine(Matching):
             One event.
         top : int, optional
             Only the `top` best by weight: weight descending, then id ascending.
+        first : bool
+            Return the id of any one of them, None if there is none.
+        within : ids, or what `subset` returned
+            Only among these; ids that no subscription has are left out.
+        tenant : str, optional
+            Only among the subscriptions that were added for this tenant.
         as_slots : bool
             Return the internal integers instead, without making Python objects.
+
+        >>> engine = Engine()
+        >>> _ = engine.add_many([(1, "a = 1"), (2, "a > 0", 2.0)])
+        >>> _ = engine.add("a < 9", id=3, tenant="acme")
+        >>> sorted(engine.match({"a": 1})), engine.match({"a": 1}, top=1), engine.match({"a": 1}, within=[1, 5])
+        ([1, 2, 3], [2], [1])
+        >>> engine.match({"a": 1}, tenant="acme"), engine.match({"a": 10}, first=True), engine.match({}, first=True)
+        ([3], 2, None)
         """
-        if top is None and type(event) is EncodedEvents and len(event.starts) == 2 and not event.errors:
-            if not as_slots:
+        is_plain = top is None and within is None and tenant is None
+        if is_plain and type(event) is EncodedEvents and len(event.starts) == 2 and not event.errors:
+            if not as_slots and not first:
                 ids = self._ids_at_once(event)
                 if ids is not None:
                     return ids  # type: ignore[return-value]
             found = self._match_at_once(event)
-            if found is not None:
+            if found is not None and not first:
                 return found[0] if as_slots else found[1].ids(found[0])
-        slots, table, _ = self._find(event, 0, is_one=True)
+            if found is not None and not as_slots:
+                return _first(*found)
+        if top is not None:
+            check_top(top)
+        if first and (top is not None or as_slots):
+            raise ValueError("first=True gives one id: it goes neither with top nor with as_slots")
+        slots, table, _ = self._find(event, 0, is_one=True, top=top, within=self._within(within, tenant))
+        if first:
+            return _first(slots, table)
         if top is not None:
             slots = _best(slots, top, table)
         return slots if as_slots else table.ids(slots)
 
+    def subset(self, ids: Iterable[Id]) -> Subset:
+        """Return some ids for `match(..., within=...)`, prepared once for many matches.
+
+        The subset follows changes: an id that is added later belongs to it too.
+        """
+        return Subset(ids)
+
+    def _within(self, within: Within, tenant: str | None) -> Subset | None:
+        """Return the subset that is asked for."""
+        if tenant is None:
+            return None if within is None else subset_of(within)
+        if within is not None:
+            raise ValueError("within and tenant exclude each other")
+        known = self._tenants.get(tenant)
+        if known is None:
+            _checked_tenant(tenant)
+            known = Tenant(tenant)
+            if tenant in self._table.tenant_numbers:
+                self._tenants[tenant] = known
+        return known
+
     def match_batch(
-        self, events: Any, *, event: str | None = None, top: int | None = None, threads: int | None = None
+        self,
+        events: Any,
+        *,
+        event: str | None = None,
+        top: int | None = None,
+        within: Within = None,
+        tenant: str | None = None,
+        threads: int | None = None,
     ) -> Any:
         """Return an Arrow table (event, subscription): all subscriptions that each event satisfies.
 
@@ -199,13 +293,17 @@ class Engine(Matching):
             The column that holds whole events, as JSON text, map or struct.
         top : int, optional
             Only the `top` best subscriptions of each event, in order.
+        within, tenant
+            As for `match`.
         threads : int, optional
             How many threads share a large batch; one for each core if left out.
         """
         from siftline.batches import matched_table
 
-        encoded = self._moment(events, event=event)[0]
-        return matched_table(len(encoded), lambda first, end: self._find_many(encoded, first, end), top, threads)
+        encoded, chosen = self._moment(events, event=event)[0], self._within(within, tenant)
+        return matched_table(
+            len(encoded), lambda first, end: self._find_many(encoded, first, end, chosen), top, threads
+        )
 
     def encode(self, events: Any, *, event: str | None = None) -> EncodedEvents:
         """Encode one event or many once, for matching them often.
@@ -326,9 +424,18 @@ def _checked_weight(weight: object) -> float:
     raise SubscriptionError("a weight must be a finite number")
 
 
+def _checked_tenant(tenant: Any) -> str | None:
+    if tenant is not None and not isinstance(tenant, str):
+        raise SubscriptionError(f"a tenant must be a string, not {type(tenant).__name__}: {tenant!r}")
+    return tenant
+
+
+def _first(slots: NDArray[np.int32], table: SubscriptionTable) -> Id | None:
+    return table.ids(slots[:1])[0] if len(slots) else None
+
+
 def _best(slots: NDArray[np.int32], top: Any, table: SubscriptionTable) -> NDArray[np.int32]:
     """Return the `top` slots by weight, heaviest first, and by id where weights are equal."""
-    check_top(top)
     weights = table.weights.view[slots]
     if 0 < top < len(slots):
         # Everything at least as heavy as the k-th heaviest, ties included, so that few are left to sort by id.

@@ -19,11 +19,14 @@ from siftline.errors import EventError
 from siftline.model import matches
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from siftline.batches import Matches
     from siftline.indexes.protocol import Index
     from siftline.subscriptions import SubscriptionTable
+    from siftline.subsets import Chosen, Subset
     from siftline.tail import Tail
 
 # How often a match that a replacement crossed is tried again before it holds off writers.
@@ -42,6 +45,7 @@ class Moment(NamedTuple):
     n_added: int  # how often subscriptions were added to the index until then
     tail: Tail
     n_tail: int  # how many clauses the tail had
+    chosen: Chosen | None  # only these subscriptions are asked for
 
 
 class Found(NamedTuple):
@@ -87,7 +91,9 @@ class Matching(Changing):
             found += ids.taken(slots).tolist()
         return found if self._generation == generation else None
 
-    def _moment(self, events: Any, *, event: str | None = None, is_one: bool = False) -> Moment:
+    def _moment(
+        self, events: Any, *, event: str | None = None, is_one: bool = False, within: Subset | None = None
+    ) -> Moment:
         """Return events encoded for the index as it is at this moment."""
         source = events.source if isinstance(events, EncodedEvents) else source_of(events, event=event, is_one=is_one)
         if is_one and len(source) != 1:
@@ -97,54 +103,113 @@ class Matching(Changing):
             encoded = events.encoded_for(self._domains) if is_encoded else EncodedEvents(source, self._domains)
             table, tail = self._table, self._tail
             n_slots = tail.first_slot if len(tail) else table.n_slots
-            return Moment(encoded, self._index, table, n_slots, self._n_added, tail, tail.n_clauses)
+            chosen = None if within is None else within.ready(self)
+            moment = Moment(encoded, self._index, table, n_slots, self._n_added, tail, tail.n_clauses, chosen)
+        if within is None or chosen is not None:
+            return moment
+        with self._writing:  # which comes before `_publishing`
+            within.prepare(self)
+            return self._moment(encoded, within=within)
 
-    def _matching(self, moment: Moment, position: int) -> Found:
-        """Return the slots that match one event."""
-        events, index, table, n_slots, n_added, tail, n_tail = moment
+    def _matching(self, moment: Moment, position: int, top: int | None = None) -> Found:
+        """Return the slots that match one event, or at least the `top` best of them."""
+        events, table, chosen = moment.events, moment.table, moment.chosen
         if position in events.errors:
             return Found(_NONE, table, events)
-        sure, possible = index.match(events, position)
-        if self._n_added != n_added:
-            # Subscriptions added after the event was encoded may use constants that its codes do not know, or were in
-            # the tail then.
-            sure, possible = sure[sure < n_slots], possible[possible < n_slots]
-        if n_tail:
-            sure, possible = _with_tail(sure, possible, tail, n_tail, events, position)
+        if chosen is not None and chosen.scan is not None:
+            sure, possible = _scanned(chosen.scan, table, events, position)
+        else:
+            sure, possible = self._candidates(moment, position, top if chosen is None else None)
+            if chosen is not None:
+                sure, possible = sure[chosen.has(sure)], possible[chosen.has(possible)]
         if len(possible):
             sure = _with_checked(sure, possible, table, events, position)
         return Found(sure, table, events)
 
-    def _find(self, events: Any, position: int, *, is_one: bool = False) -> Found:
+    def _candidates(
+        self, moment: Moment, position: int, top: int | None
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return what index and tail find for one event."""
+        events, index, table, n_slots, n_added, tail, n_tail, _ = moment
+        if top is None:
+            sure, possible = index.match(events, position)
+        else:
+            sure, possible = index.match_top(events, position, top, table.weights.view)
+        if self._n_added != n_added:
+            # Subscriptions added after the event was encoded may use constants that its codes do not know, or were in
+            # the tail then. And they may be among the best.
+            sure, possible = (sure, possible) if top is None else index.match(events, position)
+            sure, possible = sure[sure < n_slots], possible[possible < n_slots]
+        if n_tail:
+            return _with_tail(sure, possible, tail, n_tail, events, position)
+        return sure, possible
+
+    def _find(
+        self,
+        events: Any,
+        position: int,
+        *,
+        is_one: bool = False,
+        top: int | None = None,
+        within: Subset | None = None,
+    ) -> Found:
         """Match one event, and again if a subscription was replaced meanwhile: it could miss both old and new."""
         for _ in range(_PATIENCE):
             n_replaced = self._n_replaced
-            found = self._matching(self._moment(events, is_one=is_one), position)
+            found = self._matching(self._moment(events, is_one=is_one, within=within), position, top)
             if n_replaced == self._n_replaced:
                 return found
         with self._writing:
-            return self._matching(self._moment(events, is_one=is_one), position)
+            return self._matching(self._moment(events, is_one=is_one, within=within), position, top)
 
-    def _find_many(self, events: EncodedEvents, first: int, end: int) -> Matches:
+    def _find_many(self, events: EncodedEvents, first: int, end: int, within: Subset | None = None) -> Matches:
         """Match the events first .. end - 1, and again if a subscription was replaced meanwhile."""
         for _ in range(_PATIENCE):
             n_replaced = self._n_replaced
-            found = self._matching_many(self._moment(events), first, end)
+            found = self._matching_many(self._moment(events, within=within), first, end)
             if n_replaced == self._n_replaced:
                 return found
         with self._writing:
-            return self._matching_many(self._moment(events), first, end)
+            return self._matching_many(self._moment(events, within=within), first, end)
 
     def _matching_many(self, moment: Moment, first: int, end: int) -> Matches:
         from siftline.batches import confirmed, joined
 
-        events, index, table, n_slots, n_added, tail, n_tail = moment
+        events, index, table, n_slots, n_added, tail, n_tail, chosen = moment
+        if chosen is not None and chosen.scan is not None:
+            many = chosen.scan.match_many(events, first, end, chosen.scan.n_clauses)
+            return confirmed(many, events, first, table, table.is_live.taken)
+        is_wanted: Callable[[Any], Any] | None = None if chosen is None else chosen.has
         many = index.match_many(events, first, end)
-        found = confirmed(many, events, first, table, n_slots if self._n_added != n_added else None)
+        if self._n_added != n_added:
+            is_wanted = _below(n_slots, is_wanted)
+        found = confirmed(many, events, first, table, is_wanted)
         if n_tail:
             newest = tail.match_many(events, first, end, n_tail)
-            found = joined(found, confirmed(newest, events, first, table, None))
+            found = joined(found, confirmed(newest, events, first, table, None if chosen is None else chosen.has))
         return found
+
+
+def _below(n_slots: int, is_wanted: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """Return a test of slots that leaves out those that are newer than the codes of the events."""
+    if is_wanted is None:
+        return lambda slots: slots < n_slots
+
+    def test(slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+        found = slots < n_slots
+        found[found] = is_wanted(slots[found])
+        return found
+
+    return test
+
+
+def _scanned(
+    scan: Tail, table: SubscriptionTable, events: EncodedEvents, position: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return what a few subscriptions have for an event, but for those that were removed since."""
+    start, end = events.starts[position], events.starts[position + 1]
+    sure, possible = scan.match(events.attributes[start:end], events.codes[start:end], scan.n_clauses)
+    return sure[table.is_live.taken(sure)], possible[table.is_live.taken(possible)]
 
 
 def _with_tail(

@@ -38,6 +38,9 @@ def save(engine: Engine, path: str | Path) -> None:
         arrays["ids"] = table.id_array()
     elif table.are_ids_text:
         tables["ids"] = pa.table({"text": _binary(table.id_list())})
+    if table.tenants is not None:
+        arrays["tenants"] = table.tenants.view
+        tables["tenants"] = pa.table({"text": _binary(list(table.tenant_numbers))})
     for number, part in enumerate(table.parts):
         tables[f"expressions/{number}"] = _expression_table(part)
         if isinstance(part, PredicateRows):
@@ -105,7 +108,8 @@ def _opened(engine_class: type[Engine], snapshot: Snapshot) -> Engine:
     ids: Any = arrays.get("ids")
     if ids is None and "ids" in tables:
         ids = _texts(tables["ids"])
-    table = SubscriptionTable.restored(ids, arrays["weights"], parts)
+    tenants = _texts(tables["tenants"]) if "tenants" in tables else []
+    table = SubscriptionTable.restored(ids, arrays["weights"], parts, arrays.get("tenants"), tenants)
     domains = _domains(_below("domains", arrays), _below("domains", tables))
     batch = Batch(0, table.n_slots, clauses, domains, table.expression, statistics)
     engine._index.restore(_below("index", arrays), batch)

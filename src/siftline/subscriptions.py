@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Id = int | str
 
 _FEW: Final = 8
+_NO_TENANT: Final = -1
 # So many predicates of so many constants are always accepted.
 _SMALL: Final = 64
 
@@ -103,6 +104,8 @@ class SubscriptionTable:
         self._parts: list[Expressions] = []
         self._part_starts: list[int] = []
         self.n_live = 0
+        self.tenants: Growable | None = None  # the number of each slot's tenant, or -1; None before the first tenant
+        self.tenant_numbers: dict[str, int] = {}
 
     @property
     def n_slots(self) -> int:
@@ -195,11 +198,12 @@ class SubscriptionTable:
 
     # changes
 
-    def append(self, ids: Sequence[Id], weights: Any, expressions: Expressions) -> None:
+    def append(self, ids: Sequence[Id], weights: Any, expressions: Expressions, tenant: str | None = None) -> None:
         """Give the next slots to subscriptions whose ids were checked."""
         if not len(ids):
             return
         first = self.n_slots
+        self._append_tenant(len(ids), tenant)
         self._append_ids(ids)
         self.weights.extend(weights)
         if self._slots is not None:
@@ -208,12 +212,14 @@ class SubscriptionTable:
         self.is_live.extend(np.ones(len(ids), dtype=np.bool_))
         self.n_live += len(ids)
 
-    def append_one(self, id: Id, weight: float, expression: Expression) -> None:
+    def append_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
         """Give the next slot to a subscription whose id was checked; a tenth of the time of `append`."""
         ids, parts, slot = self._ids, self._parts, self.n_slots
         if ids is None or not parts or type(parts[-1]) is not ParsedExpressions or self._slots is None:
-            self.append([id], [weight], ParsedExpressions([expression]))
+            self.append([id], [weight], ParsedExpressions([expression]), tenant)
             return
+        if tenant is not None or self.tenants is not None:
+            self._append_tenant(1, tenant)
         ids.append(id)  # type: ignore[arg-type]
         if self._largest_id is not None and type(id) is int and id > self._largest_id:
             self._largest_id = id
@@ -222,6 +228,26 @@ class SubscriptionTable:
         parts[-1].expressions.append(expression)
         self.is_live.append(True)
         self.n_live += 1
+
+    def _append_tenant(self, n: int, tenant: str | None) -> None:
+        if tenant is None and self.tenants is None:
+            return
+        if self.tenants is None:
+            self.tenants = Growable(np.full(self.n_slots, _NO_TENANT, dtype=np.int32))
+        number = _NO_TENANT if tenant is None else self.tenant_numbers.setdefault(tenant, len(self.tenant_numbers))
+        self.tenants.extend(np.full(n, number, dtype=np.int32))
+
+    def tenant(self, slot: int) -> str | None:
+        """Return the tenant of a slot."""
+        number: int = _NO_TENANT if self.tenants is None else self.tenants.item(slot)
+        return None if number == _NO_TENANT else list(self.tenant_numbers)[number]
+
+    def slots_of_tenant(self, tenant: str, first: int) -> NDArray[np.int32]:
+        """Return the slots from `first` on that belong to a tenant."""
+        number = self.tenant_numbers.get(tenant)
+        if self.tenants is None or number is None:
+            return np.empty(0, dtype=np.int32)
+        return (np.flatnonzero(self.tenants.view[first:] == number) + first).astype(np.int32)
 
     def _append_ids(self, ids: Sequence[Id]) -> None:
         if self._ids is None:
@@ -266,12 +292,16 @@ class SubscriptionTable:
             kept = np.flatnonzero(live[start : start + len(part)])
             slots = (kept + start).astype(np.int32)
             table.append(self.ids(slots), self.weights.view[slots], part.select(kept))
+        if self.tenants is not None:
+            table.tenants, table.tenant_numbers = Growable(self.tenants.view[live]), self.tenant_numbers.copy()
         if table._ids is None and self._ids is not None:
             table._ids = [] if self.are_ids_text else Growable.empty(np.int64)
         return table, new_slots
 
     @classmethod
-    def restored(cls, ids: Any, weights: NDArray[np.float64], parts: Sequence[Expressions]) -> SubscriptionTable:
+    def restored(
+        cls, ids: Any, weights: NDArray[np.float64], parts: Sequence[Expressions], tenants: Any, names: Sequence[str]
+    ) -> SubscriptionTable:
         """Return a table over the arrays of a snapshot; ids are looked up only when asked for."""
         table = cls()
         table._ids = ids if isinstance(ids, list) or ids is None else Growable(ids)
@@ -280,6 +310,8 @@ class SubscriptionTable:
         table.weights = Growable(weights)
         table.is_live = Growable(np.ones(len(weights), dtype=np.bool_))
         table.n_live = len(weights)
+        table.tenants = None if tenants is None else Growable(tenants)
+        table.tenant_numbers = {name: number for number, name in enumerate(names)}
         for part in parts:
             table._part_starts.append(table._part_starts[-1] + len(table._parts[-1]) if table._parts else 0)
             table._parts.append(part)
@@ -291,6 +323,7 @@ class SubscriptionTable:
         live = np.flatnonzero(self.is_live.view).astype(np.int32)
         assert [self.slot(id) for id in self.ids(live)] == live.tolist()
         assert sum(len(part) for part in self._parts) == self.n_slots == len(self.weights)
+        assert self.tenants is None or len(self.tenants) == self.n_slots
 
 
 def _check_type(id: Id, is_text: bool | None) -> bool:

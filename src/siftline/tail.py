@@ -76,6 +76,17 @@ class Tail:
         self._n_ranges = 0
         self._starts: list[int] = []  # the first clause of each slot
 
+    @classmethod
+    def of(cls, clauses: Clauses) -> Tail:
+        """Return some clauses of any slots, only for matching."""
+        tail = cls(0, 0)
+        n_literals, n_ranges = len(clauses.attributes), len(clauses.set_lows)
+        tail._heads = np.empty((clauses.n_clauses, 4), dtype=np.int32)
+        tail._literals = np.empty((n_literals, _N_COLUMNS), dtype=np.int32)
+        tail._ranges = np.empty((n_ranges, 2), dtype=np.int32)
+        tail.add(clauses, 0)
+        return tail
+
     def __len__(self) -> int:
         """Return the number of subscriptions, the removed included."""
         return len(self._starts)

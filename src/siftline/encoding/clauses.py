@@ -296,7 +296,12 @@ def _join_starts(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 def select(clauses: Clauses, new_slots: NDArray[np.int32]) -> Clauses:
     """Keep the clauses of slots with `new_slots[slot] >= 0`, under their new slots (which must ascend)."""
-    kept = np.flatnonzero(new_slots[clauses.slots] >= 0)
+    kept = picked(clauses, np.flatnonzero(new_slots[clauses.slots] >= 0))
+    return kept._replace(slots=new_slots[kept.slots].astype(np.int32))
+
+
+def picked(clauses: Clauses, kept: NDArray[np.int64]) -> Clauses:
+    """Keep some clauses, given by their ascending positions."""
     lengths = np.diff(clauses.starts)[kept]
     literals = spans(clauses.starts[kept], lengths)
     old_sets = clauses.sets[literals]
@@ -306,7 +311,7 @@ def select(clauses: Clauses, new_slots: NDArray[np.int32]) -> Clauses:
     sets = np.full(len(literals), -1, dtype=np.int32)
     sets[has_set] = np.arange(np.count_nonzero(has_set), dtype=np.int32)
     return Clauses(
-        slots=new_slots[clauses.slots[kept]].astype(np.int32),
+        slots=clauses.slots[kept],
         starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         is_exact=clauses.is_exact[kept],
         is_exact_by_patterns=clauses.is_exact_by_patterns[kept],
@@ -321,6 +326,12 @@ def select(clauses: Clauses, new_slots: NDArray[np.int32]) -> Clauses:
         set_lows=clauses.set_lows[set_items],
         set_highs=clauses.set_highs[set_items],
     )
+
+
+def of_slots(clauses: Clauses, slots: NDArray[np.int32]) -> Clauses:
+    """Keep the clauses of some ascending slots, without looking at all the others."""
+    firsts, ends = np.searchsorted(clauses.slots, slots), np.searchsorted(clauses.slots, slots, side="right")
+    return picked(clauses, spans(firsts, ends - firsts))
 
 
 def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -61,7 +61,7 @@ def _joined(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
 
 
 class OneByOne:
-    """How an index that knows no better way matches many events, and finds ids."""
+    """How an index that knows no better way matches many events, and finds ids and the heaviest."""
 
     def match_ids(self, event: EncodedEvents, ids: Growable) -> list[int] | None:
         """Leave it to `match`."""
@@ -74,6 +74,12 @@ class OneByOne:
         return Many.of(
             [nothing if position in errors else self.match(events, position) for position in range(first, end)]
         )
+
+    def match_top(
+        self: Index, events: EncodedEvents, position: int, top: int, weights: NDArray[np.float64]
+    ) -> Candidates:
+        """Return all candidates."""
+        return self.match(events, position)
 
 
 class Merge(Protocol):
@@ -138,8 +144,14 @@ class Index(Protocol):
         `ids` has those of all slots; they never change.
         """
 
+    def match_top(self, events: EncodedEvents, position: int, top: int, weights: NDArray[np.float64]) -> Candidates:
+        """Return the slots that one event matches or may match, but for some that are lighter than `top` sure ones.
+
+        `weights` is by slot. All sure slots as heavy as the last of the best must be there: the engine chooses by id.
+        """
+
     def match_many(self, events: EncodedEvents, first: int, end: int) -> Many:
-        """Return the same for each of the events first .. end - 1; of events that could not be read, anything."""
+        """Match each of the events first .. end - 1; of those that could not be read, anything may be returned."""
 
     def stats(self) -> dict[str, Any]:
         """Return sizes in bytes by structure, and what matching has cost so far.

@@ -1,0 +1,163 @@
+"""Some of an engine's subscriptions, for matching only among them.
+
+Few are scanned by themselves, without the index: a thousand take some microseconds. For many there is a flag by slot,
+and what the index finds is looked up there. Both are prepared when they are first needed, and follow changes: new slots
+are looked at once, a removed subscription never matches anyway, and after a sweep everything is prepared anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from siftline.tail import Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from siftline.changes import Changing
+    from siftline.encoding.domains import Domains
+    from siftline.subscriptions import Id, SubscriptionTable
+
+# So many subscriptions are scanned.
+_SCANNED: Final = 1024
+# So many ids are worth preparing even for one match.
+_FEW: Final = 64
+
+
+class Chosen(Protocol):
+    """A subset at one state of the engine."""
+
+    @property
+    def scan(self) -> Tail | None:
+        """What to scan instead of asking the index, if they are few."""
+
+    def has(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return which of some slots belong to the subset."""
+
+
+class Prepared(NamedTuple):
+    """A subset at one state of the engine, with what it takes to match among few or many."""
+
+    table: SubscriptionTable
+    domains: Domains
+    n_seen: int  # how many slots were looked at
+    slots: NDArray[np.int32]  # ascending
+    flags: NDArray[np.bool_] | None  # by slot, if they are many
+    scan: Tail | None  # if they are few
+
+    def fits(self, table: SubscriptionTable, domains: Domains) -> bool:
+        """Return whether this is about the subscriptions of now."""
+        return self.table is table and self.domains is domains and self.n_seen == table.n_slots
+
+    def has(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return which of some slots belong to the subset."""
+        return np.isin(slots, self.slots) if self.flags is None else self.flags[slots]
+
+
+class Subset:
+    """The subscriptions with some ids, as far as an engine has them; make one by `Engine.subset`.
+
+    >>> from siftline import Engine
+    >>> engine = Engine()
+    >>> _ = engine.add_many([(1, "a = 1"), (2, "a > 0"), (3, "a = 1")])
+    >>> chosen = engine.subset([1, 2, 99])
+    >>> sorted(engine.match({"a": 1}, within=chosen)), engine.match({"a": 5}, within=chosen)
+    ([1, 2], [2])
+    """
+
+    def __init__(self, ids: Iterable[Id]) -> None:
+        self.ids = frozenset(ids)
+        self._prepared: Prepared | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_prepared": None}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"<siftline.Subset of {len(self.ids):,} ids>"
+
+    def _slots(self, table: SubscriptionTable, first: int) -> NDArray[np.int32]:
+        """Return the slots from `first` on that belong to the subset."""
+        if first == 0 and len(self.ids) < table.n_slots:
+            known = sorted(table.slot(id) for id in self.ids if table.has(id))
+        else:
+            new = table.ids(np.arange(first, table.n_slots, dtype=np.int32))
+            known = [slot for slot, id in enumerate(new, first) if id in self.ids]
+        return np.array(known, dtype=np.int32)
+
+    def ready(self, engine: Changing) -> Chosen | None:
+        """Return the subset for the engine as it is, None if it must be prepared first."""
+        prepared = self._prepared
+        fits = prepared is not None and prepared.fits(engine._table, engine._domains)
+        return prepared if fits else None
+
+    def prepare(self, engine: Changing) -> None:
+        """Make the subset ready; under `_writing`."""
+        table, domains, before = engine._table, engine._domains, self._prepared
+        if before is None or before.table is not table:
+            self._prepared = _prepared(engine, self._slots(table, 0))
+            return
+        new = self._slots(table, before.n_seen)
+        if len(new) or before.domains is not domains:
+            self._prepared = _prepared(engine, np.concatenate([before.slots, new]))
+            return
+        flags = before.flags
+        if flags is not None:
+            flags = np.append(flags, np.zeros(table.n_slots - before.n_seen, dtype=np.bool_))
+        self._prepared = before._replace(n_seen=table.n_slots, flags=flags)
+
+
+def _prepared(engine: Changing, slots: NDArray[np.int32]) -> Prepared:
+    table = engine._table
+    slots = slots[table.is_live.view[slots]]
+    if len(slots) <= _SCANNED:
+        scan = Tail.of(engine._clauses_of(slots))
+        return Prepared(table, engine._domains, table.n_slots, slots, None, scan)
+    flags = np.zeros(table.n_slots, dtype=np.bool_)
+    flags[slots] = True
+    return Prepared(table, engine._domains, table.n_slots, slots, flags, None)
+
+
+class Tenant(Subset):
+    """The subscriptions of one tenant."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(())
+        self.name = name
+
+    def _slots(self, table: SubscriptionTable, first: int) -> NDArray[np.int32]:
+        return table.slots_of_tenant(self.name, first)
+
+
+class Listed(Subset):
+    """Many ids for one match only: what is found is looked up among them."""
+
+    def ready(self, engine: Changing) -> Chosen:
+        """Return the ids with the table of now."""
+        return _Listed(self.ids, engine._table)
+
+
+class _Listed(NamedTuple):
+    ids: frozenset[Id]
+    table: SubscriptionTable
+    scan: Tail | None = None
+
+    def has(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return which of some slots belong to the subset."""
+        return np.array([id in self.ids for id in self.table.ids(slots)], dtype=np.bool_)
+
+
+def subset_of(within: Subset | Iterable[Id]) -> Subset:
+    """Return what `within=` names."""
+    if isinstance(within, Subset):
+        return within
+    if isinstance(within, (str, bytes)):
+        raise TypeError("within must be ids or a subset, not one string")
+    ids = frozenset(within)
+    return Subset(ids) if len(ids) <= _FEW else Listed(ids)
