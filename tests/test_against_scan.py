@@ -37,7 +37,7 @@ def with_short_tail(index: str) -> Engine:
     """Return an engine whose tail goes to the index after a few subscriptions."""
     engine = Engine(index)
     engine._tail_size = 4
-    engine._tail = Tail(0, 4)
+    engine._tail = Tail(4)
     return engine
 
 

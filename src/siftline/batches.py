@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from siftline.kernels.sharing import with_followers
 from siftline.model import matches
 from siftline.subscriptions import SubscriptionTable, check_top
 
@@ -121,6 +122,22 @@ def joined(some: Matches, others: Matches) -> Matches:
     events, slots = np.concatenate([some.events, others.events]), np.concatenate([some.slots, others.slots])
     order = np.argsort(events, kind="stable")
     return Matches(events[order], slots[order], some.table)
+
+
+def followed(found: Matches) -> Matches:
+    """Return the same with all subscriptions that share the entries of those that were found."""
+    table = found.table
+    assert table.following is not None
+    following, is_live = table.following.view, table.is_live.view
+    slots = [with_followers(found.slots[i : i + 1], following, is_live) for i in range(len(found.slots))]
+    events = np.repeat(found.events, [len(part) for part in slots])
+    return Matches(events, np.concatenate([found.slots[:0], *slots]), table)
+
+
+def kept(found: Matches, has: Callable[[Any], Any]) -> Matches:
+    """Return the pairs whose slots are wanted and were not removed."""
+    is_kept = has(found.slots) & found.table.is_live.taken(found.slots)
+    return Matches(found.events[is_kept], found.slots[is_kept], found.table)
 
 
 def _pairs(

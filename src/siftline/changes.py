@@ -10,6 +10,7 @@ to the table and then to the tail, behind everything that a reader looks at.
 
 from __future__ import annotations
 
+import builtins
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -22,6 +23,7 @@ from siftline.encoding.clauses import (
     constants_of,
     encode_covers,
     of_slots,
+    picked,
     relabelled,
     select,
     swept,
@@ -32,7 +34,8 @@ from siftline.encoding.plain import plain_rows
 from siftline.errors import TooLargeError
 from siftline.indexes.protocol import Batch, Index
 from siftline.indexes.registry import make_index
-from siftline.language.normal_form import cover, cover_with_alternatives
+from siftline.kernels.sharing import first_alike
+from siftline.language.normal_form import Cover, cover, cover_with_alternatives
 from siftline.subscriptions import ParsedExpressions, SubscriptionTable
 from siftline.tail import Tail
 from siftline.tidying import Tidier
@@ -44,9 +47,7 @@ if TYPE_CHECKING:
 
     from siftline.encoding.columns import LoadedColumns
     from siftline.encoding.domains import Move
-    from siftline.encoding.plain import Row
     from siftline.encoding.statistics import Statistics
-    from siftline.language.normal_form import Cover
     from siftline.model import Expression
     from siftline.subscriptions import Expressions, Id
     from siftline.subsets import Tenant
@@ -69,8 +70,10 @@ class New(NamedTuple):
     expressions: Expressions
     tenant: str | None
     replaced: Sequence[Id] = ()
+    leaders: Sequence[int] = ()  # for each the slot that has its entry; empty: each has its own
 
 
+_NO_CLAUSES: Final = Cover([], True)
 _NOTHING_NEW: Final = New((), (), ParsedExpressions([]), None)
 
 
@@ -86,7 +89,9 @@ class Changing:
         self._domains = Domains()
         self._clauses = [encode_covers([], 0, self._domains)]  # of all slots before the tail
         self._tail_size = _TAIL
-        self._tail = Tail(0, _TAIL)
+        self._tail = Tail(_TAIL)
+        self._n_indexed = 0  # slots from here on are in the tail
+        self._entries: dict[Expression, int] = {}  # the slots of expressions that may be shared; some may be gone
         self._n_added = 0
         self._n_replaced = 0
         self._generation = 0
@@ -112,19 +117,24 @@ class Changing:
 
     def _add_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
         """Add one expression whose id was checked."""
+        table, slot = self._table, self._table.n_slots
+        leader = self._entries.get(expression) if self._index.shares else None
+        if leader is not None and table.is_entry(leader):
+            table.append_one(id, weight, table.expression(leader), tenant)
+            table.follow([slot], [leader])
+            return
         rows = plain_rows(expression, self._domains) if self._index.has_tail else None
         if rows is None:
-            self._add_parsed([id], [weight], [expression], tenant)
+            self._add_coded([id], [weight], [expression], tenant)
         else:
-            self._add_plain(id, weight, expression, tenant, rows)
-
-    def _add_plain(self, id: Id, weight: float, expression: Expression, tenant: str | None, rows: list[Row]) -> None:
-        if not self._tail.has_room(1, 1, len(rows), 0):
-            self._flush()
-            self._tidier.tidy(self)
-        self._start_tail()
-        self._table.append_one(id, weight, expression, tenant)
-        self._tail.add_plain(rows)
+            if not self._tail.has_room(1, len(rows), 0):
+                self._flush()
+                self._tidier.tidy(self)
+                table, slot = self._table, self._table.n_slots
+            table.append_one(id, weight, expression, tenant)
+            self._tail.add_plain(slot, rows)
+        if self._index.shares:
+            self._entries[expression] = slot
 
     def _add_parsed(
         self,
@@ -132,13 +142,50 @@ class Changing:
         weights: list[float],
         expressions: list[Expression],
         tenant: str | None,
-        replaced: Sequence[Id] = (),
     ) -> None:
-        """Add expressions whose ids were checked, taking away `replaced` in the same moment."""
+        """Add expressions whose ids were checked; those that are there already share its entry."""
+        if not self._index.shares:
+            self._add_coded(ids, weights, expressions, tenant)
+            return
+        first = self._table.n_slots
+        leaders, entries = self._leaders(expressions)
+        is_shared = [leader != slot for slot, leader in enumerate(leaders, first)]
+        self._add_coded(ids, weights, expressions, tenant, leaders=leaders if any(is_shared) else ())
+        self._entries |= entries
+
+    def _leaders(self, expressions: list[Expression]) -> tuple[list[int], dict[Expression, int]]:
+        """Return the slot that has the entry of each expression, and which expressions are new."""
+        by_object: dict[int, int] = {}  # hashing an expression takes long, and texts that repeat are parsed once
+        entries: dict[Expression, int] = {}
+        leaders = []
+        for slot, expression in enumerate(expressions, self._table.n_slots):
+            leader = by_object.get(builtins.id(expression))
+            if leader is None:
+                leader = self._entries.get(expression, slot)
+                if leader == slot or not self._table.is_entry(leader):
+                    leader = entries.setdefault(expression, slot)
+                by_object[builtins.id(expression)] = leader
+            leaders.append(leader)
+        return leaders, entries
+
+    def _add_coded(
+        self,
+        ids: list[Id],
+        weights: list[float],
+        expressions: list[Expression],
+        tenant: str | None,
+        replaced: Sequence[Id] = (),
+        leaders: Sequence[int] = (),
+    ) -> None:
+        """Encode and add expressions whose ids were checked, taking away `replaced` in the same moment."""
         covering = cover_with_alternatives if self._index.takes_alternatives else cover
-        covers = [covering(expression) for expression in expressions]
+        first = self._table.n_slots
+        covers = [
+            covering(expression) if not leaders or leaders[i] == first + i else _NO_CLAUSES
+            for i, expression in enumerate(expressions)
+        ]
         constants = constants_of(covers)
-        new = New(ids, weights, ParsedExpressions(expressions), tenant, replaced)
+        new = New(ids, weights, ParsedExpressions(expressions), tenant, replaced, leaders)
         if self._domains.has_room(constants):
             with self._changing():
                 self._domains.add(constants)
@@ -159,7 +206,10 @@ class Changing:
         self._table.check_ids(loaded.ids)
         ids, weights, expressions, clauses, domains, moves = loaded
         clauses = clauses._replace(slots=clauses.slots + np.int32(self._table.n_slots))
-        new = New(ids, weights, expressions, tenant)
+        leaders = _alike(clauses, self._table.n_slots, len(ids)) if self._index.shares else None
+        if leaders is not None:
+            clauses = picked(clauses, np.flatnonzero(leaders[clauses.slots - self._table.n_slots] == clauses.slots))
+        new = New(ids, weights, expressions, tenant, leaders=() if leaders is None else leaders.tolist())
         if moves or len(ids) > len(self):
             self._swap(domains, moves, clauses, new)
         else:
@@ -170,55 +220,51 @@ class Changing:
 
     def _append(self, clauses: Clauses, new: New, domains: Domains | None = None) -> None:
         """Add coded subscriptions behind the others: few to the tail, many to the index, with what the tail has."""
-        n = len(new.ids)
-        if self._index.has_tail and n <= _FEW and domains is None:
-            sizes = n, clauses.n_clauses, len(clauses.attributes), len(clauses.set_lows)
+        if self._index.has_tail and clauses.n_clauses <= _FEW and domains is None:
+            sizes = clauses.n_clauses, len(clauses.attributes), len(clauses.set_lows)
             if not self._tail.has_room(*sizes):
                 self._flush()
             if self._tail.has_room(*sizes):
-                self._start_tail()
                 with self._changing():
                     self._enter(new)
-                    self._tail.add(clauses, n)
+                    self._tail.add(clauses)
                 return
         self._append_to_index(clauses, new, domains or self._domains)
 
     def _append_to_index(self, clauses: Clauses, new: New, domains: Domains) -> None:
         """Lay out the tail and the new clauses, and show them."""
-        first = self._tail.first_slot if len(self._tail) else self._table.n_slots
-        if len(self._tail):
+        if self._tail.n_clauses:
             clauses = concatenate([self._tail.clauses(), clauses])
-        prepared = self._index.prepare(self._batch(clauses, domains, first, new.expressions))
+        prepared = self._index.prepare(self._batch(clauses, domains, self._n_indexed, new.expressions))
         if domains is not self._domains:
             matcher_of(domains)  # made here, not by the first match under the lock
         with self._changing():
             self._n_added += 1  # before the index shows anything new
             self._domains = domains
             self._index.add(prepared)
-            self._tail = Tail(self._table.n_slots, self._tail_size)
+            self._tail = Tail(self._tail_size)
             self._enter(new)
+            self._n_indexed = self._table.n_slots
         self._clauses.append(clauses)
         if len(self._clauses) > _MANY_PARTS:
             self._join_last()
 
     def _flush(self) -> None:
         """Bring the tail into the index."""
-        if len(self._tail):
+        if self._n_indexed < self._table.n_slots:
             self._append_to_index(encode_covers([], 0, self._domains), _NOTHING_NEW, self._domains)
-
-    def _start_tail(self) -> None:
-        """Let an empty tail begin behind what the index has."""
-        if not len(self._tail):
-            self._tail.first_slot = self._table.n_slots
 
     def _enter(self, new: New) -> None:
         """Write subscriptions into the table; under both locks."""
         if new.replaced:
             gone = self._slots_of(new.replaced)
             self._n_replaced += 1
-            self._table.remove(new.replaced, gone)
-            self._forget(gone)
+            self._forget(self._table.remove(new.replaced, gone))
+        first = self._table.n_slots
         self._table.append(new.ids, new.weights, new.expressions, new.tenant)
+        followers = [(slot, leader) for slot, leader in enumerate(new.leaders, first) if slot != leader]
+        if followers:
+            self._table.follow(*zip(*followers, strict=True))
 
     def _swap(self, domains: Domains, moves: list[Move], clauses: Clauses, new: New) -> None:
         """Build an index beside the old one, which goes on matching, and put it in its place."""
@@ -228,11 +274,12 @@ class Changing:
         with self._changing():
             self._put(self._table, domains, joined, index)
             self._enter(new)
+            self._n_indexed = self._table.n_slots
 
     def _put(self, table: SubscriptionTable, domains: Domains, clauses: Clauses, index: Index) -> None:
         """Use other parts from now on; under both locks."""
         self._table, self._domains, self._clauses, self._index = table, domains, [clauses], index
-        self._tail = Tail(table.n_slots, self._tail_size)
+        self._tail, self._n_indexed = Tail(self._tail_size), table.n_slots
 
     # removals
 
@@ -241,25 +288,22 @@ class Changing:
         return np.array([slot(id) for id in ids], dtype=np.int32)
 
     def _remove_one(self, id: Id) -> None:
-        slot = self._table.slot(id)
-        self._table.remove_one(id, slot)
-        self._forget(np.array([slot], dtype=np.int32))
+        self._forget(self._table.remove_one(id, self._table.slot(id)))
         self._tidier.tidy(self)
 
     def _forget(self, slots: NDArray[np.int32]) -> None:
         """Take slots out of the index and the tail."""
-        tail = self._tail
-        if len(tail):
-            is_new = slots >= tail.first_slot
+        if self._n_indexed < self._table.n_slots:
+            is_new = slots >= self._n_indexed
             for slot in slots[is_new].tolist():
-                tail.remove(slot)
+                self._tail.remove(slot)
             slots = slots[~is_new]
         if len(slots):
             self._index.remove(slots)
 
     def _has_many_dead(self) -> bool:
-        n_dead = self._table.n_slots - self._table.n_live
-        return n_dead >= _SWEEP and n_dead >= self._table.n_live
+        n_unneeded = self._table.n_unneeded
+        return n_unneeded >= _SWEEP and 2 * n_unneeded >= self._table.n_slots
 
     def _sweep(self) -> None:
         """Give back the memory of removed subscriptions, their constants and attributes included."""
@@ -268,12 +312,16 @@ class Changing:
         batch = Batch(0, table.n_slots, clauses, domains, table.expression, self._statistics)
         index = self._laid_out(batch, is_new=False)
         matcher_of(domains)
+        entries = {
+            expression: int(new_slots[slot]) for expression, slot in self._entries.items() if new_slots[slot] >= 0
+        }
         with self._changing():
             self._put(table, domains, clauses, index)
+        self._entries = entries
 
     def _sweep_all(self) -> None:
         """Sweep if anything was removed."""
-        if self._table.n_slots > self._table.n_live:
+        if self._table.n_unneeded:
             self._sweep()
 
     # clauses and the index over them
@@ -291,7 +339,7 @@ class Changing:
         """Return all clauses as one; those of removed subscriptions may be among them until they are swept out."""
         if len(self._clauses) > 1:
             self._clauses = [concatenate(self._clauses)]
-        if len(self._tail):
+        if self._tail.n_clauses:
             return concatenate([self._clauses[0], self._tail.clauses()])
         return self._clauses[0]
 
@@ -311,7 +359,7 @@ class Changing:
         """Return a new index over the slots of the table and the new expressions behind them."""
         batch = self._batch(clauses, domains, 0, new)
         index = self._laid_out(batch, is_new=len(new) > len(self))
-        dead = np.flatnonzero(~self._table.is_live.view).astype(np.int32)
+        dead = self._table.unneeded()
         if len(dead):
             index.remove(dead)
         return index
@@ -345,5 +393,16 @@ class Changing:
             clauses.check()
             assert clauses.n_clauses == self._index.stats().get("clauses", clauses.n_clauses)
             self._tail.check()
-            assert not len(self._tail) or self._tail.first_slot + len(self._tail) == self._table.n_slots
+            assert all(slot >= self._n_indexed for slot in self._tail.clauses().slots.tolist())
+            assert self._index.has_tail or self._n_indexed == self._table.n_slots
+            assert all(self._table.expression(slot) == e for e, slot in self._entries.items())
             self._index._check()
+
+
+def _alike(clauses: Clauses, first: int, n: int) -> NDArray[np.int32] | None:
+    """Return for each of n new slots the first one with the same clauses; None if all are different."""
+    starts = np.searchsorted(clauses.slots, np.arange(first, first + n + 1)).astype(np.int64)
+    leaders: NDArray[np.int32] = first_alike(starts, clauses.is_exact, *clauses.literals)
+    if (leaders == np.arange(n)).all():
+        return None
+    return leaders + np.int32(first)

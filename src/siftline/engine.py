@@ -136,7 +136,8 @@ class Engine(Matching):
                 loaded = load_columns(table, self._domains.copied(), takes_patterns=takes_patterns)
                 return self._add_columns(loaded, tenant)
         ids, expressions, weights = rows_of(source if table is None else table)
-        parsed = [_accepted_row(expression, id) for id, expression in zip(ids, expressions, strict=True)]
+        known: dict[str, Expression] = {}  # a text that repeats is parsed once
+        parsed = [_accepted_row(expression, id, known) for id, expression in zip(ids, expressions, strict=True)]
         with self._writing:
             self._table.check_ids(ids)
             self._add_parsed(ids, [_checked_weight(weight) for weight in weights], parsed, tenant)
@@ -148,7 +149,7 @@ class Engine(Matching):
         with self._writing:
             slot = self._table.slot(id)
             kept = float(self._table.weights.view[slot]) if weight is None else _checked_weight(weight)
-            self._add_parsed([id], [kept], [parsed], self._table.tenant(slot), replaced=[id])
+            self._add_coded([id], [kept], [parsed], self._table.tenant(slot), replaced=[id])
 
     def remove(self, id: Id) -> None:
         """Remove one subscription; it never matches again."""
@@ -162,8 +163,7 @@ class Engine(Matching):
             slots = self._slots_of(gone)
             if len(set(gone)) != len(gone):
                 raise DuplicateIdError("an id is to be removed twice")
-            self._table.remove(gone, slots)
-            self._forget(slots)
+            self._forget(self._table.remove(gone, slots))
             self._tidier.tidy(self)
 
     # matching
@@ -336,6 +336,7 @@ class Engine(Matching):
             return {
                 "index": self._index_name,
                 "subscriptions": len(self),
+                "shared": self._table.n_followers,
                 "attributes": len(self._domains.ids),
                 "patterns": len(self._domains.patterns) + len(self._domains.pattern_attributes),
                 "clauses": clauses.n_clauses,
@@ -402,9 +403,11 @@ class Engine(Matching):
         self._publishing = threading.Lock()
 
 
-def _accepted_row(expression: str | Expression, id: Id) -> Expression:
+def _accepted_row(expression: str | Expression, id: Id, known: dict[str, Expression]) -> Expression:
+    if isinstance(expression, str) and expression in known:
+        return known[expression]
     try:
-        return accepted(expression)
+        parsed = accepted(expression)
     except SubscriptionError as error:
         raise SubscriptionError(
             f"subscription {id!r}: {error.reason}",
@@ -413,6 +416,9 @@ def _accepted_row(expression: str | Expression, id: Id) -> Expression:
             hint=error.hint,
             path=error.path,
         ) from None
+    if isinstance(expression, str):
+        known[expression] = parsed
+    return parsed
 
 
 def _checked_weight(weight: object) -> float:

@@ -16,11 +16,10 @@ from siftline.changes import Changing
 from siftline.encoding.events import EncodedEvents
 from siftline.encoding.sources import source_of
 from siftline.errors import EventError
+from siftline.kernels.sharing import with_followers
 from siftline.model import matches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from siftline.batches import Matches
@@ -73,6 +72,8 @@ class Matching(Changing):
             slots, possible = _with_tail(slots, possible, tail, n_tail, latest, 0)
         if len(possible):
             slots = _with_checked(slots, possible, table, latest, 0)
+        if table.following is not None:
+            slots = _with_followers(slots, table)
         return (slots, table) if self._generation == generation else None
 
     def _ids_at_once(self, event: EncodedEvents) -> list[int] | None:
@@ -102,9 +103,8 @@ class Matching(Changing):
             is_encoded = isinstance(events, EncodedEvents)
             encoded = events.encoded_for(self._domains) if is_encoded else EncodedEvents(source, self._domains)
             table, tail = self._table, self._tail
-            n_slots = tail.first_slot if len(tail) else table.n_slots
             chosen = None if within is None else within.ready(self)
-            moment = Moment(encoded, self._index, table, n_slots, self._n_added, tail, tail.n_clauses, chosen)
+            moment = Moment(encoded, self._index, table, self._n_indexed, self._n_added, tail, tail.n_clauses, chosen)
         if within is None or chosen is not None:
             return moment
         with self._writing:  # which comes before `_publishing`
@@ -116,14 +116,22 @@ class Matching(Changing):
         events, table, chosen = moment.events, moment.table, moment.chosen
         if position in events.errors:
             return Found(_NONE, table, events)
+        is_shared = table.following is not None
         if chosen is not None and chosen.scan is not None:
-            sure, possible = _scanned(chosen.scan, table, events, position)
+            sure, possible = _scanned(chosen.scan, events, position)
         else:
-            sure, possible = self._candidates(moment, position, top if chosen is None else None)
-            if chosen is not None:
-                sure, possible = sure[chosen.has(sure)], possible[chosen.has(possible)]
+            # The heaviest of those that share an entry need not be the one that the index knows.
+            sure, possible = self._candidates(moment, position, None if chosen is not None or is_shared else top)
+        if chosen is not None and not is_shared:
+            sure, possible = sure[chosen.has(sure)], possible[chosen.has(possible)]
         if len(possible):
             sure = _with_checked(sure, possible, table, events, position)
+        if is_shared:
+            sure = _with_followers(sure, table)
+            if chosen is not None:
+                sure = sure[chosen.has(sure)]
+        elif chosen is not None:
+            sure = sure[table.is_live.taken(sure)]  # of what is scanned, some may have been removed since
         return Found(sure, table, events)
 
     def _candidates(
@@ -173,43 +181,35 @@ class Matching(Changing):
             return self._matching_many(self._moment(events, within=within), first, end)
 
     def _matching_many(self, moment: Moment, first: int, end: int) -> Matches:
-        from siftline.batches import confirmed, joined
+        from siftline.batches import confirmed, followed, joined, kept
 
         events, index, table, n_slots, n_added, tail, n_tail, chosen = moment
         if chosen is not None and chosen.scan is not None:
             many = chosen.scan.match_many(events, first, end, chosen.scan.n_clauses)
-            return confirmed(many, events, first, table, table.is_live.taken)
-        is_wanted: Callable[[Any], Any] | None = None if chosen is None else chosen.has
-        many = index.match_many(events, first, end)
-        if self._n_added != n_added:
-            is_wanted = _below(n_slots, is_wanted)
-        found = confirmed(many, events, first, table, is_wanted)
-        if n_tail:
-            newest = tail.match_many(events, first, end, n_tail)
-            found = joined(found, confirmed(newest, events, first, table, None if chosen is None else chosen.has))
-        return found
+            found = confirmed(many, events, first, table, None)
+        else:
+            many = index.match_many(events, first, end)
+            is_known = None if self._n_added == n_added else lambda slots: slots < n_slots
+            found = confirmed(many, events, first, table, is_known)
+            if n_tail:
+                newest = tail.match_many(events, first, end, n_tail)
+                found = joined(found, confirmed(newest, events, first, table, None))
+        if table.following is not None:
+            found = followed(found)
+        return found if chosen is None else kept(found, chosen.has)
 
 
-def _below(n_slots: int, is_wanted: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    """Return a test of slots that leaves out those that are newer than the codes of the events."""
-    if is_wanted is None:
-        return lambda slots: slots < n_slots
-
-    def test(slots: NDArray[np.int32]) -> NDArray[np.bool_]:
-        found = slots < n_slots
-        found[found] = is_wanted(slots[found])
-        return found
-
-    return test
-
-
-def _scanned(
-    scan: Tail, table: SubscriptionTable, events: EncodedEvents, position: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return what a few subscriptions have for an event, but for those that were removed since."""
+def _scanned(scan: Tail, events: EncodedEvents, position: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return what a few subscriptions have for an event."""
     start, end = events.starts[position], events.starts[position + 1]
-    sure, possible = scan.match(events.attributes[start:end], events.codes[start:end], scan.n_clauses)
-    return sure[table.is_live.taken(sure)], possible[table.is_live.taken(possible)]
+    return scan.match(events.attributes[start:end], events.codes[start:end], scan.n_clauses)
+
+
+def _with_followers(slots: NDArray[np.int32], table: SubscriptionTable) -> NDArray[np.int32]:
+    """Return all live subscriptions that share the entries of some slots."""
+    assert table.following is not None
+    found: NDArray[np.int32] = with_followers(slots, table.following.view, table.is_live.view)
+    return found
 
 
 def _with_tail(

@@ -38,6 +38,8 @@ def save(engine: Engine, path: str | Path) -> None:
         arrays["ids"] = table.id_array()
     elif table.are_ids_text:
         tables["ids"] = pa.table({"text": _binary(table.id_list())})
+    if table.leaders is not None:
+        arrays |= {"leaders": table.leaders.view, "is_live": table.is_live.view}
     if table.tenants is not None:
         arrays["tenants"] = table.tenants.view
         tables["tenants"] = pa.table({"text": _binary(list(table.tenant_numbers))})
@@ -108,12 +110,14 @@ def _opened(engine_class: type[Engine], snapshot: Snapshot) -> Engine:
     ids: Any = arrays.get("ids")
     if ids is None and "ids" in tables:
         ids = _texts(tables["ids"])
-    tenants = _texts(tables["tenants"]) if "tenants" in tables else []
-    table = SubscriptionTable.restored(ids, arrays["weights"], parts, arrays.get("tenants"), tenants)
+    tenants = (arrays["tenants"], _texts(tables["tenants"])) if "tenants" in tables else None
+    sharing = (arrays["leaders"], arrays["is_live"]) if "leaders" in arrays else None
+    table = SubscriptionTable.restored(ids, arrays["weights"], parts, tenants, sharing)
     domains = _domains(_below("domains", arrays), _below("domains", tables))
     batch = Batch(0, table.n_slots, clauses, domains, table.expression, statistics)
     engine._index.restore(_below("index", arrays), batch)
     engine._table, engine._domains, engine._clauses = table, domains, [clauses]
+    engine._n_indexed = table.n_slots
     return engine
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from siftline.encoding.growable import Growable
 from siftline.errors import DuplicateIdError, SubscriptionError, UnknownIdError
+from siftline.kernels.sharing import chained
 from siftline.language.printer import to_text
 from siftline.language.text import parse, parse_stored
 from siftline.language.text_errors import method_hint
@@ -25,6 +26,7 @@ Id = int | str
 
 _FEW: Final = 8
 _NO_TENANT: Final = -1
+_LAST: Final = -1
 # So many predicates of so many constants are always accepted.
 _SMALL: Final = 64
 
@@ -93,7 +95,15 @@ def _parse_cached(text: str) -> Expression:
 
 
 class SubscriptionTable:
-    """Slots with their id, weight and expression. Slots ascend and are not used again; `compacted` renumbers them."""
+    """Slots with their id, weight and expression. Slots ascend and are not used again; `compacted` renumbers them.
+
+    Subscriptions with the same expression may be one entry to the index: that of the first of them, their *leader*. The
+    others follow it in a chain, in which new ones come last. When the leader is removed, its slot stays for the others.
+
+        slot        0   1   2   3   4
+        leaders     0   1   0   3   0       0, 2 and 4 have the same expression
+        following   2  -1   4  -1  -1
+    """
 
     def __init__(self) -> None:
         self.weights = Growable.empty(np.float64)
@@ -106,6 +116,11 @@ class SubscriptionTable:
         self.n_live = 0
         self.tenants: Growable | None = None  # the number of each slot's tenant, or -1; None before the first tenant
         self.tenant_numbers: dict[str, int] = {}
+        self.n_unneeded = 0  # slots of removed subscriptions that nothing needs any more
+        self.leaders: Growable | None = None  # None: nothing is shared
+        self.following: Growable | None = None
+        self._n_members: dict[int, int] = {}  # of leaders that are followed, themselves included while they are live
+        self._lasts: dict[int, int] = {}
 
     @property
     def n_slots(self) -> int:
@@ -211,6 +226,9 @@ class SubscriptionTable:
         self._append_expressions(expressions, first)
         self.is_live.extend(np.ones(len(ids), dtype=np.bool_))
         self.n_live += len(ids)
+        if self.leaders is not None and self.following is not None:
+            self.leaders.extend(np.arange(first, first + len(ids), dtype=np.int32))
+            self.following.extend(np.full(len(ids), _LAST, dtype=np.int32))
 
     def append_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
         """Give the next slot to a subscription whose id was checked; a tenth of the time of `append`."""
@@ -228,6 +246,9 @@ class SubscriptionTable:
         parts[-1].expressions.append(expression)
         self.is_live.append(True)
         self.n_live += 1
+        if self.leaders is not None and self.following is not None:
+            self.leaders.append(slot)
+            self.following.append(_LAST)
 
     def _append_tenant(self, n: int, tenant: str | None) -> None:
         if tenant is None and self.tenants is None:
@@ -264,19 +285,79 @@ class SubscriptionTable:
             self._parts.append(expressions)
             self._part_starts.append(first)
 
-    def remove(self, ids: Sequence[Id], slots: NDArray[np.int32]) -> None:
-        """Let go of subscriptions."""
+    def remove(self, ids: Sequence[Id], slots: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Let go of subscriptions; return the slots that the index may forget."""
         known = self._slot_of()
         for id in ids:
             del known[id]
         self.is_live.view[slots] = False
         self.n_live -= len(slots)
+        if self.leaders is None:
+            self.n_unneeded += len(slots)
+            return slots
+        return np.array([entry for slot in slots.tolist() for entry in self._released(slot)], dtype=np.int32)
 
-    def remove_one(self, id: Id, slot: int) -> None:
-        """Let go of one subscription."""
+    def remove_one(self, id: Id, slot: int) -> NDArray[np.int32]:
+        """Let go of one subscription; return the slots that the index may forget."""
         del self._slot_of()[id]
         self.is_live.set(slot, False)
         self.n_live -= 1
+        if self.leaders is None:
+            self.n_unneeded += 1
+            return np.array([slot], dtype=np.int32)
+        return np.array(self._released(slot), dtype=np.int32)
+
+    # sharing
+
+    def follow(self, slots: Sequence[int], leaders: Sequence[int]) -> None:
+        """Let the newest slots stand behind leaders with the same expression."""
+        if self.leaders is None:
+            self.leaders = Growable(np.arange(self.n_slots, dtype=np.int32))
+            self.following = Growable(np.full(self.n_slots, _LAST, dtype=np.int32))
+        assert self.following is not None
+        for slot, leader in zip(slots, leaders, strict=True):
+            self.leaders.set(slot, leader)
+            self._n_members[leader] = self._n_members.get(leader, int(self.is_live.item(leader))) + 1
+            # Who walks along the chain now sees this slot or does not.
+            self.following.set(self._lasts.get(leader, leader), slot)
+            self._lasts[leader] = slot
+
+    def is_entry(self, slot: int) -> bool:
+        """Return whether the index still has the entry of a slot that was a leader."""
+        return bool(self.is_live.item(slot)) or self._n_members.get(slot, 0) > 0
+
+    def entries(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the ascending slots under which the index has some subscriptions."""
+        return slots if self.leaders is None else np.unique(self.leaders.view[slots])
+
+    @property
+    def n_followers(self) -> int:
+        """The number of subscriptions that take no entry of their own."""
+        return sum(n - int(self.is_live.item(leader)) for leader, n in self._n_members.items() if n)
+
+    def unneeded(self) -> NDArray[np.int32]:
+        """Return the slots of removed subscriptions, but for those that others follow."""
+        is_needed = self.is_live.view.copy()
+        is_needed[self._followed()] = True
+        return np.flatnonzero(~is_needed).astype(np.int32)
+
+    def _followed(self) -> NDArray[np.int32]:
+        """Return all slots that others follow, removed or not."""
+        return np.array([leader for leader, n in self._n_members.items() if n], dtype=np.int32)
+
+    def _released(self, slot: int) -> list[int]:
+        """Return the entry of a removed slot if nobody shares it any more."""
+        assert self.leaders is not None
+        leader = self.leaders.item(slot)
+        self.n_unneeded += 1
+        if leader not in self._n_members:
+            return [slot]
+        self._n_members[leader] -= 1
+        if self._n_members[leader] == 0:
+            self.n_unneeded += leader != slot  # which a leader that was removed before left to this moment
+            return [leader]
+        self.n_unneeded -= leader == slot
+        return []
 
     def expression(self, slot: int) -> Expression:
         """Return the expression in a slot."""
@@ -284,23 +365,43 @@ class SubscriptionTable:
         return self._parts[part].expression(slot - self._part_starts[part])
 
     def compacted(self) -> tuple[SubscriptionTable, NDArray[np.int32]]:
-        """Return a table of the live subscriptions only, and the new slot of each old one (-1 for none)."""
-        live = self.is_live.view
-        new_slots = np.where(live, np.cumsum(live) - 1, -1).astype(np.int32)
+        """Return a table of what is needed only, and the new slot of each old one (-1 for none)."""
+        is_kept = self.is_live.view.copy()
+        is_kept[self._followed()] = True
+        new_slots = np.where(is_kept, np.cumsum(is_kept) - 1, -1).astype(np.int32)
         table = SubscriptionTable()
         for part, start in zip(self._parts, self._part_starts, strict=True):
-            kept = np.flatnonzero(live[start : start + len(part)])
+            kept = np.flatnonzero(is_kept[start : start + len(part)])
             slots = (kept + start).astype(np.int32)
             table.append(self.ids(slots), self.weights.view[slots], part.select(kept))
         if self.tenants is not None:
-            table.tenants, table.tenant_numbers = Growable(self.tenants.view[live]), self.tenant_numbers.copy()
+            table.tenants, table.tenant_numbers = Growable(self.tenants.view[is_kept]), self.tenant_numbers.copy()
         if table._ids is None and self._ids is not None:
             table._ids = [] if self.are_ids_text else Growable.empty(np.int64)
+        if self.leaders is not None:
+            table._restore_sharing(new_slots[self.leaders.view[is_kept]], self.is_live.view[is_kept])
         return table, new_slots
+
+    def _restore_sharing(self, leaders: NDArray[np.int32], is_live: NDArray[np.bool_]) -> None:
+        """Take over who shares an entry with whom, and who only is there for others."""
+        self._slots = None
+        self.is_live, self.n_live = Growable(is_live), int(np.count_nonzero(is_live))
+        followers = np.flatnonzero(leaders != np.arange(len(leaders)))
+        if not len(followers):
+            return
+        self.leaders, self.following = Growable(leaders), Growable(chained(leaders))
+        followed, counts = np.unique(leaders[followers], return_counts=True)
+        self._n_members = dict(zip(followed.tolist(), (counts + is_live[followed]).tolist(), strict=True))
+        self._lasts = dict(zip(leaders[followers].tolist(), followers.tolist(), strict=True))
 
     @classmethod
     def restored(
-        cls, ids: Any, weights: NDArray[np.float64], parts: Sequence[Expressions], tenants: Any, names: Sequence[str]
+        cls,
+        ids: Any,
+        weights: NDArray[np.float64],
+        parts: Sequence[Expressions],
+        tenants: tuple[NDArray[np.int32], list[str]] | None,
+        sharing: tuple[NDArray[np.int32], NDArray[np.bool_]] | None,
     ) -> SubscriptionTable:
         """Return a table over the arrays of a snapshot; ids are looked up only when asked for."""
         table = cls()
@@ -310,8 +411,11 @@ class SubscriptionTable:
         table.weights = Growable(weights)
         table.is_live = Growable(np.ones(len(weights), dtype=np.bool_))
         table.n_live = len(weights)
-        table.tenants = None if tenants is None else Growable(tenants)
-        table.tenant_numbers = {name: number for number, name in enumerate(names)}
+        if tenants is not None:
+            table.tenants = Growable(tenants[0])
+            table.tenant_numbers = {name: number for number, name in enumerate(tenants[1])}
+        if sharing is not None:
+            table._restore_sharing(*sharing)
         for part in parts:
             table._part_starts.append(table._part_starts[-1] + len(table._parts[-1]) if table._parts else 0)
             table._parts.append(part)
@@ -324,6 +428,17 @@ class SubscriptionTable:
         assert [self.slot(id) for id in self.ids(live)] == live.tolist()
         assert sum(len(part) for part in self._parts) == self.n_slots == len(self.weights)
         assert self.tenants is None or len(self.tenants) == self.n_slots
+        if self.leaders is None or self.following is None:
+            assert self.n_unneeded == self.n_slots - self.n_live
+            return
+        leaders = self.leaders.view
+        assert len(leaders) == self.n_slots
+        assert (leaders[leaders] == leaders).all()
+        assert np.array_equal(self.following.view, chained(leaders))
+        entries = np.unique(leaders[live])
+        needed = np.union1d(live, entries)
+        assert self.n_unneeded == self.n_slots - len(needed)
+        assert all(self.is_entry(slot) for slot in entries.tolist())
 
 
 def _check_type(id: Id, is_text: bool | None) -> bool:

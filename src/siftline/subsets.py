@@ -117,7 +117,7 @@ def _prepared(engine: Changing, slots: NDArray[np.int32]) -> Prepared:
     table = engine._table
     slots = slots[table.is_live.view[slots]]
     if len(slots) <= _SCANNED:
-        scan = Tail.of(engine._clauses_of(slots))
+        scan = Tail.of(engine._clauses_of(table.entries(slots)))
         return Prepared(table, engine._domains, table.n_slots, slots, None, scan)
     flags = np.zeros(table.n_slots, dtype=np.bool_)
     flags[slots] = True

@@ -54,65 +54,58 @@ _NONE: Final = np.empty(0, dtype=np.int32)
 
 
 class Tail:
-    """A few subscriptions with consecutive slots.
+    """A few subscriptions with ascending slots.
 
     Attributes
     ----------
-    first_slot : int
-        The slot of the first of them; the index has all before.
     n_clauses : int
         How many clauses a reader may look at.
     """
 
-    __slots__ = ("_heads", "_literals", "_n_literals", "_n_ranges", "_ranges", "_starts", "first_slot", "n_clauses")
+    __slots__ = ("_heads", "_literals", "_n_literals", "_n_ranges", "_places", "_ranges", "n_clauses")
 
-    def __init__(self, first_slot: int, capacity: int) -> None:
-        self.first_slot = first_slot
+    def __init__(self, capacity: int) -> None:
         self.n_clauses = 0
         self._heads = np.empty((capacity, 4), dtype=np.int32)
         self._literals = np.empty((capacity * _LITERALS_A_CLAUSE, _N_COLUMNS), dtype=np.int32)
         self._ranges = np.empty((capacity * _LITERALS_A_CLAUSE, 2), dtype=np.int32)
         self._n_literals = 0
         self._n_ranges = 0
-        self._starts: list[int] = []  # the first clause of each slot
+        self._places: dict[int, int] = {}  # the first clause of each slot
 
     @classmethod
     def of(cls, clauses: Clauses) -> Tail:
         """Return some clauses of any slots, only for matching."""
-        tail = cls(0, 0)
+        tail = cls(0)
         n_literals, n_ranges = len(clauses.attributes), len(clauses.set_lows)
         tail._heads = np.empty((clauses.n_clauses, 4), dtype=np.int32)
         tail._literals = np.empty((n_literals, _N_COLUMNS), dtype=np.int32)
         tail._ranges = np.empty((n_ranges, 2), dtype=np.int32)
-        tail.add(clauses, 0)
+        tail.add(clauses)
         return tail
-
-    def __len__(self) -> int:
-        """Return the number of subscriptions, the removed included."""
-        return len(self._starts)
 
     # changes
 
-    def has_room(self, n_slots: int, n_clauses: int, n_literals: int, n_ranges: int) -> bool:
-        """Return whether as much can be added; subscriptions without clauses take room too."""
+    def has_room(self, n_clauses: int, n_literals: int, n_ranges: int) -> bool:
+        """Return whether as much can be added."""
         return (
-            max(self.n_clauses + n_clauses, len(self._starts) + n_slots) <= len(self._heads)
+            self.n_clauses + n_clauses <= len(self._heads)
             and self._n_literals + n_literals <= len(self._literals)
             and self._n_ranges + n_ranges <= len(self._ranges)
         )
 
-    def add_plain(self, rows: list[Row]) -> None:
+    def add_plain(self, slot: int, rows: list[Row]) -> None:
         """Add a subscription of one clause of ranges."""
         n_clauses, first = self.n_clauses, self._n_literals
         end = first + len(rows)
         self._literals[first:end] = [(*row, RANGE, 0, 0, 0, _NO_PATTERN) for row in rows]
-        self._heads[n_clauses] = (self.first_slot + len(self._starts), first, end, EXACT)
+        self._heads[n_clauses] = (slot, first, end, EXACT)
         self._n_literals = end
-        self._starts.append(n_clauses)
+        self._places[slot] = n_clauses
         self.n_clauses = n_clauses + 1
 
-    def add(self, clauses: Clauses, n_slots: int) -> None:
-        """Add subscriptions for the next slots."""
+    def add(self, clauses: Clauses) -> None:
+        """Add the clauses of new slots."""
         n_clauses, first, first_range = self.n_clauses, self._n_literals, self._n_ranges
         end_clause, end = n_clauses + clauses.n_clauses, first + len(clauses.attributes)
         end_range = first_range + len(clauses.set_lows)
@@ -121,16 +114,17 @@ class Tail:
         exactness = np.where(clauses.is_exact, EXACT, np.where(clauses.is_exact_by_patterns, BY_PATTERNS, INEXACT))
         starts = clauses.starts + first
         self._heads[n_clauses:end_clause] = np.stack([clauses.slots, starts[:-1], starts[1:], exactness], axis=1)
-        slots = np.arange(n_slots) + (self.first_slot + len(self._starts))
         self._n_literals, self._n_ranges = end, end_range
-        self._starts += (np.searchsorted(clauses.slots, slots) + n_clauses).tolist()
+        for place in range(end_clause - 1, n_clauses - 1, -1):
+            self._places[int(self._heads[place, SLOT])] = place
         self.n_clauses = end_clause
 
     def remove(self, slot: int) -> None:
         """Forget a subscription: it never matches again."""
-        place = slot - self.first_slot
-        end = self._starts[place + 1] if place + 1 < len(self._starts) else self.n_clauses
-        self._heads[self._starts[place] : end, EXACTNESS] = DEAD
+        place = self._places.get(slot, self.n_clauses)
+        while place < self.n_clauses and self._heads[place, SLOT] == slot:
+            self._heads[place, EXACTNESS] = DEAD
+            place += 1
 
     # reading
 
@@ -184,10 +178,8 @@ class Tail:
         assert (heads[:, START] <= heads[:, END]).all()
         assert (np.diff(heads[:, SLOT]) >= 0).all()
         assert len(heads) == 0 or heads[-1, END] == self._n_literals
-        assert len(heads) == 0 or self.first_slot <= heads[0, SLOT] <= heads[-1, SLOT] < self.first_slot + len(self)
-        assert all(
-            heads[start, SLOT] >= self.first_slot + n for n, start in enumerate(self._starts) if start < len(heads)
-        )
+        assert all(heads[place, SLOT] == slot for slot, place in self._places.items())
+        assert set(heads[:, SLOT].tolist()) == self._places.keys()
         self.clauses().check()
 
 

@@ -74,6 +74,7 @@ class FastScan(OneByOne):
     takes_alternatives: ClassVar[bool] = False
     takes_patterns: ClassVar[bool] = False
     has_tail: ClassVar[bool] = False
+    shares: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._counters = {"candidates_examined": 0, "predicates_evaluated": 0, "lists_scanned": 0, "events": 0}

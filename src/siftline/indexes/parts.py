@@ -156,6 +156,7 @@ class PartedIndex(OneByOne, ABC):
     takes_alternatives: ClassVar[bool] = False
     takes_patterns: ClassVar[bool] = False
     has_tail: ClassVar[bool] = False
+    shares: ClassVar[bool] = False
     # The NamedTuple of arrays that `_lay_out` returns.
     arrays_type: ClassVar[type]
 

@@ -34,6 +34,7 @@ class Scan(OneByOne):
     takes_alternatives: ClassVar[bool] = False
     takes_patterns: ClassVar[bool] = False
     has_tail: ClassVar[bool] = False
+    shares: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._expressions: dict[int, Expression] = {}

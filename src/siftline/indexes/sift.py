@@ -226,6 +226,7 @@ class Sift(PartedIndex):
 
     name: ClassVar[str] = "sift"
     has_tail: ClassVar[bool] = True
+    shares: ClassVar[bool] = True
     arrays_type: ClassVar[type] = SiftArrays
 
     def __init__(self) -> None:
