@@ -21,7 +21,7 @@ ALLOWED = {
     "indexes": {"errors", "model", "kernels", "encoding", "storage"},
     "explanation": {"errors", "model", "language"},
     "subscriptions": {"errors", "model", "language", "encoding", "kernels"},
-    "storage": {"errors", "model"},
+    "storage": {"errors", "model", "kernels"},
     "saved": {"errors", "model", "encoding", "indexes", "subscriptions", "storage"},
     "batches": {"model", "encoding", "indexes", "kernels", "subscriptions"},
     "tail": {"encoding", "indexes", "kernels"},

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,11 +20,9 @@ from strategies import events, subscriptions
 
 import siftline
 from siftline import Engine, Statistics, attr
-from siftline.errors import SnapshotError
+from siftline.errors import SiftlineError, SnapshotError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from siftline.model import Expression
 
 
@@ -111,6 +113,77 @@ def test_every_damaged_file_is_refused(saved: Path, tmp_path: Path) -> None:
         with pytest.raises(SnapshotError):
             Engine.open(copy)
         shutil.rmtree(copy)
+
+
+EVENTS = [{"a": a, "b": b, "s": text} for a in range(6) for b in range(3) for text in ("box", "")]
+
+
+def damage(folder: Path, rng: random.Random) -> str:
+    """Do something bad to one file, or to two; return what."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    file, other = rng.sample(files, 2)
+    data = bytearray(file.read_bytes())
+    kind = rng.choice(["flip", "flip", "flip", "set", "cut", "grow", "swap", "delete", "shift", "empty"])
+    place = rng.randrange(len(data))
+    if kind == "flip":
+        data[place] ^= 1 << rng.randrange(8)
+    elif kind == "set":
+        data[place : place + 8] = rng.randbytes(8)
+    elif kind == "cut":
+        del data[place:]
+    elif kind == "grow":
+        data += rng.randbytes(rng.randrange(1, 20))
+    elif kind == "shift":
+        del data[place]
+    elif kind == "empty":
+        data.clear()
+    elif kind == "swap":
+        data, others = other.read_bytes(), data  # type: ignore[assignment]
+        other.write_bytes(others)
+    if kind == "delete":
+        file.unlink()
+    else:
+        file.write_bytes(data)
+    return f"{kind} {file.name} {other.name} {place}"
+
+
+@pytest.mark.parametrize("index", ["sift", "fast-scan"])
+def test_damage_is_found_or_does_no_harm(index: str, tmp_path: Path) -> None:
+    engine = Engine(index, statistics=Statistics.from_events(EVENTS))
+    engine.add_many((i, f"a = {i % 5} and b >= {i % 4} and s contains 'o'", i % 3) for i in range(40))
+    engine.add_many(((i, "a in (1, 3, 5) or b != 2") for i in range(40, 60)), tenant="acme")
+    engine.remove(40)
+    engine.save(tmp_path / "good")
+    expected = [sorted(engine.match(event)) for event in EVENTS]
+    rng = random.Random(5)
+    n_refused = 0
+    for number in range(250):
+        copy = tmp_path / f"copy{number}"
+        shutil.copytree(tmp_path / "good", copy)
+        before = {file: file.read_bytes() for file in copy.rglob("*") if file.is_file()}
+        what = damage(copy, rng)
+        is_changed = before != {file: file.read_bytes() for file in copy.rglob("*") if file.is_file()}
+        try:
+            opened = Engine.open(copy)
+        except SiftlineError:
+            n_refused += 1
+        else:
+            assert not is_changed or "manifest" in what, what  # white space between words may change
+            assert [sorted(opened.match(event)) for event in EVENTS] == expected, what
+        shutil.rmtree(copy)
+    assert n_refused > 220
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells what is mapped")
+def test_processes_share_the_files(saved: Path) -> None:
+    engine = Engine.open(saved)
+    code = "import sys, siftline; e = siftline.Engine.open(sys.argv[1]); print(open('/proc/self/maps').read())"
+    other = subprocess.run([sys.executable, "-c", code, str(saved)], capture_output=True, text=True, check=True).stdout
+    mine = Path("/proc/self/maps").read_text()
+    for maps in (mine, other):
+        assert f"{saved}/weights.npy" in maps
+        assert f"{saved}/index/slots.npy" in maps
+    assert len(engine) == 2
 
 
 def test_another_version_is_refused(saved: Path) -> None:

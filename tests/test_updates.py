@@ -21,7 +21,8 @@ N = 6000  # more clauses than are merged at once
 
 def rows(first: int, n: int) -> Iterator[tuple[int, str]]:
     """Return subscriptions that are all different, because the same would be shared."""
-    return ((i, f"a = {i % 50} and b >= {i % 7} and a < {1000 + i}") for i in range(first, first + n))
+    tests = "a = {} and b >= {} and a < {} and b < {}"
+    return ((i, tests.format(i % 50, i % 7, 50 + i % 89, 50 + i % 97)) for i in range(first, first + n))
 
 
 def expected(n: int, event: dict[str, int]) -> list[int]:

@@ -1,21 +1,26 @@
 """Snapshots: a directory of flat arrays and tables, versioned, checksummed, memory-mapped when opened.
 
-    manifest.json    format, version, what the owner wants to remember, and for every file its size and checksum
+    manifest.json    format, version, what the owner wants to remember, for every file its size and checksum, and a
+                     checksum of all this
     NAME.npy         an array
     NAME.arrow       a table
     NAME.json        a document
 
-A snapshot is written beside its final place and renamed into it, so that readers see all of it or nothing.
+A snapshot is written beside its final place and renamed into it, so that readers see all of it or nothing. Every byte
+is checked before anything is used, at the speed of memory. Looking only at what is needed first would be quicker, but
+then a match would find the damage, or nobody.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import shutil
 import tempfile
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -23,13 +28,20 @@ import numpy as np
 import pyarrow as pa
 
 from siftline.errors import SnapshotError
+from siftline.kernels.checksum import N_LANES, mix_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FORMAT: Final = "siftline-snapshot"
-_VERSION: Final = 3
+_VERSION: Final = 4
 _MANIFEST: Final = "manifest.json"
+# A whole file is brought into reach at once where the system can do that; page by page takes twice as long.
+_ALL_AT_ONCE: Final[dict[str, int]] = (
+    {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE, "prot": mmap.PROT_READ}
+    if hasattr(mmap, "MAP_POPULATE")
+    else {"access": mmap.ACCESS_READ}
+)
 # How often a snapshot that is being replaced is looked for again.
 _PATIENCE: Final = 100
 
@@ -76,6 +88,7 @@ def _write(snapshot: Snapshot, folder: Path) -> None:
         "header": snapshot.header,
         "files": {file.relative_to(folder).as_posix(): [file.stat().st_size, _checksum(file)] for file in files},
     }
+    manifest["checksum"] = _checksum_of_manifest(manifest)
     (folder / _MANIFEST).write_text(json.dumps(manifest), encoding="ascii")
 
 
@@ -101,13 +114,22 @@ def _move_into_place(draft: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _checksum(file: Path) -> int:
-    """Return the CRC-32 of a file."""
-    total = 0
-    with file.open("rb") as stream:
-        while chunk := stream.read(1 << 20):
-            total = zlib.crc32(chunk, total)
-    return total
+def _checksum(file: Path) -> str:
+    """Return the checksum of a file."""
+    size = file.stat().st_size
+    lanes = np.arange(size, size + N_LANES, dtype=np.uint64)
+    if size:
+        with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, **_ALL_AT_ONCE) as content:
+            words = np.frombuffer(content, dtype=np.uint64, count=size // 8)
+            mix_words(words, lanes)
+            del words  # or the map cannot be closed
+            rest = bytes(content[size - size % 8 :])
+        mix_words(np.frombuffer(rest.ljust(8, b"\0"), dtype=np.uint64), lanes)
+    return lanes.astype(">u8").tobytes().hex()
+
+
+def _checksum_of_manifest(manifest: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode("ascii"))
 
 
 def read_snapshot(path: str | Path) -> Snapshot:
@@ -166,6 +188,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if manifest.get("version") != _VERSION:
         version = manifest.get("version")
         raise SnapshotError(f"the snapshot {folder} is of version {version!r}; this Siftline reads {_VERSION}")
+    if manifest.pop("checksum", None) != _checksum_of_manifest(manifest):
+        raise SnapshotError(f"{file} is damaged: it is not as it was written")
     return manifest
 
 
@@ -174,12 +198,16 @@ def _verified(folder: Path, manifest: dict[str, Any]) -> list[str]:
     files = manifest.get("files")
     if not isinstance(files, dict):
         raise SnapshotError(f"{folder / _MANIFEST} lists no files")
-    for name, entry in files.items():
-        file = folder / name
-        if not file.is_file():
+    for name in files:
+        if not (folder / name).is_file():
             raise SnapshotError(f"the snapshot {folder} lacks the file {name}")
-        if [file.stat().st_size, _checksum(file)] != entry:
-            raise SnapshotError(f"the snapshot {folder} is damaged: {name} is not as it was written")
+    # The largest first, so that the threads end together.
+    names = sorted(files, key=lambda name: (folder / name).stat().st_size, reverse=True)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = pool.map(lambda name: [(folder / name).stat().st_size, _checksum(folder / name)], names)
+        for name, entry in zip(names, found, strict=True):
+            if entry != files[name]:
+                raise SnapshotError(f"the snapshot {folder} is damaged: {name} is not as it was written")
     return list(files)
 
 
