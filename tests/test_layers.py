@@ -28,6 +28,7 @@ ALLOWED = {
     "tidying": {"errors"},
     "subsets": {"encoding", "subscriptions", "tail"},
     "changes": {"errors", "model", "language", "encoding", "indexes", "kernels", "subscriptions", "tail", "tidying"},
+    "tuning": {"encoding", "indexes"},
     "matching": {"errors", "model", "encoding", "indexes", "kernels", "subscriptions", "changes", "batches"},
     "engine": {
         "errors",
@@ -41,6 +42,7 @@ ALLOWED = {
         "batches",
         "matching",
         "subsets",
+        "tuning",
     },
     "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "engine", "", "cli"},
     "cli": {

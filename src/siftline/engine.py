@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from siftline.explanation import Explanation
     from siftline.model import Expression
+    from siftline.tuning import Tuning
 
 # What `within=` takes.
 Within = Subset | Iterable[Id] | None
@@ -364,14 +365,45 @@ class Engine(Matching):
         with self._writing:
             self._tidier.settle(self)
 
-    def describe(self) -> str:
-        """Return a few lines that show how the index is built.
+    def tune(self, events: Any) -> Tuning:
+        """Lay out the index for events like these, and return what that was expected to cost, and what it costs.
 
-        >>> print(Engine().describe())
-        fast-scan: 0 clauses, each with a first literal; 0 other literals
+        Parameters
+        ----------
+        events
+            A sample of the events to come, some thousand of them, in any form that `match_batch` takes.
+
+        The statistics of the events tell which predicates are rare. The index is built anew with them beside the old
+        one, which goes on matching; then both match some of the events, and the faster one stays.
+
+        >>> engine = Engine()
+        >>> engine.add_many((n, f"common = 1 and rare = {n}") for n in range(100))
+        100
+        >>> print(engine.tune([{"common": 1, "rare": n} for n in range(50)]))  # doctest: +ELLIPSIS
+        statistics of 50 events, an event on average:
+        ...
         """
+        from siftline.tuning import tune
+
         with self._writing:
-            return self._index.describe()
+            return tune(self, events)
+
+    def describe(self) -> str:
+        """Return some lines that show what the engine holds, and how the index is built.
+
+        >>> engine = Engine("fast-scan")
+        >>> _ = engine.add("price <= 580 and color = 'red'", id=1)
+        >>> print(engine.describe())
+        1 subscriptions, 0 of them with the same expression as another
+        1 clauses of 2 predicates on 2 attributes, 0 patterns
+        most predicates: price (1), color (1)
+        statistics: none: `tune` makes them from events
+        fast-scan: 1 clauses, each with a first literal; 1 other literals
+        """
+        from siftline.tuning import placement
+
+        with self._writing:
+            return "\n".join([*placement(self), self._index.describe()])
 
     # saving
 

@@ -78,10 +78,10 @@ class Matching(Changing):
 
     def _ids_at_once(self, event: EncodedEvents) -> list[int] | None:
         """Do as `_match_at_once` by the shortest way, for ids that are numbers; None if that is not enough."""
-        generation, tail = self._generation, self._tail
-        ids = self._table.numbers
+        generation, table, tail = self._generation, self._table, self._tail
+        ids = table.numbers
         latest = event.latest_for(self._domains)
-        if generation & 1 or ids is None or latest is None:
+        if generation & 1 or ids is None or latest is None or table.following is not None:
             return None
         n_tail = tail.n_clauses
         found = self._index.match_ids(latest, ids)
