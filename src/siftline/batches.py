@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from siftline.encoding.events import EncodedEvents
     from siftline.indexes.protocol import Many
 
-# Events of a chunk. Fewer, and starting a chunk is felt; more, and its results no longer stay in the cache.
-_FEWEST: Final = 1024
-_MOST: Final = 4096
+# Events of a chunk: as many as `sift` matches in bitmaps at a time, or a few times as many. Fewer, and starting a chunk
+# is felt; more, and its results no longer stay in the cache.
+_BLOCK: Final = 1024
+_MOST_BLOCKS: Final = 4
 # Each thread gets about so many chunks, because some take longer than others.
 _CHUNKS: Final = 4
 # An Arrow array of strings holds less than this many bytes.
@@ -55,7 +56,7 @@ def matched_table(n: int, find: Callable[[int, int], Matches], top: int | None, 
     if top is not None:
         check_top(top)
     n_threads = _n_threads(threads)
-    size = min(max(-(-n // (_CHUNKS * n_threads)), _FEWEST), _MOST)
+    size = _BLOCK * min(max(n // (_BLOCK * _CHUNKS * n_threads), 1), _MOST_BLOCKS)
 
     def columns(first: int) -> tuple[Any, list[Any]]:
         found = find(first, min(first + size, n))

@@ -88,6 +88,7 @@ class Part:
 
     __slots__ = (
         "arrays",
+        "batching",
         "clauses",
         "desks",
         "first_slot",
@@ -107,14 +108,16 @@ class Part:
         self.has_repeated_slots = self.n_slots < clauses.n_clauses
         self.first_slot = int(clauses.slots[0]) if clauses.n_clauses else 0
         self.n_dead = 0
+        self.batching: Any = None  # what the index keeps for batches against this part, made when it is needed
         self.desks: dict[int, Any] = {}  # what threads keep for matching against this part, by thread
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__ if name != "desks"}
+        return {name: getattr(self, name) for name in self.__slots__ if name not in ("batching", "desks")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             setattr(self, name, value)
+        self.batching = None
         self.desks = {}
 
     @property

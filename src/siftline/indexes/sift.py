@@ -56,6 +56,7 @@ from __future__ import annotations
 
 from functools import reduce
 from threading import get_ident
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -63,10 +64,11 @@ import numpy as np
 from siftline.encoding.selectivity import attribute_frequencies, literal_shares
 from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, one_event
 from siftline.indexes.protocol import Candidates, Many
+from siftline.indexes.sift_bits import COSTS, Bits, beside
 from siftline.kernels.pointers import IS_COMPILED, table_of
 from siftline.kernels.scan import order_literals
 from siftline.kernels.sift import candidates_of_several, match_at_desk, match_interpreted
-from siftline.kernels.sift_batch import match_events, side_by_side
+from siftline.kernels.sift_batch import distinct_in_events, match_events
 from siftline.kernels.sift_layout import (
     ALWAYS,
     BARE,
@@ -162,9 +164,10 @@ class Desk:
         lists = np.empty(2 * n_levels + 2, dtype=np.int32)
         self.owner: Growable | None = None
         self.ids_found = _NO_IDS
+        is_skipped = np.zeros(n_places, dtype=np.bool_)  # for batches, which find some entries in another way
         scratch = (self.dense, self.seen, self.marks, bits, ordinals, lists, survivors, self.sure, self.possible, work)
         fixed = [array for name, array in arrays._asdict().items() if name not in ("alone_clauses", "expected")]
-        self.arrays: tuple[NDArray[Any], ...] = (*scratch, *fixed, arrays.flat.view(np.uint16))
+        self.arrays: tuple[NDArray[Any], ...] = (*scratch, *fixed, arrays.flat.view(np.uint16), is_skipped)
         self.table = self._table(_NO_IDS)
         self.is_plain = not len(part.others) and not part.has_repeated_slots
 
@@ -303,26 +306,39 @@ class Sift(PartedIndex):
         parts, is_live = self._published
         # The small parts are at the end: what is copied again and again is little.
         found = [self._match_many_of_part(part, events, first, end, is_live) for part in reversed(parts)]
-        return reduce(_beside, found) if found else Many.of([_NO_CANDIDATES] * (end - first))
+        return reduce(beside, found) if found else Many.of([_NO_CANDIDATES] * (end - first))
 
     def _match_many_of_part(
         self, part: Part, events: EncodedEvents, first: int, end: int, is_live: NDArray[np.bool_]
     ) -> Many:
-        """Match events against one part: those with several values of some attribute on their own."""
-        desk = self._desk(part)
+        """Match events against one part: some clusters in bitmaps, events with several values on their own."""
+        desk, bits = self._desk(part), _bits(part)
+        chosen = bits.choose(events, first, end)
         living = is_live if part.n_dead else _ALL_LIVE
         seen = self._scratch.array("seen", len(is_live), np.bool_)
         kept = (part.clauses.slots, part.clauses.is_exact, is_live, part.has_repeated_slots, seen)
         completing = (part.others, self._dense(), part.literals, *kept)
-        arrays = (events.starts, events.attributes, events.codes, living, _NO_IDS, desk.arrays)
-        *found, several = match_events(first, end, *arrays, desk.sure, desk.possible, not desk.is_plain, completing)
+        is_skipped = np.zeros_like(desk.arrays[-1])
+        is_skipped[chosen] = True
+        arrays = (events.starts, events.attributes, events.codes, living, _NO_IDS, (*desk.arrays[:-1], is_skipped))
+        before = perf_counter_ns()
+        *flat, several = match_events(first, end, *arrays, desk.sure, desk.possible, not desk.is_plain, completing)
+        found = Many(*flat)
+        if len(chosen):
+            in_bits = bits.match(chosen, events, (first, end), several, part, self._dense(), is_live)
+            found = beside(found, in_bits)
+            if part.has_repeated_slots:
+                found = Many(*distinct_in_events(*found, seen))
+        elif bits.wants_arrays(part, end - first, perf_counter_ns() - before):
+            assert self._context is not None
+            bits.lay_out(part, _access_attributes(part), _shares(part.clauses, self._context))
         if not len(several):
-            return Many(*found)
+            return found
         on_their_own = [_NO_CANDIDATES] * (end - first)
         for position in several.tolist():
             event = one_event(events, position)
             on_their_own[position - first] = Candidates(*self._slots(part, event, is_live))
-        return _beside(Many(*found), Many.of(on_their_own))
+        return beside(found, Many.of(on_their_own))
 
     def match_ids(self, event: EncodedEvents, ids: Growable) -> list[int] | None:
         """Return the ids of all that match one encoded event, by the shortest way; None if that way is not enough.
@@ -360,6 +376,10 @@ class Sift(PartedIndex):
     def stats(self) -> dict[str, Any]:
         """Return bytes by structure, and what matching has cost so far."""
         stats = super().stats()
+        for part in self._parts:
+            arrays = part.batching.arrays if part.batching is not None else None
+            for array in arrays or ():
+                stats["bytes"]["bits"] = stats["bytes"].get("bits", 0) + int(array.nbytes)
         names = ("events", "candidates_examined", "predicates_evaluated", "lists_scanned")
         found = dict(zip(names, self._work[:4].tolist(), strict=True))
         # The second literal of every candidate is tested where it stands.
@@ -419,10 +439,23 @@ class Sift(PartedIndex):
         return lines
 
 
-def _beside(found: Many, others: Many) -> Many:
-    """Return what two parts found for the same events."""
-    sure = side_by_side(found.starts, found.sure, others.starts, others.sure)
-    return Many(*sure, *side_by_side(found.possible_starts, found.possible, others.possible_starts, others.possible))
+def _bits(part: Part) -> Bits:
+    """Return the bitmaps side of a part."""
+    if part.batching is None:
+        part.batching = Bits(COSTS)
+    bits: Bits = part.batching
+    return bits
+
+
+def _access_attributes(part: Part) -> NDArray[np.int32]:
+    """Return under which attribute each clause stands in a tree, -1 if it does not or is alone there."""
+    arrays: SiftArrays = part.arrays
+    found = np.full(part.n_clauses, -1, dtype=np.int32)
+    n_entries = np.diff(arrays.node_starts[arrays.node_bases])
+    attributes = np.arange(len(n_entries), dtype=np.int32)
+    if len(arrays.cold):
+        found[arrays.rows[arrays.cold + 1] & ~BARE] = np.repeat(attributes, n_entries)
+    return found
 
 
 def _block(flat: NDArray[np.int32], start: int) -> NDArray[np.int32]:

@@ -303,12 +303,14 @@ def _match(
     blocks: NDArray[np.int32],
     flat: NDArray[np.int32],
     signatures: NDArray[np.uint16],
+    is_skipped: NDArray[np.bool_],
 ) -> Any:
     """Write the slots that match to `sure`, those to check to `possible`; return how many, or SEVERAL.
 
     The numbers come as n_sure + n_possible * 2**32. `dense`, `seen`, `marks` and `bits` are scratch and left as they
     were. `is_live` is empty if all slots are live. Unless `ids` is empty, the ids of `sure` go to `ids_found`. `work`
     counts events, candidates, literals tested, and lists.
+    The entries in trees of attributes that `is_skipped` are left out.
     """
     n_values = len(event_attributes)
     n_known = len(blocks)
@@ -370,7 +372,8 @@ def _match(
         size = (np.uint64(node_bases[np.uint64(a) + _U1]) - base) >> _U1
         if size > _U0:
             node = np.uint64(ordinals[np.uint64(a) + _U1]) + size
-            n_lists = _collect_lists(base, node, n_lists, lists, node_starts)
+            if not is_skipped[np.uint64(a)]:
+                n_lists = _collect_lists(base, node, n_lists, lists, node_starts)
             if len(alone_starts) > 0:
                 n_sure = _copy_alone(base, node, n_sure, is_live, sure, work, alone_starts, alone_slots)
     if n_lists > _U0:
@@ -460,6 +463,7 @@ def match_at_desk(
         carray(pointer(table[44]), table[45], np.int32),
         carray(pointer(table[46]), table[47], np.int32),
         carray(pointer(table[48]), table[49], np.uint16),
+        carray(pointer(table[50]), table[51], np.bool_),
     )
 
 

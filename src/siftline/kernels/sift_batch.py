@@ -138,3 +138,28 @@ def side_by_side(
             joined[n] = other_slots[k]
             n += np.uint64(1)
     return joined_starts, joined
+
+
+@kernel
+def distinct_in_events(
+    starts: NDArray[np.int64],
+    sure: NDArray[np.int32],
+    possible_starts: NDArray[np.int64],
+    possible: NDArray[np.int32],
+    seen: NDArray[np.bool_],
+) -> Any:
+    """Leave each slot of an event once, and none both in `sure` and in `possible`; `seen` is left all False."""
+    new_starts = np.zeros(len(starts), dtype=np.int64)
+    new_possible_starts = np.zeros(len(starts), dtype=np.int64)
+    for i in range(len(starts) - 1):
+        of_event = sure[starts[i] : starts[i + 1]]
+        others = possible[possible_starts[i] : possible_starts[i + 1]]
+        n_sure, n_possible = distinct_slots(of_event, len(of_event), others, len(others), seen)
+        new_starts[i + 1] = new_starts[i] + n_sure
+        new_possible_starts[i + 1] = new_possible_starts[i] + n_possible
+        # What moves moves to the front: nothing that is still needed is overwritten.
+        for k in range(n_sure):
+            sure[new_starts[i] + k] = of_event[k]
+        for k in range(n_possible):
+            possible[new_possible_starts[i] + k] = others[k]
+    return new_starts, sure[: new_starts[len(starts) - 1]], new_possible_starts, possible[: new_possible_starts[-1]]
