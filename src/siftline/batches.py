@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from siftline.kernels.sharing import with_followers
+from siftline.kernels.sharing import pairs_with_followers
 from siftline.model import matches
 from siftline.subscriptions import SubscriptionTable, check_top
 
@@ -130,9 +130,8 @@ def followed(found: Matches) -> Matches:
     table = found.table
     assert table.following is not None
     following, is_live = table.following.view, table.is_live.view
-    slots = [with_followers(found.slots[i : i + 1], following, is_live) for i in range(len(found.slots))]
-    events = np.repeat(found.events, [len(part) for part in slots])
-    return Matches(events, np.concatenate([found.slots[:0], *slots]), table)
+    events, slots = pairs_with_followers(found.events, found.slots, following, is_live)
+    return Matches(events, slots, table)
 
 
 def kept(found: Matches, has: Callable[[Any], Any]) -> Matches:

@@ -31,6 +31,7 @@ def in_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Match everything that can be in bitmaps there: trees for all attributes, bitmaps from the second batch on."""
     monkeypatch.setattr(sift, "COSTS", FREE)
     monkeypatch.setattr("siftline.indexes.sift_bits._FEW", 1)
+    monkeypatch.setattr("siftline.indexes.sift_bits._CHUNKS", 1)
     monkeypatch.setattr(sift, "_FLAT", 0)
 
 
@@ -160,7 +161,7 @@ def test_bitmaps_wait_until_they_pay() -> None:
     expected = pairs(engine.match_batch(trees[:10]))
     assert bits_of(engine)[0].arrays is None
     assert "bits" not in engine.stats()["bytes"]
-    for _ in range(3):
+    for _ in range(6):
         engine.match_batch(trees)
     bits = bits_of(engine)[0]
     assert bits.arrays is not None

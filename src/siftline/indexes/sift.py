@@ -329,9 +329,11 @@ class Sift(PartedIndex):
             found = beside(found, in_bits)
             if part.has_repeated_slots:
                 found = Many(*distinct_in_events(*found, seen))
-        elif bits.wants_arrays(part, end - first, perf_counter_ns() - before):
-            assert self._context is not None
-            bits.lay_out(part, _access_attributes(part), _shares(part.clauses, self._context))
+        else:
+            bits.observe(end - first, perf_counter_ns() - before)
+            if bits.wants_arrays(part):
+                assert self._context is not None
+                bits.lay_out(part, _access_attributes(part), _shares(part.clauses, self._context))
         if not len(several):
             return found
         on_their_own = [_NO_CANDIDATES] * (end - first)

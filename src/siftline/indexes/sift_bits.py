@@ -64,6 +64,8 @@ _MOST_CUTS: Final = 8192
 _MOST_ROWS: Final = 1 << 18
 # Fewer events, or clauses, are too few to measure what one of them costs.
 _FEW: Final = 64
+# So many times events must have been matched before it is clear what they cost.
+_CHUNKS: Final = 4
 # Every so manyth event is looked at to estimate what the others visit.
 _SAMPLE: Final = 32
 
@@ -195,20 +197,26 @@ class Bits:
         self.arrays: BitArrays | None = None
         self.event_ns = math.inf  # an event without bitmaps, at best: what comes in between is not its cost
         self._clause_ns = math.inf
-        self._n_events = 0
+        self._n_chunks = self._n_events = 0
         self._is_settled = False
         self._making = threading.Lock()
 
-    def wants_arrays(self, part: Part, n_events: int, elapsed_ns: int) -> bool:
-        """Return whether batches have cost enough to lay out the arrays, after so many more events.
+    def observe(self, n_events: int, elapsed_ns: int) -> None:
+        """Take note of what events cost that were matched without bitmaps."""
+        if n_events >= _FEW:
+            self._n_chunks += 1
+            self._n_events += n_events
+            self.event_ns = min(self.event_ns, elapsed_ns / n_events)
 
-        Where no cluster is likely to be better off in bitmaps, they never do.
+    def wants_arrays(self, part: Part) -> bool:
+        """Return whether batches have cost enough to lay out the arrays.
+
+        Where no cluster is likely to be better off in bitmaps, they never do. The first chunks may wait for kernels that
+        are being compiled, and say nothing.
         """
-        if self._is_settled or n_events < _FEW:
+        if self._is_settled or self._n_chunks < _CHUNKS:
             return False
         costs = self.costs
-        self._n_events += n_events
-        self.event_ns = min(self.event_ns, elapsed_ns / n_events)
         is_likely = _HOPE * self.event_ns * EVENTS > part.n_clauses * costs.distant_clause
         spent = self._n_events * self.event_ns
         return is_likely and spent > _PATIENCE * len(part.clauses.attributes) * costs.literal

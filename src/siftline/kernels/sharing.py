@@ -42,6 +42,33 @@ def with_followers(slots: NDArray[np.int32], following: NDArray[np.int32], is_li
 
 
 @kernel
+def pairs_with_followers(
+    events: NDArray[np.int64], slots: NDArray[np.int32], following: NDArray[np.int32], is_live: NDArray[np.bool_]
+) -> Any:
+    """Return pairs of events and slots: for each one all live slots that `with_followers` gives for it."""
+    n_known = min(len(following), len(is_live))
+    n = 0
+    for k in range(len(slots)):
+        slot = slots[k]
+        while slot != _NONE and slot < n_known:
+            n += is_live[np.uint64(slot)]
+            slot = following[np.uint64(slot)]
+    found_events = np.empty(n, dtype=np.int64)
+    found = np.empty(n, dtype=np.int32)
+    place = 0
+    for k in range(len(slots)):
+        slot = slots[k]
+        while slot != _NONE and slot < n_known:
+            # As above: never more than was counted.
+            if is_live[np.uint64(slot)] and place < n:
+                found_events[np.uint64(place)] = events[k]
+                found[np.uint64(place)] = slot
+                place += 1
+            slot = following[np.uint64(slot)]
+    return found_events[:place], found[:place]
+
+
+@kernel
 def chained(leaders: NDArray[np.int32]) -> Any:
     """Return, for each slot, the next one with the same leader, or -1."""
     following = np.full(len(leaders), _NONE, dtype=np.int32)
