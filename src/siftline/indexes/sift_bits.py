@@ -211,8 +211,8 @@ class Bits:
     def wants_arrays(self, part: Part) -> bool:
         """Return whether batches have cost enough to lay out the arrays.
 
-        Where no cluster is likely to be better off in bitmaps, they never do. The first chunks may wait for kernels that
-        are being compiled, and say nothing.
+        Where no cluster is likely to be better off in bitmaps, they never do. The first chunks say nothing: they may
+        have waited for kernels that were being compiled.
         """
         if self._is_settled or self._n_chunks < _CHUNKS:
             return False
