@@ -64,7 +64,7 @@ _MOST_CUTS: Final = 8192
 _MOST_ROWS: Final = 1 << 18
 # Fewer events, or clauses, are too few to measure what one of them costs.
 _FEW: Final = 64
-# So many times events must have been matched before it is clear what they cost.
+# So many times must something have been done before it is clear what it costs.
 _CHUNKS: Final = 4
 # Every so manyth event is looked at to estimate what the others visit.
 _SAMPLE: Final = 32
@@ -197,7 +197,7 @@ class Bits:
         self.arrays: BitArrays | None = None
         self.event_ns = math.inf  # an event without bitmaps, at best: what comes in between is not its cost
         self._clause_ns = math.inf
-        self._n_chunks = self._n_events = 0
+        self._n_chunks = self._n_events = self._n_blocks = 0
         self._is_settled = False
         self._making = threading.Lock()
 
@@ -245,7 +245,7 @@ class Bits:
         spread_ns = int(events.starts[end] - events.starts[first]) * costs.value
         saved_ns = max(n_events * self.event_ns - spread_ns, 0) * visits / max(1, visits.sum())
         n_blocks = -(-n_events // EVENTS)
-        clause_ns = min(self._clause_ns, costs.of_clause(arrays.n_rows))
+        clause_ns = self._clause_ns if self._n_blocks >= _CHUNKS else costs.of_clause(arrays.n_rows)
         gains = saved_ns - n_blocks * clause_ns * arrays.cluster_sizes
         overhead = n_blocks * (costs.block + arrays.n_rows * costs.row) + spread_ns
         return np.flatnonzero(gains > 0) if gains[gains > 0].sum() > overhead else _NONE
@@ -277,6 +277,7 @@ class Bits:
             before = perf_counter_ns()
             *pairs, open_events, open_clauses = find_pairs(chosen, living, *arrays[2:9], bitmaps)
             self._clause_ns = min(self._clause_ns, (perf_counter_ns() - before) / n_clauses)
+            self._n_blocks += 1
             rest = Many(*verify_pairs(*[first, *by_event(n, open_events, open_clauses), *verifying]))
             starts, sure = by_event(n, *pairs)
             blocks.append(beside(rest, Many(starts, sure, np.zeros(n + 1, dtype=np.int64), rest.possible[:0])))
