@@ -119,6 +119,7 @@ _SLOT: Final = 0x7FFFFFFF
 _NOTHING: Final = np.empty(0, dtype=np.int32)
 _ALL_LIVE: Final = np.empty(0, dtype=np.bool_)
 _NO_IDS: Final = np.empty(0, dtype=np.int64)
+_NO_WEIGHTS: Final = np.empty(0, dtype=np.float64)
 _NO_CANDIDATES: Final = Candidates(_NOTHING, _NOTHING)
 
 
@@ -171,13 +172,21 @@ class Desk:
         self.table = self._table(_NO_IDS)
         self.is_plain = not len(part.others) and not part.has_repeated_slots
 
-    def match(self, attributes: NDArray[np.int32], codes: NDArray[np.int32], is_live: Any) -> Candidates | None:
+    def match(
+        self,
+        attributes: NDArray[np.int32],
+        codes: NDArray[np.int32],
+        is_live: Any,
+        weights: NDArray[np.float64] = _NO_WEIGHTS,
+        heaviest: NDArray[np.float64] = _NO_WEIGHTS,
+    ) -> Candidates | None:
         """Return what the part finds for an event with one value for each attribute, None for any other event."""
         living = is_live if self.part.n_dead else _ALL_LIVE
-        if IS_COMPILED:
-            counts = match_at_desk(attributes, codes, living, self.table)
+        if not IS_COMPILED:
+            counts = match_interpreted(attributes, codes, living, weights, heaviest, _NO_IDS, self.arrays)
         else:
-            counts = match_interpreted(attributes, codes, living, _NO_IDS, self.arrays)
+            table = self._weighed(weights, heaviest) if len(heaviest) else self.table
+            counts = match_at_desk(attributes, codes, living, table)
         if counts < 0:
             return None
         n_sure, n_possible = counts & _LOW_HALF, counts >> 32
@@ -205,8 +214,12 @@ class Desk:
 
     def _table(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         self.ids = ids  # kept alive: the kernel only has its address
-        arrays = (ids, self.ids_found, *self.arrays)
+        arrays = (_NO_WEIGHTS, _NO_WEIGHTS, ids, self.ids_found, *self.arrays)
         return table_of(arrays) if IS_COMPILED else np.zeros(0, dtype=np.int64)
+
+    def _weighed(self, weights: NDArray[np.float64], heaviest: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the table for a match that leaves out what is too light."""
+        return np.concatenate([table_of([weights, heaviest]), self.table[4:]])
 
     def _completed(
         self, attributes: NDArray[np.int32], codes: NDArray[np.int32], is_live: Any, n_sure: int, n_possible: int
@@ -283,6 +296,17 @@ class Sift(PartedIndex):
 
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Match one event against every part."""
+        return self._match_all(events, position, _NO_WEIGHTS, _NO_WEIGHTS)
+
+    def match_top(self, events: EncodedEvents, position: int, top: int, weights: NDArray[np.float64]) -> Candidates:
+        """Match one event, without looking closely at what is too light."""
+        # Two clauses of one subscription would count its weight twice.
+        if top == 0 or any(part.has_repeated_slots for part in self._published[0]):
+            return self.match(events, position)
+        n_wanted = min(top, max(1, len(weights)))
+        return self._match_all(events, position, weights, np.full(n_wanted, -np.inf))
+
+    def _match_all(self, events: EncodedEvents, position: int, weights: Any, heaviest: Any) -> Candidates:
         attributes, codes = events.attributes, events.codes
         if len(events.starts) > 2:
             start, end = events.starts[position], events.starts[position + 1]
@@ -290,7 +314,7 @@ class Sift(PartedIndex):
         parts, is_live = self._published
         results = []
         for part in parts:
-            found = self._desk(part).match(attributes, codes, is_live)
+            found = self._desk(part).match(attributes, codes, is_live, weights, heaviest)
             if found is None:
                 return super().match(events, position)
             results.append(found)
@@ -320,7 +344,15 @@ class Sift(PartedIndex):
         completing = (part.others, self._dense(), part.literals, *kept)
         is_skipped = np.zeros_like(desk.arrays[-1])
         is_skipped[chosen] = True
-        arrays = (events.starts, events.attributes, events.codes, living, _NO_IDS, (*desk.arrays[:-1], is_skipped))
+        arrays = (
+            events.starts,
+            events.attributes,
+            events.codes,
+            living,
+            _NO_WEIGHTS,
+            _NO_IDS,
+            (*desk.arrays[:-1], is_skipped),
+        )
         before = perf_counter_ns()
         *flat, several = match_events(first, end, *arrays, desk.sure, desk.possible, not desk.is_plain, completing)
         found = Many(*flat)

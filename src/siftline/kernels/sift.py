@@ -107,15 +107,54 @@ def row_holds(p: int, rows: NDArray[np.int32], dense: NDArray[np.int32], bits: N
 
 
 @inline_kernel
+def _is_too_light(slot: Any, weights: NDArray[np.float64], heaviest: NDArray[np.float64]) -> Any:
+    """Return whether a slot is lighter than as many as are wanted that match for sure; never if all are wanted.
+
+    Slots that were added after the weights were taken have none.
+    """
+    place = np.uint64(slot & np.int32(0x7FFFFFFF))
+    return len(heaviest) > 0 and place < np.uint64(len(weights)) and weights[place] < heaviest[0]
+
+
+@inline_kernel
+def _note_weight(weight: Any, heaviest: NDArray[np.float64]) -> None:
+    """Put a weight in the place of the least of the heaviest, which are a heap with the least at the top."""
+    place = _U0
+    n = np.uint64(len(heaviest))
+    while True:
+        child = _U2 * place + _U1
+        if child >= n:
+            break
+        if child + _U1 < n and heaviest[child + _U1] < heaviest[child]:
+            child += _U1
+        if heaviest[child] >= weight:
+            break
+        heaviest[place] = heaviest[child]
+        place = child
+    heaviest[place] = weight
+
+
+@inline_kernel
 def _keep(
-    slot: Any, n_sure: int, n_possible: int, sure: NDArray[np.int32], possible: NDArray[np.int32], is_live: Any
+    slot: Any,
+    n_sure: int,
+    n_possible: int,
+    sure: NDArray[np.int32],
+    possible: NDArray[np.int32],
+    is_live: NDArray[np.bool_],
+    weights: NDArray[np.float64],
+    heaviest: NDArray[np.float64],
 ) -> Any:
-    """Append a slot to one of the results, unless it is dead; return how many there are."""
+    """Append a slot to one of the results, unless it is dead or too light; return how many there are."""
     place = np.int32(slot & np.int32(0x7FFFFFFF))
     if len(is_live) > 0 and not is_live[np.uint64(place)]:
         return n_sure, n_possible
+    if _is_too_light(place, weights, heaviest):
+        return n_sure, n_possible
     if slot >= 0:
         sure[np.uint64(n_sure)] = place
+        if len(heaviest) > 0 and np.uint64(place) < np.uint64(len(weights)):
+            _note_weight(weights[np.uint64(place)], heaviest)
         return n_sure + 1, n_possible
     possible[np.uint64(n_possible)] = place
     return n_sure, n_possible + 1
@@ -128,6 +167,8 @@ def _match_block(
     n_sure: Any,
     n_possible: Any,
     is_live: NDArray[np.bool_],
+    weights: NDArray[np.float64],
+    heaviest: NDArray[np.float64],
     dense: NDArray[np.int32],
     seen: NDArray[np.uint64],
     bits: NDArray[np.uint64],
@@ -156,7 +197,7 @@ def _match_block(
         row = flat[np.uint64(at + ROW * n)]
         if row < 0 or row_holds(row, rows, dense, bits, work):
             slot = flat[np.uint64(at + SLOT * n)]
-            n_sure, n_possible = _keep(slot, n_sure, n_possible, sure, possible, is_live)
+            n_sure, n_possible = _keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
     return n_sure, n_possible
 
 
@@ -179,6 +220,8 @@ def _copy_alone(
     node: Any,
     n_sure: Any,
     is_live: NDArray[np.bool_],
+    weights: NDArray[np.float64],
+    heaviest: NDArray[np.float64],
     sure: NDArray[np.int32],
     work: NDArray[np.int64],
     alone_starts: NDArray[np.int32],
@@ -188,14 +231,13 @@ def _copy_alone(
     while node > _U0:
         begin = np.uint64(alone_starts[base + node])
         end = np.uint64(alone_starts[base + node + _U1])
-        if len(is_live) == 0:
+        if len(is_live) == 0 and len(heaviest) == 0:
             for e in range(begin, end):
                 sure[np.uint64(n_sure) + e - begin] = alone_slots[e]
             n_sure += np.int64(end - begin)
         else:
             for e in range(begin, end):
-                sure[np.uint64(n_sure)] = alone_slots[e]
-                n_sure += np.int64(is_live[np.uint64(alone_slots[e])])
+                n_sure, _ = _keep(alone_slots[e], n_sure, 0, sure, sure, is_live, weights, heaviest)
         work[_CANDIDATES] += np.int64(end - begin)
         node >>= _U1
     return n_sure
@@ -232,6 +274,8 @@ def _match_lists(
     n_sure: Any,
     n_possible: Any,
     is_live: NDArray[np.bool_],
+    weights: NDArray[np.float64],
+    heaviest: NDArray[np.float64],
     dense: NDArray[np.int32],
     marks: NDArray[np.uint8],
     bits: NDArray[np.uint64],
@@ -267,8 +311,11 @@ def _match_lists(
         touched += rows[np.uint64(survivors[k])]
     for k in range(n_left):
         row = survivors[k]
+        slot = rows[np.uint64(row)]
+        if _is_too_light(slot, weights, heaviest):
+            continue
         if rows[np.uint64(row + 1)] & BARE or row_holds(row + ROW_HEAD, rows, dense, bits, work):
-            n_sure, n_possible = _keep(rows[np.uint64(row)], n_sure, n_possible, sure, possible, is_live)
+            n_sure, n_possible = _keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
     work[_TOUCHED] = touched
     return n_sure, n_possible
 
@@ -278,6 +325,8 @@ def _match(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     is_live: NDArray[np.bool_],
+    weights: NDArray[np.float64],
+    heaviest: NDArray[np.float64],
     ids: NDArray[np.int64],
     ids_found: NDArray[np.int64],
     dense: NDArray[np.int32],
@@ -308,9 +357,10 @@ def _match(
     """Write the slots that match to `sure`, those to check to `possible`; return how many, or SEVERAL.
 
     The numbers come as n_sure + n_possible * 2**32. `dense`, `seen`, `marks` and `bits` are scratch and left as they
-    were. `is_live` is empty if all slots are live. Unless `ids` is empty, the ids of `sure` go to `ids_found`. `work`
-    counts events, candidates, literals tested, and lists.
-    The entries in trees of attributes that `is_skipped` are left out.
+    were. `is_live` is empty if all slots are live. Unless `heaviest` is empty, slots that are lighter than all of it
+    are left out, and it learns the weights of those that match. Unless `ids` is empty, the ids of `sure` go to
+    `ids_found`. `work` counts events, candidates, literals tested, and lists. The entries in trees of attributes that
+    `is_skipped` are left out.
     """
     n_values = len(event_attributes)
     n_known = len(blocks)
@@ -356,6 +406,8 @@ def _match(
                 n_sure,
                 n_possible,
                 is_live,
+                weights,
+                heaviest,
                 dense,
                 seen,
                 bits,
@@ -375,13 +427,17 @@ def _match(
             if not is_skipped[np.uint64(a)]:
                 n_lists = _collect_lists(base, node, n_lists, lists, node_starts)
             if len(alone_starts) > 0:
-                n_sure = _copy_alone(base, node, n_sure, is_live, sure, work, alone_starts, alone_slots)
+                n_sure = _copy_alone(
+                    base, node, n_sure, is_live, weights, heaviest, sure, work, alone_starts, alone_slots
+                )
     if n_lists > _U0:
         n_sure, n_possible = _match_lists(
             n_lists,
             n_sure,
             n_possible,
             is_live,
+            weights,
+            heaviest,
             dense,
             marks,
             bits,
@@ -419,11 +475,13 @@ def match_interpreted(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     is_live: NDArray[np.bool_],
+    weights: NDArray[np.float64],
+    heaviest: NDArray[np.float64],
     no_ids: NDArray[np.int64],
     arrays: Any,
 ) -> Any:
     """Do as `match_at_desk`, with the arrays themselves instead of their addresses."""
-    return _match(event_attributes, event_codes, is_live, no_ids, no_ids, *arrays)
+    return _match(event_attributes, event_codes, is_live, weights, heaviest, no_ids, no_ids, *arrays)
 
 
 @kernel
@@ -438,32 +496,34 @@ def match_at_desk(
         event_attributes,
         event_codes,
         is_live,
-        carray(pointer(table[0]), table[1], np.int64),
-        carray(pointer(table[2]), table[3], np.int64),
-        carray(pointer(table[4]), table[5], np.int32),
-        carray(pointer(table[6]), table[7], np.uint64),
-        carray(pointer(table[8]), table[9], np.uint8),
+        carray(pointer(table[0]), table[1], np.float64),
+        carray(pointer(table[2]), table[3], np.float64),
+        carray(pointer(table[4]), table[5], np.int64),
+        carray(pointer(table[6]), table[7], np.int64),
+        carray(pointer(table[8]), table[9], np.int32),
         carray(pointer(table[10]), table[11], np.uint64),
-        carray(pointer(table[12]), table[13], np.int32),
-        carray(pointer(table[14]), table[15], np.int32),
+        carray(pointer(table[12]), table[13], np.uint8),
+        carray(pointer(table[14]), table[15], np.uint64),
         carray(pointer(table[16]), table[17], np.int32),
         carray(pointer(table[18]), table[19], np.int32),
         carray(pointer(table[20]), table[21], np.int32),
-        carray(pointer(table[22]), table[23], np.int64),
-        carray(pointer(table[24]), table[25], np.int64),
-        carray(pointer(table[26]), table[27], np.int32),
-        carray(pointer(table[28]), table[29], np.uint8),
-        carray(pointer(table[30]), table[31], np.int64),
-        carray(pointer(table[32]), table[33], np.int32),
-        carray(pointer(table[34]), table[35], np.uint8),
+        carray(pointer(table[22]), table[23], np.int32),
+        carray(pointer(table[24]), table[25], np.int32),
+        carray(pointer(table[26]), table[27], np.int64),
+        carray(pointer(table[28]), table[29], np.int64),
+        carray(pointer(table[30]), table[31], np.int32),
+        carray(pointer(table[32]), table[33], np.uint8),
+        carray(pointer(table[34]), table[35], np.int64),
         carray(pointer(table[36]), table[37], np.int32),
-        carray(pointer(table[38]), table[39], np.int32),
+        carray(pointer(table[38]), table[39], np.uint8),
         carray(pointer(table[40]), table[41], np.int32),
         carray(pointer(table[42]), table[43], np.int32),
         carray(pointer(table[44]), table[45], np.int32),
         carray(pointer(table[46]), table[47], np.int32),
-        carray(pointer(table[48]), table[49], np.uint16),
-        carray(pointer(table[50]), table[51], np.bool_),
+        carray(pointer(table[48]), table[49], np.int32),
+        carray(pointer(table[50]), table[51], np.int32),
+        carray(pointer(table[52]), table[53], np.uint16),
+        carray(pointer(table[54]), table[55], np.bool_),
     )
 
 

@@ -25,6 +25,7 @@ def match_events(
     attributes: NDArray[np.int32],
     codes: NDArray[np.int32],
     living: NDArray[np.bool_],
+    no_weights: NDArray[np.float64],
     no_ids: NDArray[np.int64],
     arrays: Any,
     sure: NDArray[np.int32],
@@ -49,13 +50,14 @@ def match_events(
     n_several = 0
     for i in range(n_events):
         begin, stop = starts[first + i], starts[first + i + 1]
-        counts = _match(attributes[begin:stop], codes[begin:stop], living, no_ids, no_ids, *arrays)
+        event = (attributes[begin:stop], codes[begin:stop])
+        counts = _match(*event, living, no_weights, no_weights, no_ids, no_ids, *arrays)
         if counts == SEVERAL:
             several[n_several] = first + i
             n_several += 1
             counts = np.int64(0)
         elif is_incomplete:
-            counts = _complete(counts, attributes[begin:stop], codes[begin:stop], sure, possible, *completing)
+            counts = _complete(counts, *event, sure, possible, *completing)
         n_sure, n_possible = counts & _LOW_HALF, counts >> 32
         sure_starts[i + 1] = sure_starts[i] + n_sure
         possible_starts[i + 1] = possible_starts[i] + n_possible
