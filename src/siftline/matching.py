@@ -89,7 +89,8 @@ class Matching(Changing):
             slots, possible = tail.match(latest.attributes, latest.codes, n_tail)
             if len(possible):
                 return None
-            found += ids.taken(slots).tolist()
+            if len(slots):
+                found += ids.taken(slots).tolist()
         return found if self._generation == generation else None
 
     def _moment(
