@@ -123,8 +123,8 @@ class Matching(Changing):
         else:
             # The heaviest of those that share an entry need not be the one that the index knows.
             sure, possible = self._candidates(moment, position, None if chosen is not None or is_shared else top)
-        if chosen is not None and not is_shared:
-            sure, possible = sure[chosen.has(sure)], possible[chosen.has(possible)]
+            if chosen is not None and not is_shared:
+                sure, possible = sure[chosen.has(sure)], possible[chosen.has(possible)]
         if len(possible):
             sure = _with_checked(sure, possible, table, events, position)
         if is_shared:

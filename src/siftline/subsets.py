@@ -15,6 +15,7 @@ from siftline.tail import Tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
@@ -55,7 +56,12 @@ class Prepared(NamedTuple):
 
     def has(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Return which of some slots belong to the subset."""
-        return np.isin(slots, self.slots) if self.flags is None else self.flags[slots]
+        if self.flags is not None:
+            return self.flags[slots]
+        if not len(self.slots):
+            return np.zeros(len(slots), dtype=np.bool_)
+        places = np.minimum(np.searchsorted(self.slots, slots), len(self.slots) - 1)
+        return self.slots[places] == slots  # type: ignore[no-any-return]
 
 
 class Subset:
@@ -138,13 +144,17 @@ class Tenant(Subset):
 class Listed(Subset):
     """Many ids for one match only: what is found is looked up among them."""
 
+    def __init__(self, ids: AbstractSet[Id]) -> None:
+        super().__init__(())
+        self._ids = ids
+
     def ready(self, engine: Changing) -> Chosen:
         """Return the ids with the table of now."""
-        return _Listed(self.ids, engine._table)
+        return _Listed(self._ids, engine._table)
 
 
 class _Listed(NamedTuple):
-    ids: frozenset[Id]
+    ids: AbstractSet[Id]
     table: SubscriptionTable
     scan: Tail | None = None
 
@@ -159,5 +169,5 @@ def subset_of(within: Subset | Iterable[Id]) -> Subset:
         return within
     if isinstance(within, (str, bytes)):
         raise TypeError("within must be ids or a subset, not one string")
-    ids = frozenset(within)
+    ids = within if isinstance(within, (set, frozenset)) else frozenset(within)
     return Subset(ids) if len(ids) <= _FEW else Listed(ids)
