@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 # So many subscriptions are scanned.
 _SCANNED: Final = 1024
-# So many ids are worth preparing even for one match.
-_FEW: Final = 64
 
 
 class Chosen(Protocol):
@@ -142,7 +140,7 @@ class Tenant(Subset):
 
 
 class Listed(Subset):
-    """Many ids for one match only: what is found is looked up among them."""
+    """Ids for one match only: what is found is looked up among them. Preparing even a few would take longer."""
 
     def __init__(self, ids: AbstractSet[Id]) -> None:
         super().__init__(())
@@ -169,5 +167,4 @@ def subset_of(within: Subset | Iterable[Id]) -> Subset:
         return within
     if isinstance(within, (str, bytes)):
         raise TypeError("within must be ids or a subset, not one string")
-    ids = within if isinstance(within, (set, frozenset)) else frozenset(within)
-    return Subset(ids) if len(ids) <= _FEW else Listed(ids)
+    return Listed(within if isinstance(within, (set, frozenset)) else frozenset(within))
