@@ -233,7 +233,7 @@ def test_statistics_change_nothing_but_speed() -> None:
 
 
 def test_stats_count_the_work() -> None:
-    engine = Engine()
+    engine = Engine("fast-scan")
     engine.add_many([(i, f"a = {i} and b = 1") for i in range(100)])
     engine.match({"a": 5, "b": 1})
     stats = engine.stats()
@@ -345,7 +345,7 @@ def test_pickles_made_while_another_thread_adds_are_whole() -> None:
 def test_a_failing_index_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     from siftline.indexes.fast_scan import FastScan
 
-    engine = Engine()
+    engine = Engine("fast-scan")
     engine.add("a = 1", id=1)
 
     def fail(*_: Any) -> None:

@@ -83,6 +83,23 @@ def test_the_first_may_leave(tmp_path: Path) -> None:
         assert each.match({"a": 1}) == [9]
 
 
+def test_a_sweep_in_between() -> None:
+    """Replacements leave slots behind; when they are swept out, entries move."""
+    engine = Engine("sift")
+    engine.add_many((i, f"a = {i}") for i in range(100))
+    for i in range(3000):
+        engine.replace(i % 50, f"a = {i % 50} and b = {i % 7}")
+        engine.add(f"c = {i % 40} or d = {i % 40}", id=1000 + i)
+        engine.remove(1000 + i)
+        engine.add("c = 1 or d = 2", id=1000 + i)
+        engine.remove(1000 + i)
+    engine._check()
+    engine.add("c = 1 or d = 2", id=-1)
+    assert engine.match({"c": 1}) == [-1]
+    assert engine.match({"a": 77}) == [77]
+    assert engine.match({"a": 3, "b": 2953 % 7}) == [3]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_against_scan(seed: int) -> None:
     random.seed(seed)

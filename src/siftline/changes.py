@@ -124,17 +124,18 @@ class Changing:
             table.follow([slot], [leader])
             return
         rows = plain_rows(expression, self._domains) if self._index.has_tail else None
+        has_room = rows is not None and self._tail.has_room(1, len(rows), 0)
         if rows is None:
             self._add_coded([id], [weight], [expression], tenant)
         else:
-            if not self._tail.has_room(1, len(rows), 0):
+            if not has_room:
                 self._flush()
-                self._tidier.tidy(self)
-                table, slot = self._table, self._table.n_slots
             table.append_one(id, weight, expression, tenant)
             self._tail.add_plain(slot, rows)
         if self._index.shares:
             self._entries[expression] = slot
+        if not has_room:
+            self._tidier.tidy(self)  # at the end, because a sweep renumbers slots and attributes
 
     def _add_parsed(
         self,
@@ -144,14 +145,15 @@ class Changing:
         tenant: str | None,
     ) -> None:
         """Add expressions whose ids were checked; those that are there already share its entry."""
-        if not self._index.shares:
+        if self._index.shares:
+            first = self._table.n_slots
+            leaders, entries = self._leaders(expressions)
+            is_shared = [leader != slot for slot, leader in enumerate(leaders, first)]
+            self._add_coded(ids, weights, expressions, tenant, leaders=leaders if any(is_shared) else ())
+            self._entries |= entries
+        else:
             self._add_coded(ids, weights, expressions, tenant)
-            return
-        first = self._table.n_slots
-        leaders, entries = self._leaders(expressions)
-        is_shared = [leader != slot for slot, leader in enumerate(leaders, first)]
-        self._add_coded(ids, weights, expressions, tenant, leaders=leaders if any(is_shared) else ())
-        self._entries |= entries
+        self._tidier.tidy(self)
 
     def _leaders(self, expressions: list[Expression]) -> tuple[list[int], dict[Expression, int]]:
         """Return the slot that has the entry of each expression, and which expressions are new."""
@@ -177,7 +179,10 @@ class Changing:
         replaced: Sequence[Id] = (),
         leaders: Sequence[int] = (),
     ) -> None:
-        """Encode and add expressions whose ids were checked, taking away `replaced` in the same moment."""
+        """Encode and add expressions whose ids were checked, taking away `replaced` in the same moment.
+
+        Who calls this tidies up afterwards, when nothing is left that speaks of slots.
+        """
         covering = cover_with_alternatives if self._index.takes_alternatives else cover
         first = self._table.n_slots
         covers = [
@@ -195,7 +200,6 @@ class Changing:
             domains = self._domains.copied()
             moves = domains.add(constants)
             self._swap(domains, moves, self._encoded(covers, domains), new)
-        self._tidier.tidy(self)
 
     def _encoded(self, covers: Sequence[Cover], domains: Domains) -> Clauses:
         """Return clauses for the next slots."""

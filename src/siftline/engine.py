@@ -151,6 +151,7 @@ class Engine(Matching):
             slot = self._table.slot(id)
             kept = float(self._table.weights.view[slot]) if weight is None else _checked_weight(weight)
             self._add_coded([id], [kept], [parsed], self._table.tenant(slot), replaced=[id])
+            self._tidier.tidy(self)
 
     def remove(self, id: Id) -> None:
         """Remove one subscription; it never matches again."""
@@ -216,7 +217,8 @@ class Engine(Matching):
         first : bool
             Return the id of any one of them, None if there is none.
         within : ids, or what `subset` returned
-            Only among these; ids that no subscription has are left out.
+            Only among these; ids that no subscription has are left out. For many matches `subset` is faster: few ids
+            are then matched by themselves, without the index.
         tenant : str, optional
             Only among the subscriptions that were added for this tenant.
         as_slots : bool

@@ -89,7 +89,8 @@ class Matching(Changing):
             slots, possible = tail.match(latest.attributes, latest.codes, n_tail)
             if len(possible):
                 return None
-            found += ids.taken(slots).tolist()
+            if len(slots):
+                found += ids.taken(slots).tolist()
         return found if self._generation == generation else None
 
     def _moment(
@@ -122,8 +123,8 @@ class Matching(Changing):
         else:
             # The heaviest of those that share an entry need not be the one that the index knows.
             sure, possible = self._candidates(moment, position, None if chosen is not None or is_shared else top)
-        if chosen is not None and not is_shared:
-            sure, possible = sure[chosen.has(sure)], possible[chosen.has(possible)]
+            if chosen is not None and not is_shared:
+                sure, possible = sure[chosen.has(sure)], possible[chosen.has(possible)]
         if len(possible):
             sure = _with_checked(sure, possible, table, events, position)
         if is_shared:

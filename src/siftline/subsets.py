@@ -15,6 +15,7 @@ from siftline.tail import Tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 # So many subscriptions are scanned.
 _SCANNED: Final = 1024
-# So many ids are worth preparing even for one match.
-_FEW: Final = 64
 
 
 class Chosen(Protocol):
@@ -55,7 +54,12 @@ class Prepared(NamedTuple):
 
     def has(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Return which of some slots belong to the subset."""
-        return np.isin(slots, self.slots) if self.flags is None else self.flags[slots]
+        if self.flags is not None:
+            return self.flags[slots]
+        if not len(self.slots):
+            return np.zeros(len(slots), dtype=np.bool_)
+        places = np.minimum(np.searchsorted(self.slots, slots), len(self.slots) - 1)
+        return self.slots[places] == slots  # type: ignore[no-any-return]
 
 
 class Subset:
@@ -136,15 +140,19 @@ class Tenant(Subset):
 
 
 class Listed(Subset):
-    """Many ids for one match only: what is found is looked up among them."""
+    """Ids for one match only: what is found is looked up among them. Preparing even a few would take longer."""
+
+    def __init__(self, ids: AbstractSet[Id]) -> None:
+        super().__init__(())
+        self._ids = ids
 
     def ready(self, engine: Changing) -> Chosen:
         """Return the ids with the table of now."""
-        return _Listed(self.ids, engine._table)
+        return _Listed(self._ids, engine._table)
 
 
 class _Listed(NamedTuple):
-    ids: frozenset[Id]
+    ids: AbstractSet[Id]
     table: SubscriptionTable
     scan: Tail | None = None
 
@@ -159,5 +167,4 @@ def subset_of(within: Subset | Iterable[Id]) -> Subset:
         return within
     if isinstance(within, (str, bytes)):
         raise TypeError("within must be ids or a subset, not one string")
-    ids = frozenset(within)
-    return Subset(ids) if len(ids) <= _FEW else Listed(ids)
+    return Listed(within if isinstance(within, (set, frozenset)) else frozenset(within))

@@ -3,7 +3,7 @@
 An index that is laid out in one go takes milliseconds for one more subscription; here it is a few numbers written
 behind the others. Every event scans the tail. When it is full, its clauses go to the index all at once.
 
-    heads      slot, start, end, exactness     one row a clause
+    heads      slot, start, end, exactness     one row a clause, with the first literal's attribute, low and high
     literals   attribute, low, high, kind, start and end in ranges (equal: no set), is_alternative, pattern
     ranges     low, high                       the ranges of sets
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.encoding.clauses import RANGE, Clauses, spans
+from siftline.encoding.clauses import RANGE, VETO, Clauses, spans
 from siftline.indexes.protocol import Candidates, Many
 from siftline.kernels.tail import (
     ATTRIBUTE,
@@ -27,11 +27,15 @@ from siftline.kernels.tail import (
     END,
     EXACT,
     EXACTNESS,
+    FIRST_ATTRIBUTE,
+    FIRST_HIGH,
+    FIRST_LOW,
     HIGH,
     INEXACT,
     IS_ALTERNATIVE,
     KIND,
     LOW,
+    N_HEAD_COLUMNS,
     PATTERN,
     SET_END,
     SET_START,
@@ -66,7 +70,7 @@ class Tail:
 
     def __init__(self, capacity: int) -> None:
         self.n_clauses = 0
-        self._heads = np.empty((capacity, 4), dtype=np.int32)
+        self._heads = np.empty((capacity, N_HEAD_COLUMNS), dtype=np.int32)
         self._literals = np.empty((capacity * _LITERALS_A_CLAUSE, _N_COLUMNS), dtype=np.int32)
         self._ranges = np.empty((capacity * _LITERALS_A_CLAUSE, 2), dtype=np.int32)
         self._n_literals = 0
@@ -78,7 +82,7 @@ class Tail:
         """Return some clauses of any slots, only for matching."""
         tail = cls(0)
         n_literals, n_ranges = len(clauses.attributes), len(clauses.set_lows)
-        tail._heads = np.empty((clauses.n_clauses, 4), dtype=np.int32)
+        tail._heads = np.empty((clauses.n_clauses, N_HEAD_COLUMNS), dtype=np.int32)
         tail._literals = np.empty((n_literals, _N_COLUMNS), dtype=np.int32)
         tail._ranges = np.empty((n_ranges, 2), dtype=np.int32)
         tail.add(clauses)
@@ -99,7 +103,7 @@ class Tail:
         n_clauses, first = self.n_clauses, self._n_literals
         end = first + len(rows)
         self._literals[first:end] = [(*row, RANGE, 0, 0, 0, _NO_PATTERN) for row in rows]
-        self._heads[n_clauses] = (slot, first, end, EXACT)
+        self._heads[n_clauses] = (slot, first, end, EXACT, *rows[0], 0)
         self._n_literals = end
         self._places[slot] = n_clauses
         self.n_clauses = n_clauses + 1
@@ -111,9 +115,7 @@ class Tail:
         end_range = first_range + len(clauses.set_lows)
         self._ranges[first_range:end_range] = np.stack([clauses.set_lows, clauses.set_highs], axis=1)
         self._literals[first:end] = _literal_rows(clauses, first_range)
-        exactness = np.where(clauses.is_exact, EXACT, np.where(clauses.is_exact_by_patterns, BY_PATTERNS, INEXACT))
-        starts = clauses.starts + first
-        self._heads[n_clauses:end_clause] = np.stack([clauses.slots, starts[:-1], starts[1:], exactness], axis=1)
+        self._heads[n_clauses:end_clause] = _head_rows(clauses, first)
         self._n_literals, self._n_ranges = end, end_range
         for place in range(end_clause - 1, n_clauses - 1, -1):
             self._places[int(self._heads[place, SLOT])] = place
@@ -181,6 +183,24 @@ class Tail:
         assert all(heads[place, SLOT] == slot for slot, place in self._places.items())
         assert set(heads[:, SLOT].tolist()) == self._places.keys()
         self.clauses().check()
+
+
+def _head_rows(clauses: Clauses, first: int) -> NDArray[np.int32]:
+    rows = np.zeros((clauses.n_clauses, N_HEAD_COLUMNS), dtype=np.int32)
+    rows[:, SLOT] = clauses.slots
+    rows[:, START], rows[:, END] = clauses.starts[:-1] + first, clauses.starts[1:] + first
+    rows[:, EXACTNESS] = np.where(clauses.is_exact_by_patterns, BY_PATTERNS, INEXACT)
+    rows[clauses.is_exact, EXACTNESS] = EXACT
+    rows[:, FIRST_ATTRIBUTE] = -1
+    # A veto does not need its attribute, nor a literal that has alternatives.
+    has_literals = np.diff(clauses.starts) > 0
+    firsts = clauses.starts[:-1][has_literals]
+    is_followed = np.append(clauses.is_alternative, False)[firsts + 1]
+    decides = (clauses.kinds[firsts] < VETO) & ~is_followed
+    chosen, firsts = np.flatnonzero(has_literals)[decides], firsts[decides]
+    rows[chosen, FIRST_ATTRIBUTE] = clauses.attributes[firsts]
+    rows[chosen, FIRST_LOW], rows[chosen, FIRST_HIGH] = clauses.lows[firsts], clauses.highs[firsts]
+    return rows
 
 
 def _literal_rows(clauses: Clauses, first_range: int) -> NDArray[np.int32]:

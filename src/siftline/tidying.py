@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Merges of at most this many clauses are done at once: they take less than handing them over would.
 _AT_ONCE: Final = 4096
+# As long as the thread is busy, larger ones too: parts behind it must not become many.
+_AT_ONCE_BEHIND: Final = 8 * _AT_ONCE
 # How much the thread steps back behind others; see nice(1).
 _NICENESS: Final = 10
 
@@ -43,11 +45,10 @@ class Tidier:
         Tidier.__init__(self)
 
     def tidy(self, engine: Changing) -> None:
-        """Do what is small, and leave what is large to the thread."""
-        if self._thread is not None:
-            return  # it looks again before it ends
+        """Do what is small, and leave what is large to the thread, which looks again before it ends."""
+        most = _AT_ONCE if self._thread is None else _AT_ONCE_BEHIND
         while (merge := engine._index.merge()) is not None:
-            if merge.n_clauses > _AT_ONCE:
+            if merge.n_clauses > most:
                 merge.give_up()
                 self._start(engine)
                 return
@@ -75,6 +76,8 @@ class Tidier:
             raise SiftlineError(f"merging in the background failed: {error!r}") from error
 
     def _start(self, engine: Changing) -> None:
+        if self._thread is not None:
+            return
         _watched.add(engine)
         self._thread = threading.Thread(target=self._run, args=(engine,), name="siftline-tidier", daemon=True)
         self._thread.start()

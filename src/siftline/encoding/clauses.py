@@ -302,12 +302,13 @@ def select(clauses: Clauses, new_slots: NDArray[np.int32]) -> Clauses:
 
 def picked(clauses: Clauses, kept: NDArray[np.int64]) -> Clauses:
     """Keep some clauses, given by their ascending positions."""
-    lengths = np.diff(clauses.starts)[kept]
+    lengths = clauses.starts[kept + 1] - clauses.starts[kept]
     literals = spans(clauses.starts[kept], lengths)
     old_sets = clauses.sets[literals]
     has_set = old_sets >= 0
-    set_lengths = np.diff(clauses.set_starts)[old_sets[has_set]]
-    set_items = spans(clauses.set_starts[old_sets[has_set]], set_lengths)
+    chosen_sets = old_sets[has_set]
+    set_lengths = clauses.set_starts[chosen_sets + 1] - clauses.set_starts[chosen_sets]
+    set_items = spans(clauses.set_starts[chosen_sets], set_lengths)
     sets = np.full(len(literals), -1, dtype=np.int32)
     sets[has_set] = np.arange(np.count_nonzero(has_set), dtype=np.int32)
     return Clauses(

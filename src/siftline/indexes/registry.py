@@ -30,7 +30,7 @@ _INDEXES: Final = {
     "sift": ("siftline.indexes.sift", "Sift"),
 }
 
-DEFAULT: Final = "fast-scan"
+DEFAULT: Final = "sift"
 
 # A comma that no bracket encloses and no quotes: what follows it closes as much as it opens.
 _COMMA: Final = re.compile(r",(?=[^,\[\]{}=\"]+=)")

@@ -11,11 +11,15 @@ from siftline.kernels.compiler import inline_kernel, kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Columns of `heads`.
+# Columns of `heads`; the last three repeat the first literal, whose attribute is -1 if it does not decide alone.
 SLOT = 0
 START = 1
 END = 2
 EXACTNESS = 3
+FIRST_ATTRIBUTE = 4
+FIRST_LOW = 5
+FIRST_HIGH = 6
+N_HEAD_COLUMNS = 8
 
 # Columns of `literals`.
 ATTRIBUTE = 0
@@ -101,6 +105,27 @@ def _holds(
     return found != (literals[i, KIND] >= _VETO)
 
 
+@inline_kernel
+def _may_hold(
+    c: int,
+    codes: NDArray[np.int32],
+    heads: NDArray[np.int32],
+    names: NDArray[np.int32],
+    lasts: NDArray[np.int32],
+    earlier: NDArray[np.int32],
+) -> Any:
+    """Return whether the first literal of a clause leaves it a chance."""
+    attribute = heads[c, FIRST_ATTRIBUTE]
+    if attribute < 0:
+        return True
+    place = _place_of(attribute, names)
+    if names[place] != attribute:
+        return False
+    p = lasts[place]
+    code = codes[p]
+    return earlier[p] != _ABSENT or (heads[c, FIRST_LOW] <= code and code <= heads[c, FIRST_HIGH])
+
+
 @kernel
 def match_tail(
     attributes: NDArray[np.int32],
@@ -127,6 +152,9 @@ def match_tail(
     n_possible = 0
     n_found = len(found)
     for c in range(n_clauses):
+        # Most clauses end here, without a look at their literals.
+        if not _may_hold(c, codes, heads, names, lasts, earlier):
+            continue
         holds = True
         for i in range(heads[c, START], heads[c, END]):
             if literals[i, IS_ALTERNATIVE]:
