@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow.compute as pc
 
+from siftline.encoding.bulk import add_in_bulk, distinct_numbers, distinct_texts
 from siftline.encoding.clauses import SATISFIED, SET, VETO, Clauses, pattern_of
 from siftline.encoding.domain import NUMBERS, STRINGS
-from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers, flatten
+from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers, read_only
 from siftline.encoding.ranges import boundaries, presence, spaces
 from siftline.encoding.tables import (
     PredicateRows,
@@ -25,7 +26,7 @@ from siftline.encoding.tables import (
     spelling,
 )
 from siftline.errors import SubscriptionError
-from siftline.kernels.columns import distinct_by_attribute, point_sets, without_repeats
+from siftline.kernels.columns import point_sets
 from siftline.kernels.locate import locate_leaves
 
 if TYPE_CHECKING:
@@ -165,44 +166,32 @@ class _Loader:
 
     def add_constants(self) -> list[Move]:
         """Take the attributes and constants of all rows into the domains."""
-        constants: dict[str, list[Any]] = {name: [] for name in self.names}
-        for part, starts in ((self.numbers, None), (self.uppers, None), self.number_lists):
-            if len(part.rows):
-                self._add_numbers(self._owners_of(part, starts), part.values, constants)
-        for part, starts in ((self.texts, None), self.text_lists):
-            if len(part.rows):
-                self._add_texts(self._owners_of(part, starts), part.values, constants)
+        self.ids = np.array([self.domains.intern(name) for name in self.names], dtype=np.int32)
+        self.attributes = self.ids[self.positions] if len(self.ids) else np.zeros(0, dtype=np.int32)
+        n_attributes = len(self.domains)
+        parts = (self.numbers, None), (self.uppers, None), self.number_lists
+        numbers = [(self._owners_of(part, starts), part.values) for part, starts in parts if len(part.rows)]
+        parts = (self.texts, None), self.text_lists
+        texts = [(self._owners_of(part, starts), part.values) for part, starts in parts if len(part.rows)]
+        others: dict[int, list[Any]] = {}
         for predicate in self.others.predicates:
             if predicate.operand is not None:
                 needed = [value for value in boundaries(predicate) if type(value) is not bool]
-                constants[predicate.attribute or ""] += needed
-        return self.domains.add(constants)
+                others.setdefault(self.domains.attribute_id(predicate.attribute or ""), []).extend(needed)
+        return add_in_bulk(
+            self.domains, distinct_numbers(numbers, n_attributes), distinct_texts(texts, n_attributes), others
+        )
 
     def _owners_of(self, part: _Constants, starts: NDArray[np.int64] | None) -> NDArray[np.int32]:
-        """Return, for each constant, the position of its attribute's name."""
-        positions = self.positions[part.rows]
-        return positions if starts is None else np.repeat(positions, np.diff(starts))
-
-    def _add_numbers(self, owners: NDArray[np.int32], values: Any, constants: dict[str, list[Any]]) -> None:
-        few_owners, few_values = without_repeats(owners, values)
-        starts, distinct = distinct_by_attribute(few_owners, few_values, len(self.names))
-        for position, name in enumerate(self.names):
-            constants[name] += _plain(distinct[starts[position] : starts[position + 1]])
-
-    def _add_texts(self, owners: NDArray[np.int32], values: Any, constants: dict[str, list[Any]]) -> None:
-        import pyarrow as pa
-
-        pairs = pa.table({"owner": owners, "value": values}).group_by(["owner", "value"]).aggregate([])
-        for owner, value in zip(pairs["owner"].to_pylist(), pairs["value"].to_pylist(), strict=True):
-            constants[self.names[owner]].append(value)
+        """Return the attribute of each constant."""
+        owners = self.attributes[part.rows]
+        return owners if starts is None else np.repeat(owners, np.diff(starts))
 
     # codes
 
     def clauses(self) -> Clauses:
         """Encode all rows, once their constants are in the domains."""
-        flat = flatten(self.domains)
-        ids = np.array([self.domains.attribute_id(name) for name in self.names], dtype=np.int32)
-        self.attributes = ids[self.positions] if len(ids) else np.zeros(0, dtype=np.int32)
+        flat = self.domains.merged_base().flat
         self.ranges = _Ranges(self.n_rows)
         self._encode_comparisons(flat)
         self._encode_lists(flat)
@@ -227,8 +216,7 @@ class _Loader:
                 self.ranges.add_sets(part.rows, np.diff(set_starts), points, points)
 
     def _codes(self, part: _Constants, starts: NDArray[np.int64] | None, flat: FlatDomains) -> NDArray[np.int32]:
-        owners = self.attributes[part.rows]
-        attributes = owners if starts is None else np.repeat(owners, np.diff(starts))
+        attributes = self._owners_of(part, starts)
         n = len(attributes)
         no_texts = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64), np.zeros(0, dtype=np.uint8)
         if isinstance(part.values, np.ndarray):
@@ -238,9 +226,9 @@ class _Loader:
             offsets, texts = binary_buffers(part.values)
             numbers, text_starts, text_ends = np.zeros(n), offsets[:-1], offsets[1:]
             kind = _STRING_KIND
-        codes: NDArray[np.int32] = locate_leaves(
-            attributes, np.full(n, kind, np.uint8), numbers, np.zeros(n, np.int64), text_starts, text_ends, texts, *flat
-        )
+        kinds, residuals = np.full(n, kind, np.uint8), np.zeros(n, np.int64)
+        leaves = attributes, kinds, numbers, residuals, text_starts, text_ends, texts
+        codes: NDArray[np.int32] = locate_leaves(*map(read_only, leaves), *flat)
         return codes
 
     def _encode_others(self) -> None:
@@ -368,12 +356,6 @@ class _Ranges:
 def _all_of_each(flags: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return for each clause whether all its rows are flagged."""
     return np.logical_and.reduceat(flags, starts) if len(flags) else np.zeros(0, np.bool_)
-
-
-def _plain(numbers: NDArray[np.float64]) -> list[Any]:
-    """Return numbers as Python integers if all are whole: events mostly have integers then, and mixing is slow."""
-    whole = numbers.astype(np.int64) if (np.abs(numbers) <= EXACT_INTEGERS).all() else None
-    return list((numbers if whole is None or (whole != numbers).any() else whole).tolist())
 
 
 def _is_exact_double(values: NDArray[Any]) -> NDArray[np.bool_]:

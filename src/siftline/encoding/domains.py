@@ -6,15 +6,20 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siftline.encoding.domain import Domain, Line
+from siftline.encoding.flat_domains import Base, empty_base, merged, merged_with
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from siftline.encoding.domain import Relabelling
+    from siftline.encoding.flat_domains import NewConstants
     from siftline.encoding.patterns import Matcher
 
 # (attribute, labels before, labels after)
 Move = tuple[int, list[int], list[int]]
+
+# New constants are merged into the flat arrays when they are this many and a quarter of those that are there.
+_FEW: Final = 256
 
 
 # Operators that look inside strings; their negative forms go to the exact check.
@@ -36,6 +41,9 @@ class Domains:
     about: an encoded event carries it, as true, if some string of the attribute satisfies the pattern. To an index it
     is an attribute like any other. It has no path: `ids` does not know it, and its name only shows what it is.
 
+    The constants lie in flat arrays (`base`), except those that came since these were made: `changed` has the domains
+    of their attributes. Both are replaced together, so that a reader takes `lines` once.
+
     Encoded events are good for one `version` only: a new constant may split the space that a value was located in, and
     a new pattern is one more to be tried.
 
@@ -49,9 +57,10 @@ class Domains:
     """
 
     def __init__(self) -> None:
-        self.ids: dict[str, int] = {}
         self.names: list[str] = []
-        self.domains: list[Domain] = []
+        self.ids: dict[str, int] = {}
+        self.lines: tuple[Base, dict[int, Domain]] = empty_base(), {}
+        self._n_new = 0
         self.patterns: list[Pattern] = []
         self._pattern_ids: dict[Pattern, int] = {}
         self.pattern_attributes: dict[int, Pattern] = {}  # ascending
@@ -61,11 +70,29 @@ class Domains:
         self.matcher: Matcher | None = None
         self.version = 0
 
+    @classmethod
+    def restored(cls, names: list[str], patterns: Mapping[int, Pattern], base: Base) -> Domains:
+        """Return domains with these attributes, some of which are those of patterns."""
+        domains = cls()
+        for attribute, name in enumerate(names):
+            if attribute in patterns:
+                domains.append_pattern_attribute(name, patterns[attribute])
+            else:
+                domains.ids[name] = attribute
+                domains.names.append(name)
+        domains.lines = base, {}
+        return domains
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "matcher": None}  # an automaton cannot be pickled, nor need it be
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def domains(self) -> _DomainsOf:
+        """The domain of each attribute; to be read only."""
+        return _DomainsOf(*self.lines, len(self.names))
 
     def attribute_id(self, path: str) -> int:
         """Return the id of an attribute that `add` has seen."""
@@ -75,19 +102,56 @@ class Domains:
         """Take in attributes and the constants of their predicates; return the labels that had to move."""
         moves: list[Move] = []
         for path, values in constants.items():
-            attribute = self._intern(path)
-            for line, keys in _by_line(self.domains[attribute], values):
-                self._insert(line, keys, attribute, moves)
+            attribute = self.intern(path)
+            domain = self._domain(attribute)
+            for kind, keys in enumerate(_by_kind(values)):
+                line = domain.strings if kind else domain.numbers
+                if keys and any(not line.has(key) for key in keys):
+                    domain = self._own(attribute)
+                    self._insert(domain.strings if kind else domain.numbers, keys, attribute, moves)
+        if self._n_new >= _FEW + self.lines[0].n_constants // 4:
+            self.merge()
         return moves
 
     def has_room(self, constants: Mapping[str, Iterable[Any]]) -> bool:
         """Return whether `add` would leave all labels where they are."""
-        return all(
-            line.has_room(keys)
-            for path, values in constants.items()
-            if path in self.ids
-            for line, keys in _by_line(self.domains[self.ids[path]], values)
-        )
+        for path, values in constants.items():
+            attribute = self.ids.get(path)
+            if attribute is not None:
+                domain = self._domain(attribute)
+                numbers, strings = _by_kind(values)
+                if not (domain.numbers.has_room(numbers) and domain.strings.has_room(strings)):
+                    return False
+        return True
+
+    def merge(self) -> None:
+        """Lay all constants into flat arrays; no code changes."""
+        self.lines = self.merged_base(), {}
+        self._n_new = 0
+
+    def take_fresh(self, numbers: NewConstants, texts: NewConstants) -> None:
+        """Take in constants of attributes that had none of their kind."""
+        self.lines = merged_with(self.merged_base(), numbers, texts), {}
+        self._n_new = 0
+        self.version += 1
+
+    def merged_base(self) -> Base:
+        """Return flat arrays with all attributes and constants."""
+        base, changed = self.lines
+        is_complete = not changed and base.n_attributes == len(self.names)
+        return base if is_complete else merged(base, len(self.names), changed)
+
+    def _domain(self, attribute: int) -> Domain:
+        base, changed = self.lines
+        return changed[attribute] if attribute in changed else base.domain(attribute)
+
+    def _own(self, attribute: int) -> Domain:
+        """Return the domain of an attribute for changing it."""
+        base, changed = self.lines
+        domain = changed.get(attribute)
+        if domain is None:
+            domain = changed[attribute] = base.domain(attribute).copied()
+        return domain
 
     def add_pattern(self, pattern: Pattern) -> int:
         """Return the id of a pattern, a new one if it is new."""
@@ -112,36 +176,32 @@ class Domains:
         self.pattern_counts[pattern.attribute] += 1
         self._pattern_attribute_ids[pattern] = attribute
         self.names.append(name)
-        self.domains.append(_NO_CONSTANTS)
 
-    def _intern(self, path: str) -> int:
+    def intern(self, path: str) -> int:
+        """Return the id of an attribute, a new one if it is new."""
         attribute = self.ids.get(path)
         if attribute is None:
             attribute = len(self.names)
             self.names.append(path)
-            self.domains.append(Domain())
             self.ids[path] = attribute
             self.version += 1
         return attribute
 
     def _insert(self, line: Line, keys: list[Any], attribute: int, moves: list[Move]) -> None:
-        if not keys:
-            return
-        n_keys = len(line.keys)
+        n_keys = len(line)
         relabelling: Relabelling | None = line.insert(keys)
-        if len(line.keys) != n_keys:
-            self.version += 1
+        self._n_new += len(line) - n_keys
+        self.version += 1
         if relabelling is not None:
             moves.append((attribute, *relabelling))
 
     def copied(self) -> Domains:
         """Return an independent copy, for changing it while others still encode with this one."""
         other = Domains()
+        base, changed = self.lines
         other.ids, other.names, other.version = self.ids.copy(), self.names.copy(), self.version
-        other.domains = [
-            _NO_CONSTANTS if attribute in self.pattern_attributes else domain.copied()
-            for attribute, domain in enumerate(self.domains)
-        ]
+        other.lines = base, {attribute: domain.copied() for attribute, domain in changed.items()}
+        other._n_new = self._n_new
         other.patterns, other._pattern_ids = self.patterns.copy(), self._pattern_ids.copy()
         other.pattern_attributes, other.pattern_counts = self.pattern_attributes.copy(), self.pattern_counts.copy()
         other._pattern_attribute_ids = self._pattern_attribute_ids.copy()
@@ -174,8 +234,8 @@ class Domains:
         for attribute, pattern in self.pattern_attributes.items():
             assert self._pattern_attribute_ids[pattern] == attribute
             assert pattern.attribute in paths
-            assert not self.domains[attribute].numbers.keys
-            assert not self.domains[attribute].strings.keys
+            assert not len(self.domains[attribute].numbers)
+            assert not len(self.domains[attribute].strings)
         assert [self._pattern_ids[pattern] for pattern in self.patterns] == list(range(len(self.patterns)))
         assert all(pattern.attribute < len(self.names) for pattern in self.patterns)
         for domain in self.domains:
@@ -193,11 +253,28 @@ def prefixes_of(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(path[:i] for path in dotted for i, character in enumerate(path) if character == ".")
 
 
-# Of all pattern attributes: there may be many.
-_NO_CONSTANTS: Final = Domain()
+class _DomainsOf:
+    """The domains of all attributes, each made when it is asked for."""
+
+    __slots__ = ("_base", "_changed", "_length")
+
+    def __init__(self, base: Base, changed: dict[int, Domain], length: int) -> None:
+        self._base, self._changed, self._length = base, changed, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Domain]:
+        return map(self.__getitem__, range(self._length))
+
+    def __getitem__(self, attribute: int) -> Domain:
+        return self._changed[attribute] if attribute in self._changed else self._base.domain(attribute)
 
 
-def _by_line(domain: Domain, values: Iterable[Any]) -> list[tuple[Line, list[Any]]]:
-    numbers = [value for value in values if type(value) is not str]
-    strings = [value for value in values if type(value) is str]
-    return [(domain.numbers, numbers), (domain.strings, strings)]
+def _by_kind(values: Iterable[Any]) -> tuple[list[Any], list[str]]:
+    """Return numbers and strings apart."""
+    numbers: list[Any] = []
+    strings: list[str] = []
+    for value in values:
+        (strings if type(value) is str else numbers).append(value)
+    return numbers, strings

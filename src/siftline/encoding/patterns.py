@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, Final
 import ahocorasick
 import re2
 
-from siftline.encoding.domain import TRUE
 from siftline.encoding.domains import prefixes_of
 from siftline.encoding.regex_literals import literal_of
 from siftline.model import leaf_of
@@ -99,8 +98,8 @@ def matcher_of(domains: Domains) -> Matcher:
     return matcher
 
 
-def append_patterns(tree: Mapping[str, Any], domains: Domains, attributes: list[int], codes: list[int]) -> None:
-    """Append the pattern attributes of one event, which `encode_tree` has found to be in order."""
+def append_patterns(tree: Mapping[str, Any], domains: Domains, owners: list[int], values: list[Any]) -> None:
+    """Append the pattern attributes of one event that was found to be in order, each as true."""
     matcher = matcher_of(domains)
     by_path, found = matcher.by_path, set[int]()
     for key, value in tree.items():
@@ -108,8 +107,8 @@ def append_patterns(tree: Mapping[str, Any], domains: Domains, attributes: list[
             matcher.find(key, value, found)
         elif key in by_path or key in matcher.prefixes:
             _look_into(value, key, matcher, found)
-    attributes += found
-    codes += [TRUE] * len(found)
+    owners += found
+    values += [True] * len(found)
 
 
 def _look_into(value: Any, path: str, matcher: Matcher, found: set[int]) -> None:

@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numba import carray
 
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.pointers import pointer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# The columns of `FlatDomains.lines`: where the number constants of an attribute start and end, its string constants,
+# and its table, whose first entry is for the integer TABLE_FIRST. An attribute takes one line of the cache.
+NUMBERS, NUMBERS_END, STRINGS, STRINGS_END, TABLE, TABLE_END, TABLE_FIRST, LINE_COLUMNS = 0, 1, 2, 3, 4, 5, 6, 8
 
 
 class FlatDomains(NamedTuple):
@@ -21,23 +27,25 @@ class FlatDomains(NamedTuple):
     span: its label, or minus the code of the space that it lies in.
     """
 
-    number_starts: NDArray[np.int64]  # [n_attributes + 1]
+    lines: NDArray[np.int64]  # [n_attributes, LINE_COLUMNS]
     numbers: NDArray[np.float64]
-    residuals: NDArray[np.int64]
+    residuals: NDArray[np.int64]  # none at all: all are 0
     number_labels: NDArray[np.int32]
-    string_starts: NDArray[np.int64]  # [n_attributes + 1]
+    tables: NDArray[np.int32]
     heads: NDArray[np.uint64]
     text_starts: NDArray[np.int64]  # [n_strings + 1]
     texts: NDArray[np.uint8]
     string_labels: NDArray[np.int32]
-    table_starts: NDArray[np.int64]  # [n_attributes + 1]; an empty span: no table
-    table_firsts: NDArray[np.int64]  # [n_attributes]
-    tables: NDArray[np.int32]
 
 
 _NULL = np.int32(0)
+_FALSE = np.int32(1)
 _FIRST_NUMBER = np.int32(3)
 _FIRST_STRING = np.int32(2**30)
+_EXACT_INTEGERS = 2.0**53
+
+# The kinds of values. Null is a code itself; so are false and true, which JSON leaves have as kinds 1 and 2.
+KIND_NUMBER, KIND_TEXT, KIND_INTEGER, KIND_BOOLEAN = 3, 4, 5, 6
 
 
 @inline_kernel
@@ -51,18 +59,19 @@ def _search_number(
     labels: NDArray[np.int32],
 ) -> Any:
     """Return the code of a number among the constants first .. end - 1."""
-    low, high = first, end
+    has_residuals = len(residuals) > 0
+    low, high = np.uint64(first), np.uint64(end)
     while low < high:
-        middle = (low + high) >> 1
+        middle = (low + high) >> np.uint64(1)
         key = numbers[middle]
-        if key < value or (key == value and residuals[middle] < residual):
-            low = middle + 1
+        if key < value or (key == value and (residuals[middle] if has_residuals else 0) < residual):
+            low = middle + np.uint64(1)
         else:
             high = middle
-    if low < end and numbers[low] == value and residuals[low] == residual:
+    if low < np.uint64(end) and numbers[low] == value and (residuals[low] if has_residuals else 0) == residual:
         return labels[low]
-    if low > first:
-        return labels[low - 1] + np.int32(1)
+    if low > np.uint64(first):
+        return labels[low - np.uint64(1)] + np.int32(1)
     return _FIRST_NUMBER
 
 
@@ -70,27 +79,25 @@ def _search_number(
 def locate_number(
     value: float,
     residual: int,
-    first: int,
-    end: int,
+    line: Any,
+    lines: NDArray[np.int64],
     numbers: NDArray[np.float64],
     residuals: NDArray[np.int64],
     labels: NDArray[np.int32],
-    table_start: int,
-    table_end: int,
-    table_first: int,
     tables: NDArray[np.int32],
 ) -> Any:
     """Return the code of a number, by table if its attribute has one and the number lies in its span."""
-    if table_end > table_start and value >= table_first and value < table_first + (table_end - table_start):
+    n_entries, table_first = lines[line, TABLE_END] - lines[line, TABLE], lines[line, TABLE_FIRST]
+    if n_entries > 0 and value >= table_first and value < table_first + n_entries:
         floor = np.int64(value)
         if floor > value:
             floor -= 1
-        entry = tables[table_start + (floor - table_first)]
+        entry = tables[np.uint64(lines[line, TABLE] + (floor - table_first))]
         if entry < 0:
             return -entry
         # All constants are integers, so a fraction right above a constant lies in the space after it.
         return entry if value == floor else entry + np.int32(1)
-    return _search_number(value, residual, first, end, numbers, residuals, labels)
+    return _search_number(value, residual, lines[line, NUMBERS], lines[line, NUMBERS_END], numbers, residuals, labels)
 
 
 @inline_kernel
@@ -107,7 +114,7 @@ def text_head(texts: NDArray[np.uint8], start: int, end: int) -> Any:
 
 
 @inline_kernel
-def _compare_rest(
+def compare_texts(
     left: NDArray[np.uint8], start: int, end: int, right: NDArray[np.uint8], right_start: int, right_end: int
 ) -> Any:
     """Compare two texts whose heads are equal; -1, 0 or 1."""
@@ -141,7 +148,7 @@ def locate_text(
         key = heads[middle]
         order = 0
         if key == head:
-            order = _compare_rest(texts, text_starts[middle], text_starts[middle + 1], source, start, end)
+            order = compare_texts(texts, text_starts[middle], text_starts[middle + 1], source, start, end)
             if order == 0:
                 return labels[middle]
         if key < head or order < 0:
@@ -167,37 +174,21 @@ def locate_numbers(
     values: NDArray[np.float64],
     residuals: NDArray[np.int64],
     attribute: int,
-    number_starts: NDArray[np.int64],
+    lines: NDArray[np.int64],
     numbers: NDArray[np.float64],
     number_residuals: NDArray[np.int64],
     labels: NDArray[np.int32],
-    table_starts: NDArray[np.int64],
-    table_firsts: NDArray[np.int64],
     tables: NDArray[np.int32],
 ) -> NDArray[np.int32]:
     """Return the codes of a column of numbers; not-a-number and infinities are null."""
     codes = np.empty(len(values), dtype=np.int32)
-    first, end = number_starts[attribute], number_starts[attribute + 1]
-    table_start, table_end = table_starts[attribute], table_starts[attribute + 1]
-    table_first = table_firsts[attribute]
+    line = np.uint64(attribute)
     for i in range(len(values)):
         if not np.isfinite(values[i]):
             codes[i] = _NULL
             continue
         residual = residuals[i] if len(residuals) else 0
-        codes[i] = locate_number(
-            values[i],
-            residual,
-            first,
-            end,
-            numbers,
-            number_residuals,
-            labels,
-            table_start,
-            table_end,
-            table_first,
-            tables,
-        )
+        codes[i] = locate_number(values[i], residual, line, lines, numbers, number_residuals, labels, tables)
     return codes
 
 
@@ -206,7 +197,7 @@ def locate_texts(
     source: NDArray[np.uint8],
     starts: NDArray[np.int64],
     attribute: int,
-    string_starts: NDArray[np.int64],
+    lines: NDArray[np.int64],
     heads: NDArray[np.uint64],
     text_starts: NDArray[np.int64],
     texts: NDArray[np.uint8],
@@ -214,7 +205,7 @@ def locate_texts(
 ) -> NDArray[np.int32]:
     """Return the codes of a column of texts, the i-th being source[starts[i] : starts[i + 1]]."""
     codes = np.empty(len(starts) - 1, dtype=np.int32)
-    first, last = string_starts[attribute], string_starts[attribute + 1]
+    first, last = lines[attribute, STRINGS], lines[attribute, STRINGS_END]
     for i in range(len(codes)):
         codes[i] = locate_text(source, starts[i], starts[i + 1], first, last, heads, text_starts, texts, labels)
     return codes
@@ -229,49 +220,147 @@ def locate_leaves(
     value_starts: NDArray[np.int64],
     value_ends: NDArray[np.int64],
     source: NDArray[np.uint8],
-    number_starts: NDArray[np.int64],
+    lines: NDArray[np.int64],
     numbers: NDArray[np.float64],
     residuals: NDArray[np.int64],
     number_labels: NDArray[np.int32],
-    string_starts: NDArray[np.int64],
+    tables: NDArray[np.int32],
     heads: NDArray[np.uint64],
     text_starts: NDArray[np.int64],
     texts: NDArray[np.uint8],
     string_labels: NDArray[np.int32],
-    table_starts: NDArray[np.int64],
-    table_firsts: NDArray[np.int64],
-    tables: NDArray[np.int32],
 ) -> NDArray[np.int32]:
     """Return the codes of parsed JSON leaves: kinds 0, 1, 2 are codes themselves, 3 is a number, 4 a text."""
     codes = np.empty(len(attributes), dtype=np.int32)
     for i in range(len(attributes)):
-        a = attributes[i]
+        line = np.uint64(attributes[i])
         if kinds[i] < 3:
             codes[i] = kinds[i]
         elif kinds[i] == 3:
             codes[i] = locate_number(
-                values[i],
-                value_residuals[i],
-                number_starts[a],
-                number_starts[a + 1],
-                numbers,
-                residuals,
-                number_labels,
-                table_starts[a],
-                table_starts[a + 1],
-                table_firsts[a],
-                tables,
+                values[i], value_residuals[i], line, lines, numbers, residuals, number_labels, tables
             )
         else:
+            first, last = lines[line, STRINGS], lines[line, STRINGS_END]
             codes[i] = locate_text(
-                source,
-                value_starts[i],
-                value_ends[i],
-                string_starts[a],
-                string_starts[a + 1],
-                heads,
-                text_starts,
-                texts,
-                string_labels,
+                source, value_starts[i], value_ends[i], first, last, heads, text_starts, texts, string_labels
             )
     return codes
+
+
+@inline_kernel
+def _locate_values(
+    owners: NDArray[np.int64],
+    kinds: NDArray[np.uint8],
+    values: NDArray[np.float64],
+    value_residuals: NDArray[np.int64],
+    text_ends: NDArray[np.int64],
+    source: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    found: NDArray[np.int32],
+    lines: NDArray[np.int64],
+    numbers: NDArray[np.float64],
+    residuals: NDArray[np.int64],
+    number_labels: NDArray[np.int32],
+    tables: NDArray[np.int32],
+    heads: NDArray[np.uint64],
+    text_starts: NDArray[np.int64],
+    texts: NDArray[np.uint8],
+    string_labels: NDArray[np.int32],
+) -> Any:
+    """Locate the values of some events, those of event e at starts[e] : starts[e + 1].
+
+    Values whose owner is negative are left out, and `starts` are moved accordingly. Returns how many are left, their
+    attributes and codes being the rows of `found`; -1 if there is an integer that may not be exact as a double, and
+    no residuals to tell. No kinds at all: all values are numbers.
+    """
+    if not len(value_residuals):
+        for i in range(len(owners)):
+            is_integer = not len(kinds) or kinds[i] == KIND_INTEGER
+            if is_integer and owners[i] >= 0 and np.abs(values[i]) >= _EXACT_INTEGERS and np.isfinite(values[i]):
+                return -1
+    n_found, n_texts, text_start, event = 0, 0, np.int64(0), 1
+    for i in range(len(owners)):
+        while event < len(starts) - 1 and starts[event] == i:
+            starts[event] = n_found
+            event += 1
+        kind = np.int64(kinds[i]) if len(kinds) else KIND_INTEGER
+        text_end = text_start
+        if kind == KIND_TEXT:
+            text_end = text_ends[n_texts]
+            n_texts += 1
+        if owners[i] >= 0:
+            line = np.uint64(owners[i])
+            is_there = owners[i] < len(lines)
+            code = _NULL
+            if kind == KIND_TEXT:
+                code = _FIRST_STRING
+                if is_there:
+                    first, last = lines[line, STRINGS], lines[line, STRINGS_END]
+                    code = locate_text(
+                        source, text_start, text_end, first, last, heads, text_starts, texts, string_labels
+                    )
+            elif kind == KIND_BOOLEAN:
+                code = _FALSE + np.int32(values[i])
+            elif kind >= KIND_NUMBER and np.isfinite(values[i]):
+                residual = value_residuals[i] if len(value_residuals) else 0
+                code = _FIRST_NUMBER
+                if is_there:
+                    code = locate_number(values[i], residual, line, lines, numbers, residuals, number_labels, tables)
+            found[0, n_found] = owners[i]
+            found[1, n_found] = code
+            n_found += 1
+        text_start = text_end
+    for i in range(event, len(starts)):
+        starts[i] = n_found
+    return n_found
+
+
+@kernel
+def locate_interpreted(
+    owners: NDArray[np.int64],
+    kinds: NDArray[np.uint8],
+    values: NDArray[np.float64],
+    residuals: NDArray[np.int64],
+    text_ends: NDArray[np.int64],
+    source: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    found: NDArray[np.int32],
+    flat: Any,
+) -> Any:
+    """Do as `locate_values`, with the arrays themselves instead of their addresses."""
+    return _locate_values(owners, kinds, values, residuals, text_ends, source, starts, found, *flat)
+
+
+@kernel
+def locate_values(
+    owners: NDArray[np.int64],
+    kinds: NDArray[np.uint8],
+    values: NDArray[np.float64],
+    residuals: NDArray[np.int64],
+    text_ends: NDArray[np.int64],
+    source: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    found: NDArray[np.int32],
+    table: NDArray[np.int64],
+) -> Any:
+    """Locate the values of some events; `table` holds the addresses of flat domains."""
+    return _locate_values(
+        owners,
+        kinds,
+        values,
+        residuals,
+        text_ends,
+        source,
+        starts,
+        found,
+        carray(pointer(table[0]), (table[1], LINE_COLUMNS), np.int64),
+        carray(pointer(table[2]), table[3], np.float64),
+        carray(pointer(table[4]), table[5], np.int64),
+        carray(pointer(table[6]), table[7], np.int32),
+        carray(pointer(table[8]), table[9], np.int32),
+        carray(pointer(table[10]), table[11], np.uint64),
+        carray(pointer(table[12]), table[13], np.int64),
+        carray(pointer(table[14]), table[15], np.uint8),
+        carray(pointer(table[16]), table[17], np.int32),
+    )
