@@ -10,14 +10,13 @@ import numpy as np
 
 from siftline.encoding.domains import Domains, prefixes_of
 from siftline.encoding.flat_domains import flatten
-from siftline.encoding.path_hash import build_path_hash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from siftline.encoding.path_hash import PathHash
+    from siftline.encoding.path_hash import Paths
     from siftline.kernels.locate import FlatDomains
 
 # Encoding an event from Python objects takes as long as merging this many constants into flat arrays.
@@ -31,15 +30,12 @@ class DomainTables:
     than the events: then they are looked for on their own (`is_worth_merging`, `line_of`).
     """
 
-    def __init__(self, domains: Domains, previous: DomainTables | None) -> None:
+    def __init__(self, domains: Domains) -> None:
         self.version = domains.version
         self.ids = domains.ids
         # Weak, because the domains are the weak key under which this object is kept.
         self._domains = ref(domains)
         self._lock = threading.Lock()
-        has_same_paths = previous is not None and previous._n_paths == len(self.ids)
-        self._n_paths = len(self.ids)
-        self._path_hash: PathHash | None = previous._path_hash if previous and has_same_paths else None
         self._path_attributes: NDArray[np.int32] | None = None
         self._prefixes: frozenset[str] | None = None
         self._alone: dict[int, FlatDomains] = {}
@@ -62,12 +58,10 @@ class DomainTables:
             return domains.lines[0].flat
 
     @property
-    def path_hash(self) -> PathHash:
+    def path_hash(self) -> Paths:
         """The paths of all attributes, for the JSON parser; `path_attributes` says which attribute each of them is."""
         with self._lock:
-            if self._path_hash is None:
-                self._path_hash = build_path_hash(list(self.ids))
-            return self._path_hash
+            return self.domains.paths()
 
     @property
     def path_attributes(self) -> NDArray[np.int32]:
@@ -87,10 +81,10 @@ class DomainTables:
 
     def is_worth_merging(self, n_events: int) -> bool:
         """Tell whether `flat` is there, or would take no longer than the events since the last change did without."""
-        base, changed = self.domains.lines
+        domains = self.domains
         with self._lock:
             self._n_waiting += n_events
-            return not changed or self._n_waiting * _CONSTANTS_PER_EVENT >= base.n_constants
+            return not domains.lines[1] or self._n_waiting * _CONSTANTS_PER_EVENT >= domains.n_constants
 
     def line_of(self, attribute: int) -> tuple[FlatDomains, int]:
         """Return flat arrays that have all constants of an attribute, and its number in them."""
@@ -118,5 +112,5 @@ def tables_of(domains: Domains) -> DomainTables:
     with _tables_lock:
         tables = _tables.get(domains)
         if tables is None or tables.version != domains.version:
-            tables = _tables[domains] = DomainTables(domains, tables)
+            tables = _tables[domains] = DomainTables(domains)
         return tables

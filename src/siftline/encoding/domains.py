@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siftline.encoding.domain import Domain, Line
 from siftline.encoding.flat_domains import Base, empty_base, merged, merged_with
+from siftline.encoding.path_hash import Paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +21,8 @@ Move = tuple[int, list[int], list[int]]
 
 # New constants are merged into the flat arrays when they are this many and a quarter of those that are there.
 _FEW: Final = 256
+# Without a table of paths, an event takes longer by what it takes to enter this many paths.
+_PATHS_PER_EVENT: Final = 32
 
 
 # Operators that look inside strings; their negative forms go to the exact check.
@@ -61,6 +64,8 @@ class Domains:
         self.ids: dict[str, int] = {}
         self.lines: tuple[Base, dict[int, Domain]] = empty_base(), {}
         self._n_new = 0
+        self._paths: Paths | None = None
+        self._n_waiting = 0
         self.patterns: list[Pattern] = []
         self._pattern_ids: dict[Pattern, int] = {}
         self.pattern_attributes: dict[int, Pattern] = {}  # ascending
@@ -84,7 +89,7 @@ class Domains:
         return domains
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "matcher": None}  # an automaton cannot be pickled, nor need it be
+        return {**self.__dict__, "matcher": None, "_paths": None}  # an automaton cannot be pickled, nor need it be
 
     def __len__(self) -> int:
         return len(self.names)
@@ -93,6 +98,26 @@ class Domains:
     def domains(self) -> _DomainsOf:
         """The domain of each attribute; to be read only."""
         return _DomainsOf(*self.lines, len(self.names))
+
+    @property
+    def n_constants(self) -> int:
+        """The number of all constants."""
+        return self.lines[0].n_constants + self._n_new
+
+    def paths(self) -> Paths:
+        """Return a table of the paths of all attributes."""
+        if self._paths is None or self._paths.n_paths != len(self.ids):
+            self._paths = Paths(list(self.ids))
+            self._n_waiting = 0
+        return self._paths
+
+    def current_paths(self) -> Paths | None:
+        """Return the table of paths, None if making it again would take longer than to do without it so far."""
+        if self._paths is None or self._paths.n_paths != len(self.ids):
+            self._n_waiting += 1
+            if self._n_waiting * _PATHS_PER_EVENT < len(self.ids):
+                return None
+        return self.paths()
 
     def attribute_id(self, path: str) -> int:
         """Return the id of an attribute that `add` has seen."""
@@ -202,6 +227,7 @@ class Domains:
         other.ids, other.names, other.version = self.ids.copy(), self.names.copy(), self.version
         other.lines = base, {attribute: domain.copied() for attribute, domain in changed.items()}
         other._n_new = self._n_new
+        other._paths = self._paths
         other.patterns, other._pattern_ids = self.patterns.copy(), self._pattern_ids.copy()
         other.pattern_attributes, other.pattern_counts = self.pattern_attributes.copy(), self.pattern_counts.copy()
         other._pattern_attribute_ids = self._pattern_attribute_ids.copy()

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from siftline.encoding.domain import FIRST_NUMBER
-from siftline.encoding.flat_domains import split_numbers
+from siftline.encoding.flat_domains import read_only, split_numbers
+from siftline.encoding.path_hash import NO_PATHS
 from siftline.encoding.patterns import append_patterns
 from siftline.errors import EventError
 from siftline.kernels.locate import (
+    INEXACT,
     KIND_BOOLEAN,
     KIND_INTEGER,
     KIND_NUMBER,
     KIND_TEXT,
+    ODD_KEYS,
     locate_interpreted,
     locate_values,
 )
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
     from siftline.encoding.domain import Domain
     from siftline.encoding.domains import Domains
+    from siftline.encoding.path_hash import Paths
 
 _KINDS: Final[dict[type, int]] = {
     int: KIND_INTEGER,
@@ -47,7 +51,7 @@ _PLAIN: Final = frozenset(_KINDS)
 _NOBODY: Final = repeat(-1)
 
 _NO_INTEGERS: Final = np.zeros(0, dtype=np.int64)
-_NO_BYTES: Final = np.zeros(0, dtype=np.uint8)
+_NO_BYTES: Final = read_only(np.zeros(0, dtype=np.uint8))
 
 
 class Source(Protocol):
@@ -160,18 +164,28 @@ class DictSource:
 def encode_dict(tree: Mapping[str, Any], domains: Domains) -> Arrays:
     """Encode one event, after the model `Event`.
 
-    This is the hot path of matching single dicts: as long as values are plain, Python only hands them over.
+    This is the hot path of matching single dicts: as long as values are plain, Python only hands them over. Attributes
+    are found in the kernel as well; in a dict of paths, each of them would cost several misses of the cache.
     """
-    if type(tree) is dict and not domains.pattern_attributes and _PLAIN.issuperset(map(type, tree.values())):
-        owners = [*map(domains.ids.get, tree, _NOBODY)]
-        arrays = locate(owners, [*tree.values()], np.array((0, len(owners))), domains)
-        if len(arrays[1]) < len(owners):
-            for key in tree:
-                _check_key(key)
-        return arrays
-    owners, values = [], []
-    append_leaves(tree, domains, owners, values)
-    return locate(owners, values, np.array((0, len(owners))), domains)
+    if type(tree) is not dict or domains.pattern_attributes or not _PLAIN.issuperset(map(type, tree.values())):
+        owners: list[int] = []
+        values: list[Any] = []
+        append_leaves(tree, domains, owners, values)
+        return locate(owners, values, np.array((0, len(owners))), domains)
+    starts = np.array((0, len(tree)))
+    paths = domains.current_paths()
+    if paths is not None:
+        try:
+            keys = np.frombuffer("\0".join(tree).encode(), dtype=np.uint8)
+            owners_found = np.empty(len(tree), dtype=np.int64)
+            arrays = _located(keys, owners_found, [*tree.values()], starts, domains, paths) if len(keys) else None
+            if arrays is not None:
+                return arrays
+        except (TypeError, UnicodeEncodeError, OverflowError):
+            pass  # a key that is not a string, or an odd one, or an integer beyond all doubles
+    for key in tree:
+        _check_key(key)
+    return locate([*map(domains.ids.get, tree, _NOBODY)], [*tree.values()], starts, domains)
 
 
 def append_leaves(tree: Mapping[str, Any], domains: Domains, owners: list[int], values: list[Any]) -> None:
@@ -224,6 +238,23 @@ def locate(owners: list[int], values: list[Any], starts: NDArray[np.int64], doma
 
     What belongs to nobody (-1) is left out. The starts are written to.
     """
+    try:
+        arrays = _located(_NO_BYTES, np.array(owners, dtype=np.int64), values, starts, domains, NO_PATHS)
+    except OverflowError:
+        return _located_one_by_one(owners, values, starts, domains)
+    assert arrays is not None
+    return arrays
+
+
+def _located(
+    keys: NDArray[np.uint8],
+    owners: NDArray[np.int64],
+    values: list[Any],
+    starts: NDArray[np.int64],
+    domains: Domains,
+    paths: Paths,
+) -> Arrays | None:
+    """Locate values; their owners are given, or found by the keys (None if a zero byte in a key prevents that)."""
     base, changed = domains.lines
     kinds = _NO_BYTES
     numbers: Any = values
@@ -235,25 +266,25 @@ def locate(owners: list[int], values: list[Any], starts: NDArray[np.int64], doma
             text_ends, texts = _joined(strings)
             numbers = [0 if type(value) is str else value for value in values]
     found = np.empty((2, len(owners)), dtype=np.int32)
-    try:
-        arguments = np.array(owners, dtype=np.int64), kinds, np.array(numbers, dtype=np.float64)
-        n_found = _located(*arguments, _NO_INTEGERS, text_ends, texts, starts, found, base)
-        if n_found < 0:
-            _, residuals = split_numbers(numbers)
-            n_found = _located(*arguments, residuals, text_ends, texts, starts, found, base)
-    except OverflowError:
-        return _located_one_by_one(owners, values, starts, domains)
+    doubles = np.array(numbers, dtype=np.float64)
+    leaves = text_ends, texts, starts, found
+    n_found = _call(keys, owners, kinds, doubles, _NO_INTEGERS, *leaves, base, paths)
+    if n_found == INEXACT:
+        _, residuals = split_numbers(numbers)
+        n_found = _call(_NO_BYTES, owners, kinds, doubles, residuals, *leaves, base, paths)
+    if n_found == ODD_KEYS:
+        return None
     attributes, codes = found if n_found == len(owners) else found[:, :n_found]
-    if changed and not changed.keys().isdisjoint(owners):
-        _locate_beside(owners, values, changed, codes)
+    if changed and not changed.keys().isdisjoint(attributes.tolist()):
+        _locate_beside(owners.tolist(), values, changed, codes)
     return starts, attributes, codes
 
 
-def _located(*arguments: Any) -> int:
-    *arrays, base = arguments
+def _call(*arguments: Any) -> int:
+    *arrays, base, paths = arguments
     if IS_COMPILED:
-        return locate_values(*arrays, base.addresses)  # type: ignore[no-any-return]
-    return locate_interpreted(*arrays, base.flat)  # type: ignore[no-any-return]
+        return locate_values(*arrays, base.addresses, paths.addresses)  # type: ignore[no-any-return]
+    return locate_interpreted(*arrays, base.flat, (paths.slots, paths.words))  # type: ignore[no-any-return]
 
 
 def _joined(strings: list[str]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:

@@ -8,6 +8,8 @@ import numpy as np
 from numba import carray
 
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.json_path import HASH_SEED, attribute_of, extend_path, find_path
+from siftline.kernels.json_words import ZERO
 from siftline.kernels.pointers import pointer
 
 if TYPE_CHECKING:
@@ -46,6 +48,9 @@ _EXACT_INTEGERS = 2.0**53
 
 # The kinds of values. Null is a code itself; so are false and true, which JSON leaves have as kinds 1 and 2.
 KIND_NUMBER, KIND_TEXT, KIND_INTEGER, KIND_BOOLEAN = 3, 4, 5, 6
+
+# What `locate_values` returns when it needs help.
+INEXACT, ODD_KEYS = -1, -2
 
 
 @inline_kernel
@@ -249,6 +254,30 @@ def locate_leaves(
 
 
 @inline_kernel
+def _find_owners(
+    keys: NDArray[np.uint8],
+    owners: NDArray[np.int64],
+    path: NDArray[np.uint64],
+    slots: NDArray[np.uint64],
+    words: NDArray[np.uint64],
+) -> Any:
+    """Find the attributes of keys, which have a zero byte between them; return whether they are as many as owners."""
+    n_keys = 0
+    state, tail, length = HASH_SEED, ZERO, 0
+    for i in range(len(keys) + 1):
+        if i < len(keys) and keys[i] != 0:
+            state, tail, length = extend_path(path, state, tail, length, np.uint64(keys[i]), 1)
+            continue
+        if n_keys == len(owners):
+            return False
+        slot = find_path(slots, words, path, state, tail, length)
+        owners[n_keys] = attribute_of(slots, slot) if slot >= 0 else -1
+        n_keys += 1
+        state, tail, length = HASH_SEED, ZERO, 0
+    return n_keys == len(owners)
+
+
+@inline_kernel
 def _locate_values(
     owners: NDArray[np.int64],
     kinds: NDArray[np.uint8],
@@ -271,14 +300,14 @@ def _locate_values(
     """Locate the values of some events, those of event e at starts[e] : starts[e + 1].
 
     Values whose owner is negative are left out, and `starts` are moved accordingly. Returns how many are left, their
-    attributes and codes being the rows of `found`; -1 if there is an integer that may not be exact as a double, and
+    attributes and codes being the rows of `found`; INEXACT if there is an integer that may not be exact as a double, and
     no residuals to tell. No kinds at all: all values are numbers.
     """
     if not len(value_residuals):
         for i in range(len(owners)):
             is_integer = not len(kinds) or kinds[i] == KIND_INTEGER
             if is_integer and owners[i] >= 0 and np.abs(values[i]) >= _EXACT_INTEGERS and np.isfinite(values[i]):
-                return -1
+                return INEXACT
     n_found, n_texts, text_start, event = 0, 0, np.int64(0), 1
     for i in range(len(owners)):
         while event < len(starts) - 1 and starts[event] == i:
@@ -318,6 +347,7 @@ def _locate_values(
 
 @kernel
 def locate_interpreted(
+    keys: NDArray[np.uint8],
     owners: NDArray[np.int64],
     kinds: NDArray[np.uint8],
     values: NDArray[np.float64],
@@ -327,13 +357,17 @@ def locate_interpreted(
     starts: NDArray[np.int64],
     found: NDArray[np.int32],
     flat: Any,
+    paths: Any,
 ) -> Any:
     """Do as `locate_values`, with the arrays themselves instead of their addresses."""
+    if len(keys) and not _find_owners(keys, owners, np.empty(len(keys) // 8 + 1, dtype=np.uint64), *paths):
+        return ODD_KEYS
     return _locate_values(owners, kinds, values, residuals, text_ends, source, starts, found, *flat)
 
 
 @kernel
 def locate_values(
+    keys: NDArray[np.uint8],
     owners: NDArray[np.int64],
     kinds: NDArray[np.uint8],
     values: NDArray[np.float64],
@@ -343,8 +377,18 @@ def locate_values(
     starts: NDArray[np.int64],
     found: NDArray[np.int32],
     table: NDArray[np.int64],
+    paths: NDArray[np.int64],
 ) -> Any:
-    """Locate the values of some events; `table` holds the addresses of flat domains."""
+    """Locate the values of some events; `table` holds the addresses of flat domains, `paths` those of a `PathHash`.
+
+    With keys, the owners are found first. Returns as `_locate_values` does, or ODD_KEYS if a key has a zero byte.
+    """
+    if len(keys):
+        path = np.empty(len(keys) // 8 + 1, dtype=np.uint64)
+        slots = carray(pointer(paths[0]), paths[1], np.uint64)
+        words = carray(pointer(paths[2]), paths[3], np.uint64)
+        if not _find_owners(keys, owners, path, slots, words):
+            return ODD_KEYS
     return _locate_values(
         owners,
         kinds,
