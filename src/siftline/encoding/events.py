@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from siftline.encoding.path_hash import NO_PATHS
 from siftline.encoding.patterns import append_patterns
 from siftline.errors import EventError
 from siftline.kernels.locate import (
-    INEXACT,
     KIND_BOOLEAN,
     KIND_INTEGER,
     KIND_NUMBER,
@@ -48,7 +47,9 @@ _KINDS: Final[dict[type, int]] = {
 }
 _NUMBERS: Final = frozenset((int, float))
 _PLAIN: Final = frozenset(_KINDS)
+_ODD: Final = {object}
 _NOBODY: Final = repeat(-1)
+_locate: Final[Any] = locate_values if IS_COMPILED else locate_interpreted
 
 _NO_INTEGERS: Final = np.zeros(0, dtype=np.int64)
 _NO_BYTES: Final = read_only(np.zeros(0, dtype=np.uint8))
@@ -56,6 +57,10 @@ _NO_BYTES: Final = read_only(np.zeros(0, dtype=np.uint8))
 
 class Source(Protocol):
     """Where encoded events came from."""
+
+    @property
+    def errors(self) -> Mapping[int, str]:
+        """What is wrong with which event, if bad ones are skipped."""
 
     def __len__(self) -> int:
         """Return the number of events."""
@@ -91,7 +96,7 @@ class EncodedEvents:
         self._domains = domains
         self._version = domains.version
         self.starts, self.attributes, self.codes = source.encode(domains)
-        self.errors: Mapping[int, str] = getattr(source, "errors", {})
+        self.errors: Mapping[int, str] = source.errors
         self._events: dict[int, Event] = {}
         self._latest: EncodedEvents | None = None
 
@@ -130,6 +135,10 @@ class EncodedEvents:
 class DictSource:
     """Events as Python dicts."""
 
+    __slots__ = ("trees",)
+
+    errors: ClassVar[Mapping[int, str]] = {}
+
     def __init__(self, trees: Sequence[Mapping[str, Any]]) -> None:
         self.trees = trees
 
@@ -167,25 +176,35 @@ def encode_dict(tree: Mapping[str, Any], domains: Domains) -> Arrays:
     This is the hot path of matching single dicts: as long as values are plain, Python only hands them over. Attributes
     are found in the kernel as well; in a dict of paths, each of them would cost several misses of the cache.
     """
-    if type(tree) is not dict or domains.pattern_attributes or not _PLAIN.issuperset(map(type, tree.values())):
+    kinds = {*map(type, tree.values())} if type(tree) is dict else _ODD
+    if domains.pattern_attributes or not kinds <= _PLAIN:
         owners: list[int] = []
         values: list[Any] = []
         append_leaves(tree, domains, owners, values)
         return locate(owners, values, np.array((0, len(owners))), domains)
-    starts = np.array((0, len(tree)))
     paths = domains.current_paths()
     if paths is not None:
         try:
-            keys = np.frombuffer("\0".join(tree).encode(), dtype=np.uint8)
-            owners_found = np.empty(len(tree), dtype=np.int64)
-            arrays = _located(keys, owners_found, [*tree.values()], starts, domains, paths) if len(keys) else None
+            arrays = _located_by_keys(tree, kinds, domains, paths)
             if arrays is not None:
                 return arrays
         except (TypeError, UnicodeEncodeError, OverflowError):
             pass  # a key that is not a string, or an odd one, or an integer beyond all doubles
     for key in tree:
         _check_key(key)
-    return locate([*map(domains.ids.get, tree, _NOBODY)], [*tree.values()], starts, domains)
+    owners = [*map(domains.ids.get, tree, _NOBODY)]
+    return locate(owners, [*tree.values()], np.array((0, len(owners))), domains)
+
+
+def _located_by_keys(tree: Mapping[str, Any], kinds: set[type], domains: Domains, paths: Paths) -> Arrays | None:
+    """Locate the values of a plain dict; None if there is something odd about its keys."""
+    n = len(tree)
+    keys = np.frombuffer("\0".join(tree).encode(), dtype=np.uint8)
+    if not len(keys):
+        return None
+    values, starts, found = [*tree.values()], np.array((0, n)), np.empty((2, n), dtype=np.int32)
+    owners = np.empty(n, dtype=np.int64)
+    return _located(keys, owners, values, kinds, starts, found, domains, paths)
 
 
 def append_leaves(tree: Mapping[str, Any], domains: Domains, owners: list[int], values: list[Any]) -> None:
@@ -238,8 +257,9 @@ def locate(owners: list[int], values: list[Any], starts: NDArray[np.int64], doma
 
     What belongs to nobody (-1) is left out. The starts are written to.
     """
+    owned, found = np.array(owners, dtype=np.int64), np.empty((2, len(owners)), dtype=np.int32)
     try:
-        arrays = _located(_NO_BYTES, np.array(owners, dtype=np.int64), values, starts, domains, NO_PATHS)
+        arrays = _located(_NO_BYTES, owned, values, {*map(type, values)}, starts, found, domains, NO_PATHS)
     except OverflowError:
         return _located_one_by_one(owners, values, starts, domains)
     assert arrays is not None
@@ -250,41 +270,35 @@ def _located(
     keys: NDArray[np.uint8],
     owners: NDArray[np.int64],
     values: list[Any],
+    kinds: set[type],
     starts: NDArray[np.int64],
+    found: NDArray[np.int32],
     domains: Domains,
     paths: Paths,
 ) -> Arrays | None:
     """Locate values; their owners are given, or found by the keys (None if a zero byte in a key prevents that)."""
     base, changed = domains.lines
-    kinds = _NO_BYTES
-    numbers: Any = values
-    text_ends, texts = _NO_INTEGERS, _NO_BYTES
-    if not _NUMBERS.issuperset(map(type, values)):
-        kinds = np.frombuffer(bytes(map(_KINDS.__getitem__, map(type, values))), dtype=np.uint8)
-        strings = [value for value in values if type(value) is str]
-        if strings:
-            text_ends, texts = _joined(strings)
+    text_ends, texts, value_kinds, numbers = _NO_INTEGERS, _NO_BYTES, _NO_BYTES, values
+    if not kinds <= _NUMBERS:
+        value_kinds = np.frombuffer(bytes(map(_KINDS.__getitem__, map(type, values))), dtype=np.uint8)
+        if str in kinds:
+            text_ends, texts = _joined([value for value in values if type(value) is str])
             numbers = [0 if type(value) is str else value for value in values]
-    found = np.empty((2, len(owners)), dtype=np.int32)
     doubles = np.array(numbers, dtype=np.float64)
-    leaves = text_ends, texts, starts, found
-    n_found = _call(keys, owners, kinds, doubles, _NO_INTEGERS, *leaves, base, paths)
-    if n_found == INEXACT:
+    n_found = _locate(
+        keys, owners, value_kinds, doubles, _NO_INTEGERS, text_ends, texts, starts, found, base.handle, paths.handle
+    )
+    if n_found < 0:
+        if n_found == ODD_KEYS:
+            return None
         _, residuals = split_numbers(numbers)
-        n_found = _call(_NO_BYTES, owners, kinds, doubles, residuals, *leaves, base, paths)
-    if n_found == ODD_KEYS:
-        return None
+        n_found = _locate(
+            _NO_BYTES, owners, value_kinds, doubles, residuals, text_ends, texts, starts, found, base.handle, paths.handle
+        )
     attributes, codes = found if n_found == len(owners) else found[:, :n_found]
     if changed and not changed.keys().isdisjoint(attributes.tolist()):
         _locate_beside(owners.tolist(), values, changed, codes)
     return starts, attributes, codes
-
-
-def _call(*arguments: Any) -> int:
-    *arrays, base, paths = arguments
-    if IS_COMPILED:
-        return locate_values(*arrays, base.addresses, paths.addresses)  # type: ignore[no-any-return]
-    return locate_interpreted(*arrays, base.flat, (paths.slots, paths.words))  # type: ignore[no-any-return]
 
 
 def _joined(strings: list[str]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:

@@ -32,13 +32,14 @@ _MOST_REMEMBERED: Final = 1024
 class Base:
     """Flat domains, with what Python needs to look into them."""
 
-    __slots__ = ("_bounds", "_labels", "_numbers", "_remembered", "addresses", "flat", "n_attributes", "n_constants")
+    __slots__ = ("_bounds", "_labels", "_numbers", "_remembered", "flat", "handle", "n_attributes", "n_constants")
 
     def __init__(self, flat: FlatDomains) -> None:
         self.flat = FlatDomains(*map(read_only, flat))
         self.n_attributes = len(flat.lines)
         self.n_constants = len(flat.numbers) + len(flat.heads)
-        self.addresses = table_of(self.flat) if IS_COMPILED else np.zeros(0, dtype=np.int64)
+        # What kernels for single events take: the addresses of the arrays, or, interpreted, the arrays.
+        self.handle: Any = table_of(self.flat) if IS_COMPILED else self.flat
         # Memory views are quicker to index than arrays, and a binary search can run over them.
         self._bounds = memoryview(self.flat.lines.reshape(-1))
         self._numbers = memoryview(self.flat.numbers)

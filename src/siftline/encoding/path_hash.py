@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -31,14 +31,15 @@ class PathHash(NamedTuple):
 
 
 class Paths:
-    """A table of paths, with the addresses of its arrays for `kernels.locate`."""
+    """A table of paths, with what `kernels.locate` takes for it: the addresses of its arrays, or the arrays."""
 
-    __slots__ = ("addresses", "n_paths", "slots", "words")
+    __slots__ = ("handle", "n_paths", "slots", "words")
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.n_paths = len(paths)
         self.slots, self.words = build_path_hash(paths)
-        self.addresses = table_of([self.slots, self.words]) if IS_COMPILED else np.zeros(0, dtype=np.int64)
+        arrays = self.slots, self.words
+        self.handle: Any = table_of(arrays) if IS_COMPILED else arrays
 
 
 def build_path_hash(paths: Sequence[str]) -> PathHash:
