@@ -126,7 +126,9 @@ def _part(snapshot: Snapshot, number: int) -> Expressions:
 
 
 def _domains(arrays: dict[str, Any], tables: dict[str, Any]) -> Domains:
-    patterns = dict(zip(arrays.pop("pattern_attributes").tolist(), _patterns(tables["attribute_patterns"]), strict=True))
+    patterns = dict(
+        zip(arrays.pop("pattern_attributes").tolist(), _patterns(tables["attribute_patterns"]), strict=True)
+    )
     names = _texts(tables["names"])
     base = base_of(arrays)
     if base.n_attributes != len(names):

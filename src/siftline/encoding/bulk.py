@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -39,7 +40,8 @@ class Numbers(NamedTuple):
 
     def listed(self) -> list[float]:
         """Return them as Python objects."""
-        return self.values.tolist()  # type: ignore[no-any-return]
+        values: list[float] = self.values.tolist()
+        return values
 
 
 class Texts(NamedTuple):
@@ -63,21 +65,18 @@ class Texts(NamedTuple):
     def listed(self) -> list[str]:
         """Return them as Python objects."""
         data, bounds = self.texts.tobytes(), self.text_starts.tolist()
-        pairs = zip(bounds[:-1], bounds[1:], strict=True)
-        return [data[start:end].decode("utf-8", "surrogatepass") for start, end in pairs]
+        return [data[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(bounds)]
 
 
 def _chosen_starts(starts: NDArray[np.int64], is_chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(is_chosen)])[starts]  # type: ignore[no-any-return]
+    return np.concatenate([[0], np.cumsum(is_chosen)])[starts]
 
 
-def distinct_numbers(
-    parts: Sequence[tuple[NDArray[np.int32], NDArray[np.float64]]], n_attributes: int
-) -> Numbers:
+def distinct_numbers(parts: Sequence[tuple[NDArray[np.int32], NDArray[np.float64]]], n_attributes: int) -> Numbers:
     """Return all different numbers of some columns, each with the attributes that its numbers belong to."""
     owners = np.concatenate([np.zeros(0, np.int32), *(owners for owners, _ in parts)])
     values = np.concatenate([np.zeros(0, np.float64), *(values for _, values in parts)])
-    return Numbers(*distinct_by_attribute(*without_repeats(owners, values), n_attributes))
+    return Numbers(*distinct_by_attribute(*[*without_repeats(owners, values), n_attributes]))
 
 
 def distinct_texts(parts: Sequence[tuple[NDArray[np.int32], Any]], n_attributes: int) -> Texts:
@@ -89,7 +88,7 @@ def distinct_texts(parts: Sequence[tuple[NDArray[np.int32], Any]], n_attributes:
     ranks = np.empty(len(order), dtype=np.float64)
     ranks[order] = np.arange(len(order))
     places = coded.indices.to_numpy(zero_copy_only=False)
-    starts, found = distinct_by_attribute(*without_repeats(owners, ranks[places]), n_attributes)
+    starts, found = distinct_by_attribute(*[*without_repeats(owners, ranks[places]), n_attributes])
     return Texts(starts, *taken_texts(*binary_buffers(coded.dictionary), order[found.astype(np.int64)]))
 
 
@@ -97,9 +96,7 @@ def _binaries(values: Any) -> Any:
     return values.cast(pa.large_binary())
 
 
-def add_in_bulk(
-    domains: Domains, numbers: Numbers, texts: Texts, others: Mapping[int, Sequence[Any]]
-) -> list[Move]:
+def add_in_bulk(domains: Domains, numbers: Numbers, texts: Texts, others: Mapping[int, Sequence[Any]]) -> list[Move]:
     """Take constants into the domains, `others` by attribute; return the labels that had to move.
 
     Attributes that had no constants of a kind get theirs as arrays. The rest goes the way of single additions.
@@ -114,7 +111,8 @@ def add_in_bulk(
             lines[attribute, int(type(value) is str)] = True
     constants: dict[int, list[Any]] = {attribute: list(values) for attribute, values in others.items()}
     fresh: list[Any] = []
-    for kind, part in enumerate((numbers, texts)):
+    parts: list[Numbers | Texts] = [numbers, texts]
+    for kind, part in enumerate(parts):
         is_fresh = np.repeat(~lines[:, kind], np.diff(part.starts))
         _collect(part.chosen(~is_fresh & ~part.known(base)), constants)
         fresh.append(part.chosen(is_fresh))

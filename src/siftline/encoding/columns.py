@@ -169,10 +169,8 @@ class _Loader:
         self.ids = np.array([self.domains.intern(name) for name in self.names], dtype=np.int32)
         self.attributes = self.ids[self.positions] if len(self.ids) else np.zeros(0, dtype=np.int32)
         n_attributes = len(self.domains)
-        parts = (self.numbers, None), (self.uppers, None), self.number_lists
-        numbers = [(self._owners_of(part, starts), part.values) for part, starts in parts if len(part.rows)]
-        parts = (self.texts, None), self.text_lists
-        texts = [(self._owners_of(part, starts), part.values) for part, starts in parts if len(part.rows)]
+        numbers = self._owned((self.numbers, None), (self.uppers, None), self.number_lists)
+        texts = self._owned((self.texts, None), self.text_lists)
         others: dict[int, list[Any]] = {}
         for predicate in self.others.predicates:
             if predicate.operand is not None:
@@ -181,6 +179,10 @@ class _Loader:
         return add_in_bulk(
             self.domains, distinct_numbers(numbers, n_attributes), distinct_texts(texts, n_attributes), others
         )
+
+    def _owned(self, *parts: tuple[_Constants, NDArray[np.int64] | None]) -> list[tuple[NDArray[np.int32], Any]]:
+        """Return constants, each with its attribute."""
+        return [(self._owners_of(part, starts), part.values) for part, starts in parts if len(part.rows)]
 
     def _owners_of(self, part: _Constants, starts: NDArray[np.int64] | None) -> NDArray[np.int32]:
         """Return the attribute of each constant."""
@@ -227,8 +229,8 @@ class _Loader:
             numbers, text_starts, text_ends = np.zeros(n), offsets[:-1], offsets[1:]
             kind = _STRING_KIND
         kinds, residuals = np.full(n, kind, np.uint8), np.zeros(n, np.int64)
-        leaves = attributes, kinds, numbers, residuals, text_starts, text_ends, texts
-        codes: NDArray[np.int32] = locate_leaves(*map(read_only, leaves), *flat)
+        leaves: list[Any] = [attributes, kinds, numbers, residuals, text_starts, text_ends, texts]
+        codes: NDArray[np.int32] = locate_leaves(*[*map(read_only, leaves), *flat])
         return codes
 
     def _encode_others(self) -> None:

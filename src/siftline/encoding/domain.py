@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from siftline.model import Leaf
 
@@ -64,6 +64,16 @@ NOT_NULL: Final = Section(FALSE, LAST_STRING)
 PRESENT: Final = Section(NULL, LAST_STRING)
 
 
+class Keys(Protocol):
+    """Constants in order."""
+
+    def __len__(self) -> int:
+        """Return how many they are."""
+
+    def __getitem__(self, i: int, /) -> Any:
+        """Return one of them; raise IndexError behind the last."""
+
+
 class Line:
     """The constants of one kind of one attribute in order, each with its label.
 
@@ -79,7 +89,7 @@ class Line:
 
     __slots__ = ("_newest", "_old_keys", "_old_labels", "new_keys", "new_labels", "section")
 
-    def __init__(self, section: Section, keys: Sequence[Any] = (), labels: Sequence[int] = ()) -> None:
+    def __init__(self, section: Section, keys: Keys = (), labels: Keys = ()) -> None:
         self.section = section
         self._old_keys = keys
         self._old_labels = labels
@@ -93,12 +103,12 @@ class Line:
     @property
     def keys(self) -> list[Any]:
         """All constants, ascending."""
-        return sorted([*self._old_keys, *self.new_keys])
+        return sorted([*_listed(self._old_keys), *self.new_keys])
 
     @property
     def labels(self) -> list[int]:
         """The labels of all constants, ascending like them."""
-        return sorted([*self._old_labels, *self.new_labels])
+        return sorted([*_listed(self._old_labels), *self.new_labels])
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -234,22 +244,26 @@ class Line:
         """Assert that keys and labels ascend together and that every gap has a code."""
         for keys, labels in ((self._old_keys, self._old_labels), (self.new_keys, self.new_labels)):
             assert len(keys) == len(labels)
-            assert all(a < b for a, b in pairwise(keys))
-            assert all(self.code(key) == label for key, label in zip(keys, labels, strict=True))
+            assert all(a < b for a, b in pairwise(_listed(keys)))
+            assert all(self.code(keys[i]) == labels[i] for i in range(len(keys)))
         assert len(set(self.keys)) == len(self)
         ends = [self.section.first - 1, *self.labels, self.section.last + 1]
         assert all(b - a >= 2 for a, b in pairwise(ends))
 
 
-def _code_in(keys: Sequence[Any], labels: Sequence[int], value: Any, least: int) -> int:
+def _code_in(keys: Keys, labels: Keys, value: Any, least: int) -> int:
     """Return the code of a value among some constants, or `least` if that is greater."""
     i = bisect_left(keys, value)
     if i < len(keys) and keys[i] == value:
-        return labels[i]
+        return int(labels[i])
     return max(labels[i - 1] + 1, least) if i else least
 
 
-def _has(keys: Sequence[Any], value: Any) -> bool:
+def _listed(keys: Keys) -> list[Any]:
+    return [keys[i] for i in range(len(keys))]
+
+
+def _has(keys: Keys, value: Any) -> bool:
     i = bisect_left(keys, value)
     return i < len(keys) and bool(keys[i] == value)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from siftline.encoding.domain import Domain, Line
 from siftline.encoding.flat_domains import Base, empty_base, merged, merged_with
 from siftline.encoding.path_hash import Paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from siftline.encoding.domain import Relabelling
+    from siftline.encoding.domain import Domain, Line, Relabelling
     from siftline.encoding.flat_domains import NewConstants
     from siftline.encoding.patterns import Matcher
 

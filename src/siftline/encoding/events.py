@@ -47,7 +47,7 @@ _KINDS: Final[dict[type, int]] = {
 }
 _NUMBERS: Final = frozenset((int, float))
 _PLAIN: Final = frozenset(_KINDS)
-_ODD: Final = {object}
+_ODD: Final[set[type]] = {object}
 _NOBODY: Final = repeat(-1)
 _locate: Final[Any] = locate_values if IS_COMPILED else locate_interpreted
 
@@ -293,7 +293,17 @@ def _located(
             return None
         _, residuals = split_numbers(numbers)
         n_found = _locate(
-            _NO_BYTES, owners, value_kinds, doubles, residuals, text_ends, texts, starts, found, base.handle, paths.handle
+            _NO_BYTES,
+            owners,
+            value_kinds,
+            doubles,
+            residuals,
+            text_ends,
+            texts,
+            starts,
+            found,
+            base.handle,
+            paths.handle,
         )
     attributes, codes = found if n_found == len(owners) else found[:, :n_found]
     if changed and not changed.keys().isdisjoint(attributes.tolist()):
@@ -321,9 +331,7 @@ def _locate_beside(
         place += owner >= 0
 
 
-def _located_one_by_one(
-    owners: list[int], values: list[Any], starts: NDArray[np.int64], domains: Domains
-) -> Arrays:
+def _located_one_by_one(owners: list[int], values: list[Any], starts: NDArray[np.int64], domains: Domains) -> Arrays:
     """Do as `locate` with integers beyond all doubles."""
     all_domains = domains.domains
     is_kept = np.array(owners) >= 0

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from siftline.encoding.domain import Keys
+
 # Below this, every integer is a double of its own.
 EXACT_INTEGERS: Final = 2**53
 # Domains made from the arrays are remembered, so that one addition makes each of them once.
@@ -35,19 +37,18 @@ class Base:
     __slots__ = ("_bounds", "_labels", "_numbers", "_remembered", "flat", "handle", "n_attributes", "n_constants")
 
     def __init__(self, flat: FlatDomains) -> None:
-        self.flat = FlatDomains(*map(read_only, flat))
+        self.flat = FlatDomains._make(read_only(array) for array in flat)
         self.n_attributes = len(flat.lines)
         self.n_constants = len(flat.numbers) + len(flat.heads)
         # What kernels for single events take: the addresses of the arrays, or, interpreted, the arrays.
         self.handle: Any = table_of(self.flat) if IS_COMPILED else self.flat
-        # Memory views are quicker to index than arrays, and a binary search can run over them.
-        self._bounds = memoryview(self.flat.lines.reshape(-1))
-        self._numbers = memoryview(self.flat.numbers)
-        self._labels = memoryview(self.flat.number_labels), memoryview(self.flat.string_labels)
+        self._bounds = _view(self.flat.lines.reshape(-1))
+        self._numbers = _view(self.flat.numbers)
+        self._labels = _view(self.flat.number_labels), _view(self.flat.string_labels)
         self._remembered: dict[int, Domain] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Base, (FlatDomains(*(np.array(array) for array in self.flat)),)
+        return Base, (FlatDomains._make(map(np.array, self.flat)),)
 
     def domain(self, attribute: int) -> Domain:
         """Return the domain of an attribute, which must not be changed."""
@@ -71,7 +72,7 @@ class Base:
             strings = Line(STRINGS, _TextKeys(self.flat, text, text_end), self._labels[1][text:text_end])
         return Domain(numbers, strings)
 
-    def _number_keys(self, start: int, end: int) -> Sequence[Any]:
+    def _number_keys(self, start: int, end: int) -> Keys:
         if len(self.flat.residuals) and self.flat.residuals[start:end].any():
             return _ExactKeys(self.flat, start, end)
         return self._numbers[start:end]
@@ -83,7 +84,7 @@ class _TextKeys:
     __slots__ = ("_end", "_start", "_starts", "_texts")
 
     def __init__(self, flat: FlatDomains, start: int, end: int) -> None:
-        self._starts, self._texts = memoryview(flat.text_starts), memoryview(flat.texts)
+        self._starts, self._texts = _view(flat.text_starts), _view(flat.texts)
         self._start, self._end = start, end
 
     def __len__(self) -> int:
@@ -115,6 +116,11 @@ class _ExactKeys:
         return int(number) + residual if residual else number
 
 
+def _view(array: Any) -> memoryview:
+    # Memory views are quicker to index than arrays, and a binary search can run over them.
+    return memoryview(array)
+
+
 class NewConstants(NamedTuple):
     """Constants of one kind and their labels by attribute, those of attribute a at starts[a] : starts[a + 1]."""
 
@@ -140,9 +146,7 @@ def fresh_numbers(starts: NDArray[np.int64], numbers: NDArray[np.float64]) -> Ne
     return NewConstants(starts, (numbers, np.zeros(0, dtype=np.int64)), labels, _none_dealt(starts))
 
 
-def fresh_texts(
-    starts: NDArray[np.int64], text_starts: NDArray[np.int64], texts: NDArray[np.uint8]
-) -> NewConstants:
+def fresh_texts(starts: NDArray[np.int64], text_starts: NDArray[np.int64], texts: NDArray[np.uint8]) -> NewConstants:
     """Return strings, ascending in each attribute, for attributes that have none yet."""
     values = text_heads(read_only(texts), read_only(text_starts)), text_starts, texts
     return NewConstants(starts, values, deal_labels(starts, *STRINGS), _none_dealt(starts))
@@ -192,7 +196,7 @@ def merged_with(base: Base, numbers: NewConstants, texts: NewConstants) -> Base:
         *map(read_only, (texts.starts, *texts.values, texts.labels)),
     )  # fmt: skip
     tables = lay_tables(lines, number_arrays[0], number_arrays[2])
-    return Base(FlatDomains(lines, *number_arrays, tables, *text_arrays))
+    return Base(FlatDomains._make((lines, *number_arrays, tables, *text_arrays)))
 
 
 def kept(base: Base, attributes: NDArray[np.int64], ranges: Sequence[tuple[Any, Any, Any]]) -> Base:
@@ -217,9 +221,7 @@ def kept(base: Base, attributes: NDArray[np.int64], ranges: Sequence[tuple[Any, 
     return merged_with(
         _EMPTY,
         NewConstants(number_starts, (flat.numbers[numbers], residuals), flat.number_labels[numbers], none_dealt),
-        NewConstants(
-            string_starts, (flat.heads[strings], text_starts, texts), flat.string_labels[strings], none_dealt
-        ),
+        NewConstants(string_starts, (flat.heads[strings], text_starts, texts), flat.string_labels[strings], none_dealt),
     )
 
 

@@ -136,11 +136,9 @@ def merge_texts(
 
 
 @kernel
-def lay_tables(
-    lines: NDArray[np.int64], numbers: NDArray[np.float64], labels: NDArray[np.int32]
-) -> NDArray[np.int32]:
+def lay_tables(lines: NDArray[np.int64], numbers: NDArray[np.float64], labels: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return the tables of attributes whose number constants are integers in a narrow span; fill in their columns."""
-    n = 0
+    n: Any = 0
     for a in range(len(lines)):
         lines[a, TABLE] = n
         first, end = lines[a, NUMBERS], lines[a, NUMBERS_END]

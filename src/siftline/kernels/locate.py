@@ -136,10 +136,10 @@ def compare_texts(
 @inline_kernel
 def locate_text(
     source: NDArray[np.uint8],
-    start: int,
-    end: int,
-    first: int,
-    last: int,
+    start: Any,
+    end: Any,
+    first: Any,
+    last: Any,
     heads: NDArray[np.uint64],
     text_starts: NDArray[np.int64],
     texts: NDArray[np.uint8],
@@ -300,7 +300,7 @@ def _locate_values(
     """Locate the values of some events, those of event e at starts[e] : starts[e + 1].
 
     Values whose owner is negative are left out, and `starts` are moved accordingly. Returns how many are left, their
-    attributes and codes being the rows of `found`; INEXACT if there is an integer that may not be exact as a double, and
+    attributes and codes being the rows of `found`; INEXACT if some integer may not be exact as a double, and there are
     no residuals to tell. No kinds at all: all values are numbers.
     """
     if not len(value_residuals):
