@@ -78,13 +78,12 @@ class Domains:
     def restored(cls, names: list[str], patterns: Mapping[int, Pattern], base: Base) -> Domains:
         """Return domains with these attributes, some of which are those of patterns."""
         domains = cls()
-        for attribute, name in enumerate(names):
-            if attribute in patterns:
-                domains.append_pattern_attribute(name, patterns[attribute])
-            else:
-                domains.ids[name] = attribute
-                domains.names.append(name)
-        domains.lines = base, {}
+        domains.names, domains.lines = names, (base, {})
+        domains.ids = dict(zip(names, range(len(names)), strict=True))
+        if patterns:
+            domains.ids = {name: attribute for attribute, name in enumerate(names) if attribute not in patterns}
+        for attribute in sorted(patterns):
+            domains._enter_pattern(attribute, patterns[attribute])
         return domains
 
     def __getstate__(self) -> dict[str, Any]:
@@ -195,11 +194,13 @@ class Domains:
 
     def append_pattern_attribute(self, name: str, pattern: Pattern) -> None:
         """Take in a pattern attribute as the last of all attributes."""
-        attribute = len(self.names)
+        self._enter_pattern(len(self.names), pattern)
+        self.names.append(name)
+
+    def _enter_pattern(self, attribute: int, pattern: Pattern) -> None:
         self.pattern_attributes[attribute] = pattern
         self.pattern_counts[pattern.attribute] += 1
         self._pattern_attribute_ids[pattern] = attribute
-        self.names.append(name)
 
     def intern(self, path: str) -> int:
         """Return the id of an attribute, a new one if it is new."""

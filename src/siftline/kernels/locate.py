@@ -49,6 +49,9 @@ _EXACT_INTEGERS = 2.0**53
 # The kinds of values. Null is a code itself; so are false and true, which JSON leaves have as kinds 1 and 2.
 KIND_NUMBER, KIND_TEXT, KIND_INTEGER, KIND_BOOLEAN = 3, 4, 5, 6
 
+# So many texts of a column are located in step.
+_N_LANES = 16
+
 # What `locate_values` returns when it needs help.
 INEXACT, ODD_KEYS = -1, -2
 
@@ -106,31 +109,77 @@ def locate_number(
 
 
 @inline_kernel
-def text_head(texts: NDArray[np.uint8], start: int, end: int) -> Any:
+def text_head(texts: NDArray[np.uint8], start: Any, end: Any) -> Any:
     """Return the first eight bytes of a text as a big-endian number, padded with zeros."""
+    if end - start >= 8:
+        # Written out, because the compiler makes one load of it.
+        return (
+            (np.uint64(texts[np.uint64(start)]) << np.uint64(56))
+            | (np.uint64(texts[np.uint64(start + 1)]) << np.uint64(48))
+            | (np.uint64(texts[np.uint64(start + 2)]) << np.uint64(40))
+            | (np.uint64(texts[np.uint64(start + 3)]) << np.uint64(32))
+            | (np.uint64(texts[np.uint64(start + 4)]) << np.uint64(24))
+            | (np.uint64(texts[np.uint64(start + 5)]) << np.uint64(16))
+            | (np.uint64(texts[np.uint64(start + 6)]) << np.uint64(8))
+            | np.uint64(texts[np.uint64(start + 7)])
+        )
     head = np.uint64(0)
-    stop = min(end, start + 8)
-    for i in range(start, stop):
-        head = (head << np.uint64(8)) | np.uint64(texts[i])
-    missing = 8 - (stop - start)
-    if missing == 8:
+    for i in range(start, end):
+        head = (head << np.uint64(8)) | np.uint64(texts[np.uint64(i)])
+    if end <= start:
         return np.uint64(0)
-    return head << np.uint64(8 * missing)
+    return head << np.uint64(8 * (8 - (end - start)))
 
 
 @inline_kernel
 def compare_texts(
-    left: NDArray[np.uint8], start: int, end: int, right: NDArray[np.uint8], right_start: int, right_end: int
+    left: NDArray[np.uint8], start: Any, end: Any, right: NDArray[np.uint8], right_start: Any, right_end: Any
 ) -> Any:
     """Compare two texts whose heads are equal; -1, 0 or 1."""
-    length = min(end - start, right_end - right_start)
-    for i in range(min(8, length), length):
-        a, b = left[start + i], right[right_start + i]
+    n_left, n_right = end - start, right_end - right_start
+    for offset in range(8, min(n_left, n_right), 8):
+        a = text_head(left, start + offset, end)
+        b = text_head(right, right_start + offset, right_end)
         if a != b:
             return -1 if a < b else 1
-    if end - start == right_end - right_start:
+    # Equal as far as the shorter one goes, padding included: so it is what the longer one starts with.
+    if n_left == n_right:
         return 0
-    return -1 if end - start < right_end - right_start else 1
+    return -1 if n_left < n_right else 1
+
+
+@inline_kernel
+def _search_text(
+    source: NDArray[np.uint8],
+    start: Any,
+    end: Any,
+    head: Any,
+    first: Any,
+    low: Any,
+    high: Any,
+    heads: NDArray[np.uint64],
+    text_starts: NDArray[np.int64],
+    texts: NDArray[np.uint8],
+    labels: NDArray[np.int32],
+) -> Any:
+    """Return the code of a text whose place among the constants of its line, from `first` on, is in low .. high."""
+    while low < high:
+        middle = (low + high) >> 1
+        key = heads[np.uint64(middle)]
+        order = 0
+        if key == head:
+            order = compare_texts(
+                texts, text_starts[np.uint64(middle)], text_starts[np.uint64(middle + 1)], source, start, end
+            )
+            if order == 0:
+                return labels[np.uint64(middle)]
+        if key < head or order < 0:
+            low = middle + 1
+        else:
+            high = middle
+    if low > first:
+        return labels[np.uint64(low - 1)] + np.int32(1)
+    return _FIRST_STRING
 
 
 @inline_kernel
@@ -147,22 +196,7 @@ def locate_text(
 ) -> Any:
     """Return the code of the text source[start:end] among the constants first .. last - 1."""
     head = text_head(source, start, end)
-    low, high = first, last
-    while low < high:
-        middle = (low + high) >> 1
-        key = heads[middle]
-        order = 0
-        if key == head:
-            order = compare_texts(texts, text_starts[middle], text_starts[middle + 1], source, start, end)
-            if order == 0:
-                return labels[middle]
-        if key < head or order < 0:
-            low = middle + 1
-        else:
-            high = middle
-    if low > first:
-        return labels[low - 1] + np.int32(1)
-    return _FIRST_STRING
+    return _search_text(source, start, end, head, first, first, last, heads, text_starts, texts, labels)
 
 
 @kernel
@@ -211,8 +245,31 @@ def locate_texts(
     """Return the codes of a column of texts, the i-th being source[starts[i] : starts[i + 1]]."""
     codes = np.empty(len(starts) - 1, dtype=np.int32)
     first, last = lines[attribute, STRINGS], lines[attribute, STRINGS_END]
-    for i in range(len(codes)):
-        codes[i] = locate_text(source, starts[i], starts[i + 1], first, last, heads, text_starts, texts, labels)
+    own_heads = np.empty(_N_LANES, dtype=np.uint64)
+    places = np.empty(_N_LANES, dtype=np.int64)
+    for block in range(0, len(codes), _N_LANES):
+        n_lanes = min(_N_LANES, len(codes) - block)
+        for lane in range(n_lanes):
+            own_heads[lane] = text_head(source, starts[block + lane], starts[block + lane + 1])
+            places[lane] = first
+        # All texts take the same steps to the first constant whose head is not below: no branch to mispredict.
+        size = last - first
+        while size > 1:
+            half = size >> 1
+            for lane in range(n_lanes):
+                places[lane] += half * np.int64(heads[np.uint64(places[lane] + half - 1)] < own_heads[lane])
+            size -= half
+        for lane in range(n_lanes):
+            low = places[lane]
+            if low < last and heads[np.uint64(low)] < own_heads[lane]:
+                low += 1
+            high, step = low, 1
+            while high < last and heads[np.uint64(high)] == own_heads[lane]:
+                high, step = min(last, high + step), 2 * step
+            text, text_end = starts[block + lane], starts[block + lane + 1]
+            codes[block + lane] = _search_text(
+                source, text, text_end, own_heads[lane], first, low, high, heads, text_starts, texts, labels
+            )
     return codes
 
 
