@@ -4,7 +4,7 @@ Patterns of one attribute are kept in a few immutable *layers*, old and large on
 when the next event comes, which is merged with the one before unless that is much larger: adding n patterns, with an
 event after each, costs O(n log n) in all. In a layer
 
-    ends with 'x', like '%x'     a table for each length of suffix
+    ends with 'x', like '%x'     a table for each length of suffix, of which few go with the end of a string
     contains 'x', like '%x%'     an Aho-Corasick automaton: one pass over the string, however many texts it looks for
     ilike                        the same for folded text, with tables for equality and prefixes
     other like, ilike            the longest literal part in the automaton; the model's own test where it is found
@@ -200,6 +200,8 @@ class _Texts:
         self._equals: dict[str, list[int]] = {}
         self._prefixes: dict[int, dict[str, list[int]]] = {}
         self._suffixes: dict[int, dict[str, list[int]]] = {}
+        self._suffix_lengths: dict[str, list[int]] = {}
+        self._shortest_suffix = 0
         self._parts: dict[str, _Part] = {}
         self._tests: list[tuple[int, Test]] = []
         self._automaton: Any = None
@@ -287,7 +289,7 @@ class _Texts:
             if tables:
                 finders.append(finder)
         self._prefixes = dict(sorted(self._prefixes.items()))
-        self._suffixes = dict(sorted(self._suffixes.items()))
+        self._sort_suffixes()
         if len(self._parts) > _FEW_PARTS:
             self._build_automaton()
             finders.append(self._find_parts)
@@ -296,6 +298,13 @@ class _Texts:
         if self._tests:
             finders.append(self._find_by_tests)
         return finders
+
+    def _sort_suffixes(self) -> None:
+        """Note which lengths there are for each ending: few, while all suffixes together have dozens."""
+        self._shortest_suffix = min(self._suffixes, default=0)
+        for length in sorted(self._suffixes):
+            for ending in {text[-self._shortest_suffix :] for text in self._suffixes[length]}:
+                self._suffix_lengths.setdefault(ending, []).append(length)
 
     def _build_automaton(self) -> None:
         self._automaton = ahocorasick.Automaton(ahocorasick.STORE_INTS)
@@ -318,10 +327,10 @@ class _Texts:
             found.update(table.get(text[:length], ()))
 
     def _find_suffixes(self, text: str, found: set[int]) -> None:
-        for length, table in self._suffixes.items():
+        for length in self._suffix_lengths.get(text[-self._shortest_suffix :], ()):
             if length > len(text):
                 break
-            found.update(table.get(text[-length:], ()))
+            found.update(self._suffixes[length].get(text[-length:], ()))
 
     def _find_parts(self, text: str, found: set[int]) -> None:
         for number in {number for _, number in self._automaton.iter(text)}:
