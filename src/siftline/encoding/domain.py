@@ -143,9 +143,11 @@ class Line:
 
     def label(self, value: Any) -> int:
         """Return the label of a constant, -1 if the value is none."""
-        keys = self.keys
-        i = bisect_left(keys, value)
-        return self.labels[i] if i < len(keys) and keys[i] == value else -1
+        for keys, labels in ((self._old_keys, self._old_labels), (self.new_keys, self.new_labels)):
+            i = bisect_left(keys, value)
+            if i < len(keys) and keys[i] == value:
+                return int(labels[i])
+        return -1
 
     def insert(self, values: Iterable[Any]) -> Relabelling | None:
         """Give labels to new constants; return (old labels, their new labels) if the old ones had to move."""

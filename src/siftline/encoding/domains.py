@@ -154,9 +154,10 @@ class Domains:
 
     def take_fresh(self, numbers: NewConstants, texts: NewConstants) -> None:
         """Take in constants of attributes that had none of their kind."""
-        self.lines = merged_with(self.merged_base(), numbers, texts), {}
-        self._n_new = 0
-        self.version += 1
+        self.merge()
+        if len(numbers.labels) or len(texts.labels):
+            self.lines = merged_with(self.lines[0], numbers, texts), {}
+            self.version += 1
 
     def merged_base(self) -> Base:
         """Return flat arrays with all attributes and constants."""
@@ -244,7 +245,8 @@ class Domains:
         The lines are shared: constants may still come in between those that are there.
         """
         other = Domains()
-        other.ids, other.names, other.domains = self.ids, self.names.copy(), self.domains.copy()
+        base, changed = self.lines
+        other.ids, other.names, other.lines = self.ids, self.names.copy(), (base, changed.copy())
         other.patterns, other.version = self.patterns.copy(), self.version
         other.pattern_attributes, other.pattern_counts = self.pattern_attributes.copy(), self.pattern_counts.copy()
         return other

@@ -40,6 +40,7 @@ def plain_rows(expression: Expression, domains: Domains) -> list[Row] | None:
     if not 0 < len(predicates) <= _FEW:
         return None
     rows: list[Row] = []
+    all_domains = domains.domains
     for predicate in predicates:
         if type(predicate) is not Predicate or predicate.op not in _PLAIN:
             return None
@@ -50,9 +51,9 @@ def plain_rows(expression: Expression, domains: Domains) -> list[Row] | None:
         first = operand[0] if op == "between" else operand  # type: ignore[index]
         kind = type(first)
         if kind is int or kind is float:
-            line, section = domains.domains[attribute].numbers, NUMBERS
+            line, section = all_domains[attribute].numbers, NUMBERS
         elif kind is str:
-            line, section = domains.domains[attribute].strings, STRINGS
+            line, section = all_domains[attribute].strings, STRINGS
         else:
             return None
         label = line.label(first)
