@@ -121,6 +121,14 @@ class Domains:
         """Return the id of an attribute that `add` has seen."""
         return self.ids[path]
 
+    def label(self, attribute: int, value: float | str) -> int:
+        """Return the label of a constant of an attribute, -1 if the value is none."""
+        base, changed = self.lines
+        if attribute in changed:
+            domain = changed[attribute]
+            return (domain.strings if isinstance(value, str) else domain.numbers).label(value)
+        return base.label(attribute, value)
+
     def add(self, constants: Mapping[str, Iterable[Any]]) -> list[Move]:
         """Take in attributes and the constants of their predicates; return the labels that had to move."""
         moves: list[Move] = []

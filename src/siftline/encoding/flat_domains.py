@@ -6,6 +6,7 @@ are merged into new arrays.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 
 # Below this, every integer is a double of its own.
 EXACT_INTEGERS: Final = 2**53
-# Domains made from the arrays are remembered, so that one addition makes each of them once.
-_MOST_REMEMBERED: Final = 1024
+# Domains made from the arrays are remembered, so that one addition makes each of them once. With a thousand of them,
+# the garbage collector takes four times as long as making them.
+_MOST_REMEMBERED: Final = 64
 
 
 class Base:
@@ -58,6 +60,18 @@ class Base:
                 self._remembered = {}
             domain = self._remembered[attribute] = self._made_domain(attribute)
         return domain
+
+    def label(self, attribute: int, value: float | str) -> int:
+        """Return the label of a constant, -1 if the value is none."""
+        if attribute >= self.n_attributes:
+            return -1
+        if isinstance(value, str) or len(self.flat.residuals):
+            domain = self.domain(attribute)
+            return (domain.strings if isinstance(value, str) else domain.numbers).label(value)
+        place = LINE_COLUMNS * attribute
+        end = self._bounds[place + 1]
+        i = bisect_left(self._numbers, value, self._bounds[place], end)
+        return self._labels[0][i] if i < end and self._numbers[i] == value else -1
 
     def _made_domain(self, attribute: int) -> Domain:
         if attribute >= self.n_attributes:
