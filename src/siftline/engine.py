@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from siftline.encoding.events import EncodedEvents
+from siftline.encoding.events import DictSource, EncodedEvents
 from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
 from siftline.errors import DuplicateIdError, SubscriptionError
@@ -232,6 +232,9 @@ class Engine(Matching):
         >>> engine.match({"a": 1}, tenant="acme"), engine.match({"a": 10}, first=True), engine.match({}, first=True)
         ([3], 2, None)
         """
+        if type(event) is dict:
+            with self._publishing:
+                event = EncodedEvents(DictSource((event,)), self._domains)
         is_plain = top is None and within is None and tenant is None
         if is_plain and type(event) is EncodedEvents and len(event.starts) == 2 and not event.errors:
             if not as_slots and not first:

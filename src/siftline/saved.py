@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from siftline.encoding.clauses import Clauses
-from siftline.encoding.domain import Domain, Line
 from siftline.encoding.domains import Domains, Pattern
+from siftline.encoding.flat_domains import base_of
 from siftline.encoding.statistics import Statistics
 from siftline.encoding.tables import PredicateRows
 from siftline.errors import SnapshotError
@@ -68,19 +68,9 @@ def _expression_table(part: Expressions) -> Any:
 
 
 def _put_domains(domains: Domains, arrays: dict[str, Any], tables: dict[str, Any]) -> None:
-    """Describe domains by flat arrays: how many constants each attribute has, and all of them one after the other."""
+    """Describe domains by their names, their flat arrays and their patterns."""
     tables["domains/names"] = pa.table({"text": _binary(domains.names)})
-    numbers, strings = [d.numbers for d in domains.domains], [d.strings for d in domains.domains]
-    tables["domains/strings"] = pa.table({"text": _binary([key for line in strings for key in line.keys])})
-    keys = [key for line in numbers for key in line.keys]
-    is_integer = np.array([isinstance(key, int) for key in keys], dtype=np.bool_)
-    arrays["domains/is_integer"] = is_integer
-    arrays["domains/integers"] = np.array([key if isinstance(key, int) else 0 for key in keys], dtype=np.int64)
-    arrays["domains/floats"] = np.array([0.0 if isinstance(key, int) else key for key in keys], dtype=np.float64)
-    for name, lines in (("number", numbers), ("string", strings)):
-        arrays[f"domains/{name}_counts"] = np.array([len(line.keys) for line in lines], dtype=np.int64)
-        labels = [label for line in lines for label in line.labels]
-        arrays[f"domains/{name}_labels"] = np.array(labels, dtype=np.int32)
+    arrays |= {f"domains/{name}": array for name, array in domains.merged_base().flat._asdict().items()}
     arrays["domains/pattern_attributes"] = np.array(list(domains.pattern_attributes), dtype=np.int32)
     tables["domains/patterns"] = _pattern_table(domains.patterns)
     tables["domains/attribute_patterns"] = _pattern_table(list(domains.pattern_attributes.values()))
@@ -136,20 +126,14 @@ def _part(snapshot: Snapshot, number: int) -> Expressions:
 
 
 def _domains(arrays: dict[str, Any], tables: dict[str, Any]) -> Domains:
-    domains = Domains()
-    patterns = dict(zip(arrays["pattern_attributes"].tolist(), _patterns(tables["attribute_patterns"]), strict=True))
-    for attribute, name in enumerate(_texts(tables["names"])):
-        if attribute in patterns:
-            domains.append_pattern_attribute(name, patterns[attribute])
-        else:
-            domains.ids[name] = attribute
-            domains.names.append(name)
-            domains.domains.append(Domain())
-    choices = zip(arrays["is_integer"].tolist(), arrays["integers"].tolist(), arrays["floats"].tolist(), strict=True)
-    numbers = [integer if is_integer else number for is_integer, integer, number in choices]
-    _fill([domain.numbers for domain in domains.domains], numbers, arrays["number_labels"], arrays["number_counts"])
-    strings = _texts(tables["strings"])
-    _fill([domain.strings for domain in domains.domains], strings, arrays["string_labels"], arrays["string_counts"])
+    patterns = dict(
+        zip(arrays.pop("pattern_attributes").tolist(), _patterns(tables["attribute_patterns"]), strict=True)
+    )
+    names = _texts(tables["names"])
+    base = base_of(arrays)
+    if base.n_attributes != len(names):
+        raise ValueError(f"{len(names)} attributes have {base.n_attributes} domains")
+    domains = Domains.restored(names, patterns, base)
     for pattern in _patterns(tables["patterns"]):
         domains.add_pattern(pattern)
     return domains
@@ -162,9 +146,3 @@ def _patterns(table: Any) -> list[Pattern]:
 
 def _texts(table: Any) -> list[str]:
     return [text.decode("utf-8", "surrogatepass") for text in table["text"].to_pylist()]
-
-
-def _fill(lines: list[Line], keys: list[Any], labels: Any, counts: Any) -> None:
-    """Deal out keys and labels to the lines that they came from."""
-    for line, end, count in zip(lines, np.cumsum(counts).tolist(), counts.tolist(), strict=True):
-        line.keys, line.labels = keys[end - count : end], labels[end - count : end].tolist()

@@ -63,6 +63,55 @@ def test_the_quick_path_of_dicts_locates_as_the_line_does(trees: list[dict[str, 
         ]
 
 
+mixed = st.one_of(
+    st.integers(-9, 9),
+    st.floats(-5, 5),
+    st.sampled_from([2**53, 2**53 + 1, 2**53 + 2, -(2**53) - 1, 2**63 - 1, -(2**63), 2.0**63, 1e300, -0.0]),
+    st.text("ab\0\ud800\U0010ffff", max_size=12),
+)
+
+
+@given(
+    batches=st.lists(st.tuples(st.dictionaries(st.sampled_from("abc"), st.sets(mixed, max_size=25)), st.booleans())),
+    values=st.lists(mixed, max_size=20),
+)
+def test_merging_changes_no_code(batches: list[tuple[dict[str, set[Any]], bool]], values: list[Any]) -> None:
+    domains = Domains()
+    lists = [codes.Domain() for _ in "abc"]
+    for constants, is_merged in batches:
+        domains.add(constants)
+        for path, given_constants in constants.items():
+            domain = lists[domains.ids[path]]
+            domain.numbers.insert([value for value in given_constants if not isinstance(value, str)])
+            domain.strings.insert([value for value in given_constants if isinstance(value, str)])
+        before = [[domain.code(value) for value in values] for domain in domains.domains]
+        if is_merged:
+            domains.merge()
+        domains.check()
+        copy = domains.copied()
+        for attribute, domain in enumerate(domains.domains):
+            assert [domain.code(value) for value in values] == before[attribute]
+            assert [copy.domains[attribute].code(value) for value in values] == before[attribute]
+            assert domain.numbers.keys == lists[attribute].numbers.keys
+            assert domain.strings.keys == lists[attribute].strings.keys
+            for key in [*domain.numbers.keys, *domain.strings.keys]:
+                assert domains.label(attribute, key) == domain.code(key)
+        trees = [{path: value} for path in domains.ids for value in values]
+        found = DictSource(trees).encode(domains)[2].tolist()
+        assert found == [code for group in before for code in group]
+        assert [int(DictSource([tree]).encode(domains)[2][0]) for tree in trees] == found
+
+
+def test_odd_keys_of_dicts_are_found() -> None:
+    domains = Domains()
+    paths = ["", "a", "a\0b", "\ud800", "ä" * 9, "12345678", "123456789abcdef", "b"]
+    domains.add({path: {1} for path in paths})
+    for path in paths:
+        for tree in ({path: 1}, {path: 1, "b": 1}, {"nobody": 2, path: 1}, {path: 10**400, "a": 1}):
+            _, attributes, _ = DictSource([tree]).encode(domains)
+            assert attributes.tolist() == [domains.ids[key] for key in tree if key in domains.ids]
+
+
 def test_prefixes_end_before_the_next_string() -> None:
     for prefix in ("a", "ab", "a\U0010ffff", "\ud7ff"):
         end = after_prefix(prefix)

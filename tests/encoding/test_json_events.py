@@ -263,42 +263,35 @@ def test_tables_are_kept_for_a_version() -> None:
     assert tables_of(domains) is tables
     assert tables.flat is tables.flat
     assert tables.prefixes == {"b"}
-    first, second = tables.single(0), tables.single(1)
+    assert tables.line_of(0) == (tables.flat, 0)
     domains.add({"a": {3}})
     renewed = tables_of(domains)
     assert renewed is not tables
-    assert renewed.single(0) is not first
-    assert renewed.single(1) is second
-    assert [array.tolist() for array in renewed.flat] == [array.tolist() for array in flatten(domains)]
+    alone, attribute = renewed.line_of(0)
+    assert attribute == 0
+    assert alone.numbers.tolist() == [1.0, 2.0, 3.0]
+    assert renewed.line_of(0)[0] is alone
+    assert renewed.line_of(1)[1] == 1
+    assert [array.tolist() for array in renewed.flat] == [array.tolist() for array in flatten(list(domains.domains))]
     assert tables_of(domains.copied()) is not renewed
 
 
-def test_constants_exchanged_for_as_many_others_are_noticed() -> None:
-    domains = domains_of({"a": {1, 2}})
-    first = tables_of(domains).single(0)
-    line = domains.domains[0].numbers
-    domains.domains[0].numbers = line.kept({line.labels[0]})
-    domains.add({"a": {5}})
-    assert tables_of(domains).single(0) is not first
-    trees = [{"a": i} for i in range(7)]
-    texts = [json.dumps(tree).encode() for tree in trees]
-    assert codes_of(source_of(texts), domains) == codes_of(DictSource(trees), domains)
-
-
-def test_laying_out_waits_for_enough_events(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merging_waits_for_enough_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domain_tables, "_CONSTANTS_PER_EVENT", 10)
-    domains = domains_of({"a": set(range(100))})
+    domains = domains_of({"a": set(range(99))})
+    domains.merge()
+    domains.add({"a": {1000}})
     source = one_json(b'{"a": 5}')
     for _ in range(9):
         source.encode(domains)
-    assert tables_of(domains)._flat is None
+    assert domains.lines[1]
     source.encode(domains)
-    assert tables_of(domains)._flat is not None
+    assert not domains.lines[1]
 
 
 def test_tables_do_not_keep_domains_alive() -> None:
     domains = domains_of({"a": {1}})
-    tables_of(domains).single(0)
+    tables_of(domains).line_of(0)
     assert tables_of(domains).flat.numbers.tolist() == [1.0]
     reference = weakref.ref(domains)
     del domains

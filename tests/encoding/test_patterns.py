@@ -17,7 +17,7 @@ from siftline import Engine, Statistics, parse
 from siftline.encoding import patterns as module
 from siftline.encoding.clauses import constants_of, encode_covers
 from siftline.encoding.domains import Domains, Pattern
-from siftline.encoding.events import encode_tree
+from siftline.encoding.events import encode_dict
 from siftline.encoding.patterns import Layer, append_patterns, matcher_of
 from siftline.encoding.regex_literals import literal_of
 from siftline.encoding.selectivity import literal_shares
@@ -203,11 +203,9 @@ def test_arrow_columns_give_the_same(asked: list[tuple[str, tuple[str, str]]], d
     for position in range(n_rows):
         start, end = encoded.starts[position], encoded.starts[position + 1]
         tree = encoded.source.tree(position)
-        attributes: list[int] = []
-        codes: list[int] = []
-        encode_tree(tree, engine._domains, attributes, codes)
+        _, attributes, codes = encode_dict(tree, engine._domains)
         pairs = zip(encoded.attributes[start:end].tolist(), encoded.codes[start:end].tolist(), strict=True)
-        assert sorted(pairs) == sorted(zip(attributes, codes, strict=True))
+        assert sorted(pairs) == sorted(zip(attributes.tolist(), codes.tolist(), strict=True))
 
 
 def test_nulls_in_a_dictionary_satisfy_nothing() -> None:

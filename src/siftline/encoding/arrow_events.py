@@ -243,7 +243,7 @@ class _Block:
         attribute = self._tables.ids.get(path)
         if attribute is not None:
             values = self._read(array, rows, lambda _: path)
-            self._add_codes(values.located(self._tables.single(attribute)), attribute, rows)
+            self._add_codes(values.located(*self._tables.line_of(attribute)), attribute, rows)
             self._add_patterns(values, path, rows, None)
 
     def _add_patterns(self, values: Values, path: str, rows: NDArray[np.int64] | None, chosen: Mask) -> None:
@@ -322,7 +322,7 @@ class _Block:
             codes, hits = np.full(len(dictionary) + 1, NULL, dtype=np.int32), None
             if len(dictionary):
                 values = self._read(dictionary, None, repr)
-                codes[:-1] = values.located(self._tables.single(attribute))
+                codes[:-1] = values.located(*self._tables.line_of(attribute))
                 if path in self._matcher.by_path and isinstance(values, Texts):
                     hits = _hits(values.strings(), path, self._matcher)
             known = self._dictionaries[key] = codes, hits
@@ -349,7 +349,7 @@ class _Block:
         attributes = ids[keys]
         rows = np.where(attributes >= 0, rows, _NOWHERE)
         values = self._read(items, rows, lambda i: paths[keys[i]])
-        if self._tables.is_worth_flattening(len(items)):
+        if self._tables.is_worth_merging(len(items)):
             codes = values.located_each(self._tables.flat, np.maximum(attributes, 0))
         else:
             used = np.unique(attributes[attributes >= 0])

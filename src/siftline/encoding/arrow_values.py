@@ -25,12 +25,19 @@ import pyarrow as pa
 from pyarrow import types
 
 from siftline.encoding.domain import FALSE, NULL
-from siftline.encoding.domain_tables import read_only
-from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers
+from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers, read_only
 from siftline.encoding.json_leaves import NUMBER, STRING
 from siftline.errors import EventError
 from siftline.kernels.arrange import DATE_BYTES, MOMENT_BYTES, date_texts, locate_column, moment_texts
-from siftline.kernels.locate import locate_leaves, locate_numbers, locate_texts
+from siftline.kernels.locate import (
+    NUMBERS,
+    NUMBERS_END,
+    TABLE,
+    TABLE_END,
+    locate_leaves,
+    locate_numbers,
+    locate_texts,
+)
 from siftline.model import iso_text, leaf_of
 
 if TYPE_CHECKING:
@@ -75,7 +82,7 @@ class Fixed(NamedTuple):
 
     codes: NDArray[np.int32]
 
-    def located(self, flat: FlatDomains) -> NDArray[np.int32]:
+    def located(self, flat: FlatDomains, attribute: int) -> NDArray[np.int32]:
         """Return the codes."""
         return self.codes
 
@@ -91,15 +98,15 @@ class Numbers(NamedTuple):
     residuals: NDArray[np.int64]
     mask: Mask
 
-    def located(self, flat: FlatDomains) -> NDArray[np.int32]:
-        """Return the codes in the lines of attribute 0."""
+    def located(self, flat: FlatDomains, attribute: int) -> NDArray[np.int32]:
+        """Return the codes in the line of an attribute."""
         numbers, residuals = read_only(self.numbers), read_only(self.residuals)
-        lines = flat.numbers, flat.residuals, flat.number_labels
-        if flat.tables.size:
-            tables = flat.table_starts, flat.table_firsts, flat.tables
-            codes = locate_numbers(numbers, residuals, 0, flat.number_starts, *lines, *tables)
+        line = flat.lines[attribute]
+        if line[TABLE_END] > line[TABLE]:
+            codes = locate_numbers(numbers, residuals, attribute, *flat[:5])
         else:
-            codes = locate_column(numbers, residuals, *lines)
+            own = slice(line[NUMBERS], line[NUMBERS_END])
+            codes = locate_column(numbers, residuals, flat.numbers[own], flat.residuals[own], flat.number_labels[own])
         return _without(codes, self.mask)
 
     def located_each(self, flat: FlatDomains, attributes: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -120,12 +127,10 @@ class Texts(NamedTuple):
     source: NDArray[np.uint8]
     mask: Mask
 
-    def located(self, flat: FlatDomains) -> NDArray[np.int32]:
-        """Return the codes in the lines of attribute 0."""
-        codes = locate_texts(
-            read_only(self.source), read_only(self.starts), 0,
-            flat.string_starts, flat.heads, flat.text_starts, flat.texts, flat.string_labels,
-        )  # fmt: skip
+    def located(self, flat: FlatDomains, attribute: int) -> NDArray[np.int32]:
+        """Return the codes in the line of an attribute."""
+        source, starts = read_only(self.source), read_only(self.starts)
+        codes = locate_texts(source, starts, attribute, flat.lines, *flat[5:])
         return _without(codes, self.mask)
 
     def located_each(self, flat: FlatDomains, attributes: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -17,13 +17,14 @@ satisfies as far as codes can tell, and beside it names the *pattern*.
 from __future__ import annotations
 
 from enum import IntEnum
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.encoding.domain import STRINGS, TRUE, Domain
+from siftline.encoding.domain import STRINGS, TRUE
 from siftline.encoding.domains import PATTERN_OPS, Domains, Pattern
+from siftline.encoding.flat_domains import kept as kept_constants
 from siftline.encoding.ranges import boundaries, presence, simplified, spaces, subtract
 from siftline.language.normal_form import Asked, parts_of
 from siftline.model import Expression, Or, Predicate
@@ -382,38 +383,22 @@ def swept(domains: Domains, clauses: Clauses) -> tuple[Domains, Clauses]:
 
     Labels stay as they are; attributes and patterns are numbered anew.
     """
-    used = _used_codes(clauses)
-    for pattern in [domains.pattern_attributes[attribute] for attribute in used.keys() & domains.pattern_attributes]:
-        used.setdefault(pattern.attribute, set())
+    is_used = np.zeros(len(domains), dtype=np.bool_)
+    is_used[clauses.attributes] = True
+    old_patterns = {a: pattern for a, pattern in domains.pattern_attributes.items() if is_used[a]}
+    is_used[[pattern.attribute for pattern in old_patterns.values()]] = True
+    used = np.flatnonzero(is_used)
     new_ids = np.full(len(domains), -1, dtype=np.int32)
-    kept = Domains()
-    for new_id, attribute in enumerate(sorted(used)):
-        new_ids[attribute] = new_id
-        name, domain = domains.names[attribute], domains.domains[attribute]
-        pattern_here = domains.pattern_attributes.get(attribute)
-        if pattern_here is not None:
-            owner = int(new_ids[pattern_here.attribute])
-            kept.append_pattern_attribute(name, pattern_here._replace(attribute=owner))
-            continue
-        kept.domains.append(Domain(domain.numbers.kept(used[attribute]), domain.strings.kept(used[attribute])))
-        kept.names.append(name)
-        kept.ids[name] = new_id
+    new_ids[used] = np.arange(len(used), dtype=np.int32)
+    patterns = {
+        int(new_ids[attribute]): pattern._replace(attribute=int(new_ids[pattern.attribute]))
+        for attribute, pattern in old_patterns.items()
+    }
+    set_ranges = _set_attributes(clauses), clauses.set_lows, clauses.set_highs
+    base = kept_constants(domains.merged_base(), used, [(clauses.attributes, clauses.lows, clauses.highs), set_ranges])
+    kept = Domains.restored([domains.names[attribute] for attribute in used.tolist()], patterns, base)
     new_patterns = np.full(len(domains.patterns) + 1, -1, dtype=np.int32)  # with a last place for -1
     for number in np.unique(clauses.patterns[clauses.patterns >= 0]).tolist():
         pattern = domains.patterns[number]
         new_patterns[number] = kept.add_pattern(pattern._replace(attribute=int(new_ids[pattern.attribute])))
     return kept, clauses._replace(attributes=new_ids[clauses.attributes], patterns=new_patterns[clauses.patterns])
-
-
-def _used_codes(clauses: Clauses) -> dict[int, set[int]]:
-    """Return, per attribute, all codes that may be labels of bounds: the bounds themselves and those beside them."""
-    set_attributes = _set_attributes(clauses)
-    pairs = [(clauses.attributes, clauses.lows, clauses.highs), (set_attributes, clauses.set_lows, clauses.set_highs)]
-    owners = np.concatenate([part for attributes, _, _ in pairs for part in (attributes,) * 4])
-    codes = np.concatenate([part for _, lows, highs in pairs for part in (lows, lows - 1, highs, highs + 1)])
-    order = np.argsort(owners, kind="stable")
-    attributes, starts = np.unique(owners[order], return_index=True)
-    sorted_codes = codes[order]
-    spans = pairwise([*starts.tolist(), len(order)])
-    groups = (set(np.unique(sorted_codes[start:end]).tolist()) for start, end in spans)
-    return dict(zip(attributes.tolist(), groups, strict=True))

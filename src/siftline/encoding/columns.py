@@ -9,12 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from siftline.encoding.clauses import SATISFIED, SET, VETO, Clauses, pattern_of
-from siftline.encoding.domain import NUMBERS, STRINGS
-from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers, flatten
+from siftline.encoding.bulk import add_in_bulk, distinct_numbers, distinct_texts
+from siftline.encoding.clauses import SATISFIED, Clauses, pattern_of
+from siftline.encoding.domain import NUMBERS, STRINGS, TRUE, after_prefix
+from siftline.encoding.domains import Pattern
+from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers, read_only
 from siftline.encoding.ranges import boundaries, presence, spaces
+from siftline.encoding.row_ranges import COMPARISONS, CodedPredicate, RowRanges
 from siftline.encoding.tables import (
     PredicateRows,
     dictionary_column,
@@ -25,18 +29,18 @@ from siftline.encoding.tables import (
     spelling,
 )
 from siftline.errors import SubscriptionError
-from siftline.kernels.columns import distinct_by_attribute, point_sets, without_repeats
+from siftline.kernels.columns import point_sets
 from siftline.kernels.locate import locate_leaves
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.encoding.domains import Domains, Move
-    from siftline.encoding.ranges import Ranges
     from siftline.kernels.locate import FlatDomains
     from siftline.model import Predicate
 
-_COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=", "between")
+# Patterns that need no check and are never anything simpler.
+_INSIDE: Final = ("contains", "ends with")
 _NUMBER_KIND: Final = 3
 _STRING_KIND: Final = 4
 
@@ -59,21 +63,12 @@ class _Constants(NamedTuple):
     values: Any  # an array of doubles, or an Arrow array of strings
 
 
-class _Encoded(NamedTuple):
-    """One predicate in codes."""
-
-    attribute: int
-    ranges: Ranges
-    is_wanted: bool
-    is_exact: bool
-    pattern: int = -1
-
-
 class _OneByOne(NamedTuple):
-    """The rows that are not encoded by columns."""
+    """The rows that are not encoded by columns: row i has the predicate at places[i]."""
 
     rows: NDArray[np.int64]
     predicates: list[Predicate]
+    places: NDArray[np.int64]
 
 
 def load_columns(table: Any, domains: Domains, *, takes_patterns: bool = False) -> LoadedColumns:
@@ -98,10 +93,9 @@ class _Loader:
         self.positions, self.names = dictionary_column(rows, "attribute")
         op_codes, ops = dictionary_column(rows, "op")
         spelled = [spelling(op) for op in ops]
-        known = np.array([_COMPARISONS.index(op) if op in _COMPARISONS else -1 for op in spelled], dtype=np.int64)
+        known = np.array([COMPARISONS.index(op) if op in COMPARISONS else -1 for op in spelled], dtype=np.int64)
         self.comparisons = known[op_codes] if len(ops) else np.zeros(0, dtype=np.int64)
-        is_in = np.array([op == "in" for op in spelled], dtype=np.bool_)
-        self.is_in = is_in[op_codes] if len(ops) else np.zeros(0, dtype=np.bool_)
+        self.op_codes, self.ops = op_codes, spelled
         self._split()
 
     # which rows go which way
@@ -111,23 +105,36 @@ class _Loader:
         numbers, has_number = number_column(self.rows, "number")
         uppers, has_upper = number_column(self.rows, "upper")
         has = {name: has_values(self.rows, name) for name in ("text", "upper_text", "flag", "numbers", "texts")}
-        is_between = self.comparisons == _COMPARISONS.index("between")
+        is_between = self.comparisons == COMPARISONS.index("between")
         is_plain = ~(has["upper_text"] | has["flag"])
         no_lists = is_plain & ~has["numbers"] & ~has["texts"]
         is_number = (self.comparisons >= 0) & has_number & ~has["text"] & (has_upper == is_between) & no_lists
         is_number &= _is_exact_double(numbers) & _is_exact_double(uppers)
         is_text = np.isin(self.comparisons, (0, 1)) & has["text"] & ~has_number & ~has_upper & no_lists
-        is_list = self.is_in & is_plain & ~has_number & ~has_upper & ~has["text"]
+        is_list = self._has_op("in") & is_plain & ~has_number & ~has_upper & ~has["text"]
         self.numbers = _Constants(np.flatnonzero(is_number), numbers[is_number].astype(np.float64))
         upper_rows = np.flatnonzero(is_number & is_between)
         self.uppers = _Constants(upper_rows, uppers[upper_rows].astype(np.float64))
         self.texts = _Constants(np.flatnonzero(is_text), self._texts(is_text))
         self.number_lists = self._lists("numbers", is_list & has["numbers"] & ~has["texts"])
         self.text_lists = self._lists("texts", is_list & has["texts"] & ~has["numbers"])
+        # An index that takes patterns gets all of them by name.
+        is_string = has["text"] & ~has_number & ~has_upper & no_lists & (not self.takes_patterns)
+        is_prefix, is_inside = is_string & self._has_op("starts with"), is_string & self._has_op(*_INSIDE)
+        self.prefixes = _Constants(np.flatnonzero(is_prefix), self._texts(is_prefix))
+        self.prefix_ends = _prefix_ends(self.prefixes)
+        self.inside = _Constants(np.flatnonzero(is_inside), self._texts(is_inside))
         is_done = np.zeros(self.n_rows, dtype=np.bool_)
-        for part in (self.numbers, self.texts, self.number_lists[0], self.text_lists[0]):
+        columns = self.numbers, self.texts, self.prefixes, self.inside, self.number_lists[0], self.text_lists[0]
+        for part in columns:
             is_done[part.rows] = True
         self.others = self._one_by_one(np.flatnonzero(~is_done))
+
+    def _has_op(self, *names: str) -> NDArray[np.bool_]:
+        """Return which rows have one of some operators."""
+        if not len(self.ops):
+            return np.zeros(0, dtype=np.bool_)
+        return np.array([op in names for op in self.ops], dtype=np.bool_)[self.op_codes]
 
     def _texts(self, chosen: NDArray[np.bool_]) -> Any:
         return self.rows["text"].combine_chunks().filter(chosen) if chosen.any() else None
@@ -151,61 +158,55 @@ class _Loader:
         return _Constants(rows, values.astype(np.float64)), starts
 
     def _one_by_one(self, rows: NDArray[np.int64]) -> _OneByOne:
+        """Make predicates of rows, of equal ones once."""
+        firsts, places = _distinct_rows(self.rows.take(rows))
         predicates = []
-        for position, row in zip(rows.tolist(), self.rows.take(rows).to_pylist(), strict=True):
+        for position, row in zip(rows[firsts].tolist(), self.rows.take(rows[firsts]).to_pylist(), strict=True):
             try:
                 predicates.append(predicate_of(row))
             except SubscriptionError as error:
                 subscription = self.rows["subscription"][position].as_py()
                 reason = f"subscription {subscription!r}, attribute {row['attribute']!r}: {error.reason}"
                 raise SubscriptionError(reason, hint=error.hint) from None
-        return _OneByOne(rows, predicates)
+        return _OneByOne(rows, predicates, places)
 
     # constants
 
     def add_constants(self) -> list[Move]:
         """Take the attributes and constants of all rows into the domains."""
-        constants: dict[str, list[Any]] = {name: [] for name in self.names}
-        for part, starts in ((self.numbers, None), (self.uppers, None), self.number_lists):
-            if len(part.rows):
-                self._add_numbers(self._owners_of(part, starts), part.values, constants)
-        for part, starts in ((self.texts, None), self.text_lists):
-            if len(part.rows):
-                self._add_texts(self._owners_of(part, starts), part.values, constants)
+        self.ids = np.array([self.domains.intern(name) for name in self.names], dtype=np.int32)
+        self.attributes = self.ids[self.positions] if len(self.ids) else np.zeros(0, dtype=np.int32)
+        n_attributes = len(self.domains)
+        numbers = self._owned((self.numbers, None), (self.uppers, None), self.number_lists)
+        texts = self._owned((self.texts, None), (self.prefixes, None), (self.prefix_ends, None), self.text_lists)
+        others: dict[int, list[Any]] = {}
         for predicate in self.others.predicates:
             if predicate.operand is not None:
                 needed = [value for value in boundaries(predicate) if type(value) is not bool]
-                constants[predicate.attribute or ""] += needed
-        return self.domains.add(constants)
+                others.setdefault(self.domains.attribute_id(predicate.attribute or ""), []).extend(needed)
+        return add_in_bulk(
+            self.domains, distinct_numbers(numbers, n_attributes), distinct_texts(texts, n_attributes), others
+        )
+
+    def _owned(self, *parts: tuple[_Constants, NDArray[np.int64] | None]) -> list[tuple[NDArray[np.int32], Any]]:
+        """Return constants, each with its attribute."""
+        return [(self._owners_of(part, starts), part.values) for part, starts in parts if len(part.rows)]
 
     def _owners_of(self, part: _Constants, starts: NDArray[np.int64] | None) -> NDArray[np.int32]:
-        """Return, for each constant, the position of its attribute's name."""
-        positions = self.positions[part.rows]
-        return positions if starts is None else np.repeat(positions, np.diff(starts))
-
-    def _add_numbers(self, owners: NDArray[np.int32], values: Any, constants: dict[str, list[Any]]) -> None:
-        few_owners, few_values = without_repeats(owners, values)
-        starts, distinct = distinct_by_attribute(few_owners, few_values, len(self.names))
-        for position, name in enumerate(self.names):
-            constants[name] += _plain(distinct[starts[position] : starts[position + 1]])
-
-    def _add_texts(self, owners: NDArray[np.int32], values: Any, constants: dict[str, list[Any]]) -> None:
-        import pyarrow as pa
-
-        pairs = pa.table({"owner": owners, "value": values}).group_by(["owner", "value"]).aggregate([])
-        for owner, value in zip(pairs["owner"].to_pylist(), pairs["value"].to_pylist(), strict=True):
-            constants[self.names[owner]].append(value)
+        """Return the attribute of each constant."""
+        owners = self.attributes[part.rows]
+        return owners if starts is None else np.repeat(owners, np.diff(starts))
 
     # codes
 
     def clauses(self) -> Clauses:
         """Encode all rows, once their constants are in the domains."""
-        flat = flatten(self.domains)
-        ids = np.array([self.domains.attribute_id(name) for name in self.names], dtype=np.int32)
-        self.attributes = ids[self.positions] if len(ids) else np.zeros(0, dtype=np.int32)
-        self.ranges = _Ranges(self.n_rows)
+        flat = self.domains.merged_base().flat
+        self.ranges = RowRanges(self.n_rows)
         self._encode_comparisons(flat)
+        self._encode_prefixes(flat)
         self._encode_lists(flat)
+        self._encode_inside()
         self._encode_others()
         return self._assembled()
 
@@ -217,8 +218,32 @@ class _Loader:
             ops = self.comparisons[part.rows]
             uppers = codes.copy()
             if section is NUMBERS and len(self.uppers.rows):
-                uppers[ops == _COMPARISONS.index("between")] = self._codes(self.uppers, None, flat)
+                uppers[ops == COMPARISONS.index("between")] = self._codes(self.uppers, None, flat)
             self.ranges.add_comparisons(part.rows, ops, codes, uppers, section)
+
+    def _encode_prefixes(self, flat: FlatDomains) -> None:
+        if len(self.prefixes.rows):
+            lasts = np.full(self.n_rows, STRINGS.last, dtype=np.int32)
+            if len(self.prefix_ends.rows):
+                lasts[self.prefix_ends.rows] = self._codes(self.prefix_ends, None, flat) - 1
+            rows = self.prefixes.rows
+            self.ranges.add(rows, self._codes(self.prefixes, None, flat), lasts[rows])
+
+    def _encode_inside(self) -> None:
+        """Give rows that look inside strings the attributes of their patterns."""
+        rows = self.inside.rows
+        if not len(rows):
+            return
+        coded = self.inside.values.dictionary_encode()
+        texts, text_codes = coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+        owners = self.attributes[rows].astype(np.int64) * len(self.ops) + self.op_codes[rows]
+        keys, places = np.unique(owners * len(texts) + text_codes, return_inverse=True)
+        found = []
+        for owner, text in zip(*(part.tolist() for part in np.divmod(keys, len(texts))), strict=True):
+            pattern = Pattern(owner // len(self.ops), self.ops[owner % len(self.ops)], texts[text])
+            found.append(self.domains.pattern_attribute(pattern))
+        self.attributes[rows] = np.array(found, dtype=np.int32)[places]
+        self.ranges.add(rows, TRUE, TRUE)
 
     def _encode_lists(self, flat: FlatDomains) -> None:
         for part, starts in (self.number_lists, self.text_lists):
@@ -227,8 +252,7 @@ class _Loader:
                 self.ranges.add_sets(part.rows, np.diff(set_starts), points, points)
 
     def _codes(self, part: _Constants, starts: NDArray[np.int64] | None, flat: FlatDomains) -> NDArray[np.int32]:
-        owners = self.attributes[part.rows]
-        attributes = owners if starts is None else np.repeat(owners, np.diff(starts))
+        attributes = self._owners_of(part, starts)
         n = len(attributes)
         no_texts = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64), np.zeros(0, dtype=np.uint8)
         if isinstance(part.values, np.ndarray):
@@ -238,34 +262,32 @@ class _Loader:
             offsets, texts = binary_buffers(part.values)
             numbers, text_starts, text_ends = np.zeros(n), offsets[:-1], offsets[1:]
             kind = _STRING_KIND
-        codes: NDArray[np.int32] = locate_leaves(
-            attributes, np.full(n, kind, np.uint8), numbers, np.zeros(n, np.int64), text_starts, text_ends, texts, *flat
-        )
+        kinds, residuals = np.full(n, kind, np.uint8), np.zeros(n, np.int64)
+        leaves: list[Any] = [attributes, kinds, numbers, residuals, text_starts, text_ends, texts]
+        codes: NDArray[np.int32] = locate_leaves(*[*map(read_only, leaves), *flat])
         return codes
 
     def _encode_others(self) -> None:
         """Encode the remaining rows, each distinct predicate once."""
-        known: dict[Predicate, _Encoded] = {}
-        for row, predicate in zip(self.others.rows.tolist(), self.others.predicates, strict=True):
-            encoded = known.get(predicate)
-            if encoded is None:
-                encoded = known[predicate] = self._encode_one(predicate)
-            self.attributes[row] = encoded.attribute
-            self.ranges.add_one(row, encoded)
+        rows, predicates, places = self.others
+        if len(rows):
+            coded = [self._encode_one(predicate) for predicate in predicates]
+            self.attributes[rows] = np.array([each.attribute for each in coded], dtype=np.int32)[places]
+            self.ranges.add_coded(rows, coded, places)
 
-    def _encode_one(self, predicate: Predicate) -> _Encoded:
+    def _encode_one(self, predicate: Predicate) -> CodedPredicate:
         """Return a predicate in codes."""
         attribute = self.domains.attribute_id(predicate.attribute or "")
         if predicate.operand is None:
             section, is_wanted = presence(predicate.op)
-            return _Encoded(attribute, [section], is_wanted, True)
+            return CodedPredicate(attribute, [section], is_wanted, True)
         satisfying, _, is_tight = spaces(predicate, self.domains.domains[attribute])
         pattern = pattern_of(attribute, predicate)
         if pattern is None or (is_tight and not self.takes_patterns):
-            return _Encoded(attribute, satisfying, True, is_tight)
+            return CodedPredicate(attribute, satisfying, True, is_tight)
         if self.takes_patterns:
-            return _Encoded(attribute, satisfying, True, is_tight, self.domains.add_pattern(pattern))
-        return _Encoded(self.domains.pattern_attribute(pattern), SATISFIED, True, True)
+            return CodedPredicate(attribute, satisfying, True, is_tight, self.domains.add_pattern(pattern))
+        return CodedPredicate(self.domains.pattern_attribute(pattern), SATISFIED, True, True)
 
     def _assembled(self) -> Clauses:
         """Group the rows to clauses, leaving out clauses that can never hold."""
@@ -281,99 +303,34 @@ class _Loader:
         return ranges.clauses(is_kept, is_new, self.owners, self.attributes)
 
 
-class _Ranges:
-    """The code ranges of each row under construction: one for most rows, a set of several for some, none at all."""
-
-    def __init__(self, n_rows: int) -> None:
-        self.counts = np.zeros(n_rows, dtype=np.int64)
-        self.lows = np.zeros(n_rows, dtype=np.int32)
-        self.highs = np.zeros(n_rows, dtype=np.int32)
-        self.is_veto = np.zeros(n_rows, dtype=np.bool_)
-        self.is_exact = np.ones(n_rows, dtype=np.bool_)
-        self.patterns = np.full(n_rows, -1, dtype=np.int32)
-        # Of rows with several ranges: (row of each range, lows, highs), ranges of a row together and ascending.
-        self.sets: list[tuple[Any, Any, Any]] = []
-
-    def add(self, rows: Any, lows: Any, highs: Any) -> None:
-        """Give each row one range."""
-        self.counts[rows] = 1
-        self.lows[rows] = lows
-        self.highs[rows] = highs
-
-    def add_sets(self, rows: Any, counts: Any, lows: Any, highs: Any) -> None:
-        """Give each row its number of ranges."""
-        self.counts[rows] = counts
-        ends = np.cumsum(counts)
-        is_filled = counts > 0
-        self.lows[rows[is_filled]] = lows[(ends - counts)[is_filled]]
-        self.highs[rows[is_filled]] = highs[ends[is_filled] - 1]
-        in_set = np.repeat(counts > 1, counts)
-        self.sets.append((np.repeat(rows, counts)[in_set], lows[in_set], highs[in_set]))
-
-    def add_one(self, row: int, encoded: _Encoded) -> None:
-        """Give one row its ranges."""
-        _, ranges, is_wanted, is_exact, pattern = encoded
-        self.is_veto[row], self.is_exact[row], self.patterns[row] = not is_wanted, is_exact, pattern
-        bounds = np.array(ranges, dtype=np.int32).reshape(-1, 2)
-        self.add_sets(np.array([row]), np.array([len(ranges)]), bounds[:, 0], bounds[:, 1])
-
-    def add_comparisons(self, rows: Any, ops: Any, codes: Any, uppers: Any, section: Any) -> None:
-        """Give each row of a comparison the codes that satisfy it."""
-        names = {op: ops == i for i, op in enumerate(_COMPARISONS)}
-        first, last = np.int32(section.first), np.int32(section.last)
-        above = names[">"] | names[">="]
-        lows = np.select([names["<"] | names["<="], names[">"]], [first, codes + 1], codes)
-        highs = np.select([names["<"], above], [codes - 1, last], uppers)
-        is_single = ~names["!="] & (lows <= highs)
-        self.add(rows[is_single], lows[is_single], highs[is_single])
-        unequal = codes[names["!="]]
-        if len(unequal):
-            starts = np.column_stack([np.full_like(unequal, first), unequal + 1]).ravel()
-            ends = np.column_stack([unequal - 1, np.full_like(unequal, last)]).ravel()
-            self.add_sets(rows[names["!="]], np.full(len(unequal), 2), starts, ends)
-
-    def clauses(self, is_kept: Any, is_new: Any, owners: Any, attributes: Any) -> Clauses:
-        """Return the clauses of the kept rows."""
-        rows = np.flatnonzero(is_kept)
-        has_set = self.counts[rows] > 1
-        clause_starts = np.flatnonzero(is_new[rows])
-        is_exact, patterns = self.is_exact[rows], self.patterns[rows]
-        set_lows, set_highs = self._joined_sets(is_kept)
-        return Clauses(
-            slots=owners[rows][clause_starts].astype(np.int32),
-            starts=np.append(clause_starts, len(rows)).astype(np.int64),
-            is_exact=_all_of_each(is_exact, clause_starts),
-            is_exact_by_patterns=_all_of_each(is_exact | (patterns >= 0), clause_starts),
-            attributes=attributes[rows],
-            lows=self.lows[rows],
-            highs=self.highs[rows],
-            kinds=(has_set * np.uint8(SET) + self.is_veto[rows] * np.uint8(VETO)).astype(np.uint8),
-            sets=np.where(has_set, np.cumsum(has_set) - 1, -1).astype(np.int32),
-            is_alternative=np.zeros(len(rows), dtype=np.bool_),
-            patterns=patterns,
-            set_starts=np.concatenate([[0], np.cumsum(self.counts[rows][has_set])]).astype(np.int64),
-            set_lows=set_lows,
-            set_highs=set_highs,
-        )
-
-    def _joined_sets(self, is_kept: Any) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the ranges of all kept sets, in the order of their rows."""
-        parts = [(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)), *self.sets]
-        rows, lows, highs = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        order = np.argsort(rows, kind="stable")
-        order = order[is_kept[rows[order]]]
-        return lows[order], highs[order]
+def _prefix_ends(prefixes: _Constants) -> _Constants:
+    """Return the least strings above all strings with the prefixes, for the rows where there is one."""
+    if not len(prefixes.rows):
+        return _Constants(prefixes.rows, None)
+    coded = prefixes.values.dictionary_encode()
+    ends = map(after_prefix, coded.dictionary.to_pylist())
+    # Binary, because the end may be a lone surrogate.
+    encoded = [None if end is None else end.encode("utf-8", "surrogatepass") for end in ends]
+    values = pa.array(encoded, pa.large_binary()).take(coded.indices)
+    is_there = values.is_valid().to_numpy(zero_copy_only=False)
+    return _Constants(prefixes.rows[is_there], values.drop_null())
 
 
-def _all_of_each(flags: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return for each clause whether all its rows are flagged."""
-    return np.logical_and.reduceat(flags, starts) if len(flags) else np.zeros(0, np.bool_)
-
-
-def _plain(numbers: NDArray[np.float64]) -> list[Any]:
-    """Return numbers as Python integers if all are whole: events mostly have integers then, and mixing is slow."""
-    whole = numbers.astype(np.int64) if (np.abs(numbers) <= EXACT_INTEGERS).all() else None
-    return list((numbers if whole is None or (whole != numbers).any() else whole).tolist())
+def _distinct_rows(rows: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where each different predicate occurs first, and for each row which of them it is."""
+    groups = np.zeros(len(rows), dtype=np.int64)
+    for name in rows.column_names:
+        column = rows[name].combine_chunks()
+        if name in ("subscription", "clause", "weight") or column.null_count == len(column):
+            continue
+        if pa.types.is_large_list(column.type):
+            codes = np.arange(len(rows))  # lists are not compared
+        else:
+            coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode("encode")
+            codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, groups = np.unique(groups * (int(codes.max()) + 1) + codes, return_inverse=True)
+    _, firsts, places = np.unique(groups, return_index=True, return_inverse=True)
+    return firsts, places
 
 
 def _is_exact_double(values: NDArray[Any]) -> NDArray[np.bool_]:

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from siftline.encoding.domain import Domain, Line
+from siftline.encoding.flat_domains import Base, empty_base, merged, merged_with
+from siftline.encoding.path_hash import Paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from siftline.encoding.domain import Relabelling
+    from siftline.encoding.domain import Domain, Line, Relabelling
+    from siftline.encoding.flat_domains import NewConstants
     from siftline.encoding.patterns import Matcher
 
 # (attribute, labels before, labels after)
 Move = tuple[int, list[int], list[int]]
+
+# New constants are merged into the flat arrays when they are this many and a quarter of those that are there.
+_FEW: Final = 256
+# Without a table of paths, an event takes longer by what it takes to enter this many paths.
+_PATHS_PER_EVENT: Final = 32
 
 
 # Operators that look inside strings; their negative forms go to the exact check.
@@ -36,6 +43,9 @@ class Domains:
     about: an encoded event carries it, as true, if some string of the attribute satisfies the pattern. To an index it
     is an attribute like any other. It has no path: `ids` does not know it, and its name only shows what it is.
 
+    The constants lie in flat arrays (`base`), except those that came since these were made: `changed` has the domains
+    of their attributes. Both are replaced together, so that a reader takes `lines` once.
+
     Encoded events are good for one `version` only: a new constant may split the space that a value was located in, and
     a new pattern is one more to be tried.
 
@@ -49,9 +59,12 @@ class Domains:
     """
 
     def __init__(self) -> None:
-        self.ids: dict[str, int] = {}
         self.names: list[str] = []
-        self.domains: list[Domain] = []
+        self.ids: dict[str, int] = {}
+        self.lines: tuple[Base, dict[int, Domain]] = empty_base(), {}
+        self._n_new = 0
+        self._paths: Paths | None = None
+        self._n_waiting = 0
         self.patterns: list[Pattern] = []
         self._pattern_ids: dict[Pattern, int] = {}
         self.pattern_attributes: dict[int, Pattern] = {}  # ascending
@@ -61,33 +74,116 @@ class Domains:
         self.matcher: Matcher | None = None
         self.version = 0
 
+    @classmethod
+    def restored(cls, names: list[str], patterns: Mapping[int, Pattern], base: Base) -> Domains:
+        """Return domains with these attributes, some of which are those of patterns."""
+        domains = cls()
+        domains.names, domains.lines = names, (base, {})
+        domains.ids = dict(zip(names, range(len(names)), strict=True))
+        if patterns:
+            domains.ids = {name: attribute for attribute, name in enumerate(names) if attribute not in patterns}
+        for attribute in sorted(patterns):
+            domains._enter_pattern(attribute, patterns[attribute])
+        return domains
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "matcher": None}  # an automaton cannot be pickled, nor need it be
+        return {**self.__dict__, "matcher": None, "_paths": None}  # an automaton cannot be pickled, nor need it be
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def domains(self) -> _DomainsOf:
+        """The domain of each attribute; to be read only."""
+        return _DomainsOf(*self.lines, len(self.names))
+
+    @property
+    def n_constants(self) -> int:
+        """The number of all constants."""
+        return self.lines[0].n_constants + self._n_new
+
+    def paths(self) -> Paths:
+        """Return a table of the paths of all attributes."""
+        if self._paths is None or self._paths.n_paths != len(self.ids):
+            self._paths = Paths(list(self.ids))
+            self._n_waiting = 0
+        return self._paths
+
+    def current_paths(self) -> Paths | None:
+        """Return the table of paths, None if making it again would take longer than to do without it so far."""
+        if self._paths is None or self._paths.n_paths != len(self.ids):
+            self._n_waiting += 1
+            if self._n_waiting * _PATHS_PER_EVENT < len(self.ids):
+                return None
+        return self.paths()
 
     def attribute_id(self, path: str) -> int:
         """Return the id of an attribute that `add` has seen."""
         return self.ids[path]
 
+    def label(self, attribute: int, value: float | str) -> int:
+        """Return the label of a constant of an attribute, -1 if the value is none."""
+        base, changed = self.lines
+        if attribute in changed:
+            domain = changed[attribute]
+            return (domain.strings if isinstance(value, str) else domain.numbers).label(value)
+        return base.label(attribute, value)
+
     def add(self, constants: Mapping[str, Iterable[Any]]) -> list[Move]:
         """Take in attributes and the constants of their predicates; return the labels that had to move."""
         moves: list[Move] = []
         for path, values in constants.items():
-            attribute = self._intern(path)
-            for line, keys in _by_line(self.domains[attribute], values):
-                self._insert(line, keys, attribute, moves)
+            attribute = self.intern(path)
+            domain = self._domain(attribute)
+            for kind, keys in enumerate(_by_kind(values)):
+                line = domain.strings if kind else domain.numbers
+                if keys and any(not line.has(key) for key in keys):
+                    domain = self._own(attribute)
+                    self._insert(domain.strings if kind else domain.numbers, keys, attribute, moves)
+        if self._n_new >= _FEW + self.lines[0].n_constants // 4:
+            self.merge()
         return moves
 
     def has_room(self, constants: Mapping[str, Iterable[Any]]) -> bool:
         """Return whether `add` would leave all labels where they are."""
-        return all(
-            line.has_room(keys)
-            for path, values in constants.items()
-            if path in self.ids
-            for line, keys in _by_line(self.domains[self.ids[path]], values)
-        )
+        for path, values in constants.items():
+            attribute = self.ids.get(path)
+            if attribute is not None:
+                domain = self._domain(attribute)
+                numbers, strings = _by_kind(values)
+                if not (domain.numbers.has_room(numbers) and domain.strings.has_room(strings)):
+                    return False
+        return True
+
+    def merge(self) -> None:
+        """Lay all constants into flat arrays; no code changes."""
+        self.lines = self.merged_base(), {}
+        self._n_new = 0
+
+    def take_fresh(self, numbers: NewConstants, texts: NewConstants) -> None:
+        """Take in constants of attributes that had none of their kind."""
+        self.merge()
+        if len(numbers.labels) or len(texts.labels):
+            self.lines = merged_with(self.lines[0], numbers, texts), {}
+            self.version += 1
+
+    def merged_base(self) -> Base:
+        """Return flat arrays with all attributes and constants."""
+        base, changed = self.lines
+        is_complete = not changed and base.n_attributes == len(self.names)
+        return base if is_complete else merged(base, len(self.names), changed)
+
+    def _domain(self, attribute: int) -> Domain:
+        base, changed = self.lines
+        return changed[attribute] if attribute in changed else base.domain(attribute)
+
+    def _own(self, attribute: int) -> Domain:
+        """Return the domain of an attribute for changing it."""
+        base, changed = self.lines
+        domain = changed.get(attribute)
+        if domain is None:
+            domain = changed[attribute] = base.domain(attribute).copied()
+        return domain
 
     def add_pattern(self, pattern: Pattern) -> int:
         """Return the id of a pattern, a new one if it is new."""
@@ -107,41 +203,40 @@ class Domains:
 
     def append_pattern_attribute(self, name: str, pattern: Pattern) -> None:
         """Take in a pattern attribute as the last of all attributes."""
-        attribute = len(self.names)
+        self._enter_pattern(len(self.names), pattern)
+        self.names.append(name)
+
+    def _enter_pattern(self, attribute: int, pattern: Pattern) -> None:
         self.pattern_attributes[attribute] = pattern
         self.pattern_counts[pattern.attribute] += 1
         self._pattern_attribute_ids[pattern] = attribute
-        self.names.append(name)
-        self.domains.append(_NO_CONSTANTS)
 
-    def _intern(self, path: str) -> int:
+    def intern(self, path: str) -> int:
+        """Return the id of an attribute, a new one if it is new."""
         attribute = self.ids.get(path)
         if attribute is None:
             attribute = len(self.names)
             self.names.append(path)
-            self.domains.append(Domain())
             self.ids[path] = attribute
             self.version += 1
         return attribute
 
     def _insert(self, line: Line, keys: list[Any], attribute: int, moves: list[Move]) -> None:
-        if not keys:
-            return
-        n_keys = len(line.keys)
+        n_keys = len(line)
         relabelling: Relabelling | None = line.insert(keys)
-        if len(line.keys) != n_keys:
-            self.version += 1
+        self._n_new += len(line) - n_keys
+        self.version += 1
         if relabelling is not None:
             moves.append((attribute, *relabelling))
 
     def copied(self) -> Domains:
         """Return an independent copy, for changing it while others still encode with this one."""
         other = Domains()
+        base, changed = self.lines
         other.ids, other.names, other.version = self.ids.copy(), self.names.copy(), self.version
-        other.domains = [
-            _NO_CONSTANTS if attribute in self.pattern_attributes else domain.copied()
-            for attribute, domain in enumerate(self.domains)
-        ]
+        other.lines = base, {attribute: domain.copied() for attribute, domain in changed.items()}
+        other._n_new = self._n_new
+        other._paths = self._paths
         other.patterns, other._pattern_ids = self.patterns.copy(), self._pattern_ids.copy()
         other.pattern_attributes, other.pattern_counts = self.pattern_attributes.copy(), self.pattern_counts.copy()
         other._pattern_attribute_ids = self._pattern_attribute_ids.copy()
@@ -158,7 +253,8 @@ class Domains:
         The lines are shared: constants may still come in between those that are there.
         """
         other = Domains()
-        other.ids, other.names, other.domains = self.ids, self.names.copy(), self.domains.copy()
+        base, changed = self.lines
+        other.ids, other.names, other.lines = self.ids, self.names.copy(), (base, changed.copy())
         other.patterns, other.version = self.patterns.copy(), self.version
         other.pattern_attributes, other.pattern_counts = self.pattern_attributes.copy(), self.pattern_counts.copy()
         return other
@@ -174,8 +270,8 @@ class Domains:
         for attribute, pattern in self.pattern_attributes.items():
             assert self._pattern_attribute_ids[pattern] == attribute
             assert pattern.attribute in paths
-            assert not self.domains[attribute].numbers.keys
-            assert not self.domains[attribute].strings.keys
+            assert not len(self.domains[attribute].numbers)
+            assert not len(self.domains[attribute].strings)
         assert [self._pattern_ids[pattern] for pattern in self.patterns] == list(range(len(self.patterns)))
         assert all(pattern.attribute < len(self.names) for pattern in self.patterns)
         for domain in self.domains:
@@ -193,11 +289,28 @@ def prefixes_of(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(path[:i] for path in dotted for i, character in enumerate(path) if character == ".")
 
 
-# Of all pattern attributes: there may be many.
-_NO_CONSTANTS: Final = Domain()
+class _DomainsOf:
+    """The domains of all attributes, each made when it is asked for."""
+
+    __slots__ = ("_base", "_changed", "_length")
+
+    def __init__(self, base: Base, changed: dict[int, Domain], length: int) -> None:
+        self._base, self._changed, self._length = base, changed, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Domain]:
+        return map(self.__getitem__, range(self._length))
+
+    def __getitem__(self, attribute: int) -> Domain:
+        return self._changed[attribute] if attribute in self._changed else self._base.domain(attribute)
 
 
-def _by_line(domain: Domain, values: Iterable[Any]) -> list[tuple[Line, list[Any]]]:
-    numbers = [value for value in values if type(value) is not str]
-    strings = [value for value in values if type(value) is str]
-    return [(domain.numbers, numbers), (domain.strings, strings)]
+def _by_kind(values: Iterable[Any]) -> tuple[list[Any], list[str]]:
+    """Return numbers and strings apart."""
+    numbers: list[Any] = []
+    strings: list[str] = []
+    for value in values:
+        (strings if type(value) is str else numbers).append(value)
+    return numbers, strings

@@ -6,16 +6,27 @@ the event itself, which the `source` gives back on demand.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
-from math import isfinite
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
 
-from siftline.encoding.domain import FALSE, NULL, TRUE
+from siftline.encoding.domain import FIRST_NUMBER
+from siftline.encoding.flat_domains import read_only, split_numbers
+from siftline.encoding.path_hash import NO_PATHS
 from siftline.encoding.patterns import append_patterns
 from siftline.errors import EventError
+from siftline.kernels.locate import (
+    KIND_BOOLEAN,
+    KIND_INTEGER,
+    KIND_NUMBER,
+    KIND_TEXT,
+    ODD_KEYS,
+    locate_interpreted,
+    locate_values,
+)
+from siftline.kernels.pointers import IS_COMPILED
 from siftline.model import MAX_EVENT_DEPTH, Event, leaf_of
 
 if TYPE_CHECKING:
@@ -23,11 +34,33 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from siftline.encoding.domain import Domain
     from siftline.encoding.domains import Domains
+    from siftline.encoding.path_hash import Paths
+
+_KINDS: Final[dict[type, int]] = {
+    int: KIND_INTEGER,
+    float: KIND_NUMBER,
+    str: KIND_TEXT,
+    bool: KIND_BOOLEAN,
+    type(None): 0,
+}
+_NUMBERS: Final = frozenset((int, float))
+_PLAIN: Final = frozenset(_KINDS)
+_ODD: Final[set[type]] = {object}
+_NOBODY: Final = repeat(-1)
+_locate: Final[Any] = locate_values if IS_COMPILED else locate_interpreted
+
+_NO_INTEGERS: Final = np.zeros(0, dtype=np.int64)
+_NO_BYTES: Final = read_only(np.zeros(0, dtype=np.uint8))
 
 
 class Source(Protocol):
     """Where encoded events came from."""
+
+    @property
+    def errors(self) -> Mapping[int, str]:
+        """What is wrong with which event, if bad ones are skipped."""
 
     def __len__(self) -> int:
         """Return the number of events."""
@@ -63,7 +96,7 @@ class EncodedEvents:
         self._domains = domains
         self._version = domains.version
         self.starts, self.attributes, self.codes = source.encode(domains)
-        self.errors: Mapping[int, str] = getattr(source, "errors", {})
+        self.errors: Mapping[int, str] = source.errors
         self._events: dict[int, Event] = {}
         self._latest: EncodedEvents | None = None
 
@@ -102,6 +135,10 @@ class EncodedEvents:
 class DictSource:
     """Events as Python dicts."""
 
+    __slots__ = ("trees",)
+
+    errors: ClassVar[Mapping[int, str]] = {}
+
     def __init__(self, trees: Sequence[Mapping[str, Any]]) -> None:
         self.trees = trees
 
@@ -118,49 +155,79 @@ class DictSource:
         return self.trees[position]
 
     def encode(self, domains: Domains) -> Arrays:
-        """Encode the dicts, one after the other."""
-        attributes: list[int] = []
-        codes: list[int] = []
+        """Encode the dicts, all values together."""
+        if len(self.trees) == 1:
+            return encode_dict(self.trees[0], domains)
+        owners: list[int] = []
+        values: list[Any] = []
         ends = [0]
         for position, tree in enumerate(self.trees):
             try:
-                encode_tree(tree, domains, attributes, codes)
+                append_leaves(tree, domains, owners, values)
             except EventError as error:
-                raise error if len(self.trees) == 1 else EventError(f"event {position}: {error}") from None
-            ends.append(len(codes))
-        return np.array(ends, dtype=np.int64), np.array(attributes, dtype=np.int32), np.array(codes, dtype=np.int32)
+                raise EventError(f"event {position}: {error}") from None
+            ends.append(len(owners))
+        return locate(owners, values, np.array(ends, dtype=np.int64), domains)
 
 
-def encode_tree(tree: Mapping[str, Any], domains: Domains, attributes: list[int], codes: list[int]) -> None:
-    """Append the attributes and codes of one event, after the model `Event`."""
+def encode_dict(tree: Mapping[str, Any], domains: Domains) -> Arrays:
+    """Encode one event, after the model `Event`.
+
+    This is the hot path of matching single dicts: as long as values are plain, Python only hands them over. Attributes
+    are found in the kernel as well; in a dict of paths, each of them would cost several misses of the cache.
+    """
+    kinds = {*map(type, tree.values())} if type(tree) is dict else _ODD
+    if domains.pattern_attributes or not kinds <= _PLAIN:
+        owners: list[int] = []
+        values: list[Any] = []
+        append_leaves(tree, domains, owners, values)
+        return locate(owners, values, np.array((0, len(owners))), domains)
+    paths = domains.current_paths()
+    if paths is not None:
+        try:
+            arrays = _located_by_keys(tree, kinds, domains, paths)
+            if arrays is not None:
+                return arrays
+        except (TypeError, UnicodeEncodeError, OverflowError):
+            pass  # a key that is not a string, or an odd one, or an integer beyond all doubles
+    for key in tree:
+        _check_key(key)
+    owners = [*map(domains.ids.get, tree, _NOBODY)]
+    return locate(owners, [*tree.values()], np.array((0, len(owners))), domains)
+
+
+def _located_by_keys(tree: Mapping[str, Any], kinds: set[type], domains: Domains, paths: Paths) -> Arrays | None:
+    """Locate the values of a plain dict; None if there is something odd about its keys."""
+    n = len(tree)
+    keys = np.frombuffer("\0".join(tree).encode(), dtype=np.uint8)
+    if not len(keys):
+        return None
+    values, starts, found = [*tree.values()], np.array((0, n)), np.empty((2, n), dtype=np.int32)
+    owners = np.empty(n, dtype=np.int64)
+    return _located(keys, owners, values, kinds, starts, found, domains, paths)
+
+
+def append_leaves(tree: Mapping[str, Any], domains: Domains, owners: list[int], values: list[Any]) -> None:
+    """Append the leaves of one event that some subscription asks about, and their attributes; patterns as true."""
     if not isinstance(tree, Mapping):
         Event(tree)  # raises the error that says what it is instead
-    ids, all_domains = domains.ids, domains.domains
-    # This loop is the hot path of matching single dicts: plain values are located right here, as in `Line.code`.
+    ids = domains.ids
     for key, value in tree.items():
-        kind = type(value)
-        if kind is str or kind is int or (kind is float and isfinite(value)):
+        _check_key(key)
+        if type(value) in _PLAIN:
             attribute = ids.get(key)
             if attribute is not None:
-                domain = all_domains[attribute]
-                line = domain.strings if kind is str else domain.numbers
-                keys = line.keys
-                i = bisect_left(keys, value)
-                attributes.append(attribute)
-                if i < len(keys) and keys[i] == value:
-                    codes.append(line.labels[i])
-                else:
-                    codes.append(line.labels[i - 1] + 1 if i else line.section[0])
-            elif type(key) is not str:
-                _check_key(key)
+                owners.append(attribute)
+                values.append(value)
         else:
-            _check_key(key)
-            _encode_value(value, key, domains, attributes, codes, 1)
+            _append_below(value, key, ids, owners, values, 1)
     if domains.pattern_attributes:
-        append_patterns(tree, domains, attributes, codes)
+        append_patterns(tree, domains, owners, values)
 
 
-def _encode_value(value: Any, path: str, domains: Domains, attributes: list[int], codes: list[int], depth: int) -> None:
+def _append_below(
+    value: Any, path: str, ids: Mapping[str, int], owners: list[int], values: list[Any], depth: int
+) -> None:
     """Append what stands at `path`: a value, or everything below an object or array."""
     if isinstance(value, (Mapping, list, tuple)):
         if depth >= MAX_EVENT_DEPTH:
@@ -168,23 +235,107 @@ def _encode_value(value: Any, path: str, domains: Domains, attributes: list[int]
         if isinstance(value, Mapping):
             for key, child in value.items():
                 _check_key(key)
-                _encode_value(child, f"{path}.{key}", domains, attributes, codes, depth + 1)
+                _append_below(child, f"{path}.{key}", ids, owners, values, depth + 1)
         else:
             for element in value:
-                _encode_value(element, path, domains, attributes, codes, depth + 1)
+                _append_below(element, path, ids, owners, values, depth + 1)
         return
     leaf = leaf_of(value, path)
-    attribute = domains.ids.get(path)
+    attribute = ids.get(path)
     if attribute is not None:
-        attributes.append(attribute)
-        if leaf is None:
-            codes.append(NULL)
-        elif isinstance(leaf, bool):
-            codes.append(TRUE if leaf else FALSE)
-        else:
-            codes.append(domains.domains[attribute].code(leaf))
+        owners.append(attribute)
+        values.append(leaf)
 
 
 def _check_key(key: object) -> None:
     if not isinstance(key, str):
         raise EventError(f"a key of an event must be a string, not {type(key).__name__}: {key!r}")
+
+
+def locate(owners: list[int], values: list[Any], starts: NDArray[np.int64], domains: Domains) -> Arrays:
+    """Return events whose leaves belong to the owners, those of event i being at starts[i] : starts[i + 1].
+
+    What belongs to nobody (-1) is left out. The starts are written to.
+    """
+    owned, found = np.array(owners, dtype=np.int64), np.empty((2, len(owners)), dtype=np.int32)
+    try:
+        arrays = _located(_NO_BYTES, owned, values, {*map(type, values)}, starts, found, domains, NO_PATHS)
+    except OverflowError:
+        return _located_one_by_one(owners, values, starts, domains)
+    assert arrays is not None
+    return arrays
+
+
+def _located(
+    keys: NDArray[np.uint8],
+    owners: NDArray[np.int64],
+    values: list[Any],
+    kinds: set[type],
+    starts: NDArray[np.int64],
+    found: NDArray[np.int32],
+    domains: Domains,
+    paths: Paths,
+) -> Arrays | None:
+    """Locate values; their owners are given, or found by the keys (None if a zero byte in a key prevents that)."""
+    base, changed = domains.lines
+    text_ends, texts, value_kinds, numbers = _NO_INTEGERS, _NO_BYTES, _NO_BYTES, values
+    if not kinds <= _NUMBERS:
+        value_kinds = np.frombuffer(bytes(map(_KINDS.__getitem__, map(type, values))), dtype=np.uint8)
+        if str in kinds:
+            text_ends, texts = _joined([value for value in values if type(value) is str])
+            numbers = [0 if type(value) is str else value for value in values]
+    doubles = np.array(numbers, dtype=np.float64)
+    n_found = _locate(
+        keys, owners, value_kinds, doubles, _NO_INTEGERS, text_ends, texts, starts, found, base.handle, paths.handle
+    )
+    if n_found < 0:
+        if n_found == ODD_KEYS:
+            return None
+        _, residuals = split_numbers(numbers)
+        n_found = _locate(
+            _NO_BYTES,
+            owners,
+            value_kinds,
+            doubles,
+            residuals,
+            text_ends,
+            texts,
+            starts,
+            found,
+            base.handle,
+            paths.handle,
+        )
+    attributes, codes = found if n_found == len(owners) else found[:, :n_found]
+    if changed and not changed.keys().isdisjoint(attributes.tolist()):
+        _locate_beside(owners.tolist(), values, changed, codes)
+    return starts, attributes, codes
+
+
+def _joined(strings: list[str]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Return where each string ends in the UTF-8 bytes of all, and the bytes."""
+    text = "".join(strings)
+    if text.isascii():
+        return np.cumsum([*map(len, strings)]), np.frombuffer(text.encode(), dtype=np.uint8)
+    encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
+    return np.cumsum([*map(len, encoded)]), np.frombuffer(b"".join(encoded), dtype=np.uint8)
+
+
+def _locate_beside(
+    owners: list[int], values: list[Any], changed: Mapping[int, Domain], codes: NDArray[np.int32]
+) -> None:
+    """Correct the codes of values whose attributes have constants that the flat arrays lack."""
+    place = 0
+    for owner, value in zip(owners, values, strict=True):
+        if owner in changed and codes[place] >= FIRST_NUMBER:
+            codes[place] = changed[owner].code_beside(value, int(codes[place]))
+        place += owner >= 0
+
+
+def _located_one_by_one(owners: list[int], values: list[Any], starts: NDArray[np.int64], domains: Domains) -> Arrays:
+    """Do as `locate` with integers beyond all doubles."""
+    all_domains = domains.domains
+    is_kept = np.array(owners) >= 0
+    pairs = zip(owners, values, strict=True)
+    codes = [all_domains[owner].code(leaf_of(value, "")) for owner, value in pairs if owner >= 0]
+    before = np.concatenate([[0], np.cumsum(is_kept)])
+    return before[starts], np.array(owners, dtype=np.int32)[is_kept], np.array(codes, dtype=np.int32)

@@ -1,61 +1,267 @@
-"""Domains as flat arrays, for the kernels that locate whole batches of values."""
+"""Domains as flat arrays: what kernels locate values in, what snapshots hold, and what most constants live in.
+
+The arrays never change. New constants are kept beside them, in the lines of the attributes that have any, until they
+are merged into new arrays.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from bisect import bisect_left
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from siftline.kernels.locate import FlatDomains, text_heads
+from siftline.encoding.domain import NUMBERS, STRINGS, Domain, Line
+from siftline.kernels.lines import deal_labels, lay_tables, mark_labels, merge_numbers, merge_texts
+from siftline.kernels.locate import LINE_COLUMNS, FlatDomains, text_heads
+from siftline.kernels.locate import NUMBERS as NUMBER_COLUMN
+from siftline.kernels.locate import STRINGS as STRING_COLUMN
+from siftline.kernels.pointers import IS_COMPILED, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from siftline.encoding.domain import Line
-    from siftline.encoding.domains import Domains
+    from siftline.encoding.domain import Keys
 
 # Below this, every integer is a double of its own.
 EXACT_INTEGERS: Final = 2**53
-# A table may have this many entries per constant, and never more than that in all.
-_TABLE_ENTRIES_PER_CONSTANT: Final = 8
-_LARGEST_TABLE: Final = 65_536
+# Domains made from the arrays are remembered, so that one addition makes each of them once. With a thousand of them,
+# the garbage collector takes four times as long as making them.
+_MOST_REMEMBERED: Final = 64
 
 
-def flatten(domains: Domains) -> FlatDomains:
-    """Lay all lines of all attributes into flat arrays."""
-    number_lines = [domain.numbers for domain in domains.domains]
-    string_lines = [domain.strings for domain in domains.domains]
-    numbers, residuals = split_numbers([key for line in number_lines for key in line.keys])
-    text_starts, texts = split_texts([key for line in string_lines for key in line.keys])
-    table_starts, table_firsts, tables = _tables(number_lines)
-    return FlatDomains(
-        number_starts=_starts([len(line.keys) for line in number_lines]),
-        numbers=numbers,
-        residuals=residuals,
-        number_labels=_labels(number_lines),
-        string_starts=_starts([len(line.keys) for line in string_lines]),
-        heads=text_heads(texts, text_starts),
-        text_starts=text_starts,
-        texts=texts,
-        string_labels=_labels(string_lines),
-        table_starts=table_starts,
-        table_firsts=table_firsts,
-        tables=tables,
+class Base:
+    """Flat domains, with what Python needs to look into them."""
+
+    __slots__ = ("_bounds", "_labels", "_numbers", "_remembered", "flat", "handle", "n_attributes", "n_constants")
+
+    def __init__(self, flat: FlatDomains) -> None:
+        self.flat = FlatDomains._make(read_only(array) for array in flat)
+        self.n_attributes = len(flat.lines)
+        self.n_constants = len(flat.numbers) + len(flat.heads)
+        # What kernels for single events take: the addresses of the arrays, or, interpreted, the arrays.
+        self.handle: Any = table_of(self.flat) if IS_COMPILED else self.flat
+        self._bounds = _view(self.flat.lines.reshape(-1))
+        self._numbers = _view(self.flat.numbers)
+        self._labels = _view(self.flat.number_labels), _view(self.flat.string_labels)
+        self._remembered: dict[int, Domain] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Base, (FlatDomains._make(map(np.array, self.flat)),)
+
+    def domain(self, attribute: int) -> Domain:
+        """Return the domain of an attribute, which must not be changed."""
+        domain = self._remembered.get(attribute)
+        if domain is None:
+            if len(self._remembered) >= _MOST_REMEMBERED:
+                self._remembered = {}
+            domain = self._remembered[attribute] = self._made_domain(attribute)
+        return domain
+
+    def label(self, attribute: int, value: float | str) -> int:
+        """Return the label of a constant, -1 if the value is none."""
+        if attribute >= self.n_attributes:
+            return -1
+        if isinstance(value, str) or len(self.flat.residuals):
+            domain = self.domain(attribute)
+            return (domain.strings if isinstance(value, str) else domain.numbers).label(value)
+        place = LINE_COLUMNS * attribute
+        end = self._bounds[place + 1]
+        i = bisect_left(self._numbers, value, self._bounds[place], end)
+        return self._labels[0][i] if i < end and self._numbers[i] == value else -1
+
+    def _made_domain(self, attribute: int) -> Domain:
+        if attribute >= self.n_attributes:
+            return Domain()
+        place = LINE_COLUMNS * attribute
+        number, number_end, text, text_end = self._bounds[place : place + 4]
+        numbers = strings = None
+        if number_end > number:
+            keys = self._number_keys(number, number_end)
+            numbers = Line(NUMBERS, keys, self._labels[0][number:number_end])
+        if text_end > text:
+            strings = Line(STRINGS, _TextKeys(self.flat, text, text_end), self._labels[1][text:text_end])
+        return Domain(numbers, strings)
+
+    def _number_keys(self, start: int, end: int) -> Keys:
+        if len(self.flat.residuals) and self.flat.residuals[start:end].any():
+            return _ExactKeys(self.flat, start, end)
+        return self._numbers[start:end]
+
+
+class _TextKeys:
+    """String constants as a sequence of Python strings."""
+
+    __slots__ = ("_end", "_start", "_starts", "_texts")
+
+    def __init__(self, flat: FlatDomains, start: int, end: int) -> None:
+        self._starts, self._texts = _view(flat.text_starts), _view(flat.texts)
+        self._start, self._end = start, end
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    def __getitem__(self, i: int) -> str:
+        place = self._start + i
+        if not self._start <= place < self._end:
+            raise IndexError(i)
+        return str(self._texts[self._starts[place] : self._starts[place + 1]], "utf-8", "surrogatepass")
+
+
+class _ExactKeys:
+    """Number constants some of which are integers that are no doubles."""
+
+    __slots__ = ("_end", "_flat", "_start")
+
+    def __init__(self, flat: FlatDomains, start: int, end: int) -> None:
+        self._flat, self._start, self._end = flat, start, end
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    def __getitem__(self, i: int) -> int | float:
+        place = self._start + i
+        if not self._start <= place < self._end:
+            raise IndexError(i)
+        number, residual = self._flat.numbers.item(place), self._flat.residuals.item(place)
+        return int(number) + residual if residual else number
+
+
+def _view(array: Any) -> memoryview:
+    # Memory views are quicker to index than arrays, and a binary search can run over them.
+    return memoryview(array)
+
+
+class NewConstants(NamedTuple):
+    """Constants of one kind and their labels by attribute, those of attribute a at starts[a] : starts[a + 1]."""
+
+    starts: NDArray[np.int64]
+    values: tuple[NDArray[Any], ...]  # numbers and residuals; or heads, starts of texts and texts
+    labels: NDArray[np.int32]
+    is_dealt: NDArray[np.bool_]  # the constants that were there before are among these, with other labels
+
+
+def base_of(arrays: Mapping[str, NDArray[Any]]) -> Base:
+    """Return a base over the arrays of a snapshot."""
+    return Base(FlatDomains(**arrays))
+
+
+def empty_base() -> Base:
+    """Return a base without attributes."""
+    return _EMPTY
+
+
+def fresh_numbers(starts: NDArray[np.int64], numbers: NDArray[np.float64]) -> NewConstants:
+    """Return numbers, ascending in each attribute, for attributes that have none yet."""
+    labels = deal_labels(starts, *NUMBERS)
+    return NewConstants(starts, (numbers, np.zeros(0, dtype=np.int64)), labels, _none_dealt(starts))
+
+
+def fresh_texts(starts: NDArray[np.int64], text_starts: NDArray[np.int64], texts: NDArray[np.uint8]) -> NewConstants:
+    """Return strings, ascending in each attribute, for attributes that have none yet."""
+    values = text_heads(read_only(texts), read_only(text_starts)), text_starts, texts
+    return NewConstants(starts, values, deal_labels(starts, *STRINGS), _none_dealt(starts))
+
+
+def _none_dealt(starts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return np.zeros(len(starts) - 1, dtype=np.bool_)
+
+
+def merged(base: Base, n_attributes: int, changed: Mapping[int, Domain]) -> Base:
+    """Return a base with the new constants of some domains."""
+    chosen = sorted(changed)
+    numbers = [changed[attribute].numbers for attribute in chosen]
+    strings = [changed[attribute].strings for attribute in chosen]
+    number_keys = list(chain.from_iterable(line.new_keys for line in numbers))
+    doubles, residuals = split_numbers(number_keys)
+    text_starts, texts = split_texts(list(chain.from_iterable(line.new_keys for line in strings)))
+    heads = text_heads(read_only(texts), read_only(text_starts))
+    return merged_with(
+        base,
+        _new_constants(n_attributes, chosen, numbers, (doubles, residuals if residuals.any() else residuals[:0])),
+        _new_constants(n_attributes, chosen, strings, (heads, text_starts, texts)),
     )
 
 
-def _starts(lengths: Sequence[int]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+def _new_constants(
+    n_attributes: int, chosen: Sequence[int], lines: Sequence[Line], values: tuple[NDArray[Any], ...]
+) -> NewConstants:
+    counts = np.zeros(n_attributes + 1, dtype=np.int64)
+    is_dealt = np.zeros(n_attributes, dtype=np.bool_)
+    if chosen:
+        counts[np.array(chosen) + 1] = [len(line.new_keys) for line in lines]
+        is_dealt[chosen] = [not line.has_old for line in lines]
+    labels = np.array(list(chain.from_iterable(line.new_labels for line in lines)), dtype=np.int32)
+    return NewConstants(np.cumsum(counts), values, labels, is_dealt)
 
 
-def _labels(lines: Sequence[Line]) -> NDArray[np.int32]:
-    return np.array([label for line in lines for label in line.labels], dtype=np.int32)
+def merged_with(base: Base, numbers: NewConstants, texts: NewConstants) -> Base:
+    """Return a base with new numbers and new strings."""
+    old = base.flat
+    lines, *number_arrays = merge_numbers(
+        old.lines, numbers.is_dealt, old.numbers, old.residuals, old.number_labels,
+        *map(read_only, (numbers.starts, *numbers.values, numbers.labels)),
+    )  # fmt: skip
+    text_arrays = merge_texts(
+        lines, old.lines, texts.is_dealt, old.heads, old.text_starts, old.texts, old.string_labels,
+        *map(read_only, (texts.starts, *texts.values, texts.labels)),
+    )  # fmt: skip
+    tables = lay_tables(lines, number_arrays[0], number_arrays[2])
+    return Base(FlatDomains._make((lines, *number_arrays, tables, *text_arrays)))
 
 
-def split_numbers(values: list[int | float]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def kept(base: Base, attributes: NDArray[np.int64], ranges: Sequence[tuple[Any, Any, Any]]) -> Base:
+    """Return a base of some attributes, numbered anew, with the constants on which some of the ranges begin or end.
+
+    The ranges come as arrays of attributes, low codes and high codes. Labels stay as they are.
+    """
+    flat = base.flat
+    are_used = np.zeros(len(flat.numbers), dtype=np.bool_), np.zeros(len(flat.heads), dtype=np.bool_)
+    for columns in ranges:
+        mark_labels(*columns, flat.lines, NUMBER_COLUMN, flat.number_labels, are_used[0])
+        mark_labels(*columns, flat.lines, STRING_COLUMN, flat.string_labels, are_used[1])
+    lines = flat.lines[attributes]
+    numbers, strings = np.flatnonzero(are_used[0]), np.flatnonzero(are_used[1])
+    residuals = flat.residuals[numbers] if len(flat.residuals) else flat.residuals
+    text_starts, texts = taken_texts(flat.text_starts, flat.texts, strings)
+    number_starts, string_starts = (
+        np.concatenate([np.searchsorted(places, lines[:, column]), [len(places)]])
+        for places, column in ((numbers, NUMBER_COLUMN), (strings, STRING_COLUMN))
+    )
+    none_dealt = np.zeros(len(attributes), dtype=np.bool_)
+    return merged_with(
+        _EMPTY,
+        NewConstants(number_starts, (flat.numbers[numbers], residuals), flat.number_labels[numbers], none_dealt),
+        NewConstants(string_starts, (flat.heads[strings], text_starts, texts), flat.string_labels[strings], none_dealt),
+    )
+
+
+def taken_texts(
+    starts: NDArray[np.int64], texts: NDArray[np.uint8], places: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Return the starts and the bytes of the texts at some places."""
+    if not len(places):
+        return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint8)
+    import pyarrow as pa
+
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(starts)), pa.py_buffer(np.ascontiguousarray(texts))]
+    return binary_buffers(pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, buffers).take(pa.array(places)))
+
+
+def flatten(domains: Sequence[Domain]) -> FlatDomains:
+    """Lay some domains into flat arrays of their own."""
+    alone = {}
+    for attribute, domain in enumerate(domains):
+        alone[attribute] = copied = Domain()
+        for line, source in ((copied.numbers, domain.numbers), (copied.strings, domain.strings)):
+            line.new_keys, line.new_labels = source.keys, source.labels
+    return merged(_EMPTY, len(alone), alone).flat
+
+
+def split_numbers(values: Sequence[int | float]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return each number as its nearest double and what is missing to its exact value.
 
     >>> split_numbers([0.5, 2**53 + 1])
@@ -72,8 +278,9 @@ def split_numbers(values: list[int | float]) -> tuple[NDArray[np.float64], NDArr
 
 def split_texts(values: list[str]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """Return the UTF-8 bytes of all strings and where each starts; lone surrogates keep their place in the order."""
-    encoded = pa.array([value.encode("utf-8", "surrogatepass") for value in values], pa.large_binary())
-    return binary_buffers(encoded)
+    encoded = [value.encode("utf-8", "surrogatepass") for value in values]
+    starts = np.cumsum([0, *map(len, encoded)])
+    return starts, np.frombuffer(b"".join(encoded), dtype=np.uint8)
 
 
 def binary_buffers(array: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
@@ -85,23 +292,23 @@ def binary_buffers(array: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     return starts, np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, dtype=np.uint8)
 
 
-def _tables(lines: Sequence[Line]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    tables = [_table(line) for line in lines]
-    firsts = [int(line.keys[0]) if len(table) else 0 for line, table in zip(lines, tables, strict=True)]
-    entries = np.concatenate([*tables, np.zeros(0, dtype=np.int32)]).astype(np.int32)
-    return _starts([len(table) for table in tables]), np.array(firsts, dtype=np.int64), entries
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a read-only view: to the compiler a writable array is another type, for which it compiles again."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
-def _table(line: Line) -> NDArray[np.int32]:
-    """Return an entry for each integer from the least to the greatest constant; empty if that is not worth it."""
-    keys = line.keys
-    if not keys or any(key != int(key) for key in keys):
-        return np.zeros(0, dtype=np.int32)
-    span = int(keys[-1]) - int(keys[0]) + 1
-    if span > min(_TABLE_ENTRIES_PER_CONSTANT * len(keys), _LARGEST_TABLE) or max(-keys[0], keys[-1]) >= EXACT_INTEGERS:
-        return np.zeros(0, dtype=np.int32)
-    places = np.array([int(key) - int(keys[0]) for key in keys], dtype=np.int64)
-    labels = np.array(line.labels, dtype=np.int32)
-    table: NDArray[np.int32] = -(np.repeat(labels, np.diff(places, append=span)) + 1).astype(np.int32)
-    table[places] = labels
-    return table
+_EMPTY: Final = Base(
+    FlatDomains(
+        lines=np.zeros((0, LINE_COLUMNS), dtype=np.int64),
+        numbers=np.zeros(0, dtype=np.float64),
+        residuals=np.zeros(0, dtype=np.int64),
+        number_labels=np.zeros(0, dtype=np.int32),
+        tables=np.zeros(0, dtype=np.int32),
+        heads=np.zeros(0, dtype=np.uint64),
+        text_starts=np.zeros(1, dtype=np.int64),
+        texts=np.zeros(0, dtype=np.uint8),
+        string_labels=np.zeros(0, dtype=np.int32),
+    )
+)

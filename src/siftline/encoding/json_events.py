@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from siftline.encoding.domain import TRUE
 from siftline.encoding.domain_tables import tables_of
-from siftline.encoding.events import encode_tree
+from siftline.encoding.events import append_leaves, locate
 from siftline.encoding.flat_domains import binary_buffers
 from siftline.encoding.json_leaves import OK, STRING, parse_json
 from siftline.encoding.patterns import matcher_of
@@ -117,7 +117,7 @@ class JsonSource:
         """Encode all events, those that the compiled parser leaves over with Python's."""
         self.errors = {}
         tables = tables_of(domains)
-        if not tables.is_worth_flattening(len(self)):
+        if not tables.is_worth_merging(len(self)):
             return self._encode_objects(range(len(self)), domains)
         parts = [self._encode_block(first, end, tables, domains) for first, end in self._blocks()]
         return joined(parts)
@@ -152,27 +152,27 @@ class JsonSource:
 
     def _encode_objects(self, positions: Sequence[int], domains: Domains) -> Arrays:
         """Encode some events by way of Python objects."""
-        attributes: list[int] = []
-        codes: list[int] = []
+        owners: list[int] = []
+        values: list[Any] = []
         ends = [0]
         for position in positions:
-            self._encode_object(position, domains, attributes, codes)
-            ends.append(len(codes))
-        return np.array(ends, dtype=np.int64), np.array(attributes, dtype=np.int32), np.array(codes, dtype=np.int32)
+            self._append_object(position, domains, owners, values)
+            ends.append(len(owners))
+        return locate(owners, values, np.array(ends, dtype=np.int64), domains)
 
-    def _encode_object(self, position: int, domains: Domains, attributes: list[int], codes: list[int]) -> None:
+    def _append_object(self, position: int, domains: Domains, owners: list[int], values: list[Any]) -> None:
         if position in self.errors:
             return
-        n_codes = len(codes)
+        n_values = len(values)
         try:
             tree = self.tree(position)
         except EventError as error:
             self._refuse(position, error)
             return
         try:
-            encode_tree(tree, domains, attributes, codes)
+            append_leaves(tree, domains, owners, values)
         except EventError as error:
-            del attributes[n_codes:], codes[n_codes:]
+            del owners[n_values:], values[n_values:]
             self._refuse(position, EventError(self._naming(position, error)))
 
     def _refuse(self, position: int, error: EventError) -> None:

@@ -32,7 +32,7 @@ from siftline.model import MAX_EVENT_DEPTH
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from siftline.encoding.path_hash import PathHash
+    from siftline.encoding.path_hash import PathHash, Paths
 
 __all__ = ["BAD", "FALSE", "NULL", "NUMBER", "OK", "SLOW", "STRING", "TRUE", "Leaves", "parse_json"]
 
@@ -99,7 +99,7 @@ def parse_json(
     data: NDArray[np.uint8] | bytes,
     starts: NDArray[np.integer[Any]],
     ends: NDArray[np.integer[Any]],
-    path_hash: PathHash,
+    path_hash: PathHash | Paths,
 ) -> Leaves:
     r"""Parse the events `data[starts[i]:ends[i]]`, each of them a JSON object in UTF-8, keeping known attributes.
 

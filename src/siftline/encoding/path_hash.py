@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from siftline.kernels.json_path import EMPTY_SLOT, SLOT_WORDS, fill_path_slots, fill_path_words
+from siftline.kernels.pointers import IS_COMPILED, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,18 @@ class PathHash(NamedTuple):
 
     slots: NDArray[np.uint64]
     words: NDArray[np.uint64]
+
+
+class Paths:
+    """A table of paths, with what `kernels.locate` takes for it: the addresses of its arrays, or the arrays."""
+
+    __slots__ = ("handle", "n_paths", "slots", "words")
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.n_paths = len(paths)
+        self.slots, self.words = build_path_hash(paths)
+        arrays = self.slots, self.words
+        self.handle: Any = table_of(arrays) if IS_COMPILED else arrays
 
 
 def build_path_hash(paths: Sequence[str]) -> PathHash:
@@ -76,3 +89,6 @@ def _empty_slots(n_entries: int) -> NDArray[np.uint64]:
     """Return a table with room for `n_entries` that stays at most half full."""
     n_slots = max(4, 1 << (2 * n_entries - 1).bit_length()) if n_entries else 4
     return np.full(SLOT_WORDS * n_slots, EMPTY_SLOT, dtype=np.uint64)
+
+
+NO_PATHS: Final = Paths([])

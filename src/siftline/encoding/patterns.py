@@ -4,7 +4,7 @@ Patterns of one attribute are kept in a few immutable *layers*, old and large on
 when the next event comes, which is merged with the one before unless that is much larger: adding n patterns, with an
 event after each, costs O(n log n) in all. In a layer
 
-    ends with 'x', like '%x'     a table for each length of suffix
+    ends with 'x', like '%x'     a table for each length of suffix, of which few go with the end of a string
     contains 'x', like '%x%'     an Aho-Corasick automaton: one pass over the string, however many texts it looks for
     ilike                        the same for folded text, with tables for equality and prefixes
     other like, ilike            the longest literal part in the automaton; the model's own test where it is found
@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, Final
 import ahocorasick
 import re2
 
-from siftline.encoding.domain import TRUE
 from siftline.encoding.domains import prefixes_of
 from siftline.encoding.regex_literals import literal_of
 from siftline.model import leaf_of
@@ -99,8 +98,8 @@ def matcher_of(domains: Domains) -> Matcher:
     return matcher
 
 
-def append_patterns(tree: Mapping[str, Any], domains: Domains, attributes: list[int], codes: list[int]) -> None:
-    """Append the pattern attributes of one event, which `encode_tree` has found to be in order."""
+def append_patterns(tree: Mapping[str, Any], domains: Domains, owners: list[int], values: list[Any]) -> None:
+    """Append the pattern attributes of one event that was found to be in order, each as true."""
     matcher = matcher_of(domains)
     by_path, found = matcher.by_path, set[int]()
     for key, value in tree.items():
@@ -108,8 +107,8 @@ def append_patterns(tree: Mapping[str, Any], domains: Domains, attributes: list[
             matcher.find(key, value, found)
         elif key in by_path or key in matcher.prefixes:
             _look_into(value, key, matcher, found)
-    attributes += found
-    codes += [TRUE] * len(found)
+    owners += found
+    values += [True] * len(found)
 
 
 def _look_into(value: Any, path: str, matcher: Matcher, found: set[int]) -> None:
@@ -201,6 +200,8 @@ class _Texts:
         self._equals: dict[str, list[int]] = {}
         self._prefixes: dict[int, dict[str, list[int]]] = {}
         self._suffixes: dict[int, dict[str, list[int]]] = {}
+        self._suffix_lengths: dict[str, list[int]] = {}
+        self._shortest_suffix = 0
         self._parts: dict[str, _Part] = {}
         self._tests: list[tuple[int, Test]] = []
         self._automaton: Any = None
@@ -288,7 +289,7 @@ class _Texts:
             if tables:
                 finders.append(finder)
         self._prefixes = dict(sorted(self._prefixes.items()))
-        self._suffixes = dict(sorted(self._suffixes.items()))
+        self._sort_suffixes()
         if len(self._parts) > _FEW_PARTS:
             self._build_automaton()
             finders.append(self._find_parts)
@@ -297,6 +298,13 @@ class _Texts:
         if self._tests:
             finders.append(self._find_by_tests)
         return finders
+
+    def _sort_suffixes(self) -> None:
+        """Note which lengths there are for each ending: few, while all suffixes together have dozens."""
+        self._shortest_suffix = min(self._suffixes, default=0)
+        for length in sorted(self._suffixes):
+            for ending in {text[-self._shortest_suffix :] for text in self._suffixes[length]}:
+                self._suffix_lengths.setdefault(ending, []).append(length)
 
     def _build_automaton(self) -> None:
         self._automaton = ahocorasick.Automaton(ahocorasick.STORE_INTS)
@@ -319,10 +327,10 @@ class _Texts:
             found.update(table.get(text[:length], ()))
 
     def _find_suffixes(self, text: str, found: set[int]) -> None:
-        for length, table in self._suffixes.items():
+        for length in self._suffix_lengths.get(text[-self._shortest_suffix :], ()):
             if length > len(text):
                 break
-            found.update(table.get(text[-length:], ()))
+            found.update(self._suffixes[length].get(text[-length:], ()))
 
     def _find_parts(self, text: str, found: set[int]) -> None:
         for number in {number for _, number in self._automaton.iter(text)}:

@@ -49,13 +49,10 @@ def plain_rows(expression: Expression, domains: Domains) -> list[Row] | None:
         op, operand = predicate.op, predicate.operand
         first = operand[0] if op == "between" else operand  # type: ignore[index]
         kind = type(first)
-        if kind is int or kind is float:
-            line, section = domains.domains[attribute].numbers, NUMBERS
-        elif kind is str:
-            line, section = domains.domains[attribute].strings, STRINGS
-        else:
+        if kind is not int and kind is not float and kind is not str:
             return None
-        label = line.label(first)
+        section = STRINGS if kind is str else NUMBERS
+        label = domains.label(attribute, first)  # type: ignore[arg-type]
         if label < 0:
             return None
         if op == "=":
@@ -69,7 +66,7 @@ def plain_rows(expression: Expression, domains: Domains) -> list[Row] | None:
         elif op == ">":
             rows.append((attribute, label + 1, section.last))
         else:
-            high = line.label(operand[1])  # type: ignore[index]
+            high = domains.label(attribute, operand[1])  # type: ignore[index]
             if high < label:  # new, or reversed bounds
                 return None
             rows.append((attribute, label, high))

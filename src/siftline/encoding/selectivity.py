@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.encoding.clauses import Clauses
+    from siftline.encoding.domain import Line
     from siftline.encoding.domains import Domains
     from siftline.encoding.patterns import Entry
     from siftline.encoding.statistics import Statistics
@@ -114,12 +115,14 @@ def _spans(attribute: int, domains: Domains) -> tuple[float, ...]:
     if pattern is not None:
         return 0.0, 1.0 + domains.pattern_counts[pattern.attribute], 1.0, 0.0, 0.0, 0.0
     domain = domains.domains[attribute]
-    return _span(domain.numbers.labels) + _span(domain.strings.labels)
+    return _span(domain.numbers) + _span(domain.strings)
 
 
-def _span(labels: list[int]) -> tuple[float, float, float]:
+def _span(line: Line) -> tuple[float, float, float]:
     """Return where values may lie, one gap beyond the outermost labels, and how wide a gap is."""
-    if not labels:
+    n = len(line)
+    if not n:
         return 0.0, 0.0, 0.0
-    gap = (labels[-1] - labels[0]) / (len(labels) - 1) if len(labels) > 1 else 1.0
-    return labels[0] - gap, labels[-1] + gap, gap
+    first, last = line.ends
+    gap = (last - first) / (n - 1) if n > 1 else 1.0
+    return first - gap, last + gap, gap

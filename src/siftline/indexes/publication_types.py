@@ -75,17 +75,13 @@ class PublicationType(NamedTuple):
         if self.values is not None:
             is_number = line.section == NUMBERS
             constants = [value for kind, value in self.values if kind == ("number" if is_number else "string")]
-            labels = [line.code(value) for value in constants if _has(line.keys, value)]
+            labels = [line.code(value) for value in constants if line.has(value)]
             return (min(labels), max(labels)) if labels else None
         if line.section != NUMBERS:
             return None
-        first, end = bisect_left(line.keys, self.first), bisect_right(line.keys, self.last)
-        return (line.labels[first], line.labels[end - 1]) if first < end else None
-
-
-def _has(ascending: list[Any], value: Any) -> bool:
-    place = bisect_left(ascending, value)
-    return place < len(ascending) and bool(ascending[place] == value)
+        keys, labels = line.keys, line.labels
+        first, end = bisect_left(keys, self.first), bisect_right(keys, self.last)
+        return (labels[first], labels[end - 1]) if first < end else None
 
 
 def publication_types(declared: Any) -> dict[str, PublicationType]:
@@ -179,9 +175,7 @@ def _constants_at(code: int, domain: Domain) -> list[Constant]:
     """Return the constant with this label, if it is one."""
     if code in (FALSE, TRUE):
         return [code == TRUE]
-    line = domain.strings if code >= STRINGS.first else domain.numbers
-    place = bisect_left(line.labels, code)
-    return [line.keys[place]] if _has(line.labels, code) else []
+    return (domain.strings if code >= STRINGS.first else domain.numbers).constants_at(code)
 
 
 def _ranges(

@@ -63,9 +63,13 @@ def locate_column(
         for lane in range(n_lanes):
             place, value = places[lane], values[first + lane]
             residual = residuals[first + lane] if len(residuals) else 0
-            while place < end and numbers[place] == value and number_residuals[place] < residual:
+            has_residuals = len(number_residuals) > 0
+            while (
+                place < end and numbers[place] == value and (number_residuals[place] if has_residuals else 0) < residual
+            ):
                 place += _ONE
-            if place < end and numbers[place] == value and number_residuals[place] == residual:
+            is_equal = place < end and numbers[place] == value
+            if is_equal and residual == (number_residuals[place] if has_residuals else 0):
                 code = labels[place]
             else:
                 code = labels[place - _ONE] + np.int32(1) if place > _ZERO else _FIRST_NUMBER

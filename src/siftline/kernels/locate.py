@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numba import carray
 
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.json_path import HASH_SEED, attribute_of, extend_path, find_path
+from siftline.kernels.json_words import ZERO
+from siftline.kernels.pointers import pointer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# The columns of `FlatDomains.lines`: where the number constants of an attribute start and end, its string constants,
+# and its table, whose first entry is for the integer TABLE_FIRST. An attribute takes one line of the cache.
+NUMBERS, NUMBERS_END, STRINGS, STRINGS_END, TABLE, TABLE_END, TABLE_FIRST, LINE_COLUMNS = 0, 1, 2, 3, 4, 5, 6, 8
 
 
 class FlatDomains(NamedTuple):
@@ -21,23 +29,31 @@ class FlatDomains(NamedTuple):
     span: its label, or minus the code of the space that it lies in.
     """
 
-    number_starts: NDArray[np.int64]  # [n_attributes + 1]
+    lines: NDArray[np.int64]  # [n_attributes, LINE_COLUMNS]
     numbers: NDArray[np.float64]
-    residuals: NDArray[np.int64]
+    residuals: NDArray[np.int64]  # none at all: all are 0
     number_labels: NDArray[np.int32]
-    string_starts: NDArray[np.int64]  # [n_attributes + 1]
+    tables: NDArray[np.int32]
     heads: NDArray[np.uint64]
     text_starts: NDArray[np.int64]  # [n_strings + 1]
     texts: NDArray[np.uint8]
     string_labels: NDArray[np.int32]
-    table_starts: NDArray[np.int64]  # [n_attributes + 1]; an empty span: no table
-    table_firsts: NDArray[np.int64]  # [n_attributes]
-    tables: NDArray[np.int32]
 
 
 _NULL = np.int32(0)
+_FALSE = np.int32(1)
 _FIRST_NUMBER = np.int32(3)
 _FIRST_STRING = np.int32(2**30)
+_EXACT_INTEGERS = 2.0**53
+
+# The kinds of values. Null is a code itself; so are false and true, which JSON leaves have as kinds 1 and 2.
+KIND_NUMBER, KIND_TEXT, KIND_INTEGER, KIND_BOOLEAN = 3, 4, 5, 6
+
+# So many texts of a column are located in step.
+_N_LANES = 16
+
+# What `locate_values` returns when it needs help.
+INEXACT, ODD_KEYS = -1, -2
 
 
 @inline_kernel
@@ -51,18 +67,19 @@ def _search_number(
     labels: NDArray[np.int32],
 ) -> Any:
     """Return the code of a number among the constants first .. end - 1."""
-    low, high = first, end
+    has_residuals = len(residuals) > 0
+    low, high = np.uint64(first), np.uint64(end)
     while low < high:
-        middle = (low + high) >> 1
+        middle = (low + high) >> np.uint64(1)
         key = numbers[middle]
-        if key < value or (key == value and residuals[middle] < residual):
-            low = middle + 1
+        if key < value or (key == value and (residuals[middle] if has_residuals else 0) < residual):
+            low = middle + np.uint64(1)
         else:
             high = middle
-    if low < end and numbers[low] == value and residuals[low] == residual:
+    if low < np.uint64(end) and numbers[low] == value and (residuals[low] if has_residuals else 0) == residual:
         return labels[low]
-    if low > first:
-        return labels[low - 1] + np.int32(1)
+    if low > np.uint64(first):
+        return labels[low - np.uint64(1)] + np.int32(1)
     return _FIRST_NUMBER
 
 
@@ -70,64 +87,108 @@ def _search_number(
 def locate_number(
     value: float,
     residual: int,
-    first: int,
-    end: int,
+    line: Any,
+    lines: NDArray[np.int64],
     numbers: NDArray[np.float64],
     residuals: NDArray[np.int64],
     labels: NDArray[np.int32],
-    table_start: int,
-    table_end: int,
-    table_first: int,
     tables: NDArray[np.int32],
 ) -> Any:
     """Return the code of a number, by table if its attribute has one and the number lies in its span."""
-    if table_end > table_start and value >= table_first and value < table_first + (table_end - table_start):
+    n_entries, table_first = lines[line, TABLE_END] - lines[line, TABLE], lines[line, TABLE_FIRST]
+    if n_entries > 0 and value >= table_first and value < table_first + n_entries:
         floor = np.int64(value)
         if floor > value:
             floor -= 1
-        entry = tables[table_start + (floor - table_first)]
+        entry = tables[np.uint64(lines[line, TABLE] + (floor - table_first))]
         if entry < 0:
             return -entry
         # All constants are integers, so a fraction right above a constant lies in the space after it.
         return entry if value == floor else entry + np.int32(1)
-    return _search_number(value, residual, first, end, numbers, residuals, labels)
+    return _search_number(value, residual, lines[line, NUMBERS], lines[line, NUMBERS_END], numbers, residuals, labels)
 
 
 @inline_kernel
-def text_head(texts: NDArray[np.uint8], start: int, end: int) -> Any:
+def text_head(texts: NDArray[np.uint8], start: Any, end: Any) -> Any:
     """Return the first eight bytes of a text as a big-endian number, padded with zeros."""
+    if end - start >= 8:
+        # Written out, because the compiler makes one load of it.
+        return (
+            (np.uint64(texts[np.uint64(start)]) << np.uint64(56))
+            | (np.uint64(texts[np.uint64(start + 1)]) << np.uint64(48))
+            | (np.uint64(texts[np.uint64(start + 2)]) << np.uint64(40))
+            | (np.uint64(texts[np.uint64(start + 3)]) << np.uint64(32))
+            | (np.uint64(texts[np.uint64(start + 4)]) << np.uint64(24))
+            | (np.uint64(texts[np.uint64(start + 5)]) << np.uint64(16))
+            | (np.uint64(texts[np.uint64(start + 6)]) << np.uint64(8))
+            | np.uint64(texts[np.uint64(start + 7)])
+        )
     head = np.uint64(0)
-    stop = min(end, start + 8)
-    for i in range(start, stop):
-        head = (head << np.uint64(8)) | np.uint64(texts[i])
-    missing = 8 - (stop - start)
-    if missing == 8:
+    for i in range(start, end):
+        head = (head << np.uint64(8)) | np.uint64(texts[np.uint64(i)])
+    if end <= start:
         return np.uint64(0)
-    return head << np.uint64(8 * missing)
+    return head << np.uint64(8 * (8 - (end - start)))
 
 
 @inline_kernel
-def _compare_rest(
-    left: NDArray[np.uint8], start: int, end: int, right: NDArray[np.uint8], right_start: int, right_end: int
+def compare_texts(
+    left: NDArray[np.uint8], start: Any, end: Any, right: NDArray[np.uint8], right_start: Any, right_end: Any
 ) -> Any:
     """Compare two texts whose heads are equal; -1, 0 or 1."""
-    length = min(end - start, right_end - right_start)
-    for i in range(min(8, length), length):
-        a, b = left[start + i], right[right_start + i]
+    n_left, n_right = end - start, right_end - right_start
+    for offset in range(8, min(n_left, n_right), 8):
+        a = text_head(left, start + offset, end)
+        b = text_head(right, right_start + offset, right_end)
         if a != b:
             return -1 if a < b else 1
-    if end - start == right_end - right_start:
+    # Equal as far as the shorter one goes, padding included: so it is what the longer one starts with.
+    if n_left == n_right:
         return 0
-    return -1 if end - start < right_end - right_start else 1
+    return -1 if n_left < n_right else 1
+
+
+@inline_kernel
+def _search_text(
+    source: NDArray[np.uint8],
+    start: Any,
+    end: Any,
+    head: Any,
+    first: Any,
+    low: Any,
+    high: Any,
+    heads: NDArray[np.uint64],
+    text_starts: NDArray[np.int64],
+    texts: NDArray[np.uint8],
+    labels: NDArray[np.int32],
+) -> Any:
+    """Return the code of a text whose place among the constants of its line, from `first` on, is in low .. high."""
+    while low < high:
+        middle = (low + high) >> 1
+        key = heads[np.uint64(middle)]
+        order = 0
+        if key == head:
+            order = compare_texts(
+                texts, text_starts[np.uint64(middle)], text_starts[np.uint64(middle + 1)], source, start, end
+            )
+            if order == 0:
+                return labels[np.uint64(middle)]
+        if key < head or order < 0:
+            low = middle + 1
+        else:
+            high = middle
+    if low > first:
+        return labels[np.uint64(low - 1)] + np.int32(1)
+    return _FIRST_STRING
 
 
 @inline_kernel
 def locate_text(
     source: NDArray[np.uint8],
-    start: int,
-    end: int,
-    first: int,
-    last: int,
+    start: Any,
+    end: Any,
+    first: Any,
+    last: Any,
     heads: NDArray[np.uint64],
     text_starts: NDArray[np.int64],
     texts: NDArray[np.uint8],
@@ -135,22 +196,7 @@ def locate_text(
 ) -> Any:
     """Return the code of the text source[start:end] among the constants first .. last - 1."""
     head = text_head(source, start, end)
-    low, high = first, last
-    while low < high:
-        middle = (low + high) >> 1
-        key = heads[middle]
-        order = 0
-        if key == head:
-            order = _compare_rest(texts, text_starts[middle], text_starts[middle + 1], source, start, end)
-            if order == 0:
-                return labels[middle]
-        if key < head or order < 0:
-            low = middle + 1
-        else:
-            high = middle
-    if low > first:
-        return labels[low - 1] + np.int32(1)
-    return _FIRST_STRING
+    return _search_text(source, start, end, head, first, first, last, heads, text_starts, texts, labels)
 
 
 @kernel
@@ -167,37 +213,21 @@ def locate_numbers(
     values: NDArray[np.float64],
     residuals: NDArray[np.int64],
     attribute: int,
-    number_starts: NDArray[np.int64],
+    lines: NDArray[np.int64],
     numbers: NDArray[np.float64],
     number_residuals: NDArray[np.int64],
     labels: NDArray[np.int32],
-    table_starts: NDArray[np.int64],
-    table_firsts: NDArray[np.int64],
     tables: NDArray[np.int32],
 ) -> NDArray[np.int32]:
     """Return the codes of a column of numbers; not-a-number and infinities are null."""
     codes = np.empty(len(values), dtype=np.int32)
-    first, end = number_starts[attribute], number_starts[attribute + 1]
-    table_start, table_end = table_starts[attribute], table_starts[attribute + 1]
-    table_first = table_firsts[attribute]
+    line = np.uint64(attribute)
     for i in range(len(values)):
         if not np.isfinite(values[i]):
             codes[i] = _NULL
             continue
         residual = residuals[i] if len(residuals) else 0
-        codes[i] = locate_number(
-            values[i],
-            residual,
-            first,
-            end,
-            numbers,
-            number_residuals,
-            labels,
-            table_start,
-            table_end,
-            table_first,
-            tables,
-        )
+        codes[i] = locate_number(values[i], residual, line, lines, numbers, number_residuals, labels, tables)
     return codes
 
 
@@ -206,7 +236,7 @@ def locate_texts(
     source: NDArray[np.uint8],
     starts: NDArray[np.int64],
     attribute: int,
-    string_starts: NDArray[np.int64],
+    lines: NDArray[np.int64],
     heads: NDArray[np.uint64],
     text_starts: NDArray[np.int64],
     texts: NDArray[np.uint8],
@@ -214,9 +244,32 @@ def locate_texts(
 ) -> NDArray[np.int32]:
     """Return the codes of a column of texts, the i-th being source[starts[i] : starts[i + 1]]."""
     codes = np.empty(len(starts) - 1, dtype=np.int32)
-    first, last = string_starts[attribute], string_starts[attribute + 1]
-    for i in range(len(codes)):
-        codes[i] = locate_text(source, starts[i], starts[i + 1], first, last, heads, text_starts, texts, labels)
+    first, last = lines[attribute, STRINGS], lines[attribute, STRINGS_END]
+    own_heads = np.empty(_N_LANES, dtype=np.uint64)
+    places = np.empty(_N_LANES, dtype=np.int64)
+    for block in range(0, len(codes), _N_LANES):
+        n_lanes = min(_N_LANES, len(codes) - block)
+        for lane in range(n_lanes):
+            own_heads[lane] = text_head(source, starts[block + lane], starts[block + lane + 1])
+            places[lane] = first
+        # All texts take the same steps to the first constant whose head is not below: no branch to mispredict.
+        size = last - first
+        while size > 1:
+            half = size >> 1
+            for lane in range(n_lanes):
+                places[lane] += half * np.int64(heads[np.uint64(places[lane] + half - 1)] < own_heads[lane])
+            size -= half
+        for lane in range(n_lanes):
+            low = places[lane]
+            if low < last and heads[np.uint64(low)] < own_heads[lane]:
+                low += 1
+            high, step = low, 1
+            while high < last and heads[np.uint64(high)] == own_heads[lane]:
+                high, step = min(last, high + step), 2 * step
+            text, text_end = starts[block + lane], starts[block + lane + 1]
+            codes[block + lane] = _search_text(
+                source, text, text_end, own_heads[lane], first, low, high, heads, text_starts, texts, labels
+            )
     return codes
 
 
@@ -229,49 +282,186 @@ def locate_leaves(
     value_starts: NDArray[np.int64],
     value_ends: NDArray[np.int64],
     source: NDArray[np.uint8],
-    number_starts: NDArray[np.int64],
+    lines: NDArray[np.int64],
     numbers: NDArray[np.float64],
     residuals: NDArray[np.int64],
     number_labels: NDArray[np.int32],
-    string_starts: NDArray[np.int64],
+    tables: NDArray[np.int32],
     heads: NDArray[np.uint64],
     text_starts: NDArray[np.int64],
     texts: NDArray[np.uint8],
     string_labels: NDArray[np.int32],
-    table_starts: NDArray[np.int64],
-    table_firsts: NDArray[np.int64],
-    tables: NDArray[np.int32],
 ) -> NDArray[np.int32]:
     """Return the codes of parsed JSON leaves: kinds 0, 1, 2 are codes themselves, 3 is a number, 4 a text."""
     codes = np.empty(len(attributes), dtype=np.int32)
     for i in range(len(attributes)):
-        a = attributes[i]
+        line = np.uint64(attributes[i])
         if kinds[i] < 3:
             codes[i] = kinds[i]
         elif kinds[i] == 3:
             codes[i] = locate_number(
-                values[i],
-                value_residuals[i],
-                number_starts[a],
-                number_starts[a + 1],
-                numbers,
-                residuals,
-                number_labels,
-                table_starts[a],
-                table_starts[a + 1],
-                table_firsts[a],
-                tables,
+                values[i], value_residuals[i], line, lines, numbers, residuals, number_labels, tables
             )
         else:
+            first, last = lines[line, STRINGS], lines[line, STRINGS_END]
             codes[i] = locate_text(
-                source,
-                value_starts[i],
-                value_ends[i],
-                string_starts[a],
-                string_starts[a + 1],
-                heads,
-                text_starts,
-                texts,
-                string_labels,
+                source, value_starts[i], value_ends[i], first, last, heads, text_starts, texts, string_labels
             )
     return codes
+
+
+@inline_kernel
+def _find_owners(
+    keys: NDArray[np.uint8],
+    owners: NDArray[np.int64],
+    path: NDArray[np.uint64],
+    slots: NDArray[np.uint64],
+    words: NDArray[np.uint64],
+) -> Any:
+    """Find the attributes of keys, which have a zero byte between them; return whether they are as many as owners."""
+    n_keys = 0
+    state, tail, length = HASH_SEED, ZERO, 0
+    for i in range(len(keys) + 1):
+        if i < len(keys) and keys[i] != 0:
+            state, tail, length = extend_path(path, state, tail, length, np.uint64(keys[i]), 1)
+            continue
+        if n_keys == len(owners):
+            return False
+        slot = find_path(slots, words, path, state, tail, length)
+        owners[n_keys] = attribute_of(slots, slot) if slot >= 0 else -1
+        n_keys += 1
+        state, tail, length = HASH_SEED, ZERO, 0
+    return n_keys == len(owners)
+
+
+@inline_kernel
+def _locate_values(
+    owners: NDArray[np.int64],
+    kinds: NDArray[np.uint8],
+    values: NDArray[np.float64],
+    value_residuals: NDArray[np.int64],
+    text_ends: NDArray[np.int64],
+    source: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    found: NDArray[np.int32],
+    lines: NDArray[np.int64],
+    numbers: NDArray[np.float64],
+    residuals: NDArray[np.int64],
+    number_labels: NDArray[np.int32],
+    tables: NDArray[np.int32],
+    heads: NDArray[np.uint64],
+    text_starts: NDArray[np.int64],
+    texts: NDArray[np.uint8],
+    string_labels: NDArray[np.int32],
+) -> Any:
+    """Locate the values of some events, those of event e at starts[e] : starts[e + 1].
+
+    Values whose owner is negative are left out, and `starts` are moved accordingly. Returns how many are left, their
+    attributes and codes being the rows of `found`; INEXACT if some integer may not be exact as a double, and there are
+    no residuals to tell. No kinds at all: all values are numbers.
+    """
+    if not len(value_residuals):
+        for i in range(len(owners)):
+            is_integer = not len(kinds) or kinds[i] == KIND_INTEGER
+            if is_integer and owners[i] >= 0 and np.abs(values[i]) >= _EXACT_INTEGERS and np.isfinite(values[i]):
+                return INEXACT
+    n_found, n_texts, text_start, event = 0, 0, np.int64(0), 1
+    for i in range(len(owners)):
+        while event < len(starts) - 1 and starts[event] == i:
+            starts[event] = n_found
+            event += 1
+        kind = np.int64(kinds[i]) if len(kinds) else KIND_INTEGER
+        text_end = text_start
+        if kind == KIND_TEXT:
+            text_end = text_ends[n_texts]
+            n_texts += 1
+        if owners[i] >= 0:
+            line = np.uint64(owners[i])
+            is_there = owners[i] < len(lines)
+            code = _NULL
+            if kind == KIND_TEXT:
+                code = _FIRST_STRING
+                if is_there:
+                    first, last = lines[line, STRINGS], lines[line, STRINGS_END]
+                    code = locate_text(
+                        source, text_start, text_end, first, last, heads, text_starts, texts, string_labels
+                    )
+            elif kind == KIND_BOOLEAN:
+                code = _FALSE + np.int32(values[i])
+            elif kind >= KIND_NUMBER and np.isfinite(values[i]):
+                residual = value_residuals[i] if len(value_residuals) else 0
+                code = _FIRST_NUMBER
+                if is_there:
+                    code = locate_number(values[i], residual, line, lines, numbers, residuals, number_labels, tables)
+            found[0, n_found] = owners[i]
+            found[1, n_found] = code
+            n_found += 1
+        text_start = text_end
+    for i in range(event, len(starts)):
+        starts[i] = n_found
+    return n_found
+
+
+@kernel
+def locate_interpreted(
+    keys: NDArray[np.uint8],
+    owners: NDArray[np.int64],
+    kinds: NDArray[np.uint8],
+    values: NDArray[np.float64],
+    residuals: NDArray[np.int64],
+    text_ends: NDArray[np.int64],
+    source: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    found: NDArray[np.int32],
+    flat: Any,
+    paths: Any,
+) -> Any:
+    """Do as `locate_values`, with the arrays themselves instead of their addresses."""
+    if len(keys) and not _find_owners(keys, owners, np.empty(len(keys) // 8 + 1, dtype=np.uint64), *paths):
+        return ODD_KEYS
+    return _locate_values(owners, kinds, values, residuals, text_ends, source, starts, found, *flat)
+
+
+@kernel
+def locate_values(
+    keys: NDArray[np.uint8],
+    owners: NDArray[np.int64],
+    kinds: NDArray[np.uint8],
+    values: NDArray[np.float64],
+    residuals: NDArray[np.int64],
+    text_ends: NDArray[np.int64],
+    source: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    found: NDArray[np.int32],
+    table: NDArray[np.int64],
+    paths: NDArray[np.int64],
+) -> Any:
+    """Locate the values of some events; `table` holds the addresses of flat domains, `paths` those of a `PathHash`.
+
+    With keys, the owners are found first. Returns as `_locate_values` does, or ODD_KEYS if a key has a zero byte.
+    """
+    if len(keys):
+        path = np.empty(len(keys) // 8 + 1, dtype=np.uint64)
+        slots = carray(pointer(paths[0]), paths[1], np.uint64)
+        words = carray(pointer(paths[2]), paths[3], np.uint64)
+        if not _find_owners(keys, owners, path, slots, words):
+            return ODD_KEYS
+    return _locate_values(
+        owners,
+        kinds,
+        values,
+        residuals,
+        text_ends,
+        source,
+        starts,
+        found,
+        carray(pointer(table[0]), (table[1], LINE_COLUMNS), np.int64),
+        carray(pointer(table[2]), table[3], np.float64),
+        carray(pointer(table[4]), table[5], np.int64),
+        carray(pointer(table[6]), table[7], np.int32),
+        carray(pointer(table[8]), table[9], np.int32),
+        carray(pointer(table[10]), table[11], np.uint64),
+        carray(pointer(table[12]), table[13], np.int64),
+        carray(pointer(table[14]), table[15], np.uint8),
+        carray(pointer(table[16]), table[17], np.int32),
+    )
