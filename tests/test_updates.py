@@ -11,6 +11,7 @@ import pytest
 
 from siftline import Engine
 from siftline.errors import SiftlineError
+from siftline.indexes.parts import Merge
 from siftline.indexes.sift import Sift
 
 if TYPE_CHECKING:
@@ -110,6 +111,27 @@ def test_a_merge_that_was_overtaken(engine: Engine, monkeypatch: pytest.MonkeyPa
         each._check()
         found = [i for i in expected(N + 3000, {"a": 3, "b": 4}) if i >= N or i % 2]
         assert sorted(each.match({"a": 3, "b": 4, "z": 1})) == [-1, *found]
+
+
+def test_a_merge_of_what_was_removed_meanwhile(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_running, may_go_on = threading.Event(), threading.Event()
+    run = Merge.run
+
+    def slow(self: Merge) -> None:
+        is_running.set()
+        may_go_on.wait(10)
+        run(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Merge, "run", slow)
+        engine.add_many(rows(N, 2000))
+        assert is_running.wait(10)
+        engine.remove_many(range(N, N + 2000))
+        engine.remove(0)
+        may_go_on.set()
+        engine.settle()
+    engine._check()
+    assert sorted(engine.match({"a": 3, "b": 4})) == expected(N, {"a": 3, "b": 4})
 
 
 def test_errors_in_the_background_are_shown(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -263,12 +263,11 @@ class PartedIndex(OneByOne, ABC):
 
         While one merge is under way, only parts behind it are chosen.
         """
-        if any(part.n_dead == part.n_slots for part in self._parts):
-            self._replace_parts([part for part in self._parts if part.n_dead < part.n_slots])
-        first = 0
-        if self._merges:
-            busy = {part for merge in self._merges for part in merge.parts}
-            first = 1 + max((place for place, part in enumerate(self._parts) if part in busy), default=-1)
+        busy = {part for merge in self._merges for part in merge.parts}
+        dead = {part for part in self._parts if part.n_dead == part.n_slots} - busy
+        if dead:
+            self._replace_parts([part for part in self._parts if part not in dead])
+        first = 1 + max((place for place, part in enumerate(self._parts) if part in busy), default=-1)
         chosen = self._chosen(self._parts[first:])
         if not chosen:
             return None
