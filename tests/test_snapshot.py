@@ -182,7 +182,7 @@ def test_processes_share_the_files(saved: Path) -> None:
     mine = Path("/proc/self/maps").read_text()
     for maps in (mine, other):
         assert f"{saved}/weights.npy" in maps
-        assert f"{saved}/index/slots.npy" in maps
+        assert f"{saved}/index/is_live.npy" in maps
     assert len(engine) == 2
 
 
