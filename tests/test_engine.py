@@ -211,6 +211,16 @@ def test_engines_can_be_pickled(engine: Engine) -> None:
     assert engine.match({"a": 1, "b": "axe"}) == [1]
 
 
+def test_engines_with_new_constants_beside_old_ones_can_be_pickled() -> None:
+    engine = Engine()
+    engine.add("a = 0", id=1)
+    engine.rebuild()
+    engine.add("a = 0 and b = 1 or a = 2", id=2)
+    copy = pickle.loads(pickle.dumps(engine))
+    assert sorted(copy.match({"a": 0, "b": 1})) == [1, 2]
+    assert copy.match({"a": 2}) == engine.match({"a": 2}) == [2]
+
+
 def test_memory_comes_back(engine: Engine) -> None:
     engine.add_many([(i, f"a{i % 50} = {i} and text{i % 7} contains 'x'") for i in range(5000)])
     full = engine.stats()

@@ -87,7 +87,8 @@ class Domains:
         return domains
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "matcher": None, "_paths": None}  # an automaton cannot be pickled, nor need it be
+        # An automaton cannot be pickled, nor need it be; nor can domains that look into the memory of others.
+        return {**self.__dict__, "matcher": None, "_paths": None, "lines": (self.merged_base(), {}), "_n_new": 0}
 
     def __len__(self) -> int:
         return len(self.names)

@@ -29,6 +29,8 @@ Arrays
 ------
 cut_starts : int64[n_attributes + 1], cuts : int32[]
     Bounds of what trees ask about; a value's ordinal is the number of cuts not above its code.
+guide_bases : int64[n_attributes + 1], guides : int32[]
+    How many cuts lie below evenly spaced codes: where to look for a value among them.
 lanes : uint8[n_attributes]
     Where an event notes the marks of an attribute. Those that entries ask for most have a lane of their own; the others
     share what is left.
@@ -83,6 +85,7 @@ from siftline.kernels.sift_layout import (
     access_pieces,
     beside_access,
     lay_blocks,
+    lay_guides,
     lay_marked,
     lay_nodes,
     lay_rows,
@@ -128,6 +131,8 @@ class SiftArrays(NamedTuple):
 
     cut_starts: NDArray[np.int64]
     cuts: NDArray[np.int32]
+    guide_bases: NDArray[np.int64]
+    guides: NDArray[np.int32]
     lanes: NDArray[np.uint8]
     node_bases: NDArray[np.int64]
     node_starts: NDArray[np.int32]
@@ -290,7 +295,9 @@ class Sift(PartedIndex):
         blocks, flat = lay_blocks(*[*pieces, is_tree, n_pieces, seconds, row_starts, *slots, *ranges])
         trees = [node_bases, _roomy(node_starts), marked, row_starts[entries], rows]
         alone = [alone_starts, clauses.slots[lone], lone]
-        return SiftArrays(*[*cuts, lanes[0], *trees, *alone, blocks, _roomy(flat), np.array([expected])])
+        return SiftArrays(
+            *[*cuts, *lay_guides(*cuts), lanes[0], *trees, *alone, blocks, _roomy(flat), np.array([expected])]
+        )
 
     # matching
 

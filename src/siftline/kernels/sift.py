@@ -26,8 +26,8 @@ from siftline.kernels.sift_layout import (
     VETO,
     WIDTH1,
     WIDTH2,
+    guided_ordinal,
     mark_of,
-    ordinal_of,
     signature,
 )
 from siftline.kernels.vectors import HAS_SHUFFLES, N_COLUMNS, N_LANES, WIDTH, first_bit, is_marked, marked_of_64
@@ -341,6 +341,8 @@ def _match(
     work: NDArray[np.int64],
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
+    guide_bases: NDArray[np.int64],
+    guides: NDArray[np.int32],
     lanes: NDArray[np.uint8],
     node_bases: NDArray[np.int64],
     node_starts: NDArray[np.int32],
@@ -384,7 +386,7 @@ def _match(
             if has_trees:
                 n_ordinals = cut_starts[np.uint64(a) + _U1] - cut_starts[np.uint64(a)] + 1
                 if n_ordinals > 1:
-                    ordinal = ordinal_of(a, code, cut_starts, cuts)
+                    ordinal = guided_ordinal(a, code, cut_starts, cuts, guide_bases, guides)
                     ordinals[place] = ordinal
                     add_mark(lanes[np.uint64(a)], mark_of(ordinal, n_ordinals), marks)
                     if n_ordinals <= MOST_BITS:
@@ -512,18 +514,20 @@ def match_at_desk(
         carray(pointer(table[26]), table[27], np.int64),
         carray(pointer(table[28]), table[29], np.int64),
         carray(pointer(table[30]), table[31], np.int32),
-        carray(pointer(table[32]), table[33], np.uint8),
-        carray(pointer(table[34]), table[35], np.int64),
-        carray(pointer(table[36]), table[37], np.int32),
-        carray(pointer(table[38]), table[39], np.uint8),
+        carray(pointer(table[32]), table[33], np.int64),
+        carray(pointer(table[34]), table[35], np.int32),
+        carray(pointer(table[36]), table[37], np.uint8),
+        carray(pointer(table[38]), table[39], np.int64),
         carray(pointer(table[40]), table[41], np.int32),
-        carray(pointer(table[42]), table[43], np.int32),
+        carray(pointer(table[42]), table[43], np.uint8),
         carray(pointer(table[44]), table[45], np.int32),
         carray(pointer(table[46]), table[47], np.int32),
         carray(pointer(table[48]), table[49], np.int32),
         carray(pointer(table[50]), table[51], np.int32),
-        carray(pointer(table[52]), table[53], np.uint16),
-        carray(pointer(table[54]), table[55], np.bool_),
+        carray(pointer(table[52]), table[53], np.int32),
+        carray(pointer(table[54]), table[55], np.int32),
+        carray(pointer(table[56]), table[57], np.uint16),
+        carray(pointer(table[58]), table[59], np.bool_),
     )
 
 
@@ -534,6 +538,8 @@ def candidates_of_several(
     marks: NDArray[np.uint8],
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
+    guide_bases: NDArray[np.int64],
+    guides: NDArray[np.int32],
     lanes: NDArray[np.uint8],
     node_bases: NDArray[np.int64],
     node_starts: NDArray[np.int32],
@@ -555,7 +561,7 @@ def candidates_of_several(
         a = event_attributes[p]
         n_ordinals = cut_starts[a + 1] - cut_starts[a] + 1 if a < n_known else 0
         if n_ordinals > 1:
-            ordinal = ordinal_of(a, event_codes[p], cut_starts, cuts)
+            ordinal = guided_ordinal(a, event_codes[p], cut_starts, cuts, guide_bases, guides)
             add_mark(lanes[a], mark_of(ordinal, n_ordinals), marks)
     found = np.empty(1024, dtype=np.int32)
     n_found = 0
@@ -575,7 +581,9 @@ def candidates_of_several(
                 low, width = flat[column + LOW1 * n + k], flat[column + WIDTH1 * n + k]
                 n_found += _is_inside(event_codes[p], low, width)
         size = (node_bases[a + 1] - node_bases[a]) >> 1
-        node = ordinal_of(a, event_codes[p], cut_starts, cuts) + size if size > 0 else 0
+        node = np.int64(0)
+        if size > 0:
+            node = guided_ordinal(a, event_codes[p], cut_starts, cuts, guide_bases, guides) + size
         while node > 0:
             at = node_bases[a] + node
             begin, end = node_starts[at], node_starts[at + 1]

@@ -63,6 +63,69 @@ def ordinal_of(attribute: int, code: int, cut_starts: NDArray[np.int64], cuts: N
 
 
 @kernel
+def lay_guides(cut_starts: NDArray[np.int64], cuts: NDArray[np.int32]) -> Any:
+    """Return (guide_bases, guides): how many cuts of an attribute lie below each of evenly spaced codes.
+
+    A guide is the binary logarithm of the spacing, and the numbers; there are at most twice as many as cuts. Codes of
+    constants that were loaded together are evenly spaced themselves, so that few cuts are left to search.
+    """
+    n_attributes = len(cut_starts) - 1
+    guide_bases = np.zeros(n_attributes + 1, dtype=np.int64)
+    shifts = np.zeros(n_attributes, dtype=np.int32)
+    for a in range(n_attributes):
+        n = cut_starts[a + 1] - cut_starts[a]
+        guide_bases[a + 1] = guide_bases[a]
+        if n > 0:
+            span = np.int64(cuts[cut_starts[a + 1] - 1]) - np.int64(cuts[cut_starts[a]])
+            while (span >> shifts[a]) > 2 * n:
+                shifts[a] += 1
+            guide_bases[a + 1] += 3 + (span >> shifts[a])
+    guides = np.empty(guide_bases[n_attributes], dtype=np.int32)
+    for a in range(n_attributes):
+        begin, end = cut_starts[a], cut_starts[a + 1]
+        base = guide_bases[a]
+        if begin == end:
+            continue
+        guides[base] = shifts[a]
+        n_below = np.int64(0)
+        for bucket in range(guide_bases[a + 1] - base - 1):
+            while begin + n_below < end and (np.int64(cuts[begin + n_below]) - cuts[begin]) >> shifts[a] < bucket:
+                n_below += 1
+            guides[base + 1 + bucket] = n_below
+    return guide_bases, guides
+
+
+@inline_kernel
+def guided_ordinal(
+    attribute: Any,
+    code: Any,
+    cut_starts: NDArray[np.int64],
+    cuts: NDArray[np.int32],
+    guide_bases: NDArray[np.int64],
+    guides: NDArray[np.int32],
+) -> Any:
+    """Do as `ordinal_of`, in a few steps; the attribute must have cuts."""
+    begin = np.uint64(cut_starts[np.uint64(attribute)])
+    base = np.uint64(guide_bases[np.uint64(attribute)])
+    above = np.int64(code) - np.int64(cuts[begin])
+    if above < 0:
+        return np.int64(0)
+    bucket = np.uint64(above >> guides[base])
+    n_buckets = np.uint64(guide_bases[np.uint64(attribute) + np.uint64(1)]) - base - np.uint64(2)
+    if bucket >= n_buckets:
+        return cut_starts[np.uint64(attribute) + np.uint64(1)] - cut_starts[np.uint64(attribute)]
+    low = np.uint64(guides[base + np.uint64(1) + bucket])
+    high = np.uint64(guides[base + np.uint64(2) + bucket])
+    while low < high:  # the first cut above the code
+        middle = (low + high) >> np.uint64(1)
+        if cuts[begin + middle] <= code:
+            low = middle + np.uint64(1)
+        else:
+            high = middle
+    return np.int64(low)
+
+
+@kernel
 def access_pieces(
     chosen: NDArray[np.int32],
     starts: NDArray[np.int64],
