@@ -235,7 +235,7 @@ def test_lemmas_3_6_and_7_predict_what_is_measured() -> None:
 def test_describe_before_any_event() -> None:
     assert "by Lemma 7" not in table_1().describe()
     assert "3 pivots, 3 lists each, 32 segments of 64 bits; 18 entries" in table_1().describe()
-    assert Engine("op-index").describe() == "op-index: 0 subscriptions in 0 parts"
+    assert Engine("op-index").describe().endswith("op-index: 0 subscriptions in 0 parts")
 
 
 # options

@@ -78,12 +78,13 @@ def clear_marks(lane: Any, marks: NDArray[np.uint8]) -> None:
 
 
 @inline_kernel
-def row_holds(p: int, rows: NDArray[np.int32], dense: NDArray[np.int32], bits: NDArray[np.uint64], work: Any) -> Any:
-    """Return whether all literals of a row hold."""
+def try_row(p: int, rows: NDArray[np.int32], dense: NDArray[np.int32], bits: NDArray[np.uint64]) -> Any:
+    """Return how many literals of a row were tested: a negative number if the last one does not hold."""
+    n_tested = 0
     while True:
         word = rows[np.uint64(p)]
         place = np.uint64(word & PLACE)
-        work[_TESTED] += 1
+        n_tested += 1
         if word & SET:
             code = dense[place]
             holds = False
@@ -101,9 +102,9 @@ def row_holds(p: int, rows: NDArray[np.int32], dense: NDArray[np.int32], bits: N
             holds = _is_inside(dense[place], rows[np.uint64(p + 1)], rows[np.uint64(p + 2)])
             p += 3
         if holds == ((word & VETO) != 0):
-            return False
+            return -n_tested
         if word & LAST:
-            return True
+            return n_tested
 
 
 @inline_kernel
@@ -195,7 +196,9 @@ def _match_block(
         if not _is_inside(other, flat[np.uint64(at + LOW2 * n)], flat[np.uint64(at + WIDTH2 * n)]):
             continue
         row = flat[np.uint64(at + ROW * n)]
-        if row < 0 or row_holds(row, rows, dense, bits, work):
+        n_tested = try_row(row, rows, dense, bits) if row >= 0 else 0
+        work[_TESTED] += abs(n_tested)
+        if n_tested >= 0:
             slot = flat[np.uint64(at + SLOT * n)]
             n_sure, n_possible = _keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
     return n_sure, n_possible
@@ -304,7 +307,7 @@ def _match_lists(
         n_left = _append_marked(np.uint64(lists[k]), np.uint64(lists[k + _U1]), n_left, marks, survivors, marked)
     work[_CANDIDATES] += np.int64(n_candidates)
     work[_LISTS] += np.int64(n_lists >> _U1)
-    work[_TESTED] += np.int64(n_left)
+    n_literals = np.int64(n_left)
     for k in range(n_left):
         survivors[k] = cold[np.uint64(survivors[k])]
     for k in range(n_left):
@@ -314,8 +317,11 @@ def _match_lists(
         slot = rows[np.uint64(row)]
         if _is_too_light(slot, weights, heaviest):
             continue
-        if rows[np.uint64(row + 1)] & BARE or row_holds(row + ROW_HEAD, rows, dense, bits, work):
+        n_tested = 0 if rows[np.uint64(row + 1)] & BARE else try_row(row + ROW_HEAD, rows, dense, bits)
+        n_literals += abs(n_tested)
+        if n_tested >= 0:
             n_sure, n_possible = _keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
+    work[_TESTED] += n_literals
     work[_TOUCHED] = touched
     return n_sure, n_possible
 
@@ -367,6 +373,7 @@ def _match(
     n_values = len(event_attributes)
     n_known = len(blocks)
     has_trees = len(cuts) > 0
+    has_blocks = len(flat) > 0
     n_spread = 0
     touched: Any = 0
     for p in range(n_values):
@@ -377,8 +384,9 @@ def _match(
                 break
             code = event_codes[np.uint64(p)]
             dense[place] = code
-            bit = np.uint64(signature(a + 1))
-            seen[bit >> _SIX] |= _U1 << (bit & _LOW_SIX)
+            if has_blocks:
+                bit = np.uint64(signature(a + 1))
+                seen[bit >> _SIX] |= _U1 << (bit & _LOW_SIX)
             block = blocks[np.uint64(a)]
             if block >= 0:
                 # Only to fetch it: all blocks of the event come from memory at the same time, not one after the other.
@@ -457,7 +465,8 @@ def _match(
         if a < n_known:
             place = np.uint64(a) + _U1
             dense[place] = _ABSENT
-            seen[np.uint64(signature(a + 1)) >> _SIX] = 0
+            if has_blocks:
+                seen[np.uint64(signature(a + 1)) >> _SIX] = 0
             clear_marks(lanes[np.uint64(a)], marks)
             bits[place] = 0
     seen[_LAST_WORD] |= _ALWAYS_BIT
