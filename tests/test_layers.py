@@ -43,7 +43,9 @@ ALLOWED = {
         "matching",
         "subsets",
         "tuning",
+        "paged_engine",
     },
+    "paged_engine": {"errors", "model", "language", "encoding", "indexes", "subscriptions", "engine", "saved"},
     "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "engine", "", "cli"},
     "cli": {
         "errors",

@@ -18,6 +18,7 @@ from siftline.storage.snapshot import Snapshot, read_snapshot, write_snapshot
 from siftline.subscriptions import ParsedExpressions, SubscriptionTable, TextExpressions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from siftline.engine import Engine
@@ -51,6 +52,17 @@ def save(engine: Engine, path: str | Path) -> None:
     documents = {} if engine._statistics is None else {"statistics": engine._statistics.to_dict()}
     header = {"index": engine._index_name, "options": engine._options, "parts": len(table.parts)}
     write_snapshot(path, Snapshot(header, arrays, tables, documents))
+
+
+def save_rows(
+    path: str | Path, index: str, options: dict[str, Any], statistics: Statistics | None, rows: Sequence[Any]
+) -> None:
+    """Write a snapshot of an engine that keeps its subscriptions in a file: (id, weight, text) of each."""
+    are_texts = any(isinstance(row.id, str) for row in rows)
+    ids = _binary([row.id for row in rows]) if are_texts else pa.array([row.id for row in rows], pa.int64())
+    columns = {"id": ids, "weight": [row.weight for row in rows], "text": _binary([row.text for row in rows])}
+    documents = {} if statistics is None else {"statistics": statistics.to_dict()}
+    write_snapshot(path, Snapshot({"index": index, "options": options}, {}, {"rows": pa.table(columns)}, documents))
 
 
 def _binary(texts: list[str]) -> Any:
@@ -95,9 +107,14 @@ def _opened(engine_class: type[Engine], snapshot: Snapshot) -> Engine:
     header, arrays, tables, documents = snapshot
     statistics = Statistics.from_dict(documents["statistics"]) if "statistics" in documents else None
     engine = engine_class(header["index"], statistics, **header["options"])
+    if "rows" in tables:
+        ids: Any = tables["rows"]["id"].to_pylist()
+        ids = [id.decode("utf-8", "surrogatepass") if isinstance(id, bytes) else id for id in ids]
+        engine.add_stored(zip(ids, _texts(tables["rows"]), tables["rows"]["weight"].to_pylist(), strict=True))  # type: ignore[attr-defined]
+        return engine
     clauses = Clauses(**_below("clauses", arrays))
     parts = [_part(snapshot, number) for number in range(header["parts"])]
-    ids: Any = arrays.get("ids")
+    ids = arrays.get("ids")
     if ids is None and "ids" in tables:
         ids = _texts(tables["ids"])
     tenants = (arrays["tenants"], _texts(tables["tenants"])) if "tenants" in tables else None
