@@ -46,7 +46,7 @@ ALLOWED = {
         "paged_engine",
     },
     "paged_engine": {"errors", "model", "language", "encoding", "indexes", "subscriptions", "engine", "saved"},
-    "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "engine", "", "cli"},
+    "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "storage", "engine", "", "cli"},
     "cli": {
         "errors",
         "model",

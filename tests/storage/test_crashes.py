@@ -116,12 +116,13 @@ class Writer:
             stderr=subprocess.DEVNULL,
             text=True,
             env={**os.environ, "PYTHONPATH": str(source)},
+            start_new_session=True,
         )
 
     def told(self) -> list[Any]:
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        return json.loads(line) if line.endswith("\n") else ["cut"]
+        said: list[Any] = json.loads(self._process.stdout.readline())
+        return said
 
     def kill_after(self, seed: int, path: Path, n_lines: int, pause_s: float) -> list[State]:
         """Let a child work until it said so many lines, and a moment longer; return the states that are possible."""
@@ -146,8 +147,9 @@ class Writer:
     def close(self) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.close()
+        os.killpg(self._process.pid, signal.SIGKILL)  # with a child that is still at work
         self._process.wait()
+        self._process.stdin.close()
         self._process.stdout.close()
 
 

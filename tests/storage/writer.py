@@ -57,13 +57,18 @@ def after(known: dict[int, str], removed: list[int], added: list[tuple[int, str]
     return {id: text for id, text in known.items() if id not in removed} | dict(added)
 
 
+def say(*words: Any) -> None:
+    """Write one line in one piece: parent and child share the pipe."""
+    os.write(1, json.dumps(words).encode() + b"\n")
+
+
 def work(seed: int, path: str) -> None:
     known: dict[int, str] = {}
     engine = Engine("pb-tree", path=path, **OPTIONS)
     for removed, added in changes(seed, known):
-        print(json.dumps(["begin", removed, added]), flush=True)
+        say("begin", removed, added)
         do(engine, removed, added)
-        print(json.dumps(["done"]), flush=True)
+        say("done")
         for id in removed:
             del known[id]
         known.update(added)
@@ -82,9 +87,9 @@ def main() -> None:
         if child == 0:
             work(int(seed), path)
             os._exit(0)
-        print(json.dumps(["started", child]), flush=True)
+        say("started", child)
         os.waitpid(child, 0)
-        print(json.dumps(["gone"]), flush=True)
+        say("gone")
 
 
 if __name__ == "__main__":

@@ -242,9 +242,17 @@ class Tree:
 
     def put(self, key: bytes, value: bytes) -> None:
         """Set the value of a key."""
+        self.put_at(self.place_for(key), key, value)
+
+    def place_for(self, key: bytes) -> Place:
+        """Go down to where a key is or goes; an empty tree gets its first leaf."""
         if not self.root:
             self.root, _ = new_page(self.pages, LEAF)
-        path, number, position, is_found = self.place(key)
+        return self.place(key)
+
+    def put_at(self, place: Place, key: bytes, value: bytes) -> None:
+        """Set the value of a key that was located; places are no longer good then, unless its length stays."""
+        path, number, position, is_found = place
         if is_found:
             page = self.pages.write(number)
             start, end = value_place(page, position)

@@ -213,11 +213,12 @@ class PredicateTree:
 
     def add(self, key: bytes, op: str, posting: int) -> None:
         """Enter a predicate."""
-        value = self.tree.get(key)
+        place = self.tree.place_for(key)
+        value = value_at(self.pages.read(place.number), place.position) if place.is_found else _NO_POINTERS
         if op in IN_LEAF:
-            self.tree.put(key, self._with_id(key, value or _NO_POINTERS, LEAF_SKIP, posting))
-        elif value is None:
-            self.tree.put(key, _NO_POINTERS)
+            value = self._with_id(key, value, LEAF_SKIP, posting)
+        if op in IN_LEAF or not place.is_found:
+            self.tree.put_at(place, key, value)
         if LISTS_OF[op]:
             self._add_to_list(key, LISTS_OF[op], posting)
         self.n_predicates += 1
@@ -243,7 +244,7 @@ class PredicateTree:
                 number = self._heads[flag]
             position, _ = find(page, key)
             new = self._with_id(key, bytes(LIST_SKIP), LIST_SKIP, posting)
-            self._point(key, flag, number)
+            self._point(place, key, flag, number)
         if not insert(page, position, key, new):
             self._split(flag, number, page, position, key, new)
 
@@ -260,23 +261,23 @@ class PredicateTree:
         self._point_all(right, flag, right_number)
 
     def _point_all(self, page: Page, flag: int, number: int) -> None:
+        """Let the leaf items of all keys of a page of a list point to it; their flags stay."""
+        leaf: Page = None
         for position in range(n_items(page)):
-            self._point(key_at(page, position), flag, number)
+            key = key_at(page, position)
+            place, is_found = find(leaf, key) if leaf is not None else (0, False)
+            if not is_found:
+                _, leaf_number, place, is_found = self.tree.place(key)
+                leaf = self.pages.write(leaf_number)
+                assert is_found
+            _POINTER.pack_into(leaf, value_place(leaf, place)[0] + _POINTER_AT[flag], number)
 
-    def _point(self, key: bytes, flag: int, number: int) -> None:
-        """Let the leaf item of a key point to a page of a list, 0 for none; its flag follows."""
-        place = self.tree.place(key)
-        assert place.is_found
-        page = self.pages.read(place.number)
-        start = value_place(page, place.position)[0]
-        flags = int(page[start]) | flag if number else int(page[start]) & ~flag
-        if page[start] == flags:
-            _POINTER.pack_into(self.pages.write(place.number), start + _POINTER_AT[flag], number)
-            return
-        value = bytearray(value_at(page, place.position))
-        value[0] = flags
+    def _point(self, place: Place, key: bytes, flag: int, number: int) -> None:
+        """Let a leaf item point to a page of a list, 0 for none; its flag follows."""
+        value = bytearray(value_at(self.pages.read(place.number), place.position))
+        value[0] = value[0] | flag if number else value[0] & ~flag
         _POINTER.pack_into(value, _POINTER_AT[flag], number)
-        self.tree.put(key, bytes(value))
+        self.tree.put_at(place, key, bytes(value))
 
     # deletion (4.5)
 
@@ -306,7 +307,7 @@ class PredicateTree:
             if not insert(page, position, key, value):
                 self._split(flag, number, page, position, key, value)
             return
-        self._point(key, flag, 0)
+        self._point(place, key, flag, 0)
         if n_items(page) == 0:
             self._drop(flag, number, page)
         elif is_sparse(page):
@@ -370,6 +371,13 @@ class PredicateTree:
         ids = [key for key, _ in tree.items()]
         tree.clear()
         return bytes([value[0] & ~TREE]) + value[1:skip] + b"".join(ids)
+
+    # looking in
+
+    def nodes_per_page(self) -> float:
+        """Return how many nodes a page of the lists holds, on average."""
+        counts = [n_items(page) for number in self._heads.values() for page in self._list_pages(number)]
+        return sum(counts) / max(1, len(counts))
 
     # invariants
 
