@@ -91,6 +91,8 @@ if TYPE_CHECKING:
 
     TermsOf = Callable[[str], list[Terms]]
 
+# How expressions become terms: what was indexed in another way could not be removed.
+_TERMS: Final = 1
 # Predicates are put in one by one, unless there are none yet and this many or more come at once.
 _BULK: Final = 64
 # A log of this size is closed by a checkpoint: doing it again after a crash takes seconds.
@@ -143,6 +145,8 @@ class PbTree:
 
     def _restore(self, state: dict[str, Any]) -> None:
         """Take over what a checkpoint remembers."""
+        if state.get("terms", _TERMS) != _TERMS:
+            raise StorageError(f"{self.pages.path} was written by another version, which indexed in another way")
         self._trees: dict[str, dict[str, PredicateTree]] = {}
         for attribute, kind, *numbers in state.get("trees", []):
             self._trees.setdefault(attribute, {})[kind] = PredicateTree(self.pages, numbers)
@@ -160,6 +164,7 @@ class PbTree:
             if tree.n_predicates
         ]
         state = {
+            "terms": _TERMS,
             "trees": trees,
             **self.rows.state,
             "n_subscriptions": self.n_subscriptions,
@@ -270,8 +275,7 @@ class PbTree:
         assert slot is not None
         row, n_clauses = self.rows.row(slot)
         clauses = self._clauses_of(row.text)
-        if len(clauses) != n_clauses:
-            raise StorageError(f"{self.pages.path} was written by another version: it indexes {row.text!r} otherwise")
+        assert len(clauses) == n_clauses
         for attribute, kind, key, op, posting in _entries(slot, clauses):
             tree = self._trees[attribute][kind]
             tree.remove(key, op, posting)
