@@ -10,8 +10,9 @@ One lock serves all threads: a match changes what is in the pool.
 from __future__ import annotations
 
 import threading
+import time
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from siftline.encoding.events import EncodedEvents
 from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
 from siftline.encoding.terms import terms_of
-from siftline.engine import Engine, _accepted_row, _checked_weight
+from siftline.engine import Engine, _accepted_row, _checked_tenant, _checked_weight
 from siftline.errors import DuplicateIdError, EventError, SubscriptionError, UnknownIdError
 from siftline.indexes.pb_tree import PbTree
 from siftline.indexes.pb_tree_rows import Row
@@ -30,13 +31,20 @@ from siftline.language.printer import to_text
 from siftline.language.text import parse_stored
 from siftline.model import matches
 from siftline.subscriptions import _check_type, accepted, check_top
+from siftline.subsets import subset_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from siftline.engine import Within
     from siftline.model import Expression
     from siftline.subscriptions import Id
+    from siftline.tuning import Tuning
+
+
+# So many events are matched by `tune`.
+_MEASURED: Final = 500
 
 
 @lru_cache(maxsize=4096)
@@ -102,31 +110,35 @@ class PagedEngine(Engine):
             raise UnknownIdError(f"there is no subscription with the id {id!r}")
         return self._tree.rows.row(slot)[0]
 
-    def add(self, expression: str | Expression, id: Id | None = None, weight: float = 1.0) -> Id:
+    def add(
+        self, expression: str | Expression, id: Id | None = None, weight: float = 1.0, *, tenant: str | None = None
+    ) -> Id:
         """Add one subscription and return its id; see `Engine.add`."""
         text = to_text(accepted(expression))
         with self._lock:
             chosen = self._next_id() if id is None else id
             self._check_ids([chosen])
-            self._tree.change([], [Row(chosen, _checked_weight(weight), text)])
+            self._tree.change([], [Row(chosen, _checked_weight(weight), text, _checked_tenant(tenant))])
         return chosen
 
-    def add_many(self, source: Any) -> int:
+    def add_many(self, source: Any, *, tenant: str | None = None) -> int:
         """Add many subscriptions at once: all of them, or none if one is refused; see `Engine.add_many`."""
+        _checked_tenant(tenant)
         ids, expressions, weights = _rows_of(source)
         texts = [to_text(expression) for expression in expressions]
         with self._lock:
             self._check_ids(ids)
             checked = [_checked_weight(weight) for weight in weights]
-            self._tree.change([], [Row(*row) for row in zip(ids, checked, texts, strict=True)])
+            self._tree.change([], [Row(*row, tenant) for row in zip(ids, checked, texts, strict=True)])
         return len(ids)
 
     def replace(self, id: Id, expression: str | Expression, weight: float | None = None) -> None:
         """Give a subscription a new expression; every match sees either the old one or the new one."""
         text = to_text(accepted(expression))
         with self._lock:
-            kept = self._row(id).weight if weight is None else _checked_weight(weight)
-            self._tree.change([id], [Row(id, kept, text)])
+            row = self._row(id)
+            kept = row.weight if weight is None else _checked_weight(weight)
+            self._tree.change([id], [row._replace(weight=kept, text=text)])
 
     def remove(self, id: Id) -> None:
         """Remove one subscription; it never matches again."""
@@ -159,22 +171,42 @@ class PagedEngine(Engine):
 
     # matching
 
-    def match(self, event: Any, *, top: int | None = None, as_slots: bool = False) -> Any:
+    def match(
+        self,
+        event: Any,
+        *,
+        top: int | None = None,
+        first: bool = False,
+        within: Within = None,
+        tenant: str | None = None,
+        as_slots: bool = False,
+    ) -> Any:
         """Return the ids of all subscriptions that one event satisfies; see `Engine.match`."""
+        if first and (top is not None or as_slots):
+            raise ValueError("first=True gives one id: it goes neither with top nor with as_slots")
         encoded = self._events(event, None, is_one=True)
         if len(encoded) != 1:
             raise EventError(f"match takes one event, not {len(encoded)}; use match_batch")
-        found = self._found(encoded, 0, top)
+        found = self._found(encoded, 0, top, _asked(within, tenant))
+        if first:
+            return found[0][1].id if found else None
         return np.array([slot for slot, _ in found], dtype=np.int32) if as_slots else [row.id for _, row in found]
 
     def match_batch(
-        self, events: Any, *, event: str | None = None, top: int | None = None, threads: int | None = None
+        self,
+        events: Any,
+        *,
+        event: str | None = None,
+        top: int | None = None,
+        within: Within = None,
+        tenant: str | None = None,
+        threads: int | None = None,
     ) -> Any:
         """Return an Arrow table (event, subscription); see `Engine.match_batch`. More threads would not help."""
         import pyarrow as pa
 
-        encoded = self._events(events, event, is_one=False)
-        pairs = [(i, row.id) for i in range(len(encoded)) for _, row in self._found(encoded, i, top)]
+        encoded, is_asked = self._events(events, event, is_one=False), _asked(within, tenant)
+        pairs = [(i, row.id) for i in range(len(encoded)) for _, row in self._found(encoded, i, top, is_asked)]
         positions = pa.array([position for position, _ in pairs], pa.int64())
         ids = pa.array([id for _, id in pairs], pa.string() if self._tree.are_ids_text else pa.int64())
         return pa.table({"event": positions, "subscription": ids})
@@ -188,7 +220,9 @@ class PagedEngine(Engine):
             return events
         return EncodedEvents(source_of(events, event=event, is_one=is_one), self._domains)
 
-    def _found(self, events: EncodedEvents, position: int, top: Any) -> list[tuple[int, Row]]:
+    def _found(
+        self, events: EncodedEvents, position: int, top: Any, is_asked: Callable[[Row], bool]
+    ) -> list[tuple[int, Row]]:
         """Return the subscriptions that match one event, each with its slot."""
         if top is not None:
             check_top(top)
@@ -200,7 +234,7 @@ class PagedEngine(Engine):
             held: dict[int, Row] = {}
             refused: set[int] = set()
             for (slot, row), is_enough in zip(self._tree.rows.owners(clauses), is_sure.tolist(), strict=True):
-                if slot in held or (slot in refused and not is_enough):
+                if slot in held or (slot in refused and not is_enough) or not is_asked(row):
                     continue
                 if is_enough or matches(_parsed(row.text), event):
                     held[slot] = row
@@ -217,6 +251,7 @@ class PagedEngine(Engine):
             return {
                 "index": self._index_name,
                 "subscriptions": len(self),
+                "shared": 0,
                 "attributes": len(self._tree.attributes),
                 "patterns": 0,
                 "clauses": self._tree.n_clauses,
@@ -227,6 +262,24 @@ class PagedEngine(Engine):
         """Do nothing: trees change in place, and pages are merged and used again as subscriptions go."""
 
     settle = rebuild
+
+    def tune(self, events: Any) -> Tuning:
+        """Return what matching events like these costs; trees are the same for all events, so nothing changes."""
+        from siftline.tuning import Cost, Tuning
+
+        encoded = self._events(events, None, is_one=False)
+        if not len(encoded):
+            raise ValueError("tuning needs some events")
+        self._statistics = Statistics.from_events(encoded.source.tree(position) for position in range(len(encoded)))
+        before, times = self.stats(), []
+        for position in range(min(len(encoded), _MEASURED)):
+            begin = time.perf_counter_ns()
+            self._found(encoded, position, None, _anyone)
+            times.append(time.perf_counter_ns() - begin)
+        after = self.stats()
+        names = ("candidates_examined", "predicates_evaluated")
+        cost = Cost(float(np.median(times)) / 1e3, *((after[name] - before[name]) / len(times) for name in names))
+        return Tuning(self._statistics.n_events, cost.candidates, cost, cost, is_kept=True)
 
     def _sweep_all(self) -> None:
         """Do nothing, for the same reason."""
@@ -253,17 +306,17 @@ class PagedEngine(Engine):
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
             options = {name: value for name, value in self._options.items() if name != "path"}
-            rows = [(row.id, row.text, row.weight) for _, row, _ in self._tree.rows]
+            rows = [row for _, row, _ in self._tree.rows]
             return {"index": self._index_name, "options": options, "statistics": self._statistics, "rows": rows}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["index"], state["statistics"], **state["options"])  # type: ignore[misc]
         self.add_stored(state["rows"])
 
-    def add_stored(self, rows: Iterable[tuple[Id, str, float]]) -> None:
-        """Add subscriptions that another engine had: they were checked there."""
+    def add_stored(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Add subscriptions (id, weight, text, tenant) that another engine had: they were checked there."""
         with self._lock:
-            self._tree.change([], [Row(id, weight, text) for id, text, weight in rows])
+            self._tree.change([], [Row(*row) for row in rows])
 
 
 def _rows_of(source: Any) -> tuple[list[Any], list[Expression], Any]:
@@ -277,7 +330,22 @@ def _rows_of(source: Any) -> tuple[list[Any], list[Expression], Any]:
         parts = loaded.expressions
         return loaded.ids, [parts.expression(i) for i in range(len(parts))], loaded.weights.tolist()
     ids, expressions, weights = rows_of(source if table is None else table)
-    return ids, [_accepted_row(expression, id) for id, expression in zip(ids, expressions, strict=True)], weights
+    known: dict[str, Expression] = {}
+    return ids, [_accepted_row(expression, id, known) for id, expression in zip(ids, expressions, strict=True)], weights
+
+
+def _anyone(row: Row) -> bool:
+    return True
+
+
+def _asked(within: Within, tenant: str | None) -> Callable[[Row], bool]:
+    """Return the test that `within` or `tenant` puts to a subscription."""
+    if within is not None and tenant is not None:
+        raise ValueError("within and tenant exclude each other")
+    if within is not None:
+        ids = subset_of(within).ids
+        return lambda row: row.id in ids
+    return _anyone if _checked_tenant(tenant) is None else lambda row: row.tenant == tenant
 
 
 def _rank(found: tuple[int, Row]) -> tuple[float, Any]:

@@ -57,10 +57,16 @@ def save(engine: Engine, path: str | Path) -> None:
 def save_rows(
     path: str | Path, index: str, options: dict[str, Any], statistics: Statistics | None, rows: Sequence[Any]
 ) -> None:
-    """Write a snapshot of an engine that keeps its subscriptions in a file: (id, weight, text) of each."""
+    """Write a snapshot of an engine that keeps its subscriptions in a file: (id, weight, text, tenant) of each."""
     are_texts = any(isinstance(row.id, str) for row in rows)
     ids = _binary([row.id for row in rows]) if are_texts else pa.array([row.id for row in rows], pa.int64())
-    columns = {"id": ids, "weight": [row.weight for row in rows], "text": _binary([row.text for row in rows])}
+    tenants = [None if row.tenant is None else row.tenant.encode("utf-8", "surrogatepass") for row in rows]
+    columns = {
+        "id": ids,
+        "weight": pa.array([row.weight for row in rows], pa.float64()),
+        "text": _binary([row.text for row in rows]),
+        "tenant": pa.array(tenants, pa.large_binary()),
+    }
     documents = {} if statistics is None else {"statistics": statistics.to_dict()}
     write_snapshot(path, Snapshot({"index": index, "options": options}, {}, {"rows": pa.table(columns)}, documents))
 
@@ -108,13 +114,11 @@ def _opened(engine_class: type[Engine], snapshot: Snapshot) -> Engine:
     statistics = Statistics.from_dict(documents["statistics"]) if "statistics" in documents else None
     engine = engine_class(header["index"], statistics, **header["options"])
     if "rows" in tables:
-        ids: Any = tables["rows"]["id"].to_pylist()
-        ids = [id.decode("utf-8", "surrogatepass") if isinstance(id, bytes) else id for id in ids]
-        engine.add_stored(zip(ids, _texts(tables["rows"]), tables["rows"]["weight"].to_pylist(), strict=True))  # type: ignore[attr-defined]
+        engine.add_stored(_rows(tables["rows"]))  # type: ignore[attr-defined]
         return engine
     clauses = Clauses(**_below("clauses", arrays))
     parts = [_part(snapshot, number) for number in range(header["parts"])]
-    ids = arrays.get("ids")
+    ids: Any = arrays.get("ids")
     if ids is None and "ids" in tables:
         ids = _texts(tables["ids"])
     tenants = (arrays["tenants"], _texts(tables["tenants"])) if "tenants" in tables else None
@@ -126,6 +130,16 @@ def _opened(engine_class: type[Engine], snapshot: Snapshot) -> Engine:
     engine._table, engine._domains, engine._clauses = table, domains, [clauses]
     engine._n_indexed = table.n_slots
     return engine
+
+
+def _rows(table: Any) -> list[tuple[Any, ...]]:
+    """Return what `save_rows` was given."""
+    columns = [table[name].to_pylist() for name in ("id", "weight", "text", "tenant")]
+    return [tuple(_text(value) for value in row) for row in zip(*columns, strict=True)]
+
+
+def _text(value: Any) -> Any:
+    return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
 
 
 def _below(folder: str, parts: dict[str, Any]) -> dict[str, Any]:

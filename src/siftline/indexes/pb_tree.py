@@ -189,7 +189,7 @@ class PbTree:
             return
         is_logged = len(removed) + len(rows) <= _MANY_ROWS
         if is_logged and self.pages.is_durable:
-            payload = {"remove": removed, "add": [[row.id, row.weight, row.text] for row in rows]}
+            payload = {"remove": removed, "add": rows}
             self.pages.append(json.dumps(payload).encode("ascii"))
         self._apply(removed, rows)
         if not is_logged or self.pages.n_log_bytes > _LONG_LOG:

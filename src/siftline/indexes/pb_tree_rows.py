@@ -29,8 +29,8 @@ Id = int | str
 
 _SLOT: Final = struct.Struct(">I")
 _FREE: Final = struct.Struct(">II")
-# Of a row: weight, number of clauses, is its id text, does the rest stand in a blob, length of the id.
-_HEAD: Final = struct.Struct("<dI??I")
+# Of a row: weight, number of clauses, is its id text, has it a tenant, does the rest stand in a blob, lengths of both.
+_HEAD: Final = struct.Struct("<dI???II")
 _BLOB: Final = struct.Struct("<IQ")
 _INTEGERS: Final = 2**63
 
@@ -41,6 +41,7 @@ class Row(NamedTuple):
     id: Id
     weight: float
     text: str
+    tenant: str | None = None
 
 
 class Rows:
@@ -147,28 +148,30 @@ class Rows:
         """Return the key of an id; a long one is told by its hash."""
         if isinstance(id, int):
             return struct.pack(">Q", id + _INTEGERS)
-        text = id.encode("utf-8", "surrogatepass")
+        text = _bytes(id)
         if len(text) < self._longest_id:
             return b"\0" + text
         return b"\1" + hashlib.sha256(text).digest()
 
     def _packed(self, row: Row, n_clauses: int) -> bytes:
-        is_text = isinstance(row.id, str)
-        id = row.id.encode("utf-8", "surrogatepass") if isinstance(row.id, str) else struct.pack("<q", row.id)
-        body = id + row.text.encode("utf-8", "surrogatepass")
+        id = _bytes(row.id) if isinstance(row.id, str) else struct.pack("<q", row.id)
+        tenant = _bytes(row.tenant or "")
+        body = id + tenant + _bytes(row.text)
         is_long = _HEAD.size + len(body) + 16 > self._largest_item
-        head = _HEAD.pack(row.weight, n_clauses, is_text, is_long, len(id))
+        kinds = isinstance(row.id, str), row.tenant is not None, is_long
+        head = _HEAD.pack(row.weight, n_clauses, *kinds, len(id), len(tenant))
         return head + (_BLOB.pack(self._pages.write_blob(body), len(body)) if is_long else body)
 
     def _unpacked(self, value: bytes) -> tuple[Row, int, int]:
         """Return a subscription, how many clauses it has, and the first page of its blob, or 0."""
-        weight, n_clauses, is_text, is_long, n_id = _HEAD.unpack_from(value)
+        weight, n_clauses, is_text, has_tenant, is_long, n_id, n_tenant = _HEAD.unpack_from(value)
         body, blob = value[_HEAD.size :], 0
         if is_long:
             blob, n_bytes = _BLOB.unpack(body)
             body = self._pages.read_blob(blob, n_bytes)
-        id: Id = body[:n_id].decode("utf-8", "surrogatepass") if is_text else struct.unpack("<q", body[:n_id])[0]
-        return Row(id, weight, body[n_id:].decode("utf-8", "surrogatepass")), n_clauses, blob
+        id: Id = _string(body[:n_id]) if is_text else struct.unpack("<q", body[:n_id])[0]
+        tenant = _string(body[n_id : n_id + n_tenant]) if has_tenant else None
+        return Row(id, weight, _string(body[n_id + n_tenant :]), tenant), n_clauses, blob
 
     def check(self, n_subscriptions: int) -> None:
         """Assert that the three trees agree."""
@@ -180,6 +183,14 @@ class Rows:
         self._free.check()
         n_free = sum(_FREE.unpack(key)[0] for key, _ in self._free.items())
         assert n_used + n_free == self.n_slots
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _string(text: bytes) -> str:
+    return text.decode("utf-8", "surrogatepass")
 
 
 def _last_below(page: Page, key: bytes) -> int:
