@@ -33,14 +33,16 @@ def test_it_runs_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_the_fit_finds_what_was_put_in() -> None:
     rows = [
-        {"figure": "search", "n": n, "per_page": 100.0, "L": found, "page_reads": 2 * power + 0.5 * found / 100}
+        {"figure": "search", "n": n, "per_page": 100.0, "L": found}
+        | dict.fromkeys(("page_reads", "cold_reads"), 2 * power + 0.5 * found / 100)
         for n, power in ((10_000, 2), (1_000_000, 3))
         for found in (0.0, 1_000.0, 50_000.0)
     ]
     rows += [{"figure": figure, "n": 1024, "page_accesses": 30.0} for figure in ("insert", "delete")]
     fit = storage.fitted(rows)
     assert (fit["per_log"], fit["per_page_of_results"], fit["insert_per_log2"]) == (2.0, 0.5, 3.0)
-    assert fit["worst_error"] < 1e-6
+    assert (fit["cold_per_log"], fit["cold_per_page_of_results"]) == (2.0, 0.5)
+    assert max(fit["worst_error"], fit["cold_worst_error"]) < 1e-6
 
 
 def test_wrong_ids_are_noticed() -> None:

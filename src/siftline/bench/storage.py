@@ -127,20 +127,40 @@ def _shape(tree: PredicateTree) -> Row:
 def _searched(
     tree: PredicateTree, predicates: list[tuple[float, str, int]], n_searches: int, rng: random.Random
 ) -> Iterator[Row]:
-    for distance in _DISTANCES:
-        reads, accesses, found = [], [], []
-        for _ in range(n_searches):
-            value = 0.5 + rng.choice((-1, 1)) * distance / 2 * rng.uniform(0.98, 1.02)
-            before = tree.pages.counters()
-            ids = [id for chunk in tree.search(key_of(value)[1]) for id in chunk.tolist()]
-            after = tree.pages.counters()
-            reads.append(after["page_reads"] - before["page_reads"])
-            accesses.append(reads[-1] + after["page_hits"] - before["page_hits"])
-            found.append(len(ids))
-        expected = {id for constant, op, id in predicates if Predicate(op, constant).holds(value)}
-        if set(ids) != expected or len(ids) != len(expected):
-            raise WrongIdsError(f"pb-tree found {len(ids)} predicates for {value}, not {len(expected)}")
-        yield {"figure": "search", "distance": distance, "L": float(np.mean(found)), **_means(reads, accesses)}
+    """Search far and near in random order, and each value once more with an empty pool."""
+    pages = tree.pages
+    counted: dict[float, list[tuple[int, int, int]]] = {distance: [] for distance in _DISTANCES}
+    values: dict[float, list[float]] = {distance: [] for distance in _DISTANCES}
+    for distance in rng.sample(list(_DISTANCES) * n_searches, len(_DISTANCES) * n_searches):
+        value = 0.5 + rng.choice((-1, 1)) * distance / 2 * rng.uniform(0.98, 1.0)
+        before = pages.counters()
+        ids = [id for chunk in tree.search(key_of(value)[1]) for id in chunk.tolist()]
+        after = pages.counters()
+        n_reads = after["page_reads"] - before["page_reads"]
+        counted[distance].append((len(ids), n_reads, n_reads + after["page_hits"] - before["page_hits"]))
+        values[distance].append(value)
+        if len(counted[distance]) == 1:
+            _check_ids(ids, predicates, value)
+    for distance, rows in counted.items():
+        found, reads, accesses = (list(column) for column in zip(*rows, strict=True))
+        cold = round(float(np.mean([_cold_reads(tree, value) for value in values[distance][:10]])), 2)
+        row = {"figure": "search", "distance": distance, "L": float(np.mean(found)), "cold_reads": cold}
+        yield {**row, **_means(reads, accesses)}
+
+
+def _cold_reads(tree: PredicateTree, value: float) -> int:
+    """Return how many pages a search reads that finds none of them in the pool."""
+    tree.pages.empty_pool()
+    before = tree.pages.counters()["page_reads"]
+    for _ in tree.search(key_of(value)[1]):
+        pass
+    return int(tree.pages.counters()["page_reads"] - before)
+
+
+def _check_ids(ids: list[int], predicates: list[tuple[float, str, int]], value: float) -> None:
+    expected = [id for constant, op, id in predicates if _HOLDS[op](value, constant)]
+    if sorted(ids) != sorted(expected):
+        raise WrongIdsError(f"pb-tree found {len(ids)} predicates for {value}, not {len(expected)}")
 
 
 def _changed(tree: PredicateTree, n_changes: int, first: int, rng: random.Random) -> Iterator[Row]:
@@ -168,12 +188,14 @@ def fitted(rows: list[Row]) -> Row:
     """Fit the reads of searches by a log_B n + b L/B, and the accesses of changes by c log2 n."""
     searches = [row for row in rows if row["figure"] == "search"]
     columns = np.array([[math.log(row["n"], row["per_page"]), row["L"] / row["per_page"]] for row in searches])
-    reads = np.array([row["page_reads"] for row in searches])
-    # Relative errors count: otherwise only the largest searches would.
-    weights = 1 / np.maximum(reads, 1)
-    solution = np.linalg.lstsq(columns * weights[:, None], reads * weights, rcond=None)[0]
-    errors = np.abs(columns @ solution - reads) * weights
-    fit = {"figure": "fit", "per_log": solution[0], "per_page_of_results": solution[1], "worst_error": errors.max()}
+    fit: Row = {"figure": "fit"}
+    for name, prefix in (("page_reads", ""), ("cold_reads", "cold_")):
+        reads = np.array([row[name] for row in searches])
+        # Relative errors count: otherwise only the largest searches would.
+        weights = 1 / np.maximum(reads, 1)
+        solution = np.linalg.lstsq(columns * weights[:, None], reads * weights, rcond=None)[0]
+        fit[f"{prefix}per_log"], fit[f"{prefix}per_page_of_results"] = solution
+        fit[f"{prefix}worst_error"] = (np.abs(columns @ solution - reads) * weights).max()
     for figure in ("insert", "delete"):
         chosen = [row for row in rows if row["figure"] == figure]
         logs = np.log2([row["n"] for row in chosen])
@@ -363,12 +385,12 @@ def _shown(value: float) -> str:
 
 def search_lines(rows: list[Row]) -> list[list[str]]:
     """Return a table of page reads, by n and by how much a search finds."""
-    lines = [["n", "file MB", "B", "height", "L", "log_B n + L/B", "page reads", "accesses"]]
+    lines = [["n", "file MB", "B", "height", "L", "log_B n + L/B", "page reads", "pool empty"]]
     for row in rows:
         if row["figure"] == "search":
             model = math.log(row["n"], row["per_page"]) + row["L"] / row["per_page"]
             shape = [f"{row['n']:,}", f"{row['file_bytes'] / 1e6:,.1f}", f"{row['per_page']:.0f}", str(row["height"])]
-            figures = [f"{row['L']:,.0f}", f"{model:,.1f}", f"{row['page_reads']:,.1f}", f"{row['page_accesses']:,.1f}"]
+            figures = [f"{row['L']:,.0f}", f"{model:,.1f}", f"{row['page_reads']:,.1f}", f"{row['cold_reads']:,.1f}"]
             lines.append([*shape, *figures])
     return lines
 

@@ -44,15 +44,16 @@ def _page_reads(rows: list[Row], path: Path) -> Path:
     for n in sorted({row["n"] for row in searches}):
         chosen = [row for row in searches if row["n"] == n]
         pages = [math.log(n, row["per_page"]) + row["L"] / row["per_page"] for row in chosen]
-        axes.plot(pages, [row["page_reads"] for row in chosen], "o", label=f"n = {n:,}")
+        (points,) = axes.plot(pages, [row["page_reads"] for row in chosen], "o", label=f"n = {n:,}")
+        axes.plot(pages, [row["cold_reads"] for row in chosen], "x", color=points.get_color())
         if fit is not None:
             logs = [math.log(n, row["per_page"]) for row in chosen]
             line = [
-                fit["per_log"] * log + fit["per_page_of_results"] * (page - log)
+                fit["cold_per_log"] * log + fit["cold_per_page_of_results"] * (page - log)
                 for log, page in zip(logs, pages, strict=True)
             ]
             axes.plot(pages, line, "-", color="grey", linewidth=1)
-    axes.set(xscale="log", yscale="log", xlabel="log_B n + L/B", ylabel="pages read by a search")
+    axes.set(xscale="log", yscale="log", xlabel="log_B n + L/B", ylabel="pages read by a search (x: pool empty)")
     axes.legend()
     return _saved(figure, path)
 

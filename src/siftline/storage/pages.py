@@ -341,6 +341,14 @@ class PageFile:
         self._shrink()
         self._n_changing = depth
 
+    def empty_pool(self) -> None:
+        """Let all pages leave the pool, so that the next ones are read from the file."""
+        n_frames, self._n_frames = self._n_frames, 0
+        try:
+            self._shrink()
+        finally:
+            self._n_frames = n_frames
+
     def _check_usable(self) -> None:
         if self._failure is not None:
             raise StorageError(
