@@ -31,7 +31,7 @@ from siftline.language.printer import to_text
 from siftline.language.text import parse_stored
 from siftline.model import matches
 from siftline.subscriptions import _check_type, accepted, check_top
-from siftline.subsets import subset_of
+from siftline.subsets import Subset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -343,7 +343,9 @@ def _asked(within: Within, tenant: str | None) -> Callable[[Row], bool]:
     if within is not None and tenant is not None:
         raise ValueError("within and tenant exclude each other")
     if within is not None:
-        ids = subset_of(within).ids
+        if isinstance(within, (str, bytes)):
+            raise TypeError("within must be ids or a subset, not one string")
+        ids = within.ids if isinstance(within, Subset) else frozenset(within)
         return lambda row: row.id in ids
     return _anyone if _checked_tenant(tenant) is None else lambda row: row.tenant == tenant
 
