@@ -19,6 +19,7 @@ def draw(rows: list[Row], folder: Path) -> list[Path]:
         raise ValueError("plots need matplotlib: pip install 'siftline[bench]'") from None
     mpl.use("svg")
     mpl.rcParams["svg.hashsalt"] = "siftline"  # the same rows give the same file
+    mpl.rcParams["svg.fonttype"] = "none"
     folder.mkdir(parents=True, exist_ok=True)
     drawn = []
     if any(row["figure"] == "search" for row in rows):
