@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from faults import Crash, Faults
 from numba.core import config
-from writer import LONG_LOG, MANY_ROWS, OPTIONS, after, changes, do
+from writer import LONG_LOG, MANY_ROWS, OPTIONS, after, changes, do, expression
 
 from siftline import Engine, to_text
 from siftline.errors import StorageError
@@ -102,6 +102,55 @@ def test_crashes_at_writes(tmp_path: Path, mode: str) -> None:
 @pytest.mark.parametrize("mode", ["kill", "torn", "power", "full"])
 def test_crashes_at_writes_at_length(tmp_path: Path, mode: str) -> None:
     crash_at(range(1000, 1500), tmp_path, mode)
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> tuple[Path, bytes, bytes]:
+    """The file of an engine with a checkpoint and a log behind it, and what is in both."""
+    path, rng = tmp_path / "filled", random.Random(8)
+    with Engine("pb-tree", path=path, **OPTIONS) as engine:
+        engine.add_many([(id, expression(rng)) for id in range(150)])
+    with Engine("pb-tree", path=path, **OPTIONS) as engine:
+        engine.remove_many(range(0, 150, 4))
+        engine.add("a < 30", id=1000)
+        # As it is now, before closing makes a checkpoint.
+        return path, path.read_bytes(), path.with_name("filled-log").read_bytes()
+
+
+def matched(path: Path) -> list[list[Any]] | None:
+    """Return what an engine holds and matches; None if that is refused."""
+    try:
+        engine = Engine("pb-tree", path=path, **OPTIONS)
+        events = [{"a": a, "b": "x1", "d": "y"} for a in range(50)]
+        return [sorted(engine.ids(), key=str), *(sorted(engine.match(event), key=str) for event in events)]
+    except StorageError:
+        return None
+
+
+def test_a_damaged_engine_never_matches_otherwise(filled: tuple[Path, bytes, bytes]) -> None:
+    path, data, log = filled
+    path.write_bytes(data)
+    path.with_name("filled-log").write_bytes(log)
+    whole, n_refused = matched(path), 0
+    assert whole is not None
+    for bit in random.Random(9).sample(range(3 * 4096 * 8, len(data) * 8), 60):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        path.with_name("filled-log").write_bytes(log)
+        found = matched(path)
+        assert found in (None, whole)
+        n_refused += found is None
+    assert n_refused > 20
+    n_refused = 0
+    for n_bytes in range(0, len(data), 512 * 7):
+        path.write_bytes(data[:n_bytes])
+        path.with_name("filled-log").write_bytes(log)
+        # What was written behind the checkpoint and is not part of it may be missing.
+        found = matched(path)
+        assert found in (None, whole)
+        n_refused += found is None
+    assert n_refused > 5
 
 
 class Writer:
