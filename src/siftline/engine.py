@@ -10,7 +10,7 @@ import math
 import pickle
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from siftline.encoding.events import DictSource, EncodedEvents
 from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
 from siftline.errors import DuplicateIdError, SubscriptionError
-from siftline.indexes.registry import DEFAULT
+from siftline.indexes.registry import DEFAULT, PAGED
 from siftline.matching import Matching
 from siftline.subscriptions import Id, SubscriptionTable, accepted, check_top
 from siftline.subsets import Subset, Tenant, subset_of
@@ -56,6 +56,14 @@ class Engine(Matching):
     >>> engine.match({"model": "iphone5s", "price": 550})
     ['ann']
     """
+
+    def __new__(cls, index: str = DEFAULT, *_: Any, **__: Any) -> Engine:
+        """Return an engine; of an index that keeps subscriptions in its own file, the one that is made for that."""
+        if cls is Engine and index in PAGED:
+            from siftline.paged_engine import PagedEngine
+
+            return super().__new__(PagedEngine)
+        return super().__new__(cls)
 
     def __init__(self, index: str = DEFAULT, statistics: Statistics | None = None, **options: Any) -> None:
         if statistics is not None and not isinstance(statistics, Statistics):
@@ -427,6 +435,15 @@ class Engine(Matching):
         from siftline.saved import load
 
         return load(cls, path)
+
+    def close(self) -> None:
+        """Bring the file of an engine up to date and let others open it; without a file there is nothing to do."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         # Pickled under the lock, because nothing holds it when the caller's pickler gets to the parts.

@@ -18,6 +18,7 @@ __all__ = [
     "ResultsError",
     "SiftlineError",
     "SnapshotError",
+    "StorageError",
     "SubscriptionError",
     "TableError",
     "TooLargeError",
@@ -154,6 +155,13 @@ class TooLargeError(SiftlineError):
 
 class SnapshotError(SiftlineError):
     """A saved engine that is damaged, truncated, or of another version."""
+
+
+class StorageError(SiftlineError):
+    """A file of pages that is damaged, truncated, of another version, in use elsewhere, or that cannot be written.
+
+    What was acknowledged before is never lost by the error itself: the file stays as it is.
+    """
 
 
 class WrongIdsError(SiftlineError):

@@ -18,6 +18,7 @@ from siftline.storage.snapshot import Snapshot, read_snapshot, write_snapshot
 from siftline.subscriptions import ParsedExpressions, SubscriptionTable, TextExpressions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from siftline.engine import Engine
@@ -51,6 +52,23 @@ def save(engine: Engine, path: str | Path) -> None:
     documents = {} if engine._statistics is None else {"statistics": engine._statistics.to_dict()}
     header = {"index": engine._index_name, "options": engine._options, "parts": len(table.parts)}
     write_snapshot(path, Snapshot(header, arrays, tables, documents))
+
+
+def save_rows(
+    path: str | Path, index: str, options: dict[str, Any], statistics: Statistics | None, rows: Sequence[Any]
+) -> None:
+    """Write a snapshot of an engine that keeps its subscriptions in a file: (id, weight, text, tenant) of each."""
+    are_texts = any(isinstance(row.id, str) for row in rows)
+    ids = _binary([row.id for row in rows]) if are_texts else pa.array([row.id for row in rows], pa.int64())
+    tenants = [None if row.tenant is None else row.tenant.encode("utf-8", "surrogatepass") for row in rows]
+    columns = {
+        "id": ids,
+        "weight": pa.array([row.weight for row in rows], pa.float64()),
+        "text": _binary([row.text for row in rows]),
+        "tenant": pa.array(tenants, pa.large_binary()),
+    }
+    documents = {} if statistics is None else {"statistics": statistics.to_dict()}
+    write_snapshot(path, Snapshot({"index": index, "options": options}, {}, {"rows": pa.table(columns)}, documents))
 
 
 def _binary(texts: list[str]) -> Any:
@@ -95,6 +113,9 @@ def _opened(engine_class: type[Engine], snapshot: Snapshot) -> Engine:
     header, arrays, tables, documents = snapshot
     statistics = Statistics.from_dict(documents["statistics"]) if "statistics" in documents else None
     engine = engine_class(header["index"], statistics, **header["options"])
+    if "rows" in tables:
+        engine.add_stored(_rows(tables["rows"]))  # type: ignore[attr-defined]
+        return engine
     clauses = Clauses(**_below("clauses", arrays))
     parts = [_part(snapshot, number) for number in range(header["parts"])]
     ids: Any = arrays.get("ids")
@@ -109,6 +130,16 @@ def _opened(engine_class: type[Engine], snapshot: Snapshot) -> Engine:
     engine._table, engine._domains, engine._clauses = table, domains, [clauses]
     engine._n_indexed = table.n_slots
     return engine
+
+
+def _rows(table: Any) -> list[tuple[Any, ...]]:
+    """Return what `save_rows` was given."""
+    columns = [table[name].to_pylist() for name in ("id", "weight", "text", "tenant")]
+    return [tuple(_text(value) for value in row) for row in zip(*columns, strict=True)]
+
+
+def _text(value: Any) -> Any:
+    return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
 
 
 def _below(folder: str, parts: dict[str, Any]) -> dict[str, Any]:

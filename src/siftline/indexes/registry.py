@@ -27,8 +27,12 @@ _INDEXES: Final = {
     "be-tree": ("siftline.indexes.be_tree", "BeTree"),
     "pst-bloom": ("siftline.indexes.pst_bloom", "PstBloom"),
     "pst-hash": ("siftline.indexes.pst_hash", "PstHash"),
+    "pb-tree": ("siftline.indexes.pb_tree", "PbTree"),
     "sift": ("siftline.indexes.sift", "Sift"),
 }
+
+# These keep the subscriptions themselves, too: `siftline.paged_engine` is their engine.
+PAGED: Final = frozenset({"pb-tree"})
 
 DEFAULT: Final = "sift"
 
@@ -40,7 +44,8 @@ def indexes() -> list[str]:
     """Return the names that `Engine(index=...)` takes.
 
     >>> indexes()
-    ['scan', 'fast-scan', 'counting', 'k-index', 'propagation', 'op-index', 'be-tree', 'pst-bloom', 'pst-hash', 'sift']
+    ['scan', 'fast-scan', 'counting', 'k-index', 'propagation', 'op-index', 'be-tree', 'pst-bloom', 'pst-hash',
+     'pb-tree', 'sift']
     """
     return list(_INDEXES)
 

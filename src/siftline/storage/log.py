@@ -1,0 +1,104 @@
+"""An append-only log of acknowledged changes since the last checkpoint.
+
+    header     magic, generation, checksum
+    record     length, number, checksum of these two, checksum of the payload; payload
+    record     ...
+
+A record is written by one call and then synchronised; only then is it acknowledged. So the end of a log may hold one
+record that was cut short while it was written, and that nobody was told about: it is dropped. Anything else that does
+not fit its checksum was acknowledged and is damaged: an error, because dropping it would lose a subscription.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import TYPE_CHECKING, Final
+
+from siftline.errors import StorageError
+
+if TYPE_CHECKING:
+    from siftline.storage.files import File
+
+_MAGIC: Final = b"SiftLog1"
+_HEADER: Final = struct.Struct("<8sQI")
+_RECORD: Final = struct.Struct("<QQII")
+
+
+class Log:
+    """The log of one generation, that is, of the time since one checkpoint."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.generation = 0
+        self.n_bytes = 0  # up to the end of the last whole record
+        self._number = 0
+        self._has_rest = False  # something that could not be cut off stands behind the last record
+
+    def reset(self, generation: int) -> None:
+        """Forget all records: a checkpoint holds them."""
+        self._file.truncate(0)
+        head = _HEADER.pack(_MAGIC, generation, 0)[:-4]
+        self._file.write(head + struct.pack("<I", zlib.crc32(head)), 0)
+        self._file.sync()
+        self.generation, self.n_bytes, self._number = generation, _HEADER.size, 0
+
+    def append(self, payload: bytes) -> None:
+        """Write a record and wait until it is on the disk; if that fails, the log is as before."""
+        head = struct.pack("<QQ", len(payload), self._number)
+        record = _RECORD.pack(len(payload), self._number, zlib.crc32(head), zlib.crc32(payload)) + payload
+        self._cut_rest()
+        try:
+            self._file.write(record, self.n_bytes)
+            self._file.sync()
+        except StorageError:
+            self._has_rest = True
+            self._cut_rest()
+            raise
+        self.n_bytes += len(record)
+        self._number += 1
+
+    def _cut_rest(self) -> None:
+        if self._has_rest:
+            self._file.truncate(self.n_bytes)
+            self._has_rest = False
+
+    def read_generation(self) -> int | None:
+        """Return the generation of the log; None if it was cut short while it was being reset."""
+        head = self._file.read(_HEADER.size, 0)
+        if len(head) < _HEADER.size:
+            return None
+        magic, generation, checksum = _HEADER.unpack(head)
+        if magic != _MAGIC or checksum != zlib.crc32(head[:-4]):
+            raise StorageError(f"{self._file.path} is damaged: its header is not as it was written")
+        return int(generation)
+
+    def records(self, generation: int) -> list[bytes]:
+        """Return all payloads, and be ready to append behind them."""
+        self.generation, self.n_bytes, self._number = generation, _HEADER.size, 0
+        size, payloads = self._file.size(), []
+        while (record := self._record_at(self.n_bytes, size)) is not None:
+            payloads.append(record)
+            self.n_bytes += _RECORD.size + len(record)
+            self._number += 1
+        if size > self.n_bytes:
+            self._file.truncate(self.n_bytes)
+        return payloads
+
+    def _record_at(self, offset: int, size: int) -> bytes | None:
+        """Return a payload; None if nothing follows, or only what was cut short."""
+        if offset + _RECORD.size > size:
+            return None
+        head = self._file.read(_RECORD.size, offset)
+        length, number, head_checksum, checksum = _RECORD.unpack(head)
+        if head_checksum != zlib.crc32(head[:16]) or number != self._number:
+            raise self._damage(offset)
+        if offset + _RECORD.size + length > size:
+            return None
+        payload = self._file.read(length, offset + _RECORD.size)
+        if zlib.crc32(payload) != checksum:
+            raise self._damage(offset)
+        return payload
+
+    def _damage(self, offset: int) -> StorageError:
+        return StorageError(f"{self._file.path} is damaged at byte {offset:,}: a record is not as it was written")
