@@ -239,3 +239,31 @@ def test_alternation_checks_ids_and_needs_subscriptions() -> None:
         run_interleaved(workload, [Choice("liar")], Plan(n_passes=2))
     with pytest.raises(ValueError, match="one by one"):
         run_interleaved(workload, [], Plan(n_passes=12))
+
+
+def test_markdown_tables_come_from_the_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = str(tmp_path / "rows.jsonl")
+    arguments = ("--quick", "--workload", "dense", "--only", "matching", "--index", "counting", "--output", output)
+    assert _bench("sift", *arguments, "--markdown") == 0
+    shown = capsys.readouterr().out
+    assert "| workload | matches | `fast-scan` µs | best other | its µs | `sift` µs |" in shown
+    assert "| `counting` |" in shown
+    assert "| dense | x fast-scan |" in shown
+    assert _bench("sift", "--rows", output) == 0
+    again = capsys.readouterr().out
+    assert again.strip() in shown
+
+
+def test_rows_of_nothing_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("")
+    assert _bench("sift", "--rows", str(tmp_path / "rows.jsonl")) == 2
+
+
+def test_growth_is_measured_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    arguments = ("--quick", "--workload", "dense", "--plots", str(tmp_path), "--output", str(tmp_path / "rows.jsonl"))
+    assert _bench("growth", *arguments, "--passes", "2") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines[1:]] == ["1,000", "2,000"]
+    assert "<svg" in (tmp_path / "growth.svg").read_text()
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 4

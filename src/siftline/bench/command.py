@@ -1,4 +1,4 @@
-"""`siftline bench`: list, generate, run, foundation, indexes, sift, storage, compare.
+"""`siftline bench`: list, generate, run, foundation, indexes, sift, growth, storage, compare.
 
 Only the standard library is imported here: the command line builds all parsers before it knows which one is wanted.
 """
@@ -36,6 +36,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     _add_foundation(actions)
     _add_indexes(actions)
     _add_sift(actions)
+    _add_growth(actions)
     _add_storage(actions)
     _add_compare(actions)
     return parser
@@ -151,8 +152,27 @@ def _add_sift(actions: Any) -> None:
     parser.add_argument(
         "--output", type=Path, default=_RESULTS / "sift.jsonl", metavar="FILE", help="default: results/sift.jsonl"
     )
+    parser.add_argument("--markdown", action="store_true", help="print Markdown tables at the end")
+    parser.add_argument(
+        "--rows", type=Path, metavar="FILE", help="measure nothing: show what an earlier run wrote there"
+    )
     parser.add_argument("--json", action="store_true", help="print the rows instead of tables")
     parser.set_defaults(act=_sift)
+
+
+def _add_growth(actions: Any) -> None:
+    parser = actions.add_parser("growth", help="measure how the cost of a match grows with the subscriptions")
+    parser.add_argument("--subject", default="sift", metavar="NAME", help="the index under examination; default: sift")
+    parser.add_argument("--workload", action="append", metavar="NAME", help="default: sparse and dense")
+    parser.add_argument("--size", action="append", type=_count, metavar="N", help="default: 10 K, 100 K, 1 M and 4 M")
+    parser.add_argument("--passes", type=_count, default=5, help="default: 5")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep drawn workloads there")
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="draw an SVG file there; needs siftline[bench]")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="append rows there")
+    parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
+    parser.set_defaults(act=_growth)
 
 
 def _add_storage(actions: Any) -> None:
@@ -305,21 +325,25 @@ def _indexes(args: argparse.Namespace) -> int:
 def _sift(args: argparse.Namespace) -> int:
     import dataclasses
 
-    from siftline.bench import results, sift, targets
+    from siftline.bench import results, sift, sift_tables, targets
     from siftline.bench.readings import Sizes
     from siftline.bench.tables import aligned
 
+    if args.rows is not None:
+        print(sift_tables.report(results.read(args.rows), args.subject))
+        return 0
     _check_output(args.output)
     subject, others = _subject(args.subject), _choices(args.index)
     changes = {"n_subscriptions": args.size, "n_events": args.events, "n_passes": args.passes}
     given = {name: value for name, value in changes.items() if value is not None}
     sizes = dataclasses.replace(sift.QUICK if args.quick else Sizes(), **given)
     names, groups = args.workload or sift.WORKLOADS, args.only or _GROUPS
-    found = []
+    found, all_rows = [], []
     for bench, result in sift.measure(subject, others, names, groups, sizes, args.seed, args.cache, _say):
         measured = results.rows_of(bench.workload, result.measured, sizes.n_passes)
         rows = [*measured, *bench.rows(result.readings)]
         results.append(rows, args.output)
+        all_rows += rows
         if args.json:
             print("\n".join(json.dumps(row) for row in rows))
         elif result.measured:
@@ -329,10 +353,32 @@ def _sift(args: argparse.Namespace) -> int:
     if not found:
         raise ValueError(f"none of these workloads has figures of the kind {', '.join(groups)}")
     verdicts = sift.verdicts(found, subject)
-    if not args.json:
+    if args.markdown:
+        print(sift_tables.report(all_rows, args.subject))
+    elif not args.json:
         print(aligned(targets.table(verdicts)))
     _say(f"rows appended to {args.output}")
     return int(args.fail and any(verdict.is_bad for verdict in verdicts))
+
+
+def _growth(args: argparse.Namespace) -> int:
+    from siftline.bench import growth, results
+    from siftline.bench.runner import Plan
+    from siftline.bench.tables import aligned, markdown
+
+    _check_output(args.output)
+    subject = _subject(args.subject)
+    names = args.workload or growth.WORKLOADS
+    sizes = args.size or (growth.QUICK if args.quick else growth.SIZES)
+    rows: list[dict[str, Any]] = []
+    for found in growth.measure(subject, names, sizes, Plan(n_passes=args.passes), args.seed, args.cache, _say):
+        rows += found
+        if args.output is not None:
+            results.append(found, args.output)
+    print((markdown if args.markdown else aligned)(growth.table(rows, subject.index)))
+    if args.plots is not None:
+        _say(f"drawn: {growth.draw(rows, subject.index, args.plots)}")
+    return 0
 
 
 def _storage(args: argparse.Namespace) -> int:

@@ -50,10 +50,11 @@ QUICK: Final = Sizes(
 
 _TIMES_FASTER: Final = {"dense": 40, "sparse": 300, "zipf": 80, "ads-eq": 200, "ads": 120, "strings": 30}
 _BETTER_IN_BATCHES: Final = ("dense", "all-range", "ads")
-_ALL: Final = "all workloads"
+ALL: Final = "all workloads"
 
 # What the figures are called.
-_RATIO, _MEDIAN, _TAIL, _BEST = f"x {REFERENCE}", "us an event", "p99 / median", "x best other index"
+RATIO, MEDIAN, TAIL, BEST = f"x {REFERENCE}", "us an event", "p99 / median", "x best other index"
+AS_DENSE: Final = "x as long as dense"
 _COPYING, _FLOOR = "x as long as copying the slots", "us to copy the slots"
 _BATCH, _FROM_ARROW, _FROM_CODES = "x one by one, in a batch", "events/s from Arrow", "events/s from codes"
 _BYTES, _BUILT = "index bytes a predicate", "subscriptions/s built"
@@ -62,17 +63,17 @@ _DICT: Final = "us a dict, encoding included"
 
 def targets(index: str) -> list[Target]:
     """Return all targets of an index."""
-    found = [Target(name, index, _RATIO, at_least=times) for name, times in _TIMES_FASTER.items()]
+    found = [Target(name, index, RATIO, at_least=times) for name, times in _TIMES_FASTER.items()]
     for name in WORKLOADS:
-        found += [Target(name, index, _TAIL, at_most=4), Target(name, index, _BEST, at_least=1)]
+        found += [Target(name, index, TAIL, at_most=4), Target(name, index, BEST, at_least=1)]
         found.append(Target(name, index, _BATCH, at_least=2 if name in _BETTER_IN_BATCHES else 1))
         found.append(Target(name, index, _BUILT, at_least=400_000))
         if name != "strings":
             found.append(Target(name, index, _BYTES, at_most=40))
     return [
         *found,
-        Target(_ALL, index, _BEST, at_least=5),
-        Target("wide", index, "x as long as dense", at_most=2),
+        Target(ALL, index, BEST, at_least=5),
+        Target("wide", index, AS_DENSE, at_most=2),
         Target("dense-short", index, _COPYING, at_most=8),
         Target("rules", index, _FROM_ARROW, at_least=500_000),
         Target("rules", index, _FROM_CODES, at_least=1_000_000),
@@ -98,11 +99,11 @@ def match_figures(measured: Sequence[Measurement], subject: Choice) -> list[Read
     if subject.index != REFERENCE:
         rivals.append(own.ratio)
     found = [
-        Reading(_RATIO, [own.ratio], is_rate=True),
-        Reading(_MEDIAN, own.passes.pass_medians_us()),
-        Reading(_TAIL, [times.p99 / times.median]),
+        Reading(RATIO, [own.ratio], is_rate=True),
+        Reading(MEDIAN, own.passes.pass_medians_us()),
+        Reading(TAIL, [times.p99 / times.median]),
     ]
-    return [*found, Reading(_BEST, [min(rivals)], is_rate=True)] if rivals else found
+    return [*found, Reading(BEST, [min(rivals)], is_rate=True)] if rivals else found
 
 
 def slots(bench: Bench) -> list[Reading]:
@@ -305,14 +306,14 @@ def verdicts(results: Sequence[Result], subject: Choice) -> list[Verdict]:
 
 def _over_all(results: Sequence[Result], wanted: dict[tuple[str, str], Target]) -> Iterator[Verdict]:
     """Compare workloads with each other."""
-    bests = [best for result in results if (best := result.value(_BEST)) is not None]
+    bests = [best for result in results if (best := result.value(BEST)) is not None]
     if bests:
-        target = wanted[_ALL, _BEST]
+        target = wanted[ALL, BEST]
         # The mean of a few chosen workloads is no answer to the question about all of them.
         is_all = {result.workload for result in results} >= set(WORKLOADS)
         partial = Target(f"{len(bests)} workloads", target.index, target.what)
         yield Verdict(target if is_all else partial, geometric_mean(bests))
-    medians = {result.workload: result.value(_MEDIAN) for result in results}
+    medians = {result.workload: result.value(MEDIAN) for result in results}
     wide, dense = medians.get("wide"), medians.get("dense")
     if wide and dense:
-        yield Verdict(wanted["wide", "x as long as dense"], wide / dense)
+        yield Verdict(wanted["wide", AS_DENSE], wide / dense)
