@@ -22,7 +22,7 @@ Worked example: a clause  brand = 'x' and price between 3 and 8 and year > 2000 
               4       5*       6*       7
             8   9  10  11   12  13   14   15     value with ordinal 5: nodes 13, 6, 3, 1
 
-    block of `color` (rare): n | 16 bits for each entry's second attribute | columns
+    block of `color` (rare): n | 16 bits for each entry's second attribute | records
                              an entry whose second attribute the event lacks is nearly always gone after two bytes
 
 Arrays
@@ -75,9 +75,10 @@ from siftline.kernels.sift_layout import (
     ALWAYS,
     BARE,
     CLAUSE,
-    FLAT_COLUMNS,
     LAST,
+    LINE,
     MOST_BITS,
+    RECORD,
     ROW,
     ROW_HEAD,
     SET,
@@ -93,6 +94,7 @@ from siftline.kernels.sift_layout import (
     mark_literals,
     measure_rows,
     ranges_in_trees,
+    records_at,
 )
 from siftline.kernels.spaces import cut_attributes
 from siftline.kernels.vectors import N_COLUMNS, N_LANES, WIDTH
@@ -164,7 +166,8 @@ class Desk:
         self.marks[[0, N_LANES]] = 255
         self.seen[int(ALWAYS) // 64] = 1 << 63
         self.sure, self.possible = (np.empty(part.n_clauses, dtype=np.int32) for _ in range(2))
-        survivors = np.empty(len(arrays.cold), dtype=np.int32)
+        # Entries of trees, or two numbers for each entry of the blocks.
+        survivors = np.empty(max(len(arrays.cold), len(arrays.flat) // 4) + 2, dtype=np.int32)
         # Two places for every level of every tree: an event has each attribute once.
         n_levels = sum(int(size).bit_length() for size in np.diff(arrays.node_bases) if size)
         lists = np.empty(2 * n_levels + 2, dtype=np.int32)
@@ -296,7 +299,7 @@ class Sift(PartedIndex):
         trees = [node_bases, _roomy(node_starts), marked, row_starts[entries], rows]
         alone = [alone_starts, clauses.slots[lone], lone]
         return SiftArrays(
-            *[*cuts, *lay_guides(*cuts), lanes[0], *trees, *alone, blocks, _roomy(flat), np.array([expected])]
+            *[*cuts, *lay_guides(*cuts), lanes[0], *trees, *alone, blocks, _aligned(flat), np.array([expected])]
         )
 
     # matching
@@ -500,10 +503,10 @@ def _access_attributes(part: Part) -> NDArray[np.int32]:
 
 
 def _block(flat: NDArray[np.int32], start: int) -> NDArray[np.int32]:
-    """Return the columns of a block."""
+    """Return the records of a block, a line for each word."""
     n = int(flat[start])
-    first = start + 1 + (n + 1) // 2
-    return flat[first : first + FLAT_COLUMNS * n].reshape(FLAT_COLUMNS, n)
+    first = int(records_at(start, n))
+    return flat[first : first + RECORD * n].reshape(n, RECORD).T
 
 
 def _row_length(rows: NDArray[np.int32], place: int) -> int:
@@ -554,6 +557,14 @@ def _marks(
     # A block has the hull of a second literal, by codes: all of it, if it is no set.
     decides = np.where(has_row | (seconds < 0), second_decides, sets[seconds] < 0) if len(sets) else second_decides
     return [seconds, thirds, decides, third_decides], [second_lanes, second_marks, third_lanes, third_marks]
+
+
+def _aligned(array: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return a copy that starts on a cache line."""
+    room = np.empty(len(array) + LINE, dtype=array.dtype)
+    first = (-room.ctypes.data % (array.itemsize * LINE)) // array.itemsize
+    room[first : first + len(array)] = array
+    return room[first : first + len(array)]
 
 
 def _roomy(array: NDArray[Any]) -> NDArray[Any]:

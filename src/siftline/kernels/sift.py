@@ -14,11 +14,13 @@ from siftline.kernels.sift_layout import (
     BITS,
     CLAUSE,
     LAST,
+    LINE,
     LOW1,
     LOW2,
     MOST_BITS,
     PLACE,
     PLACE2,
+    RECORD,
     ROW,
     ROW_HEAD,
     SET,
@@ -28,6 +30,7 @@ from siftline.kernels.sift_layout import (
     WIDTH2,
     guided_ordinal,
     mark_of,
+    records_at,
     signature,
 )
 from siftline.kernels.vectors import HAS_SHUFFLES, N_COLUMNS, N_LANES, WIDTH, first_bit, is_marked, marked_of_64
@@ -44,6 +47,10 @@ _LOW_SIX = np.uint64(63)
 # Where the signature ALWAYS stands in the bits that an event has.
 _LAST_WORD = np.uint64(1023)
 _ALWAYS_BIT = np.uint64(1 << 63)
+# Words of a record in a block.
+_LOW1, _WIDTH1, _PLACE2, _LOW2, _WIDTH2, _SLOT, _ROW = (
+    np.uint64(word) for word in (LOW1, WIDTH1, PLACE2, LOW2, WIDTH2, SLOT, ROW)
+)
 # Bytes on a cache line.
 _LINE = np.uint64(64)
 # Candidates that are tested together.
@@ -162,45 +169,63 @@ def _keep(
 
 
 @inline_kernel
-def _match_block(
+def _append_seen(
     block: Any,
     code: Any,
+    n_left: Any,
+    seen: NDArray[np.uint64],
+    survivors: NDArray[np.int32],
+    flat: NDArray[np.int32],
+    signatures: NDArray[np.uint16],
+) -> Any:
+    """Append (record, code) of each entry of a block whose second attribute may be there; return how many there are."""
+    n = np.uint64(flat[np.uint64(block)])
+    first = _U2 * (np.uint64(block) + _U1)
+    record = np.uint64(records_at(np.int64(block), np.int64(n)))
+    for k in range(n):
+        bit = np.uint64(signatures[first + k])
+        survivors[_U2 * n_left] = record + np.uint64(RECORD) * k
+        survivors[_U2 * n_left + _U1] = code
+        n_left += (seen[bit >> _SIX] >> (bit & _LOW_SIX)) & _U1
+    return n_left
+
+
+@inline_kernel
+def _match_records(
+    n_left: Any,
     n_sure: Any,
     n_possible: Any,
     is_live: NDArray[np.bool_],
     weights: NDArray[np.float64],
     heaviest: NDArray[np.float64],
     dense: NDArray[np.int32],
-    seen: NDArray[np.uint64],
     bits: NDArray[np.uint64],
+    survivors: NDArray[np.int32],
     sure: NDArray[np.int32],
     possible: NDArray[np.int32],
     work: NDArray[np.int64],
     rows: NDArray[np.int32],
     flat: NDArray[np.int32],
-    signatures: NDArray[np.uint16],
 ) -> Any:
-    """Match a value with the block of its attribute; return how many slots there are now."""
-    n = flat[np.uint64(block)]
-    first = 2 * (np.int64(block) + 1)
-    column = np.int64(block) + 1 + ((n + 1) >> 1)
-    for k in range(n):
-        bit = np.uint64(signatures[np.uint64(first + k)])
-        if not (seen[bit >> _SIX] >> (bit & _LOW_SIX)) & _U1:
+    """Match the entries of blocks that are left; return how many slots there are now."""
+    touched: Any = 0
+    for k in range(n_left):
+        touched += flat[np.uint64(survivors[_U2 * k])]
+    for k in range(n_left):
+        at = np.uint64(survivors[_U2 * k])
+        code = survivors[_U2 * k + _U1]
+        if not _is_inside(code, flat[at + _LOW1], flat[at + _WIDTH1]):
             continue
-        work[_CANDIDATES] += 1
-        at = column + k
-        if not _is_inside(code, flat[np.uint64(at + LOW1 * n)], flat[np.uint64(at + WIDTH1 * n)]):
+        if not _is_inside(dense[np.uint64(flat[at + _PLACE2])], flat[at + _LOW2], flat[at + _WIDTH2]):
             continue
-        other = dense[np.uint64(flat[np.uint64(at + PLACE2 * n)])]
-        if not _is_inside(other, flat[np.uint64(at + LOW2 * n)], flat[np.uint64(at + WIDTH2 * n)]):
-            continue
-        row = flat[np.uint64(at + ROW * n)]
+        row = flat[at + _ROW]
         n_tested = try_row(row, rows, dense, bits) if row >= 0 else 0
         work[_TESTED] += abs(n_tested)
         if n_tested >= 0:
-            slot = flat[np.uint64(at + SLOT * n)]
+            slot = flat[at + _SLOT]
             n_sure, n_possible = _keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
+    work[_CANDIDATES] += np.int64(n_left)
+    work[_TOUCHED] = touched
     return n_sure, n_possible
 
 
@@ -390,7 +415,7 @@ def _match(
             block = blocks[np.uint64(a)]
             if block >= 0:
                 # Only to fetch it: all blocks of the event come from memory at the same time, not one after the other.
-                touched += flat[np.uint64(block)]
+                touched += flat[np.uint64(block)] + flat[np.uint64(block) + np.uint64(LINE)]
             if has_trees:
                 n_ordinals = cut_starts[np.uint64(a) + _U1] - cut_starts[np.uint64(a)] + 1
                 if n_ordinals > 1:
@@ -403,6 +428,7 @@ def _match(
     n_sure: Any = 0
     n_possible: Any = 0
     n_lists = _U0
+    n_left = _U0
     for p in range(n_values if n_spread == n_values else 0):
         a = event_attributes[np.uint64(p)]
         if a >= n_known:
@@ -410,24 +436,7 @@ def _match(
         block = blocks[np.uint64(a)]
         if block >= 0:
             code = event_codes[np.uint64(p)]
-            n_sure, n_possible = _match_block(
-                block,
-                code,
-                n_sure,
-                n_possible,
-                is_live,
-                weights,
-                heaviest,
-                dense,
-                seen,
-                bits,
-                sure,
-                possible,
-                work,
-                rows,
-                flat,
-                signatures,
-            )
+            n_left = _append_seen(block, code, n_left, seen, survivors, flat, signatures)
             work[_LISTS] += 1
             continue
         base = np.uint64(node_bases[np.uint64(a)])
@@ -440,6 +449,23 @@ def _match(
                 n_sure = _copy_alone(
                     base, node, n_sure, is_live, weights, heaviest, sure, work, alone_starts, alone_slots
                 )
+    if n_left > _U0:
+        n_sure, n_possible = _match_records(
+            n_left,
+            n_sure,
+            n_possible,
+            is_live,
+            weights,
+            heaviest,
+            dense,
+            bits,
+            survivors,
+            sure,
+            possible,
+            work,
+            rows,
+            flat,
+        )
     if n_lists > _U0:
         n_sure, n_possible = _match_lists(
             n_lists,
@@ -583,12 +609,12 @@ def candidates_of_several(
         if block >= 0:
             n = flat[block]
             found = _with_room(found, n_found, n)
-            column = block + 1 + (n + 1) // 2
+            record = records_at(block, n)
             n_lists += 1
-            for k in range(n):
-                found[n_found] = flat[column + CLAUSE * n + k]
-                low, width = flat[column + LOW1 * n + k], flat[column + WIDTH1 * n + k]
-                n_found += _is_inside(event_codes[p], low, width)
+            for _ in range(n):
+                found[n_found] = flat[record + CLAUSE]
+                n_found += _is_inside(event_codes[p], flat[record + LOW1], flat[record + WIDTH1])
+                record += RECORD
         size = (node_bases[a + 1] - node_bases[a]) >> 1
         node = np.int64(0)
         if size > 0:

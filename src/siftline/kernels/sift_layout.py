@@ -36,9 +36,11 @@ INEXACT = np.int32(-(2**31))
 
 _IS_VETO = np.uint8(2)
 
-# Columns of a flat block, each as long as the block has entries.
-FLAT_COLUMNS = 8
-LOW1, WIDTH1, PLACE2, LOW2, WIDTH2, SLOT, ROW, CLAUSE = range(FLAT_COLUMNS)
+# Words of an entry's record in a block.
+RECORD = 8
+LOW1, WIDTH1, PLACE2, LOW2, WIDTH2, SLOT, ROW, CLAUSE = range(RECORD)
+# Words on a cache line.
+LINE = 16
 
 # What an entry in trees says of its second and third literal: an attribute, and in which of 16 parts of its ordinals.
 N_MARKS = 16
@@ -47,6 +49,12 @@ MOST_BITS = 64
 
 # The signature of an entry that has no second literal; every event has it.
 ALWAYS = np.uint16(65_535)
+
+
+@inline_kernel
+def records_at(block: Any, n: Any) -> Any:
+    """Return where the records of a block of n entries start: behind the signatures, two to a cache line."""
+    return (block + 1 + ((n + 1) >> 1) + RECORD - 1) // RECORD * RECORD
 
 
 @inline_kernel
@@ -524,7 +532,8 @@ def lay_blocks(
 ) -> Any:
     """Return (blocks, flat): where the block of each attribute starts, and all blocks, each on a cache line of its own.
 
-    A block is its number of entries, a signature for each, and the columns, each contiguous.
+    A block is its number of entries, a signature for each, and a record for each: what is rejected by its signature
+    costs two bytes, and what is not one more cache line.
     """
     n_attributes = len(is_tree)
     blocks = np.full(n_attributes, -1, dtype=np.int32)
@@ -532,29 +541,29 @@ def lay_blocks(
     for a in range(n_attributes):
         if n_pieces[a] > 0 and not is_tree[a]:
             blocks[a] = n_words
-            n_words += 1 + (n_pieces[a] + 1) // 2 + FLAT_COLUMNS * n_pieces[a]
-            n_words = (n_words + 15) // 16 * 16
-    flat = np.zeros(n_words, dtype=np.int32)
+            n_words = records_at(n_words, n_pieces[a]) + RECORD * n_pieces[a]
+            n_words = (n_words + LINE - 1) // LINE * LINE
+    # A reader may look at the second line of a block before it knows how long the block is.
+    flat = np.zeros(n_words + LINE if n_words > 0 else 0, dtype=np.int32)
     signatures = flat.view(np.uint16)
     for i in range(len(piece_clauses)):
         a = piece_attributes[i]
         if is_tree[a]:
             continue
         c = piece_clauses[i]
-        n = n_pieces[a]
         block = blocks[a]
         k = flat[block]
         flat[block] += 1
-        column = block + 1 + (n + 1) // 2 + k
+        record = records_at(block, n_pieces[a]) + RECORD * k
         second = seconds[c]
         signatures[2 * (block + 1) + k] = ALWAYS if second < 0 else signature(attributes[second] + 1)
-        flat[column + LOW1 * n] = piece_lows[i]
-        flat[column + WIDTH1 * n] = piece_highs[i] - piece_lows[i]
+        flat[record + LOW1] = piece_lows[i]
+        flat[record + WIDTH1] = piece_highs[i] - piece_lows[i]
         if second >= 0:
-            flat[column + PLACE2 * n] = attributes[second] + 1
-            flat[column + LOW2 * n] = lows[second]
-            flat[column + WIDTH2 * n] = highs[second] - lows[second]
-        flat[column + SLOT * n] = slots[c] if is_exact[c] else slots[c] | INEXACT
-        flat[column + ROW * n] = row_starts[c]
-        flat[column + CLAUSE * n] = c
+            flat[record + PLACE2] = attributes[second] + 1
+            flat[record + LOW2] = lows[second]
+            flat[record + WIDTH2] = highs[second] - lows[second]
+        flat[record + SLOT] = slots[c] if is_exact[c] else slots[c] | INEXACT
+        flat[record + ROW] = row_starts[c]
+        flat[record + CLAUSE] = c
     return blocks, flat
