@@ -21,7 +21,7 @@ ALLOWED = {
     "indexes": {"errors", "model", "kernels", "encoding", "storage"},
     "explanation": {"errors", "model", "language"},
     "subscriptions": {"errors", "model", "language", "encoding", "kernels"},
-    "storage": {"errors", "model", "kernels"},
+    "storage": {"errors", "model", "language", "kernels", "subscriptions"},
     "saved": {"errors", "model", "encoding", "indexes", "subscriptions", "storage"},
     "batches": {"model", "encoding", "indexes", "kernels", "subscriptions"},
     "tail": {"encoding", "indexes", "kernels"},

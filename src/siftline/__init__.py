@@ -31,6 +31,7 @@ _HOMES = {
     "Expression": "siftline.model",
     "SiftlineError": "siftline.errors",
     "Statistics": "siftline.encoding.statistics",
+    "Store": "siftline.storage.store",
     "SubscriptionError": "siftline.errors",
     "attr": "siftline.language.builder",
     "parse": "siftline.language.text",
@@ -45,6 +46,7 @@ __all__ = [
     "Expression",
     "SiftlineError",
     "Statistics",
+    "Store",
     "SubscriptionError",
     "attr",
     "errors",
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from siftline.language.printer import to_text
     from siftline.language.text import parse
     from siftline.model import Expression
+    from siftline.storage.store import Store
 
 
 def __getattr__(name: str) -> Any:

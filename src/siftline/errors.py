@@ -19,6 +19,8 @@ __all__ = [
     "SiftlineError",
     "SnapshotError",
     "StorageError",
+    "StoreError",
+    "StoreLockedError",
     "SubscriptionError",
     "TableError",
     "TooLargeError",
@@ -158,10 +160,18 @@ class SnapshotError(SiftlineError):
 
 
 class StorageError(SiftlineError):
-    """A file of pages that is damaged, truncated, of another version, in use elsewhere, or that cannot be written.
+    """A file of pages, or a store, that is damaged, truncated, of another version, in use, or cannot be written.
 
     What was acknowledged before is never lost by the error itself: the file stays as it is.
     """
+
+
+class StoreError(StorageError):
+    """A store of subscriptions that cannot be opened, read or written; what was acknowledged is still there."""
+
+
+class StoreLockedError(StoreError):
+    """Another process has been writing into the store for longer than one wants to wait."""
 
 
 class WrongIdsError(SiftlineError):

@@ -1,0 +1,110 @@
+"""The tables of a store, as the steps that made them: version n becomes version n + 1.
+
+A new store runs through all steps, so none of them is ever untested. What a store of version 1 had, and what became of
+it:
+
+    1    subscriptions (id, dialect, text, weight, owner, created, expires)
+    2    changes       what happened, in order, numbered for ever; the content of a subscription stands in the change
+                       that gave it, and `subscriptions` points there: no content is kept twice
+         facts         whether ids are integers or text; up to where old changes were dropped
+    3    readers       who follows the changes, and how far each has come
+         checksums     of every change, so that a flipped bit is an error and never another subscription
+
+Times are microseconds since 1970, UTC. Ids and texts have no declared type: integers stay integers, and a text that
+is no valid Unicode (half of a surrogate pair) is kept as bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from siftline.errors import StoreError
+from siftline.storage.rows import checksum_of
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+# "SIFT": marks a SQLite file as a store.
+APPLICATION_ID: Final = 0x53494654
+
+
+def _make_subscriptions(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "CREATE TABLE subscriptions (id PRIMARY KEY NOT NULL, dialect TEXT NOT NULL, text NOT NULL,"
+        " weight REAL NOT NULL, owner TEXT, created INTEGER NOT NULL, expires INTEGER)"
+    )
+
+
+def _make_changes(connection: sqlite3.Connection) -> None:
+    execute = connection.execute
+    # AUTOINCREMENT: a number that was once given out is never given out again, whatever was deleted.
+    execute(
+        "CREATE TABLE changes (sequence INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, id NOT NULL,"
+        " at INTEGER NOT NULL, dialect TEXT, text, weight REAL, owner TEXT, created INTEGER, expires INTEGER)"
+    )
+    execute(
+        "INSERT INTO changes (kind, id, at, dialect, text, weight, owner, created, expires)"
+        " SELECT 'added', id, created, dialect, text, weight, owner, created, expires"
+        " FROM subscriptions ORDER BY created, rowid"
+    )
+    execute("DROP TABLE subscriptions")
+    execute(
+        "CREATE TABLE subscriptions (id PRIMARY KEY NOT NULL, sequence INTEGER NOT NULL, owner TEXT, expires INTEGER)"
+        " WITHOUT ROWID"
+    )
+    execute("INSERT INTO subscriptions SELECT id, sequence, owner, expires FROM changes")
+    execute("CREATE INDEX subscriptions_by_expires ON subscriptions (expires) WHERE expires IS NOT NULL")
+    execute("CREATE INDEX subscriptions_by_owner ON subscriptions (owner) WHERE owner IS NOT NULL")
+    execute("CREATE TABLE facts (name TEXT PRIMARY KEY NOT NULL, value) WITHOUT ROWID")
+    execute("INSERT INTO facts SELECT 'id_kind', typeof(id) FROM changes LIMIT 1")
+    execute("INSERT INTO facts VALUES ('compacted', 0)")
+
+
+def _make_readers(connection: sqlite3.Connection) -> None:
+    execute = connection.execute
+    execute("CREATE TABLE readers (name TEXT PRIMARY KEY NOT NULL, sequence INTEGER NOT NULL, at INTEGER NOT NULL)")
+    execute("ALTER TABLE changes ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0")
+    columns = "sequence, kind, id, at, dialect, text, weight, owner, created, expires"
+    rows = execute(f"SELECT {columns} FROM changes").fetchall()
+    connection.executemany(
+        "UPDATE changes SET checksum = ? WHERE sequence = ?", ((checksum_of(row), row[0]) for row in rows)
+    )
+
+
+_STEPS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_make_subscriptions, _make_changes, _make_readers)
+
+VERSION: Final = len(_STEPS)
+
+
+def version_of(connection: sqlite3.Connection, path: str) -> int:
+    """Return the version of a store, 0 for an empty file; raise if it is no store, or newer than this program."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        (n_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if application or version or n_tables:
+            raise StoreError(f"{path} is a SQLite database, but not a store of subscriptions")
+        return 0
+    if version > VERSION:
+        raise StoreError(
+            f"{path} has version {version}, and this program knows versions up to {VERSION}: use a newer Siftline"
+        )
+    return int(version)
+
+
+def migrate(connection: sqlite3.Connection, path: str) -> None:
+    """Bring a store to the version of this program, in one transaction."""
+    if version_of(connection, path) == VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for step in _STEPS[version_of(connection, path) :]:  # asked again: another process may have been faster
+            step(connection)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

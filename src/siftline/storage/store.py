@@ -1,0 +1,522 @@
+"""Durable subscriptions: a SQLite file that any engine can be built from, and kept up to date by.
+
+    store                                       engine
+    ─────                                       ──────
+    add, replace, renew, remove, expire
+      changes   1 added ann                     load_into  ──►  everything, as of change 3
+                2 added bob
+                3 replaced ann
+                4 removed bob                   follow(3)  ──►  what came after change 3
+                5 expired ann
+
+What a method has returned from is durable: the write-ahead log was flushed to the disk (`synchronous = FULL`). So it
+survives the end of the process at any moment, and a power failure if the disk keeps what it says it has. `NORMAL` would
+be ten times as fast for a single thread and survive `kill -9` as well, but a power failure could take back the last
+seconds; group commit makes `FULL` affordable instead.
+
+SQLite checks the log by checksums, but takes a damaged end of it for one that was never finished. A reader that has
+seen more changes than the store has is told so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import threading
+import time
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from siftline.errors import StoreError, SubscriptionError, UnknownIdError
+from siftline.storage.feed import catch_up, fill
+from siftline.storage.group_commit import GroupCommit
+from siftline.storage.migrations import VERSION, migrate, version_of
+from siftline.storage.rows import (
+    COLUMNS,
+    LIVE,
+    LIVE_COLUMNS,
+    Change,
+    StoredSubscription,
+    change_of,
+    live_change,
+    microseconds,
+)
+from siftline.storage.sqlite_files import open_sqlite, plain_errors
+from siftline.storage.transaction import KEPT, Content, Transaction, compacted, last_sequence
+from siftline.storage.written import TEXT, Written
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+    from types import TracebackType
+
+    from siftline.subscriptions import Id
+
+_INT64: Final = range(-(2**63), 2**63)
+_IS_LIVE: Final = "(s.expires IS NULL OR s.expires > ?)"
+
+
+class Batch:
+    """Changes that take effect together, or not at all; made by `Store.batch`."""
+
+    def __init__(self) -> None:
+        self._changes: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def add(
+        self,
+        expression: Any,
+        id: Id,
+        *,
+        weight: float = 1.0,
+        owner: str | None = None,
+        expires: datetime | None = None,
+        created: datetime | None = None,
+        dialect: str = TEXT,
+    ) -> None:
+        """Add a subscription; parameters as for `Store.add`."""
+        written = Written.of(expression, dialect)
+        content = Content(written, _weight(weight), _owner(owner), microseconds(created), microseconds(expires))
+        self._changes.append(("add", (_id(id), content)))
+
+    def replace(
+        self,
+        id: Id,
+        expression: Any,
+        *,
+        weight: float | None = None,
+        expires: datetime | Literal["kept"] | None = KEPT,
+        dialect: str = TEXT,
+    ) -> None:
+        """Give a subscription another expression; what is not given stays as it was."""
+        written = Written.of(expression, dialect)
+        until: Any = KEPT if expires == KEPT else microseconds(expires)
+        content = Content(written, None if weight is None else _weight(weight), None, None, until)
+        self._changes.append(("replace", (_id(id), content)))
+
+    def renew(self, id: Id, expires: datetime | None) -> None:
+        """Let a subscription end at another time, or never."""
+        self._changes.append(("renew", (_id(id), microseconds(expires))))
+
+    def remove(self, id: Id) -> None:
+        """Remove a subscription."""
+        self._changes.append(("remove", (_id(id),)))
+
+    def apply(self, transaction: Transaction) -> None:
+        """Make all changes."""
+        for name, group in groupby(self._changes, key=itemgetter(0)):
+            if name == "add":
+                transaction.add_many([arguments for _, arguments in group])  # type: ignore[misc]
+                continue
+            for _, arguments in group:
+                getattr(transaction, name)(*arguments)
+
+
+class Store:
+    """Subscriptions in a file; threads may use one store, and processes may open the same file.
+
+    Parameters
+    ----------
+    path : path
+        The file; it is made if it is not there.
+    is_read_only : bool
+        Never write, not even to bring an older file to the version of this program.
+    wait_seconds : float
+        How long to wait while another process is writing.
+    is_checked : bool
+        Look through the whole file for damage when it is opened.
+
+    Examples
+    --------
+    >>> import tempfile, siftline
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> store = siftline.Store(folder.name + "/subscriptions.db")
+    >>> store.add("model = 'iphone5s' and price <= 580", "ann")
+    1
+    >>> engine = siftline.Engine()
+    >>> sequence = store.load_into(engine)
+    >>> with store.batch() as batch:
+    ...     batch.replace("ann", "price <= 600")
+    ...     batch.add({"price": [{"numeric": ["<", 700]}]}, "bob", dialect="eventbridge")
+    >>> sequence = store.follow(engine, sequence)
+    >>> sequence, sorted(engine.match({"price": 590}))
+    (3, ['ann', 'bob'])
+    >>> store.close(); folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        is_read_only: bool = False,
+        wait_seconds: float = 5.0,
+        is_checked: bool = True,
+    ) -> None:
+        self.path = str(path)
+        self._is_read_only = is_read_only
+        self._wait_seconds = wait_seconds
+        self._idle: list[sqlite3.Connection] = []
+        self._guard = threading.Lock()
+        self._is_closed = False
+        self._process = os.getpid()
+        with plain_errors(self.path):
+            connection = self._open()
+            try:
+                self._prepare(connection, is_checked)
+            except BaseException:
+                connection.close()
+                raise
+        self._writer = None if is_read_only else GroupCommit(connection, self.path)
+        if is_read_only:
+            self._idle.append(connection)
+
+    def _open(self) -> sqlite3.Connection:
+        return open_sqlite(self.path, is_read_only=self._is_read_only, wait_seconds=self._wait_seconds)
+
+    def _prepare(self, connection: sqlite3.Connection, is_checked: bool) -> None:
+        if is_checked:
+            problems = _damage(connection, "quick_check")
+            if problems:
+                raise StoreError(f"{self.path} is damaged: {problems[0]}")
+        if not self._is_read_only:
+            migrate(connection, self.path)
+        elif version_of(connection, self.path) < VERSION:
+            raise StoreError(f"{self.path} is of an older version: open it once for writing")
+
+    def close(self) -> None:
+        """Finish what is being written, and close the file."""
+        with self._guard:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+        if self._writer is not None:
+            self._writer.close()  # the last one to close: it moves the log into the file
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<siftline.Store: {self.path}>"
+
+    # changes
+
+    def add(
+        self,
+        expression: Any,
+        id: Id,
+        *,
+        weight: float = 1.0,
+        owner: str | None = None,
+        expires: datetime | None = None,
+        dialect: str = TEXT,
+    ) -> int:
+        """Add a subscription, and return the number of the change once it is durable.
+
+        Parameters
+        ----------
+        expression
+            Text, an Expression, or an event pattern, filter policy or filters, as JSON text or parsed.
+        id : int or str
+            The ids of one store are all integers or all strings.
+        weight : float
+            For `match(..., top=k)`.
+        owner : str, optional
+            Whose it is.
+        expires : datetime, optional
+            From when on it no longer counts; with a time zone.
+        dialect : {'text', 'eventbridge', 'sns', 'cloudevents'}
+            What the expression is written in.
+
+        Raises
+        ------
+        SubscriptionError
+            If no engine would take the expression.
+        DuplicateIdError
+            If the id is in use.
+        StoreError
+            If it cannot be made durable; then nothing has changed.
+        """
+        batch = Batch()
+        batch.add(expression, id, weight=weight, owner=owner, expires=expires, dialect=dialect)
+        return self._apply(batch)
+
+    def replace(
+        self,
+        id: Id,
+        expression: Any,
+        *,
+        weight: float | None = None,
+        expires: datetime | Literal["kept"] | None = KEPT,
+        dialect: str = TEXT,
+    ) -> int:
+        """Give a subscription another expression; what is not given stays as it was."""
+        batch = Batch()
+        batch.replace(id, expression, weight=weight, expires=expires, dialect=dialect)
+        return self._apply(batch)
+
+    def renew(self, id: Id, expires: datetime | None) -> int:
+        """Let a subscription end at another time, or never."""
+        batch = Batch()
+        batch.renew(id, expires)
+        return self._apply(batch)
+
+    def remove(self, id: Id) -> int:
+        """Remove a subscription."""
+        batch = Batch()
+        batch.remove(id)
+        return self._apply(batch)
+
+    def expire(self, now: datetime | None = None) -> int:
+        """Remove all subscriptions whose time is over; return how many. Until then they are only not shown."""
+        return int(self._run(lambda transaction: transaction.expire(), now))
+
+    @contextlib.contextmanager
+    def batch(self) -> Iterator[Batch]:
+        """Collect changes, and make them durable together at the end of the block; an error in it discards all."""
+        batch = Batch()
+        yield batch
+        if len(batch):
+            self._apply(batch)
+
+    def _apply(self, batch: Batch) -> int:
+        def work(transaction: Transaction) -> int:
+            batch.apply(transaction)
+            return transaction.sequence
+
+        return int(self._run(work))
+
+    def _run(self, work: Callable[[Transaction], Any], now: datetime | None = None) -> Any:
+        if self._writer is None:
+            raise StoreError(f"{self.path} was opened read-only")
+        moment = _now(now)
+        return self._writer.run(lambda connection: work(Transaction(connection, self.path, moment)))
+
+    # looking in
+
+    def __len__(self) -> int:
+        with self._reading() as connection:
+            query = f"SELECT count(*) FROM subscriptions s WHERE {_IS_LIVE}"
+            return int(connection.execute(query, (_now(),)).fetchone()[0])
+
+    def __contains__(self, id: Id) -> bool:
+        with self._reading() as connection:
+            query = f"SELECT 1 FROM subscriptions s WHERE id = ? AND {_IS_LIVE}"
+            return connection.execute(query, (_id(id), _now())).fetchone() is not None
+
+    def get(self, id: Id) -> StoredSubscription:
+        """Return one subscription."""
+        with self._reading() as connection:
+            query = f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE s.id = ? AND {_IS_LIVE}"
+            row = connection.execute(query, (_id(id), _now())).fetchone()
+        if row is None:
+            raise UnknownIdError(f"the store has no subscription with the id {id!r}")
+        return _subscription(row, self.path)
+
+    def __iter__(self) -> Iterator[StoredSubscription]:
+        return self.subscriptions()
+
+    def subscriptions(self, *, owner: str | None = None, now: datetime | None = None) -> Iterator[StoredSubscription]:
+        """Return all subscriptions as of one moment, or those of one owner, in the order of their last change."""
+        with self._reading() as connection:
+            yield from self._live(connection, owner, now)
+
+    def _live(
+        self, connection: sqlite3.Connection, owner: str | None, now: datetime | None
+    ) -> Iterator[StoredSubscription]:
+        condition, arguments = _IS_LIVE, [_now(now)]
+        if owner is not None:
+            condition, arguments = f"{_IS_LIVE} AND s.owner = ?", [_now(now), owner]  # type: ignore[list-item]
+        query = f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE {condition} ORDER BY s.sequence"
+        for row in connection.execute(query, arguments):
+            yield _subscription(row, self.path)
+
+    @property
+    def sequence(self) -> int:
+        """The number of the last change."""
+        with self._reading() as connection:
+            return last_sequence(connection)
+
+    def next_expiry(self) -> datetime | None:
+        """Return when the next subscription ends."""
+        from siftline.storage.rows import moment_of
+
+        with self._reading() as connection:
+            (soonest,) = connection.execute("SELECT min(expires) FROM subscriptions").fetchone()
+        return None if soonest is None else moment_of(soonest)
+
+    # the feed
+
+    def changes(self, since: int = 0) -> Iterator[Change]:
+        """Return what happened after change `since`, oldest first, as of one moment.
+
+        After `compact`, changes that are superseded may be missing from the beginning, so a reader can start at 0, or
+        at any number that is not below what all readers have acknowledged.
+        """
+        with self._reading() as connection:
+            first, last = compacted(connection.execute), last_sequence(connection)
+            if since > last:
+                raise StoreError(
+                    f"{self.path} ends with change {last}, but its reader has seen {since}: changes were lost"
+                )
+            if 0 < since < first:
+                raise StoreError(
+                    f"{self.path}: the changes before {first} were compacted, and a reader at {since} needs them: "
+                    "it has to load everything anew"
+                )
+            query = f"SELECT {COLUMNS} FROM changes WHERE sequence > ? ORDER BY sequence"
+            for row in connection.execute(query, (since,)):
+                yield change_of(row, self.path)
+
+    def load_into(self, engine: Any, *, by_owner: bool = False, now: datetime | None = None) -> int:
+        """Add all subscriptions to an engine, and return the number of the last change that is in it.
+
+        Parameters
+        ----------
+        engine : Engine
+            Takes all of them in one piece, so it should be new.
+        by_owner : bool
+            Make the owner of a subscription its tenant, for `match(..., tenant=...)`.
+        now : datetime, optional
+            What has expired by then is left out.
+        """
+        with self._reading() as connection:
+            sequence = last_sequence(connection)
+            fill(engine, self._live(connection, None, now), by_owner=by_owner)
+            return sequence
+
+    def follow(self, engine: Any, since: int, *, by_owner: bool = False) -> int:
+        """Bring an engine from change `since` to the last one, and return its number."""
+        last = catch_up(engine, self.changes(since), by_owner=by_owner)
+        return since if last is None else last
+
+    def acknowledge(self, reader: str, sequence: int) -> None:
+        """Note durably that a reader has all changes up to a number; `compact` keeps the later ones for it."""
+        self._run(lambda transaction: transaction.acknowledge(reader, sequence))
+
+    def readers(self) -> dict[str, int]:
+        """Return how far each known reader has come."""
+        with self._reading() as connection:
+            return dict(connection.execute("SELECT name, sequence FROM readers ORDER BY name").fetchall())
+
+    def forget_reader(self, reader: str) -> None:
+        """Keep nothing for a reader any more."""
+        self._run(lambda transaction: transaction.forget_reader(reader))
+
+    def compact(self) -> int:
+        """Drop changes that every known reader has acknowledged and that were superseded; return how many."""
+        return int(self._run(lambda transaction: transaction.compact()))
+
+    # soundness
+
+    def verify(self, advance: Callable[[int], None] = lambda n: None) -> list[str]:
+        """Return what is wrong with the file: its structure, and every change in it; nothing if all is well."""
+        with self._reading() as connection:
+            problems = _damage(connection, "integrity_check")
+            if problems:
+                return problems
+            for row in connection.execute(f"SELECT {COLUMNS} FROM changes ORDER BY sequence"):
+                problems += _problems(lambda row=row: change_of(row, self.path))  # type: ignore[misc]
+                advance(1)
+            for row in connection.execute(f"SELECT {LIVE_COLUMNS} FROM {LIVE} ORDER BY s.sequence"):
+                problems += _problems(lambda row=row: _subscription(row, self.path).expression())  # type: ignore[misc]
+                advance(1)
+            return problems
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection that sees one moment."""
+        with plain_errors(self.path):
+            connection = self._borrowed()
+            try:
+                connection.execute("BEGIN")
+                yield connection
+            finally:
+                self._give_back(connection)
+
+    def _borrowed(self) -> sqlite3.Connection:
+        if os.getpid() != self._process:
+            raise StoreError(f"{self.path} was opened before this process was forked: open it again here")
+        with self._guard:
+            if self._is_closed:
+                raise StoreError(f"{self.path} is closed")
+            if self._idle:
+                return self._idle.pop()
+        return self._open()
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        with self._guard:
+            if not self._is_closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+
+def _damage(connection: sqlite3.Connection, check: str) -> list[str]:
+    """Return what SQLite finds wrong with the structure of a file."""
+    found = [str(line) for (line,) in connection.execute(f"PRAGMA {check}")]
+    return [] if found == ["ok"] else found
+
+
+def _problems(attempt: Callable[[], Any]) -> list[str]:
+    try:
+        attempt()
+    except (StoreError, SubscriptionError) as error:
+        return [str(error)]
+    return []
+
+
+def _subscription(row: tuple[Any, ...], path: str) -> StoredSubscription:
+    subscription = live_change(row, path).subscription
+    if subscription is None:
+        raise StoreError(f"{path} is damaged: the subscription {row[0]!r} has no content")
+    return subscription
+
+
+def _now(now: datetime | None = None) -> int:
+    moment = microseconds(now)
+    return time.time_ns() // 1000 if moment is None else moment
+
+
+def _id(id: Any) -> Id:
+    if isinstance(id, bool) or not isinstance(id, (int, str)):
+        raise SubscriptionError(f"an id must be an integer or a string, not {type(id).__name__}: {id!r}")
+    if isinstance(id, int) and id not in _INT64:
+        raise SubscriptionError("the id does not fit into 64 bits")
+    if isinstance(id, str):
+        _unicode(id, "an id")
+    return id
+
+
+def _owner(owner: Any) -> str | None:
+    if owner is not None and not isinstance(owner, str):
+        raise SubscriptionError(f"an owner must be a string, not {type(owner).__name__}: {owner!r}")
+    return None if owner is None else _unicode(owner, "an owner")
+
+
+def _unicode(text: str, what: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise SubscriptionError(f"{what} must be Unicode text: {text!a} has half of a surrogate pair") from None
+    return text
+
+
+def _weight(weight: Any) -> float:
+    if isinstance(weight, (int, float)) and not isinstance(weight, bool):
+        with contextlib.suppress(OverflowError):  # an integer beyond all doubles
+            if math.isfinite(weight):
+                return float(weight)
+    raise SubscriptionError("a weight must be a finite number")

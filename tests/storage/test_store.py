@@ -1,0 +1,394 @@
+"""Durable subscriptions: what goes in comes out, as written, in order, and into any engine."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from strategies import events, subscriptions
+
+from siftline import Engine, Store, SubscriptionError, parse
+from siftline.errors import DuplicateIdError, StoreError, UnknownIdError
+from siftline.storage.migrations import APPLICATION_ID, VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from siftline.model import Expression
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "subscriptions.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with Store(path) as store:
+        yield store
+
+
+def kinds(store: Store, since: int = 0) -> list[tuple[int, str, Any]]:
+    return [(change.sequence, change.kind, change.id) for change in store.changes(since)]
+
+
+def test_everything_is_kept_as_written(store: Store, path: Path) -> None:
+    sources = {
+        "spaces": ("text", "  price   <=  580 AND\n\tname = 'Zo\u00eb \U0001f600 \0 \ud800'"),
+        "pattern": ("eventbridge", '{ "size": [ {"numeric": [">", 9.0]} ],\n "size": ["x"] }'),
+        "policy": ("sns", '{"store":["a"]}'),
+        "filters": ("cloudevents", '[{"prefix": {"type": "com."}}]'),
+    }
+    for id, (dialect, text) in sources.items():
+        store.add(text, id, weight=2.5, owner="ann", expires=NOON + 9000 * HOUR, dialect=dialect)
+    store.close()
+    with Store(path) as again:
+        for id, (dialect, text) in sources.items():
+            found = again.get(id)
+            assert (found.id, found.written) == (id, (dialect, text))
+            assert (found.weight, found.owner, found.expires) == (2.5, "ann", NOON + 9000 * HOUR)
+        assert [each.id for each in again.subscriptions(owner="ann")] == list(sources)
+        assert list(again.subscriptions(owner="bob")) == []
+        assert again.verify() == []
+
+
+def test_expressions_and_parsed_json_are_written_out(store: Store) -> None:
+    store.add(parse("a = 1 and b > 2"), 1)
+    store.add({"a": ["x"]}, 2, dialect="eventbridge")
+    store.add([{"exact": {"type": "x"}}], 3, dialect="cloudevents")
+    assert [each.written.text for each in store] == ["a = 1 and b > 2", '{"a": ["x"]}', '[{"exact": {"type": "x"}}]']
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "reason"),
+    [
+        (("price <", 1), {}, "expected"),
+        (("a = 1", True), {}, "an id must be"),
+        (("a = 1", 2**63), {}, "64 bits"),
+        (("a = 1", "\ud800"), {}, "surrogate"),
+        (("a = 1", 1), {"weight": float("nan")}, "finite"),
+        (("a = 1", 1), {"weight": 10**400}, "finite"),
+        (("a = 1", 1), {"owner": 5}, "an owner must be"),
+        (("a = 1", 1), {"expires": datetime(2030, 1, 1)}, "time zone"),
+        (("a = 1", 1), {"dialect": "sql"}, "unknown dialect"),
+        (('{"a": 1}', 1), {"dialect": "eventbridge"}, "expected an array"),
+        ((7, 1), {}, "must be text"),
+    ],
+)
+def test_what_is_refused_leaves_no_trace(
+    store: Store, arguments: tuple[Any, ...], options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(SubscriptionError, match=reason):
+        store.add(*arguments, **options)
+    assert (len(store), store.sequence) == (0, 0)
+
+
+def test_ids_are_of_one_kind_for_ever(store: Store) -> None:
+    store.add("a = 1", 1)
+    with pytest.raises(SubscriptionError, match="is a string"):
+        store.add("a = 1", "x")
+    store.remove(1)
+    with pytest.raises(SubscriptionError, match="is a string"), store.batch() as batch:
+        batch.add("a = 1", 2)
+        batch.add("a = 1", "x")
+    assert len(store) == 0
+
+
+def test_the_feed_tells_what_happened(store: Store) -> None:
+    assert store.add("a = 1", 1, expires=NOON) == 1
+    assert store.add("a = 2", 2) == 2
+    assert store.replace(1, "a = 3", weight=7.0) == 3
+    assert store.renew(1, NOON + HOUR) == 4
+    assert store.remove(2) == 5
+    assert store.expire(NOON + HOUR) == 1
+    assert kinds(store) == [
+        (1, "added", 1),
+        (2, "added", 2),
+        (3, "replaced", 1),
+        (4, "replaced", 1),
+        (5, "removed", 2),
+        (6, "expired", 1),
+    ]
+    third = next(iter(store.changes(2)))
+    assert third.subscription is not None
+    assert (third.subscription.written.text, third.subscription.weight, third.subscription.expires) == ("a = 3", 7, NOON)
+    assert kinds(store, 6) == []
+
+
+def test_what_has_expired_is_not_shown(store: Store) -> None:
+    past = datetime.now(UTC) - HOUR
+    store.add("a = 1", 1, expires=past)
+    store.add("a = 1", 2)
+    engine = Engine()
+    store.load_into(engine)
+    assert (len(store), 1 in store, engine.ids(), [each.id for each in store]) == (1, False, [2], [2])
+    assert store.next_expiry() == past
+    for attempt in (store.get, store.remove, lambda id: store.replace(id, "a = 2")):
+        with pytest.raises(UnknownIdError):
+            attempt(1)
+    store.add("a = 5", 1)  # the id is free again
+    assert kinds(store, 2) == [(3, "expired", 1), (4, "added", 1)]
+    assert store.expire() == 0
+
+
+def test_batches_are_atomic(store: Store) -> None:
+    store.add("a = 1", 1)
+    with pytest.raises(DuplicateIdError), store.batch() as batch:
+        batch.add("a = 2", 2)
+        batch.remove(1)
+        batch.add("a = 2", 2)
+    with pytest.raises(UnknownIdError), store.batch() as batch:
+        batch.add("a = 2", 2)
+        batch.remove(3)
+    with pytest.raises(ZeroDivisionError), store.batch() as batch:
+        batch.add("a = 2", 2)
+        1 / 0  # noqa: B018
+    with store.batch():
+        pass
+    assert kinds(store) == [(1, "added", 1)]
+    with store.batch() as batch:
+        batch.remove(1)
+        batch.add("a = 9", 1, owner="new")
+        batch.renew(1, NOON)
+        batch.replace(1, "a = 8", expires=None)
+    assert [kind for _, kind, _ in kinds(store)] == ["added", "removed", "added", "replaced", "replaced"]
+    assert (store.get(1).owner, store.get(1).expires) == ("new", None)
+
+
+def test_engines_follow(store: Store) -> None:
+    store.add("a = 1", "x", weight=3.0, owner="ann")
+    store.add("a > 0", "y")
+    engine = Engine("sift")
+    sequence = store.load_into(engine, by_owner=True)
+    assert engine.match({"a": 1}, top=1) == ["x"]
+    assert engine.match({"a": 1}, tenant="ann") == ["x"]
+    store.replace("y", "a > 5")
+    store.remove("x")
+    store.add("a = 1", "z", owner="bob")
+    store.add("a = 1", "gone")
+    store.remove("gone")
+    assert store.follow(engine, sequence, by_owner=True) == 7
+    assert engine.match({"a": 1}) == ["z"] == engine.match({"a": 1}, tenant="bob")
+    # Twice, or from the beginning, is the same.
+    assert store.follow(engine, 7) == 7
+    assert store.follow(engine, sequence) == 7
+    assert sorted(engine.ids()) == ["y", "z"]
+    fresh = Engine()
+    assert store.follow(fresh, 0) == 7
+    assert sorted(fresh.ids()) == ["y", "z"]
+
+
+def test_compaction_keeps_what_readers_need(store: Store) -> None:
+    engine = Engine()
+    for id in range(4):
+        store.add(f"a = {id}", id)
+    sequence = store.load_into(engine)
+    store.acknowledge("pipeline", sequence)
+    store.remove(0)
+    store.replace(1, "a = 10")
+    store.remove(2)
+    store.add("a = 5", 5)
+    assert store.compact() == 0 + 3  # the additions of 0, 1 and 2 are superseded, and the reader has seen them
+    assert store.readers() == {"pipeline": 4}
+    assert store.follow(engine, sequence) == 8
+    fresh = Engine()
+    store.follow(fresh, 0)
+    assert sorted(engine.ids()) == sorted(fresh.ids()) == [1, 3, 5]
+    store.acknowledge("pipeline", 8)
+    assert store.compact() == 2
+    assert kinds(store) == [(4, "added", 3), (6, "replaced", 1), (8, "added", 5)]
+    with pytest.raises(StoreError, match="compacted"):
+        store.follow(engine, 3)
+    with pytest.raises(StoreError, match="a reader can be at"):
+        store.acknowledge("pipeline", 7)
+    with pytest.raises(StoreError, match="changes were lost"):
+        store.follow(engine, 9)
+    store.forget_reader("pipeline")
+    with pytest.raises(UnknownIdError):
+        store.forget_reader("pipeline")
+    store.remove(5)
+    assert store.compact() == 2
+    store.add("a = 1", 9)
+    assert kinds(store)[-1] == (10, "added", 9)  # numbers are never given out again
+    assert store.verify() == []
+
+
+def test_single_adds_of_many_threads_share_commits(store: Store) -> None:
+    barrier = threading.Barrier(16)
+
+    def add(first: int) -> None:
+        barrier.wait()
+        for id in range(first, first + 10):
+            store.add(f"a = {id}", id)
+            with pytest.raises(DuplicateIdError):
+                store.add("a = 1", id)
+
+    threads = [threading.Thread(target=add, args=(10 * n,)) for n in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(each.id for each in store) == list(range(160))
+    assert store._writer is not None
+    assert store._writer.n_transactions < 320
+
+
+def test_readers_see_one_moment(store: Store) -> None:
+    with store.batch() as batch:
+        for id in range(10):
+            batch.add("a = 1", id)
+    reading = store.subscriptions()
+    first = next(reading)
+    store.remove(first.id)
+    store.remove(9)
+    assert 1 + len(list(reading)) == 10
+    assert len(store) == 8
+
+
+def made_by_version_1(path: Path, version: int = 1) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(
+        "CREATE TABLE subscriptions (id PRIMARY KEY NOT NULL, dialect TEXT NOT NULL, text NOT NULL,"
+        " weight REAL NOT NULL, owner TEXT, created INTEGER NOT NULL, expires INTEGER)"
+    )
+    rows = [("b", "text", "a = 2", 1.0, None, 2_000_000, None), ("a", "text", "a  =  1", 2.0, "ann", 1_000_000, 4 * 10**15)]
+    connection.executemany("INSERT INTO subscriptions VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.commit()
+    connection.close()
+
+
+def test_a_store_of_version_1_becomes_a_new_one(path: Path) -> None:
+    made_by_version_1(path)
+    with pytest.raises(StoreError, match="older version"):
+        Store(path, is_read_only=True)
+    with Store(path) as store:
+        assert kinds(store) == [(1, "added", "a"), (2, "added", "b")]
+        assert store.get("a").written.text == "a  =  1"
+        assert (store.get("a").owner, store.get("a").created) == ("ann", datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
+        assert store.verify() == []
+        with pytest.raises(SubscriptionError, match="is an integer"):
+            store.add("a = 1", 5)
+        store.add("a = 3", "c")
+    with Store(path) as store:
+        assert len(store) == 3
+
+
+def test_an_empty_file_is_a_store_of_version_0(path: Path) -> None:
+    path.touch()
+    with Store(path) as store:
+        store.add("a = 1", 1)
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
+    connection.close()
+
+
+def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
+    made_by_version_1(path)
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE facts (x)")  # in the way
+    connection.commit()
+    connection.close()
+    with pytest.raises(StoreError, match="facts"):
+        Store(path)
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+    assert connection.execute("SELECT count(*) FROM subscriptions WHERE text = 'a = 2'").fetchone() == (1,)
+    connection.close()
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """A store, an engine that follows it and one that is rebuilt, side by side with a dict."""
+
+    folder: Path
+    n = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        type(self).n += 1
+        self.store = Store(self.folder / f"{self.n}.db")
+        self.model: dict[int, Expression] = {}
+        self.engine, self.sequence = Engine(), 0
+
+    ids = st.integers(0, 5)
+
+    @rule(id=ids, expression=subscriptions)
+    def put(self, id: int, expression: Expression) -> None:
+        if id in self.model:
+            self.store.replace(id, expression)
+        else:
+            self.store.add(expression, id)
+        self.model[id] = expression
+
+    @rule(id=ids)
+    def remove(self, id: int) -> None:
+        if id in self.model:
+            self.store.remove(id)
+            del self.model[id]
+        else:
+            with pytest.raises(UnknownIdError):
+                self.store.remove(id)
+
+    @rule(chosen=st.dictionaries(ids, subscriptions, max_size=4))
+    def batch(self, chosen: dict[int, Expression]) -> None:
+        with self.store.batch() as batch:
+            for id, expression in chosen.items():
+                if id in self.model:
+                    batch.remove(id)
+                batch.add(expression, id)
+        self.model |= chosen
+
+    @rule(is_acknowledged=st.booleans())
+    def follow(self, is_acknowledged: bool) -> None:
+        self.sequence = self.store.follow(self.engine, self.sequence)
+        assert sorted(self.engine.ids()) == sorted(self.model)
+        if is_acknowledged:
+            self.store.acknowledge("engine", self.sequence)
+
+    @rule()
+    def compact(self) -> None:
+        if "engine" not in self.store.readers():
+            self.store.acknowledge("engine", self.sequence)
+        self.store.compact()
+
+    @rule()
+    def reopen(self) -> None:
+        self.store.close()
+        self.store = Store(self.store.path)
+
+    @rule(event=events)
+    def match(self, event: dict[str, Any]) -> None:
+        self.sequence = self.store.follow(self.engine, self.sequence)
+        rebuilt, expected = Engine(), Engine("scan")
+        assert self.store.load_into(rebuilt) == self.sequence == self.store.sequence
+        expected.add_many(self.model.items())
+        assert sorted(rebuilt.match(event)) == sorted(expected.match(event)) == sorted(self.engine.match(event))
+
+    @invariant()
+    def is_sound(self) -> None:
+        assert self.store.verify() == []
+        assert sorted(each.id for each in self.store) == sorted(self.model)
+
+    def teardown(self) -> None:
+        self.store.close()
+
+
+def test_state_machine(tmp_path: Path) -> None:
+    machine = type("Machine", (StoreMachine,), {"folder": tmp_path})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=15, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
