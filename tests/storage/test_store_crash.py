@@ -83,7 +83,7 @@ def run_crashes(path: Path, n_crashes: int) -> None:
         with Store(path) as store:
             assert store.verify() == []
             check(store, acknowledged)
-            sequence = store.follow(engine, 0 if not sequence else sequence)
+            sequence = store.follow(engine, sequence)
             assert sorted(engine.ids()) == sorted(each.id for each in store)
             store.acknowledge("engine", sequence)
     assert len(acknowledged) >= n_crashes

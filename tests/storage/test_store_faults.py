@@ -10,13 +10,16 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from siftline import Store
 from siftline.errors import StoreError, StoreLockedError
 from siftline.storage.migrations import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PAGE = 4096
 PYTHON = [sys.executable, "-c"]
@@ -31,6 +34,12 @@ def filled(path: Path, n: int = 300) -> list[Any]:
             store.replace(id, f"price > {id}")
             store.remove(id + 1)
     return contents(path)
+
+
+def add_all(store: Store, ids: range) -> None:
+    with store.batch() as batch:
+        for id in ids:
+            batch.add(f"a = {id}", id)
 
 
 def contents(path: Path) -> list[Any]:
@@ -130,9 +139,8 @@ def test_a_full_disk(tmp_path: Path) -> None:
         assert store._writer is not None
         (n_pages,) = store._writer._connection.execute("PRAGMA page_count").fetchone()
         store._writer._connection.execute(f"PRAGMA max_page_count = {n_pages + 2}")
-        with pytest.raises(StoreError, match="the disk is full: nothing of this was written"), store.batch() as batch:
-            for id in range(1000, 3000):
-                batch.add(f"a = {id}", id)
+        with pytest.raises(StoreError, match="the disk is full: nothing of this was written"):
+            add_all(store, range(1000, 3000))
         store.add("a = 1", 1000)  # what still fits goes on
         assert len(store) == 19 + 1
         assert list(store.changes())[:-1] == before[: len(list(store.changes())) - 1]
@@ -223,10 +231,11 @@ def test_another_writer(tmp_path: Path) -> None:
 def test_a_closed_or_inherited_store_says_so(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     store.add("a = 1", 1)
+    attempts: list[Callable[[], Any]] = [lambda: store.add("a = 2", 2), lambda: len(store)]
     child = os.fork()
     if child == 0:
         n_refused = 0
-        for attempt in (lambda: store.add("a = 2", 2), lambda: len(store)):
+        for attempt in attempts:
             try:
                 attempt()
             except StoreError:
@@ -234,6 +243,6 @@ def test_a_closed_or_inherited_store_says_so(tmp_path: Path) -> None:
         os._exit(n_refused)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
     store.close()
-    for attempt in (lambda: store.add("a = 2", 2), lambda: len(store)):
+    for attempt in attempts:
         with pytest.raises(StoreError, match="is closed"):
             attempt()

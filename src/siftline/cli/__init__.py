@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_COMMANDS: Final = ("match", "check", "explain", "demo")
+_COMMANDS: Final = ("match", "check", "explain", "store", "demo")
 _BENCH: Final = "siftline.bench.command"
 
 _INTERRUPTED: Final = 130
@@ -37,6 +37,7 @@ examples:
   siftline demo
   siftline check subscriptions.jsonl --against events.jsonl
   siftline match --subscriptions subscriptions.jsonl --events events.jsonl --output matches.csv
+  siftline store import subscriptions.db subscriptions.jsonl
   siftline explain --subscription "price <= 580" --event '{"price": 600}'
 
 `siftline COMMAND --help` says more.

@@ -69,14 +69,15 @@ def csv_rows(file: IO[bytes], name: str, advance: Callable[[int], None]) -> Iter
         except StopIteration:
             return
         except csv.Error as error:
-            line, _, _ = lines.taken()
-            yield Problem(name, line, 1, f"not CSV: {error}")
+            line, raw, _ = lines.taken()
+            yield Problem(name, line, 1, f"not CSV: {error}", raw=raw)
             continue
         line, raw, bad_line = lines.taken()
         if bad_line is not None:
-            yield Problem(name, bad_line, 1, "not UTF-8")
+            yield Problem(name, bad_line, 1, "not UTF-8", raw=raw)
         elif len(cells) > len(header) or (cells and len(cells) < len(header)):
-            yield Problem(name, line, 1, f"expected {len(header)} cells, as in the header, found {len(cells)}")
+            reason = f"expected {len(header)} cells, as in the header, found {len(cells)}"
+            yield Problem(name, line, 1, reason, raw=raw)
         elif cells:
             yield CsvRow(line, dict(zip(header, cells, strict=True)), raw)
 

@@ -40,6 +40,8 @@ class Problem:
         One sentence without a full stop.
     details : tuple of str
         The offending text with a caret below, and a hint.
+    raw : str or None
+        The whole line, record or row, where a bad one has to be kept.
     """
 
     file: str
@@ -48,6 +50,7 @@ class Problem:
     reason: str
     details: tuple[str, ...] = ()
     unit: str = "line"
+    raw: str | None = None
 
     @property
     def place(self) -> str:

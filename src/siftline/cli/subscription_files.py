@@ -7,12 +7,17 @@ text         an expression a line, its id is the number of the line; lines that 
 CSV          a header with subscription (or id), expression and optionally weight; ids that are all whole numbers
              are integers
 Parquet      the same columns, or one row a predicate: subscription, clause, attribute, op, number, text, ...
+
+Beside these may stand owner, created and expires, which a store keeps and a match has no use for.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siftline.cli.csv_rows import csv_rows
@@ -34,7 +39,7 @@ from siftline.cli.progress import Progress
 from siftline.errors import SubscriptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from siftline.engine import Engine
     from siftline.model import Expression
@@ -44,7 +49,9 @@ FORMATS: Final = (JSONL, TEXT, CSV, PARQUET)
 
 _NAMES: Final = ("id", "subscription")
 _SOURCES: Final = ("expression", "pattern", "filters")
-_KEYS: Final = (*_NAMES, *_SOURCES, "weight", "dialect")
+# What only a store wants to know.
+KEPT: Final[tuple[str, ...]] = ("owner", "created", "expires")
+_KEYS: Final = (*_NAMES, *_SOURCES, "weight", "dialect", *KEPT)
 _WITH_ID: Final = '{"id": "...", "expression": "..."}'
 _INT64: Final = range(-(2**63), 2**63)
 
@@ -60,6 +67,15 @@ class Entry(NamedTuple):
     locate: Callable[[int], tuple[int, int]] | None = None
     dialect: Any = "eventbridge"
     is_bare: bool = False  # a string on its own, whose id is its line
+    raw: str | None = None  # the line or record as it stands in the file, if that is text
+    kept: Mapping[str, Any] = MappingProxyType({})  # by the names of KEPT, as far as they are there
+
+    def as_text(self) -> str:
+        """Return the line or record, or what stands for it."""
+        if self.raw is not None:
+            return self.raw
+        row = {"subscription": self.id, self.kind: self.source, "weight": self.weight, **self.kept}
+        return json.dumps(row, default=str)
 
 
 @dataclass
@@ -75,6 +91,8 @@ class Subscriptions:
     # The columnar form stays a table, so that loading needs no objects; then the lists above are empty.
     table: Any = None
     problems: list[Problem] = field(default_factory=list)
+    # What stood in the file, for those who want to keep expressions as they were written; else None.
+    entries: list[Entry] | None = None
 
     def __len__(self) -> int:
         return len(self.ids) if self.table is None else len(self.table["subscription"].unique())
@@ -99,7 +117,9 @@ class Subscriptions:
         return Subscriptions(self.file, self.unit, loaded.ids, expressions, weights, problems=self.problems)
 
 
-def read_subscriptions(path: str, *, is_quiet: bool, stop_after: int | None = None) -> Subscriptions:
+def read_subscriptions(
+    path: str, *, is_quiet: bool, stop_after: int | None = None, keeps_entries: bool = False
+) -> Subscriptions:
     """Read a file of subscriptions, parsing every one; give up after `stop_after` problems."""
     kind = format_of(path, FORMATS)
     name = shown_name(path)
@@ -108,19 +128,26 @@ def read_subscriptions(path: str, *, is_quiet: bool, stop_after: int | None = No
             from siftline.cli.subscription_tables import read_table
 
             found = read_table(path, open_parquet(path), progress.advance, stop_after)
-            return found if isinstance(found, Subscriptions) else collected(name, found, stop_after, unit="row")
+            if isinstance(found, Subscriptions):
+                return found
+            return collected(name, found, stop_after, unit="row", keeps_entries=keeps_entries)
         entries = _READERS[kind](path, name, progress.advance)
-        subscriptions = collected(name, entries, stop_after)
+        subscriptions = collected(name, entries, stop_after, keeps_entries=keeps_entries)
     if kind == CSV:
         _make_integers(subscriptions)
     return subscriptions
 
 
 def collected(
-    name: str, entries: Iterator[Entry | Problem], stop_after: int | None, unit: str = "line"
+    name: str,
+    entries: Iterator[Entry | Problem],
+    stop_after: int | None,
+    unit: str = "line",
+    *,
+    keeps_entries: bool = False,
 ) -> Subscriptions:
     """Parse entries and keep the good ones."""
-    subscriptions = Subscriptions(name, unit)
+    subscriptions = Subscriptions(name, unit, entries=[] if keeps_entries else None)
     collector = _Collector(subscriptions)
     for entry in entries:
         collector.take(entry)
@@ -151,15 +178,18 @@ class _Collector:
         except SubscriptionError as error:
             about = f"subscription {entry.id!r}: "
             problem = problem_of(error, self._to.file, entry.line, entry.locate, about=about, unit=self._to.unit)
-            self._to.problems.append(problem)
+            self._to.problems.append(replace(problem, raw=entry.as_text()))
             return
+        if self._to.entries is not None:
+            self._to.entries.append(entry)
         self._to.ids.append(entry.id)
         self._to.expressions.append(expression)
         self._to.weights.append(1.0 if entry.weight is None else float(entry.weight))
         self._to.lines.append(entry.line)
 
     def _refuse(self, entry: Entry, reason: str) -> None:
-        self._to.problems.append(Problem(self._to.file, entry.line, 1, reason, unit=self._to.unit))
+        problem = Problem(self._to.file, entry.line, 1, reason, unit=self._to.unit, raw=entry.as_text())
+        self._to.problems.append(problem)
 
     def _id_reason(self, entry: Entry) -> str | None:
         """Say what is wrong with an id, or remember it."""
@@ -242,12 +272,13 @@ def _read_text(path: str, name: str, advance: Callable[[int], None]) -> Iterator
         if isinstance(text, Problem):
             yield text
         elif not text.lstrip().startswith("--"):
-            yield Entry(line, line, "expression", text, None)
+            yield Entry(line, line, "expression", text, None, raw=text)
 
 
 def _read_json_lines(path: str, name: str, advance: Callable[[int], None]) -> Iterator[Entry | Problem]:
     for line, text in _decoded_lines(path, name, advance, is_json=True):
-        yield text if isinstance(text, Problem) else _json_entry(text, line, name)
+        entry = text if isinstance(text, Problem) else _json_entry(text, line, name)
+        yield replace(entry, raw=text) if isinstance(entry, Problem) and isinstance(text, str) else entry
 
 
 def _read_csv(path: str, name: str, advance: Callable[[int], None]) -> Iterator[Entry | Problem]:
@@ -275,7 +306,8 @@ def _decoded_lines(
                 yield line, content.decode()
             except UnicodeDecodeError as error:
                 column = len(content[: error.start].decode()) + 1
-                yield line, Problem(name, line, column, f"not UTF-8: {error.reason}")
+                shown = content.decode(errors="backslashreplace")
+                yield line, Problem(name, line, column, f"not UTF-8: {error.reason}", raw=shown)
 
 
 def _json_entry(text: str, line: int, name: str) -> Entry | Problem:
@@ -286,7 +318,8 @@ def _json_entry(text: str, line: int, name: str) -> Entry | Problem:
     except SubscriptionError as error:
         return problem_of(error, name, line, lambda position: (line, position + 1))
     if isinstance(value, str):
-        return Entry(line, line, "expression", value, None, _locator(text, line, None, value), is_bare=True)
+        locate = _locator(text, line, None, value)
+        return Entry(line, line, "expression", value, None, locate, is_bare=True, raw=text)
     members = members_of(value)
     if members is None:
         return Problem(name, line, 1, f"expected a JSON object or string, found {_shown(value)}")
@@ -306,7 +339,8 @@ def _entry_of(keys: dict[str, Any], text: str, line: int, name: str) -> Entry | 
     source = keys[kind]
     locate = _locator(text, line, kind, source) if isinstance(source, str) else None
     weight, dialect = keys.get("weight"), keys.get("dialect", "eventbridge")
-    return Entry(line, keys[names[0]], kind, source, weight, locate, dialect)
+    kept = {key: keys[key] for key in KEPT if key in keys}
+    return Entry(line, keys[names[0]], kind, source, weight, locate, dialect, raw=text, kept=kept)
 
 
 def _unknown_key(keys: dict[str, Any]) -> str | None:
@@ -350,9 +384,11 @@ def _csv_entry(row: Any, name: str) -> Entry | Problem:
         found = ", ".join(cells)
         raise CannotRunError(f"{name}:1: expected the columns subscription (or id) and expression, found {found}")
     if not id:
-        return Problem(name, row.line, 1, "the id is empty")
+        return Problem(name, row.line, 1, "the id is empty", raw=row.raw)
     weight = _number(cells.get("weight", ""))
-    return Entry(row.line, id, "expression", expression, weight, lambda position: row.locate(expression, position))
+    kept = {key: cells[key] for key in KEPT if cells.get(key)}
+    locate = functools.partial(row.locate, expression)
+    return Entry(row.line, id, "expression", expression, weight, locate, raw=row.raw, kept=kept)
 
 
 def _number(cell: str) -> float | str | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.cli.problems import CannotRunError, Problem
-from siftline.cli.subscription_files import Entry, Subscriptions
+from siftline.cli.subscription_files import KEPT, Entry, Subscriptions
 from siftline.errors import SubscriptionError, TableError
 
 if TYPE_CHECKING:
@@ -31,13 +32,14 @@ def read_table(
 
 
 def _text_entries(path: str, file: Any, id_name: str, advance: Callable[[int], None]) -> Iterator[Entry | Problem]:
-    columns = [id_name, "expression", *(["weight"] if "weight" in file.schema_arrow.names else [])]
+    columns = [id_name, "expression", *(name for name in ("weight", *KEPT) if name in file.schema_arrow.names)]
     row = 0
     size = file.metadata.serialized_size // max(file.metadata.num_rows, 1)
     for batch in _batches(path, file, columns):
         for record in batch.to_pylist():
             row += 1
-            yield Entry(row, record[id_name], "expression", record["expression"], record.get("weight"))
+            kept = {key: record[key] for key in KEPT if record.get(key) is not None}
+            yield Entry(row, record[id_name], "expression", record["expression"], record.get("weight"), kept=kept)
         advance(size * len(batch))
 
 
@@ -63,7 +65,8 @@ def _predicate_table(path: str, file: Any, id_name: str, stop_after: int | None)
     try:
         for id, reason in _bad_subscriptions(table):
             bad.append(id)
-            subscriptions.problems.append(Problem(path, None, None, reason))
+            raw = json.dumps(_part(table, [id], is_wanted=True).to_pylist(), default=str)
+            subscriptions.problems.append(Problem(path, None, None, reason, raw=raw))
             if stop_after is not None and len(bad) >= stop_after:
                 break
     except TableError as error:

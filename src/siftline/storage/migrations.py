@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from siftline.errors import StoreError
-from siftline.storage.rows import checksum_of
+from siftline.storage.rows import checksum_of, set_fact
 
 if TYPE_CHECKING:
     import sqlite3
@@ -56,9 +56,11 @@ def _make_changes(connection: sqlite3.Connection) -> None:
     execute("INSERT INTO subscriptions SELECT id, sequence, owner, expires FROM changes")
     execute("CREATE INDEX subscriptions_by_expires ON subscriptions (expires) WHERE expires IS NOT NULL")
     execute("CREATE INDEX subscriptions_by_owner ON subscriptions (owner) WHERE owner IS NOT NULL")
-    execute("CREATE TABLE facts (name TEXT PRIMARY KEY NOT NULL, value) WITHOUT ROWID")
-    execute("INSERT INTO facts SELECT 'id_kind', typeof(id) FROM changes LIMIT 1")
-    execute("INSERT INTO facts VALUES ('compacted', 0)")
+    execute("CREATE TABLE facts (name TEXT PRIMARY KEY NOT NULL, value, checksum INTEGER) WITHOUT ROWID")
+    kind = execute("SELECT typeof(id) FROM changes LIMIT 1").fetchone()
+    if kind is not None:
+        set_fact(execute, "id_kind", kind[0])
+    set_fact(execute, "compacted", 0)
 
 
 def _make_readers(connection: sqlite3.Connection) -> None:

@@ -84,6 +84,19 @@ def checksum_of(row: tuple[Any, ...]) -> int:
     return zlib.crc32(repr(row).encode("utf-8", "surrogatepass"))
 
 
+def set_fact(execute: Any, name: str, value: int | str) -> None:
+    """Write down something about the whole store."""
+    execute("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", (name, value, checksum_of((name, value))))
+
+
+def fact(execute: Any, name: str, path: str) -> Any:
+    """Return something about the whole store, None if it is not known."""
+    row = execute("SELECT name, value, checksum FROM facts WHERE name = ?", (name,)).fetchone()
+    if row is not None and checksum_of(row[:-1]) != row[-1]:
+        raise StoreError(f"{path} is damaged: the fact {name!r} does not fit its checksum")
+    return None if row is None else row[1]
+
+
 def change_of(row: tuple[Any, ...], path: str) -> Change:
     """Return the change that a row holds; raise if the row is not what was written."""
     sequence, kind, id, at, dialect, text, weight, owner, created, expires, checksum = row

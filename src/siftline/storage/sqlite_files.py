@@ -36,6 +36,8 @@ def plain_errors(path: str) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise plain_error(error, path) from error
+    except UnicodeDecodeError as error:  # of names in a damaged schema, or in the message about it
+        raise StoreError(f"{path}: it is damaged (a name is not UTF-8)") from error
 
 
 def plain_error(error: sqlite3.Error, path: str) -> StoreError:

@@ -40,6 +40,7 @@ from siftline.storage.rows import (
     Change,
     StoredSubscription,
     change_of,
+    fact,
     live_change,
     microseconds,
 )
@@ -49,7 +50,7 @@ from siftline.storage.written import TEXT, Written
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from datetime import datetime
     from types import TracebackType
 
@@ -111,7 +112,7 @@ class Batch:
         """Make all changes."""
         for name, group in groupby(self._changes, key=itemgetter(0)):
             if name == "add":
-                transaction.add_many([arguments for _, arguments in group])  # type: ignore[misc]
+                transaction.add_many([arguments for _, arguments in group])
                 continue
             for _, arguments in group:
                 getattr(transaction, name)(*arguments)
@@ -326,7 +327,7 @@ class Store:
     def __iter__(self) -> Iterator[StoredSubscription]:
         return self.subscriptions()
 
-    def subscriptions(self, *, owner: str | None = None, now: datetime | None = None) -> Iterator[StoredSubscription]:
+    def subscriptions(self, *, owner: str | None = None, now: datetime | None = None) -> Generator[StoredSubscription]:
         """Return all subscriptions as of one moment, or those of one owner, in the order of their last change."""
         with self._reading() as connection:
             yield from self._live(connection, owner, now)
@@ -347,6 +348,12 @@ class Store:
         with self._reading() as connection:
             return last_sequence(connection)
 
+    def are_ids_text(self) -> bool | None:
+        """Return whether ids are strings; None before the first."""
+        with self._reading() as connection:
+            kind = fact(connection.execute, "id_kind", self.path)
+        return None if kind is None else kind == "text"
+
     def next_expiry(self) -> datetime | None:
         """Return when the next subscription ends."""
         from siftline.storage.rows import moment_of
@@ -364,7 +371,7 @@ class Store:
         at any number that is not below what all readers have acknowledged.
         """
         with self._reading() as connection:
-            first, last = compacted(connection.execute), last_sequence(connection)
+            first, last = compacted(connection.execute, self.path), last_sequence(connection)
             if since > last:
                 raise StoreError(
                     f"{self.path} ends with change {last}, but its reader has seen {since}: changes were lost"

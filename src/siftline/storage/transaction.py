@@ -14,8 +14,10 @@ from siftline.storage.rows import (
     REMOVED,
     REPLACED,
     checksum_of,
+    fact,
     live_change,
     microseconds,
+    set_fact,
     stored_text,
 )
 
@@ -121,11 +123,9 @@ class Transaction:
 
     def acknowledge(self, reader: str, sequence: int) -> None:
         """Note how far a reader has come."""
-        if not compacted(self._execute) <= sequence <= self.sequence:
-            raise StoreError(
-                f"{self._path}: a reader can be at changes {compacted(self._execute)} to {self.sequence}, "
-                f"not at {sequence}"
-            )
+        first = compacted(self._execute, self._path)
+        if not first <= sequence <= self.sequence:
+            raise StoreError(f"{self._path}: a reader can be at changes {first} to {self.sequence}, not at {sequence}")
         self._execute("INSERT OR REPLACE INTO readers VALUES (?, ?, ?)", (reader, sequence, self._now))
 
     def forget_reader(self, reader: str) -> None:
@@ -140,7 +140,7 @@ class Transaction:
         dropped = self._execute(
             "DELETE FROM changes WHERE sequence <= ? AND sequence NOT IN (SELECT sequence FROM subscriptions)", (end,)
         )
-        self._execute("UPDATE facts SET value = max(value, ?) WHERE name = 'compacted'", (end,))
+        set_fact(self._execute, "compacted", max(end, compacted(self._execute, self._path)))
         return dropped.rowcount
 
     # rows
@@ -175,11 +175,11 @@ class Transaction:
     def _check_kind(self, id: Id) -> None:
         """Refuse an integer among strings and the other way round, for ever: an engine has one kind of ids."""
         kind = "text" if isinstance(id, str) else "integer"
-        found = self._execute("SELECT value FROM facts WHERE name = 'id_kind'").fetchone()
+        found = fact(self._execute, "id_kind", self._path)
         if found is None:
-            self._execute("INSERT INTO facts VALUES ('id_kind', ?)", (kind,))
-        elif found[0] != kind:
-            raise SubscriptionError(f"the id {id!r} is {_KINDS[kind]}, but the ids of this store are {found[0]}s")
+            set_fact(self._execute, "id_kind", kind)
+        elif found != kind:
+            raise SubscriptionError(f"the id {id!r} is {_KINDS[kind]}, but the first one of this store was not")
 
     def _put(self, kind: str, id: Id, content: Content) -> None:
         (dialect, text), weight, owner, created, expires = content
@@ -203,6 +203,9 @@ def last_sequence(connection: sqlite3.Connection) -> int:
     return 0 if row is None else int(row[0])
 
 
-def compacted(execute: Any) -> int:
+def compacted(execute: Any, path: str) -> int:
     """Return up to which change some may have been dropped."""
-    return int(execute("SELECT value FROM facts WHERE name = 'compacted'").fetchone()[0])
+    mark = fact(execute, "compacted", path)
+    if not isinstance(mark, int):
+        raise StoreError(f"{path} is damaged: it does not say which changes were dropped")
+    return mark

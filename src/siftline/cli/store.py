@@ -1,0 +1,209 @@
+"""`siftline store`: subscriptions in a file that survives everything: import, export, list, verify."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.cli.files import CSV, JSONL, PARQUET, STANDARD, refuse_overwriting
+from siftline.cli.match import count
+from siftline.cli.problems import BAD_INPUT, MAX_REPORTED, OK, CannotRunError, Reporter, counted, say, show
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from siftline.cli.store_import import Import
+    from siftline.storage.rows import StoredSubscription
+    from siftline.storage.store import Store
+
+NAME: Final = "store"
+SUMMARY: Final = "keep subscriptions in a durable file: import, export, list, verify"
+DETAILS: Final = """\
+  import   reads subscriptions, as `siftline match` does, and adds all of them, or none if one is bad.
+           Bad ones are reported with line and reason; with --quarantine they go to a file, with the
+           reason, and the good ones are added.
+  export   writes all subscriptions; JSON Lines have every expression as it was written, the other
+           formats have it in the text language.
+  list     shows subscriptions, and in what state the store is.
+  verify   looks through the whole file: structure, checksums, expressions.
+
+exit status: 0 done; 1 bad subscriptions, or damage; 2 could not run
+"""
+EXAMPLES: Final = """\
+examples:
+  siftline store import subscriptions.db rules.jsonl --quarantine bad.jsonl
+  siftline store list subscriptions.db --owner ann
+  siftline store export subscriptions.db --output rules.parquet
+  siftline store verify subscriptions.db
+"""
+
+_DEFAULT_LIMIT: Final = 50
+_WIDTH: Final = 100
+_COLUMNS: Final = ("id", "owner", "weight", "created", "expires", "dialect", "expression")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Define the commands and their options."""
+    actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
+    importing = _action(actions, "import", "add subscriptions from files", _import)
+    importing.add_argument("files", metavar="FILE", nargs="+", help="formats as for `siftline match`; - is JSON Lines")
+    importing.add_argument("--replace", action="store_true", help="ids that are there already get the new expression")
+    importing.add_argument("--quarantine", metavar="FILE", help="where bad subscriptions go, as JSON Lines")
+    importing.add_argument("--owner", metavar="NAME", help="of subscriptions that do not say whose they are")
+    exporting = _action(actions, "export", "write all subscriptions to a file", _export)
+    exporting.add_argument("--output", metavar="FILE", default=STANDARD, help="standard output if absent")
+    exporting.add_argument("--format", choices=(JSONL, CSV, PARQUET), help="of the output, if not by its extension")
+    exporting.add_argument("--owner", metavar="NAME", help="only the subscriptions of one owner")
+    listing = _action(actions, "list", "show subscriptions", _list)
+    listing.add_argument("--owner", metavar="NAME", help="only the subscriptions of one owner")
+    listing.add_argument("--limit", metavar="N", type=count, default=_DEFAULT_LIMIT, help="show at most N (50)")
+    listing.add_argument("--json", action="store_true", help="print the state of the store as a JSON document")
+    verifying = _action(actions, "verify", "look through the whole file for damage", _verify)
+    verifying.add_argument("--json", action="store_true", help="print a JSON document instead of text")
+
+
+def _action(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    summary: str,
+    run: Callable[[argparse.Namespace], int],
+) -> argparse.ArgumentParser:
+    action = actions.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
+    action.add_argument("store", metavar="STORE", help="the file of the store")
+    # As for the command itself, which must not be overruled when they stand there.
+    for option, text in (("--quiet", "no progress and no summary"), ("--debug", "show tracebacks")):
+        action.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=text)
+    action.set_defaults(act=run)
+    return action
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one action, and return the exit status."""
+    return int(args.act(args))
+
+
+def _import(args: argparse.Namespace) -> int:
+    from siftline.cli.store_import import Import
+    from siftline.storage.store import Store
+
+    if args.quarantine is not None:
+        refuse_overwriting(args.quarantine, args.store, *args.files)
+    if args.files.count(STANDARD) > 1:
+        raise CannotRunError("standard input can be read only once")
+    start = time.perf_counter()
+    with Store(args.store) as store:
+        job = Import(store, is_replacing=args.replace, owner=args.owner, is_quiet=args.quiet)
+        # Without a quarantine nothing will be added, so the first bad ones are enough to know.
+        stop_after = MAX_REPORTED if args.quarantine is None else None
+        for file in args.files:
+            job.read(file, stop_after)
+        return _finish(job, args, start)
+
+
+def _finish(job: Import, args: argparse.Namespace, start: float) -> int:
+    reporter = Reporter()
+    for problem in job.problems:
+        reporter.report(problem)
+    n_bad = len(job.problems)
+    if n_bad and args.quarantine is None:
+        more = " (stopped there)" if n_bad >= MAX_REPORTED else ""
+        say(f"{counted(n_bad, 'bad subscription')}{more}: nothing was imported; --quarantine FILE keeps them apart")
+        return BAD_INPUT
+    job.commit(args.quarantine)
+    if not args.quiet:
+        parts = [f"{counted(job.n_added, 'subscription')} added"]
+        if args.replace:
+            parts.append(f"{job.n_replaced:,} replaced")
+        if n_bad:
+            parts.append(f"{n_bad:,} bad in {args.quarantine}")
+        say(f"{args.store}: {', '.join(parts)} in {time.perf_counter() - start:.1f} s")
+    return BAD_INPUT if n_bad else OK
+
+
+def _export(args: argparse.Namespace) -> int:
+    from siftline.cli.match_files import output_format
+    from siftline.cli.store_export import export
+
+    kind = output_format(args.output, args.format)
+    refuse_overwriting(args.output, args.store)
+    with _opened(args) as store:
+        n = export(store, args.output, kind, owner=args.owner, is_quiet=args.quiet)
+    if not args.quiet and args.output != STANDARD:
+        say(f"{args.output}: {counted(n, 'subscription')}")
+    return OK
+
+
+def _list(args: argparse.Namespace) -> int:
+    with _opened(args) as store:
+        if args.json:
+            show(json.dumps(_state(store)))
+            return OK
+        rows = []
+        for n, subscription in enumerate(store.subscriptions(owner=args.owner)):
+            if n == args.limit:
+                break
+            rows.append(_cells(subscription))
+        if rows:
+            _show_table([_COLUMNS, *rows])
+        n_left = len(store) - len(rows) if args.owner is None else 0
+        if n_left > 0:
+            show(f"... and {n_left:,} more (--limit N shows more, `siftline store export` all)")
+        if not args.quiet:
+            state = _state(store)
+            show(f"{args.store}: {counted(state['subscriptions'], 'subscription')}, change {state['sequence']:,}")
+            for reader, sequence in store.readers().items():
+                show(f"  reader {reader}: change {sequence:,}")
+    return OK
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from siftline.cli.progress import Progress
+
+    with _opened(args, is_checked=False) as store, Progress("verifying", None, "rows", is_quiet=args.quiet) as progress:
+        problems = store.verify(progress.advance)
+        state = {} if problems else _state(store)
+    if args.json:
+        show(json.dumps({"problems": problems, **state}))
+    else:
+        for problem in problems[:MAX_REPORTED]:
+            show(problem)
+        if problems:
+            show(f"{args.store}: damaged, {counted(len(problems), 'problem')} found")
+        elif not args.quiet:
+            n = counted(state["subscriptions"], "subscription")
+            show(f"{args.store}: sound, {n}, change {state['sequence']:,}")
+    return BAD_INPUT if problems else OK
+
+
+def _opened(args: argparse.Namespace, *, is_checked: bool = True) -> Store:
+    from siftline.storage.store import Store
+
+    return Store(args.store, is_read_only=True, is_checked=is_checked)
+
+
+def _state(store: Store) -> dict[str, Any]:
+    return {"subscriptions": len(store), "sequence": store.sequence, "readers": store.readers()}
+
+
+def _cells(subscription: StoredSubscription) -> tuple[str, ...]:
+    dialect, text = subscription.written
+    expires = "" if subscription.expires is None else f"{subscription.expires:%Y-%m-%d %H:%M}"
+    line = " ".join(text.split())
+    return (
+        str(subscription.id),
+        subscription.owner or "",
+        f"{subscription.weight:g}",
+        f"{subscription.created:%Y-%m-%d %H:%M}",
+        expires,
+        dialect,
+        line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}...",
+    )
+
+
+def _show_table(rows: list[tuple[str, ...]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS) - 1)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True)]
+        show("  ".join([*cells, row[-1]]))

@@ -1,0 +1,165 @@
+"""From files of subscriptions into a store: everything good in one transaction, everything bad kept apart."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.cli.files import CSV, format_of, written_whole
+from siftline.cli.json_places import value_in_json
+from siftline.cli.problems import CannotRunError, Problem, say
+from siftline.cli.subscription_files import FORMATS, KEPT, Entry, read_subscriptions
+from siftline.language.printer import to_text
+from siftline.storage.written import CLOUDEVENTS, TEXT, Written
+
+if TYPE_CHECKING:
+    from siftline.cli.subscription_files import Subscriptions
+    from siftline.storage.store import Store
+    from siftline.subscriptions import Id
+
+# Writing so many is announced, because it takes a while.
+_MANY: Final = 100_000
+
+
+class Row:
+    """One good subscription, ready for the store."""
+
+    __slots__ = ("created", "expires", "id", "owner", "weight", "written")
+
+    def __init__(self, id: Id, written: Written, weight: float, kept: dict[str, Any]) -> None:
+        self.id = id
+        self.written = written
+        self.weight = weight
+        self.owner: str | None = kept.get("owner")
+        self.created: datetime | None = kept.get("created")
+        self.expires: datetime | None = kept.get("expires")
+
+
+class Import:
+    """Reads files, collects what is good and what is bad, and then writes both.
+
+    Parameters
+    ----------
+    store : Store
+        Where the good ones go.
+    is_replacing : bool
+        Whether an id that is there already gets the new subscription; otherwise it is a problem.
+    owner : str, optional
+        Of those that have none.
+    is_quiet : bool
+        Show no progress.
+    """
+
+    def __init__(self, store: Store, *, is_replacing: bool, owner: str | None, is_quiet: bool) -> None:
+        self._store = store
+        self._is_replacing = is_replacing
+        self._owner = owner
+        self._is_quiet = is_quiet
+        self._are_ids_text = store.are_ids_text()
+        self._rows: dict[Id, Row] = {}
+        self._known: set[Id] = set()  # ids of rows that replace others
+        self.problems: list[Problem] = []
+        self.n_added = self.n_replaced = 0
+
+    def read(self, file: str, stop_after: int | None) -> None:
+        """Read one file."""
+        found = read_subscriptions(file, is_quiet=self._is_quiet, stop_after=stop_after, keeps_entries=True)
+        self.problems += found.problems
+        if found.table is not None:
+            found = found.unpacked()
+        if self._are_ids_text and format_of(file, FORMATS) == CSV:
+            found.ids[:] = [str(id) for id in found.ids]  # numbers in a CSV file may well be text
+        self._check_kind(found)
+        for position in range(len(found.ids)):
+            self._take(found, position)
+
+    def _check_kind(self, found: Subscriptions) -> None:
+        if not found.ids:
+            return
+        is_text = isinstance(found.ids[0], str)
+        if self._are_ids_text is None:
+            self._are_ids_text = is_text
+        if is_text is not self._are_ids_text:
+            ours, theirs = ("strings", "integers") if self._are_ids_text else ("integers", "strings")
+            raise CannotRunError(f"{found.file}: its ids are {theirs}, but the ids of {self._store.path} are {ours}")
+
+    def _take(self, found: Subscriptions, position: int) -> None:
+        entry = None if found.entries is None else found.entries[position]
+        id, expression = found.ids[position], found.expressions[position]
+        problem = Problem(found.file, entry and entry.line, None, "", unit=found.unit, raw=entry and entry.as_text())
+        kept = {"owner": self._owner} if self._owner is not None else {}
+        try:
+            kept |= {} if entry is None else _kept(entry)
+        except ValueError as error:
+            self.problems.append(replace(problem, reason=f"subscription {id!r}: {error}"))
+            return
+        if id in self._rows:
+            self.problems.append(replace(problem, reason=f"duplicate id {id!r}: another file has it already"))
+            return
+        if id in self._store:
+            if not self._is_replacing:
+                reason = f"the store already has a subscription with the id {id!r} (--replace takes the new one)"
+                self.problems.append(replace(problem, reason=reason))
+                return
+            self._known.add(id)
+        written = Written(TEXT, to_text(expression)) if entry is None else _written(entry)
+        self._rows[id] = Row(id, written, found.weights[position], kept)
+
+    def commit(self, quarantine: str | None) -> None:
+        """Write the bad ones to a file, then the good ones to the store."""
+        if quarantine is None:
+            self._add_all()
+            return
+        with written_whole(quarantine) as path:
+            with path.open("w", encoding="utf-8", errors="backslashreplace") as file:
+                for problem in self.problems:
+                    file.write(json.dumps({**problem.to_dict(), "subscription": problem.raw}) + "\n")
+            self._add_all()
+
+    def _add_all(self) -> None:
+        if len(self._rows) >= _MANY and not self._is_quiet:
+            say(f"writing {len(self._rows):,} subscriptions ...")
+        with self._store.batch() as batch:
+            for id, row in self._rows.items():
+                if id in self._known and self._store.get(id).owner == row.owner:
+                    batch.replace(id, row.written, weight=row.weight, expires=row.expires)
+                    continue
+                if id in self._known:
+                    batch.remove(id)
+                batch.add(row.written, id, weight=row.weight, owner=row.owner, expires=row.expires, created=row.created)
+        self.n_replaced = len(self._known)
+        self.n_added = len(self._rows) - self.n_replaced
+
+
+def _written(entry: Entry) -> Written:
+    """Return the expression of an entry exactly as it stands in the file."""
+    if entry.kind == "expression":
+        return Written(TEXT, entry.source)
+    dialect = entry.dialect if entry.kind == "pattern" else CLOUDEVENTS
+    if isinstance(entry.source, str):
+        return Written(dialect, entry.source)
+    return Written(dialect, value_in_json(entry.raw or "", entry.kind))
+
+
+def _kept(entry: Entry) -> dict[str, Any]:
+    """Return owner and times; ValueError says what is wrong with them."""
+    kept = {name: entry.kept[name] for name in KEPT if entry.kept.get(name) is not None}
+    if not isinstance(kept.get("owner", ""), str):
+        raise ValueError(f"an owner must be a string, not {kept['owner']!r}")
+    for name in ("created", "expires"):
+        if name in kept:
+            kept[name] = _moment(name, kept[name])
+    return kept
+
+
+def _moment(name: str, value: Any) -> datetime:
+    example = "such as 2030-01-31T12:00:00Z"
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a time, {example}, not {value!r}") from None
+    if moment.tzinfo is None:
+        raise ValueError(f"{name} needs a time zone, {example}, and {value!s} has none")
+    return moment
