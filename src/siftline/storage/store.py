@@ -318,11 +318,12 @@ class Store:
     def get(self, id: Id) -> StoredSubscription:
         """Return one subscription."""
         with self._reading() as connection:
-            query = f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE s.id = ? AND {_IS_LIVE}"
-            row = connection.execute(query, (_id(id), _now())).fetchone()
-        if row is None:
+            query = f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE s.id = ?"
+            row = connection.execute(query, (_id(id),)).fetchone()
+        subscription = None if row is None else _subscription(row, self.path)
+        if subscription is None or _is_over(subscription, _now()):
             raise UnknownIdError(f"the store has no subscription with the id {id!r}")
-        return _subscription(row, self.path)
+        return subscription
 
     def __iter__(self) -> Iterator[StoredSubscription]:
         return self.subscriptions()
@@ -335,12 +336,14 @@ class Store:
     def _live(
         self, connection: sqlite3.Connection, owner: str | None, now: datetime | None
     ) -> Iterator[StoredSubscription]:
-        condition, arguments = _IS_LIVE, [_now(now)]
-        if owner is not None:
-            condition, arguments = f"{_IS_LIVE} AND s.owner = ?", [_now(now), owner]  # type: ignore[list-item]
+        condition, arguments = ("true", []) if owner is None else ("s.owner = ?", [owner])
         query = f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE {condition} ORDER BY s.sequence"
+        moment = _now(now)
         for row in connection.execute(query, arguments):
-            yield _subscription(row, self.path)
+            # Checked before it is left out: a damaged time must not make a subscription disappear.
+            subscription = _subscription(row, self.path)
+            if not _is_over(subscription, moment):
+                yield subscription
 
     @property
     def sequence(self) -> int:
@@ -490,6 +493,11 @@ def _subscription(row: tuple[Any, ...], path: str) -> StoredSubscription:
     if subscription is None:
         raise StoreError(f"{path} is damaged: the subscription {row[0]!r} has no content")
     return subscription
+
+
+def _is_over(subscription: StoredSubscription, moment: int) -> bool:
+    expires = microseconds(subscription.expires)
+    return expires is not None and expires <= moment
 
 
 def _now(now: datetime | None = None) -> int:

@@ -58,7 +58,7 @@ class Transaction:
         if expires is not None and not self._is_over(expires[0]):
             raise DuplicateIdError(f"the store already has a subscription with the id {id!r}")
         if expires is not None:
-            self._forget(id, EXPIRED)
+            self._end(id)
         self._check_kind(id)
         created = self._now if content.created is None else content.created
         self._put(ADDED, id, content._replace(created=created))
@@ -92,6 +92,7 @@ class Transaction:
 
     def replace(self, id: Id, content: Content) -> None:
         """Give a subscription another expression; what is not given stays."""
+        self._known(id)
         old = self._content(id)
         self._put(
             REPLACED,
@@ -106,6 +107,7 @@ class Transaction:
 
     def renew(self, id: Id, expires: int | None) -> None:
         """Let a subscription end at another time."""
+        self._known(id)
         self._put(REPLACED, id, self._content(id)._replace(expires=expires))
 
     def remove(self, id: Id) -> None:
@@ -118,7 +120,7 @@ class Transaction:
         over = self._execute("SELECT id FROM subscriptions WHERE expires <= ? ORDER BY expires, id", (self._now,))
         ids = [id for (id,) in over.fetchall()]
         for id in ids:
-            self._forget(id, EXPIRED)
+            self._end(id)
         return len(ids)
 
     def acknowledge(self, reader: str, sequence: int) -> None:
@@ -159,8 +161,12 @@ class Transaction:
         if expires is None or self._is_over(expires[0]):
             raise UnknownIdError(f"the store has no subscription with the id {id!r}")
 
+    def _end(self, id: Id) -> None:
+        """Remove a subscription whose time is over, if the change that it stands in says so too."""
+        self._content(id)
+        self._forget(id, EXPIRED)
+
     def _content(self, id: Id) -> Content:
-        self._known(id)
         row = self._execute(f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE s.id = ?", (id,)).fetchone()
         subscription = live_change(row, self._path).subscription
         assert subscription is not None
