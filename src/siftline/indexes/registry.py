@@ -28,6 +28,7 @@ _INDEXES: Final = {
     "pst-bloom": ("siftline.indexes.pst_bloom", "PstBloom"),
     "pst-hash": ("siftline.indexes.pst_hash", "PstHash"),
     "pb-tree": ("siftline.indexes.pb_tree", "PbTree"),
+    "dbms": ("siftline.indexes.dbms", "Dbms"),
     "sift": ("siftline.indexes.sift", "Sift"),
 }
 
@@ -45,7 +46,7 @@ def indexes() -> list[str]:
 
     >>> indexes()
     ['scan', 'fast-scan', 'counting', 'k-index', 'propagation', 'op-index', 'be-tree', 'pst-bloom', 'pst-hash',
-     'pb-tree', 'sift']
+     'pb-tree', 'dbms', 'sift']
     """
     return list(_INDEXES)
 
