@@ -156,24 +156,30 @@ def _condition(has_rest: bool) -> str:
     return f"CASE p.kind {' '.join(cases)} ELSE true END"
 
 
-def _counted(query: Query, hits: str) -> str:
-    """Return the statement from the hits (sid, cnt, points) to the clauses that have all they need."""
-    hit = f"hit AS ({hits})"
-    total = "total AS (SELECT sid, cnt, sum(points) AS total FROM hit GROUP BY sid, cnt)"
-    found = "SELECT sid FROM total WHERE total = cnt"
-    if query.has_unneeding:
-        found += " UNION SELECT sid FROM subs WHERE cnt = 0 AND sid NOT IN (SELECT sid FROM hit)"
-    return f"{hit}, {total} {found}"
+def _grouping(query: Query, hits: str) -> str:
+    """Return the statement from the uses (sid, points) of predicates that hold to the clauses that have all (4.2)."""
+    total = f"total AS (SELECT sid, sum(points) AS total FROM ({hits}) GROUP BY sid)"
+    # Counting before `cnt` is looked up makes this join as small as it can be.
+    found = "SELECT t.sid FROM total t CROSS JOIN subs s WHERE s.sid = t.sid AND s.cnt = t.total"
+    return f"{total} {found}{_unneeding(query)}"
 
 
-def _sequential(query: Query) -> str:
-    """Return the statement that compares every row of `subs` with the event (4.1)."""
+def _sequential(query: Query, join: str = "JOIN") -> str:
+    """Return the statement that compares every row of `subs` with the event, and counts (4.1)."""
     distinct = "DISTINCT p.pid," if query.has_repeats else ""
     hits = (
-        f"SELECT {distinct} p.sid, p.cnt, p.points FROM subs p JOIN e ON p.attr = e.attr AND p.kind = e.kind"
+        f"SELECT {distinct} p.sid, p.cnt, p.points FROM subs p {join} e ON p.attr = e.attr AND p.kind = e.kind"
         f" AND {_condition(query.has_rest)}"
     )
-    return _counted(query, hits)
+    total = f"total AS (SELECT sid, cnt, sum(points) AS total FROM ({hits}) GROUP BY sid, cnt)"
+    return f"{total} SELECT sid FROM total WHERE total = cnt{_unneeding(query)}"
+
+
+def _unneeding(query: Query) -> str:
+    """Return what finds the clauses that need nothing, and of which no veto holds."""
+    if not query.has_unneeding:
+        return ""
+    return " UNION SELECT sid FROM subs WHERE cnt = 0 AND sid NOT IN (SELECT sid FROM total)"
 
 
 class DuckDb:
@@ -226,13 +232,7 @@ class DuckDb:
         predicates = (
             f"SELECT p.pid FROM preds p JOIN e ON p.attr = e.attr AND p.kind = e.kind AND {_condition(query.has_rest)}"
         )
-        # Counting before `cnt` is looked up makes the join as small as it can be.
-        hit = f"hit AS (SELECT sid, points FROM subs_preds WHERE pid IN ({predicates}))"
-        total = "total AS (SELECT sid, sum(points) AS total FROM hit GROUP BY sid)"
-        found = "SELECT t.sid FROM total t JOIN subs s ON s.sid = t.sid AND s.cnt = t.total"
-        if query.has_unneeding:
-            found += " UNION ALL SELECT sid FROM subs WHERE cnt = 0 AND sid NOT IN (SELECT sid FROM total)"
-        return f"{hit}, {total} {found}"
+        return _grouping(query, f"SELECT sid, points FROM subs_preds WHERE pid IN ({predicates})")
 
     def dump(self) -> dict[str, Columns]:
         """Read all tables, as of one moment."""
@@ -295,14 +295,11 @@ class Sqlite:
 
     def _text(self, query: Query) -> str:
         if query.plan == SEQUENTIAL:
-            return f"WITH {_sequential(query).replace('FROM subs p JOIN e', 'FROM subs p CROSS JOIN e')}"
+            return f"WITH {_sequential(query, join='CROSS JOIN')}"  # the scan outside, the small event inside
         union = " UNION " if query.has_repeats else " UNION ALL "
         predicates = f"found (pid) AS ({union.join(_branches(query.has_rest))})"
-        hits = (
-            "SELECT s.sid, s.cnt, u.points FROM found f CROSS JOIN subs_preds u ON u.pid = f.pid"
-            " CROSS JOIN subs s ON s.sid = u.sid"
-        )
-        return f"WITH {predicates}, {_counted(query, hits)}"
+        hits = "SELECT u.sid, u.points FROM found f CROSS JOIN subs_preds u ON u.pid = f.pid"
+        return f"WITH {predicates}, {_grouping(query, hits)}"
 
     def dump(self) -> dict[str, Columns]:
         """Read all tables."""
