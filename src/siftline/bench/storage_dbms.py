@@ -13,8 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from siftline.bench.checks import check_same, find_all
 from siftline.bench.measure import interleaved, time_each, time_once
 from siftline.bench.workloads import generate
@@ -23,6 +21,7 @@ from siftline.engine import Engine
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from siftline.bench.workloads import Workload
