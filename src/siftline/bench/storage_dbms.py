@@ -5,7 +5,8 @@ predicates on different attributes, half of them `=`, the others `<=`, `>=` and 
 So there are at most 5,400 different predicates, and the bit matrix fits into memory as it did for the authors.
 
 An event is matched as a dict: encoding and the making of the query are part of the time. Loading starts from an Arrow
-table of predicates for every index. As in the paper, `counting` finds predicates by tables.
+table of predicates for every index; the fastest of several loads counts. As in the paper, `counting` finds predicates
+by tables.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Sizes:
     subscriptions: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
     n_events: int = 5
     n_passes: int = 5
+    n_loads: int = 2
 
 
 QUICK: Final = Sizes((200, 1_000), 3, 2)
@@ -102,9 +104,7 @@ def _measured(n: int, sizes: Sizes, seed: int, say: Say) -> list[Row]:
     expected = None
     for label, (index, options) in INDEXES.items():
         say(f"{n:,} subscriptions: loading {label}")
-        engine = Engine(index, **options)
-        loaded = time_once(lambda engine=engine: engine.add_many(workload.predicates))  # type: ignore[misc]
-        laid_out = time_once(engine.rebuild)
+        engine, loads = _loaded(index, options, workload, sizes.n_loads)
         found = find_all(engine, workload.dicts)
         expected = expected or found
         check_same(label, found, expected, next(iter(INDEXES)))
@@ -116,8 +116,8 @@ def _measured(n: int, sizes: Sizes, seed: int, say: Say) -> list[Row]:
                 "index": label,
                 "n": n,
                 "n_matches": sum(map(len, found)) / len(found),
-                "load_ms": round(loaded.seconds * 1e3, 3),
-                "layout_ms": round(laid_out.seconds * 1e3, 3),
+                "load_ms": round(min(loads) * 1e3, 3),
+                "loads_ms": [round(seconds * 1e3, 3) for seconds in loads],
                 "index_bytes": sum(stats["bytes"].values()),
                 "distinct_predicates": stats["distinct_predicates"],
             }
@@ -131,8 +131,17 @@ def _measured(n: int, sizes: Sizes, seed: int, say: Say) -> list[Row]:
     return rows
 
 
+def _loaded(index: str, options: dict[str, Any], workload: Workload, n_loads: int) -> tuple[Engine, list[float]]:
+    """Load new engines; return the last one, and the seconds that each took."""
+    loads = []
+    for _ in range(n_loads):
+        engine = Engine(index, **options)
+        loads.append(time_once(lambda engine=engine: engine.add_many(workload.predicates)).seconds)  # type: ignore[misc]
+    return engine, loads
+
+
 def match_lines(rows: Sequence[Row]) -> list[list[str]]:
-    """Return Table 1 as measured: milliseconds for an event, and how many times as long as `counting` by lists."""
+    """Return Table 1 as measured: milliseconds for an event."""
     return _lines(rows, "match_ms", "ms an event", 0)
 
 

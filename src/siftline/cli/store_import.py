@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,8 +71,9 @@ class Import:
         if self._are_ids_text and format_of(file, FORMATS) == CSV:
             found.ids[:] = [str(id) for id in found.ids]  # numbers in a CSV file may well be text
         self._check_kind(found)
+        known = self._store.known(found.ids)
         for position in range(len(found.ids)):
-            self._take(found, position)
+            self._take(found, position, known)
 
     def _check_kind(self, found: Subscriptions) -> None:
         if not found.ids:
@@ -85,26 +85,27 @@ class Import:
             ours, theirs = ("strings", "integers") if self._are_ids_text else ("integers", "strings")
             raise CannotRunError(f"{found.file}: its ids are {theirs}, but the ids of {self._store.path} are {ours}")
 
-    def _take(self, found: Subscriptions, position: int) -> None:
+    def _take(self, found: Subscriptions, position: int, known: set[Id]) -> None:
+        """Keep one row, or say why it cannot be."""
         entry = None if found.entries is None else found.entries[position]
-        id, expression = found.ids[position], found.expressions[position]
-        problem = Problem(found.file, entry and entry.line, None, "", unit=found.unit, raw=entry and entry.as_text())
-        kept = {"owner": self._owner} if self._owner is not None else {}
+        id = found.ids[position]
+        kept = {} if self._owner is None else {"owner": self._owner}
+        reason = None
         try:
             kept |= {} if entry is None else _kept(entry)
         except ValueError as error:
-            self.problems.append(replace(problem, reason=f"subscription {id!r}: {error}"))
-            return
+            reason = f"subscription {id!r}: {error}"
         if id in self._rows:
-            self.problems.append(replace(problem, reason=f"duplicate id {id!r}: another file has it already"))
+            reason = f"duplicate id {id!r}: another file has it already"
+        elif id in known and not self._is_replacing:
+            reason = f"the store already has a subscription with the id {id!r} (--replace takes the new one)"
+        if reason is not None:
+            place = (None, None) if entry is None else (entry.line, entry.as_text())
+            self.problems.append(Problem(found.file, place[0], None, reason, unit=found.unit, raw=place[1]))
             return
-        if id in self._store:
-            if not self._is_replacing:
-                reason = f"the store already has a subscription with the id {id!r} (--replace takes the new one)"
-                self.problems.append(replace(problem, reason=reason))
-                return
+        if id in known:
             self._known.add(id)
-        written = Written(TEXT, to_text(expression)) if entry is None else _written(entry)
+        written = Written(TEXT, to_text(found.expressions[position])) if entry is None else _written(entry)
         self._rows[id] = Row(id, written, found.weights[position], kept)
 
     def commit(self, quarantine: str | None) -> None:

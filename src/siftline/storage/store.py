@@ -50,7 +50,7 @@ from siftline.storage.written import TEXT, Written
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from datetime import datetime
     from types import TracebackType
 
@@ -279,7 +279,10 @@ class Store:
         return self._apply(batch)
 
     def expire(self, now: datetime | None = None) -> int:
-        """Remove all subscriptions whose time is over; return how many. Until then they are only not shown."""
+        """Remove all subscriptions whose time is over; return how many.
+
+        Until then they are only not shown; engines that have them hear of it by `follow`.
+        """
         return int(self._run(lambda transaction: transaction.expire(), now))
 
     @contextlib.contextmanager
@@ -314,6 +317,13 @@ class Store:
         with self._reading() as connection:
             query = f"SELECT 1 FROM subscriptions s WHERE id = ? AND {_IS_LIVE}"
             return connection.execute(query, (_id(id), _now())).fetchone() is not None
+
+    def known(self, ids: Iterable[Id]) -> set[Id]:
+        """Return which of many ids are in use."""
+        moment = _now()
+        with self._reading() as connection:
+            query = f"SELECT 1 FROM subscriptions s WHERE id = ? AND {_IS_LIVE}"
+            return {id for id in ids if connection.execute(query, (id, moment)).fetchone() is not None}
 
     def get(self, id: Id) -> StoredSubscription:
         """Return one subscription."""
