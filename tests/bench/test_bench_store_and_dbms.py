@@ -12,11 +12,11 @@ def test_dbms_beside_counting() -> None:
     assert {(row["n"], row["index"]) for row in rows} == {(n, i) for n in (200, 1_000) for i in storage_dbms.INDEXES}
     assert all(row["match_ms"] > 0 and row["load_ms"] > 0 and row["index_bytes"] > 0 for row in rows)
     assert "1,000 subscriptions: matching" in said
-    lines = storage_dbms.match_lines(rows)
-    assert lines[0] == ["ms an event", "200", "1,000"]
-    assert lines[-3] == ["paper: Kdb", "-", "89.3"]
-    assert storage_dbms.load_lines(rows)[-1] == ["paper: lists", "-", "6"]
-    assert len(storage_dbms.memory_lines(rows)) == 1 + len(storage_dbms.INDEXES)
+    matching, loading, memory = storage_dbms.tables(rows)
+    assert matching[0] == ["ms an event", "200", "1,000"]
+    assert matching[-3] == ["paper: Kdb", "-", "89.3"]
+    assert loading[-1] == ["paper: lists", "-", "6"]
+    assert len(memory) == 1 + len(storage_dbms.INDEXES)
 
 
 def test_the_store() -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _RESULTS: Final = Path("results")
 # The figures of `siftline bench storage`, and the groups of figures of `siftline bench sift`.
-_STORAGE: Final = ("pages", "large", "table-1")
+_STORAGE: Final = ("pages", "large", "table-1", "dbms", "store")
 _GROUPS: Final = ("matching", "slots", "batches", "dict", "memory", "updates")
 
 
@@ -176,7 +176,9 @@ def _add_growth(actions: Any) -> None:
 
 
 def _add_storage(actions: Any) -> None:
-    parser = actions.add_parser("storage", help="measure page reads, memory and the PB+tree paper's Table 1")
+    parser = actions.add_parser(
+        "storage", help="measure pages, memory, the PB+tree paper's Table 1, databases, and stores"
+    )
     parser.add_argument("--only", action="append", choices=_STORAGE, help="repeat for several; default: all")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
@@ -383,7 +385,7 @@ def _growth(args: argparse.Namespace) -> int:
 
 
 def _storage(args: argparse.Namespace) -> int:
-    from siftline.bench import results, storage, storage_plots
+    from siftline.bench import results, storage, storage_dbms, storage_plots, storage_store, targets
     from siftline.bench.tables import aligned
 
     _check_output(args.output)
@@ -398,6 +400,12 @@ def _storage(args: argparse.Namespace) -> int:
         elif figure == "large":
             found = [storage.large(sizes, args.seed, _say)]
             tables.append(storage.lines_of(found[0]))
+        elif figure == "dbms":
+            found = storage_dbms.dbms(storage_dbms.QUICK if args.quick else storage_dbms.Sizes(), args.seed, _say)
+            tables += storage_dbms.tables(found)
+        elif figure == "store":
+            found = storage_store.store(storage_store.QUICK if args.quick else storage_store.Sizes(), args.seed, _say)
+            tables += [storage_store.lines_of(found), targets.table(storage_store.verdicts(found))]
         else:
             found = storage.table_one(sizes, args.seed, _say)
             tables += [storage.table_one_lines(found, workload) for workload in storage.WORKLOADS]

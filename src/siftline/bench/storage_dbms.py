@@ -140,19 +140,13 @@ def _loaded(index: str, options: dict[str, Any], workload: Workload, n_loads: in
     return engine, loads
 
 
-def match_lines(rows: Sequence[Row]) -> list[list[str]]:
-    """Return Table 1 as measured: milliseconds for an event."""
-    return _lines(rows, "match_ms", "ms an event", 0)
-
-
-def load_lines(rows: Sequence[Row]) -> list[list[str]]:
-    """Return Table 2 as measured: milliseconds to load all subscriptions."""
-    return _lines(rows, "load_ms", "ms to load", 1)
-
-
-def memory_lines(rows: Sequence[Row]) -> list[list[str]]:
-    """Return the bytes of each index."""
-    return _lines(rows, "index_bytes", "bytes", None)
+def tables(rows: Sequence[Row]) -> list[list[list[str]]]:
+    """Return Tables 1 and 2 as measured, in milliseconds for an event and for all loads, and the bytes of each index."""
+    return [
+        _lines(rows, "match_ms", "ms an event", 0),
+        _lines(rows, "load_ms", "ms to load", 1),
+        _lines(rows, "index_bytes", "bytes", None),
+    ]
 
 
 def _lines(rows: Sequence[Row], figure: str, heading: str, claimed: int | None) -> list[list[str]]:
