@@ -141,7 +141,7 @@ def _loaded(index: str, options: dict[str, Any], workload: Workload, n_loads: in
 
 
 def tables(rows: Sequence[Row]) -> list[list[list[str]]]:
-    """Return Tables 1 and 2 as measured, in milliseconds for an event and for all loads, and the bytes of each index."""
+    """Return Tables 1 and 2 as measured, in milliseconds, and the bytes of each index."""
     return [
         _lines(rows, "match_ms", "ms an event", 0),
         _lines(rows, "load_ms", "ms to load", 1),
