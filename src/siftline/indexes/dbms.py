@@ -38,7 +38,8 @@ Departures
 ----------
 D1  A subscription is a clause of a disjunction, and `sid` numbers clauses; a slot with several is reported once.
 D2  The event is a relation that the query joins, where the paper writes out a condition for each attribute. The
-    statement then stays the same, and DuckDB takes a fifth of the time: it spent the rest on reading the statement.
+    statement then stays the same, and DuckDB takes a fifth of the time with 10,000 subscriptions (4 ms against 23 in
+    a trial with grouping), half of it with 100,000; with sequential search a fifth and less.
 D3  Attributes are numbers. Values have columns by type, and an operator for each way to bound a range on two sides.
     All comparisons are exact, for integers beyond 2**53 too (`dbms_predicates`).
 D4  A predicate may have several rows, one for each of its ranges (`in`, `not in`); it still counts once.

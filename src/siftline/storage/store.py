@@ -10,9 +10,9 @@
                 5 expired ann
 
 What a method has returned from is durable: the write-ahead log was flushed to the disk (`synchronous = FULL`). So it
-survives the end of the process at any moment, and a power failure if the disk keeps what it says it has. `NORMAL` would
-be ten times as fast for a single thread and survive `kill -9` as well, but a power failure could take back the last
-seconds; group commit makes `FULL` affordable instead.
+survives the end of the process at any moment, and a power failure if the disk keeps what it says it has. With `NORMAL`
+a commit takes a tenth of the time or less (0.03 ms against 0.3 to 5 ms, as busy as the disk was) and survives `kill -9`
+as well, but a power failure could take back what was acknowledged; group commit makes `FULL` affordable instead.
 
 SQLite checks the log by checksums, but takes a damaged end of it for one that was never finished. A reader that has
 seen more changes than the store has is told so.
