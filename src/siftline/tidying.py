@@ -92,7 +92,8 @@ class Tidier:
             raise  # shown by threading.excepthook; what matches has not changed
         finally:
             with engine._writing:
-                self._thread = None
+                if self._thread is threading.current_thread():  # another one may have been started since
+                    self._thread = None
 
     def _does_something(self, engine: Changing) -> bool:
         with engine._writing:

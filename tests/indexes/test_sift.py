@@ -153,3 +153,22 @@ def test_desks_go_with_their_part() -> None:
     gc.collect()
     assert old() is None
     assert pickle.loads(pickle.dumps(engine)).match({"a": 2}) == [2]
+
+
+def test_desks_of_threads_that_ended_are_cleared_away() -> None:
+    engine = Engine("sift")
+    engine.add("a = 1", id=1)
+    engine.rebuild()
+    ready = threading.Barrier(4)
+
+    def match() -> None:
+        ready.wait()  # all at once, so that none gets the number of another one
+        engine.match({"a": 1})
+
+    threads = [threading.Thread(target=match) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    engine.match({"a": 1})
+    assert part_of(engine).desks.keys() == {threading.get_ident()}

@@ -56,6 +56,7 @@ cache miss for each that survives. A range of w spaces takes O(log w) entries.
 
 from __future__ import annotations
 
+import sys
 from functools import reduce
 from threading import get_ident
 from time import perf_counter_ns
@@ -406,6 +407,8 @@ class Sift(PartedIndex):
         thread = get_ident()
         desk: Desk | None = part.desks.get(thread)
         if desk is None:
+            for ended in part.desks.keys() - sys._current_frames().keys():
+                part.desks.pop(ended, None)
             desk = part.desks[thread] = Desk(part, self._work)
         return desk
 
