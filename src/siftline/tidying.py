@@ -1,8 +1,8 @@
 """Tidying up behind changes: small merges at once, large ones in a thread of their own.
 
 The thread lives only while there is something to do, at low priority, and holds the writers' lock only to choose a
-merge and to put its result in place. Matching never waits for it. In a process that forks meanwhile, the child does the
-merge again when it next changes something.
+merge and to put its result in place; a sweep holds it throughout. Matching never waits for it. In a process that forks
+meanwhile, the child does the merge again when it next changes something.
 """
 
 from __future__ import annotations
