@@ -21,6 +21,7 @@ from strategies import events, subscriptions
 import siftline
 from siftline import Engine, Statistics, attr
 from siftline.errors import SiftlineError, SnapshotError
+from siftline.subscriptions import SubscriptionTable
 
 if TYPE_CHECKING:
     from siftline.model import Expression
@@ -236,3 +237,30 @@ def test_opening_while_another_thread_saves(tmp_path: Path) -> None:
         is_over.set()
         thread.join()
     assert os.listdir(tmp_path) == ["s"]
+
+
+def test_ids_are_looked_up_while_others_remove(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine.open(saved)
+    gone = Engine.open(saved).ids()[0]
+    ids = SubscriptionTable.ids
+    is_looking, may_go_on = threading.Event(), threading.Event()
+
+    def slow_ids(self: SubscriptionTable, slots: Any) -> Any:
+        found = ids(self, slots)
+        if not is_looking.is_set():
+            is_looking.set()
+            may_go_on.wait(10)
+        return found
+
+    monkeypatch.setattr(SubscriptionTable, "ids", slow_ids)
+    reader = threading.Thread(target=engine.__contains__, args=(gone,))
+    reader.start()
+    is_looking.wait(10)
+    writer = threading.Thread(target=engine.remove, args=(gone,))
+    writer.start()
+    writer.join(0.2)
+    may_go_on.set()
+    reader.join()
+    writer.join()
+    assert gone not in engine
+    engine._check()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -98,6 +100,7 @@ def test_first(engine: Engine) -> None:
         ({"within": 5}, TypeError),
         ({"top": -1}, ValueError),
         ({"tenant": 5}, SubscriptionError),
+        ({"tenant": ["acme"]}, SubscriptionError),
     ],
 )
 def test_what_makes_no_sense(options: dict[str, Any], error: type[Exception]) -> None:
@@ -111,3 +114,27 @@ def test_what_makes_no_sense(options: dict[str, Any], error: type[Exception]) ->
 def test_a_tenant_is_a_string() -> None:
     with pytest.raises(SubscriptionError, match="tenant"):
         siftline.Engine().add("a = 1", tenant=5)  # type: ignore[arg-type]
+
+
+def test_a_subset_does_not_know_who_comes_while_it_is_matched() -> None:
+    engine = Engine("sift")
+    engine.add_many((i, f"a >= {i}") for i in range(2000))
+    engine.add("a >= 7", id=2000)
+    many = engine.subset(range(3000))
+    moment = engine._moment({"a": 7}, is_one=True, within=many)
+    engine.add("a >= 7", id=2001)
+    found = engine._matching(moment, 0)
+    assert sorted(found.table.ids(found.slots)) == [*range(8), 2000]
+    assert sorted(engine.match({"a": 7}, within=many)) == [*range(8), 2000, 2001]
+
+
+def test_a_sweep_lets_go_of_the_old_table() -> None:
+    engine = Engine("sift")
+    engine.add_many(((i, f"a = {i}") for i in range(10)), tenant="acme")
+    assert engine.match({"a": 3}, tenant="acme") == [3]
+    table = weakref.ref(engine._table)
+    engine.remove(4)
+    engine.rebuild()
+    gc.collect()
+    assert table() is None
+    assert engine.match({"a": 3}, tenant="acme") == [3]

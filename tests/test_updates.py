@@ -68,6 +68,39 @@ def test_what_does_not_fit_into_the_tail(engine: Engine) -> None:
     assert engine.match({"a": ["y", "axe"], "b": 98, "c": 1}) == [N + 1]
 
 
+def test_a_replacement_that_does_not_fit_into_the_tail() -> None:
+    engine = Engine("sift")
+    engine.add("x = 5", id=1)
+    engine.replace(1, " or ".join(f"y{n} = {n}" for n in range(70)))
+    assert engine.match({"x": 5}) == []
+    assert engine.match({"y3": 3}) == [1]
+    engine._check()
+
+
+def test_values_between_constants_whose_labels_were_dealt_out_again() -> None:
+    engine = Engine("sift")
+    engine.add_many((i, f"a > {i} and s > '{i:04}'") for i in range(20))
+    engine._domains.merge()
+    engine.add_many((i, f"a > {i} and s > '{i:04}'") for i in range(20, 120))
+    event = {"a": 10.5, "s": "0010x"}
+    assert sorted(engine.match(event)) == list(range(11))
+    assert sorted(engine.match_batch([event])["subscription"].to_pylist()) == list(range(11))
+
+
+def test_a_thread_that_ends_does_not_hide_the_next_one(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    tidier, next_thread = engine._tidier, threading.Thread()
+
+    def end_late(self: Any, _: Any) -> bool:
+        self._thread = next_thread  # a writer comes between the last look and the end
+        return False
+
+    monkeypatch.setattr("siftline.tidying.Tidier._does_something", end_late)
+    thread = threading.Thread(target=tidier._run, args=(engine,))
+    thread.start()
+    thread.join()
+    assert tidier._thread is next_thread
+
+
 def test_merges_run_in_the_background(engine: Engine) -> None:
     event = engine.encode({"a": 3, "b": 4})
     for first in range(N, 3 * N, 1000):

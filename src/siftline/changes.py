@@ -246,8 +246,8 @@ class Changing:
             self._n_added += 1  # before the index shows anything new
             self._domains = domains
             self._index.add(prepared)
-            self._tail = Tail(self._tail_size)
-            self._enter(new)
+            self._tail, self._n_indexed = Tail(self._tail_size), self._table.n_slots
+            self._enter(new)  # which may take away what was in the tail until now
             self._n_indexed = self._table.n_slots
         self._clauses.append(clauses)
         if len(self._clauses) > _MANY_PARTS:
@@ -322,6 +322,7 @@ class Changing:
         with self._changing():
             self._put(table, domains, clauses, index)
         self._entries = entries
+        self._tenants.clear()  # they know the old table, which would stay as long as they do
 
     def _sweep_all(self) -> None:
         """Sweep if anything was removed."""

@@ -278,9 +278,9 @@ class Engine(Matching):
             return None if within is None else subset_of(within)
         if within is not None:
             raise ValueError("within and tenant exclude each other")
+        _checked_tenant(tenant)
         known = self._tenants.get(tenant)
         if known is None:
-            _checked_tenant(tenant)
             known = Tenant(tenant)
             if tenant in self._table.tenant_numbers:
                 self._tenants[tenant] = known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from collections.abc import Mapping
 from functools import lru_cache
@@ -29,6 +30,9 @@ _NO_TENANT: Final = -1
 _LAST: Final = -1
 # So many predicates of so many constants are always accepted.
 _SMALL: Final = 64
+
+# Held while the slots of all ids are looked up for the first time.
+_looking_up: Final = threading.Lock()
 
 
 class Expressions(Protocol):
@@ -136,13 +140,14 @@ class SubscriptionTable:
 
     def slot(self, id: Id) -> int:
         """Return the slot of an id."""
-        if not self.has(id):
+        # True == 1 == 1.0 in Python, but neither True nor 1.0 is the id 1.
+        slot = self._slot_of().get(id) if type(id) in (int, str) else None
+        if slot is None:
             raise UnknownIdError(f"there is no subscription with the id {id!r}")
-        return self._slot_of()[id]
+        return slot
 
     def has(self, id: Id) -> bool:
         """Return whether a subscription has this id."""
-        # True == 1 == 1.0 in Python, but neither True nor 1.0 is the id 1.
         return type(id) in (int, str) and id in self._slot_of()
 
     def ids(self, slots: NDArray[np.int32]) -> list[Id]:
@@ -207,8 +212,10 @@ class SubscriptionTable:
 
     def _slot_of(self) -> dict[Id, int]:
         if self._slots is None:
-            live = np.flatnonzero(self.is_live.view)
-            self._slots = dict(zip(self.ids(live.astype(np.int32)), live.tolist(), strict=True))
+            with _looking_up:  # one reader or writer; a writer changes nothing before it has been here
+                if self._slots is None:
+                    live = np.flatnonzero(self.is_live.view)
+                    self._slots = dict(zip(self.ids(live.astype(np.int32)), live.tolist(), strict=True))
         return self._slots
 
     # changes

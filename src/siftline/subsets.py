@@ -55,7 +55,8 @@ class Prepared(NamedTuple):
     def has(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Return which of some slots belong to the subset."""
         if self.flags is not None:
-            return self.flags[slots]
+            # A slot that was added since may be found behind one that shares its entry.
+            return (slots < self.n_seen) & self.flags[np.minimum(slots, self.n_seen - 1)]
         if not len(self.slots):
             return np.zeros(len(slots), dtype=np.bool_)
         places = np.minimum(np.searchsorted(self.slots, slots), len(self.slots) - 1)

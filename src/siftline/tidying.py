@@ -1,8 +1,8 @@
 """Tidying up behind changes: small merges at once, large ones in a thread of their own.
 
 The thread lives only while there is something to do, at low priority, and holds the writers' lock only to choose a
-merge and to put its result in place. Matching never waits for it. In a process that forks meanwhile, the child does the
-merge again when it next changes something.
+merge and to put its result in place; a sweep holds it throughout. Matching never waits for it. In a process that forks
+meanwhile, the child does the merge again when it next changes something.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class Tidier:
             raise  # shown by threading.excepthook; what matches has not changed
         finally:
             with engine._writing:
-                self._thread = None
+                if self._thread is threading.current_thread():  # another one may have been started since
+                    self._thread = None
 
     def _does_something(self, engine: Changing) -> bool:
         with engine._writing:

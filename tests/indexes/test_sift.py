@@ -16,6 +16,7 @@ from test_against_scan import check_property, lists_of_events, lists_of_subscrip
 
 from siftline import Engine, Statistics
 from siftline.bench.workloads import generate
+from siftline.errors import TooLargeError
 from siftline.indexes import sift
 
 if TYPE_CHECKING:
@@ -153,3 +154,34 @@ def test_desks_go_with_their_part() -> None:
     gc.collect()
     assert old() is None
     assert pickle.loads(pickle.dumps(engine)).match({"a": 2}) == [2]
+
+
+def test_desks_of_threads_that_ended_are_cleared_away() -> None:
+    engine = Engine("sift")
+    engine.add("a = 1", id=1)
+    engine.rebuild()
+    ready = threading.Barrier(4)
+
+    def match() -> None:
+        ready.wait()  # all at once, so that none gets the number of another one
+        engine.match({"a": 1})
+
+    threads = [threading.Thread(target=match) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    engine.match({"a": 1})
+    assert part_of(engine).desks.keys() == {threading.get_ident()}
+
+
+def test_what_places_in_rows_cannot_count_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine("sift")
+    engine.add_many((i, f"a = {i} and b = {i}") for i in range(150))
+    monkeypatch.setattr("siftline.indexes.sift._MOST_WORDS", 2000)
+    with pytest.raises(TooLargeError, match="add fewer subscriptions at a time"):
+        engine.add_many((i, f"a = {i} and b = {i}") for i in range(1000, 2000))
+    engine.add_many((i, f"a = {i} and b = {i}") for i in range(1000, 1150))
+    engine.rebuild()
+    engine._check()
+    assert engine.match({"a": 1100, "b": 1100}) == [1100]

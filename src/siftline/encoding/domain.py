@@ -129,8 +129,11 @@ class Line:
         return _code_in(self.new_keys, self.new_labels, value, code) if self.new_keys else code
 
     def code_beside(self, value: Any, code: int) -> int:
-        """Return the code of a value whose code among the old constants is known."""
-        return _code_in(self.new_keys, self.new_labels, value, code)
+        """Return the code of a value whose code among the old constants is known.
+
+        Where labels were dealt out again, all constants are among the new ones, and the old labels mean nothing.
+        """
+        return _code_in(self.new_keys, self.new_labels, value, code if self.has_old else self.section.first)
 
     def has(self, value: Any) -> bool:
         """Return whether a value is one of the constants."""

@@ -56,6 +56,7 @@ cache miss for each that survives. A range of w spaces takes O(log w) entries.
 
 from __future__ import annotations
 
+import sys
 from functools import reduce
 from threading import get_ident
 from time import perf_counter_ns
@@ -64,6 +65,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from siftline.encoding.selectivity import attribute_frequencies, literal_shares
+from siftline.errors import TooLargeError
 from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, one_event
 from siftline.indexes.protocol import Candidates, Many
 from siftline.indexes.sift_bits import COSTS, Bits, beside
@@ -115,6 +117,8 @@ _MOST_LANES: Final = N_LANES - 2
 _UNASKED: Final = N_LANES - 1
 # How many attributes have lanes of their own where there are not enough for all.
 _OWN_LANES: Final = 190
+# Places in rows are int32.
+_MOST_WORDS: Final = 2**31 - 1
 # From here on NumPy asks for huge pages.
 _LARGE: Final = 1 << 22
 
@@ -260,6 +264,7 @@ class Sift(PartedIndex):
     # laying out
 
     def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> SiftArrays:
+        _check_words(clauses)
         shares = _shares(clauses, context)
         order = order_literals(clauses.starts, shares, clauses.kinds)
         expected = float(shares[order[clauses.starts[chosen]]].sum()) if context.statistics else -1.0
@@ -406,6 +411,8 @@ class Sift(PartedIndex):
         thread = get_ident()
         desk: Desk | None = part.desks.get(thread)
         if desk is None:
+            for ended in part.desks.keys() - sys._current_frames().keys():
+                part.desks.pop(ended, None)
             desk = part.desks[thread] = Desk(part, self._work)
         return desk
 
@@ -519,6 +526,14 @@ def _row_length(rows: NDArray[np.int32], place: int) -> int:
         if word & LAST:
             break
     return length
+
+
+def _check_words(clauses: Clauses) -> None:
+    """Refuse a part whose rows could have more words than their places can count."""
+    n_words = ROW_HEAD * clauses.n_clauses + 3 * len(clauses.attributes) + 2 * len(clauses.set_lows)
+    if n_words > _MOST_WORDS:
+        why = f"sift lays out at most {_MOST_WORDS:,} words at once, not {n_words:,}"
+        raise TooLargeError(f"{why}: add fewer subscriptions at a time")
 
 
 def _shares(clauses: Clauses, context: Context) -> NDArray[np.float64]:
