@@ -244,7 +244,7 @@ class Engine(Matching):
             with self._publishing:
                 event = EncodedEvents(DictSource((event,)), self._domains)
         is_plain = top is None and within is None and tenant is None
-        if is_plain and type(event) is EncodedEvents and len(event.starts) == 2 and not event.errors:
+        if is_plain and type(event) is EncodedEvents and event.is_single:
             if not as_slots and not first:
                 ids = self._ids_at_once(event)
                 if ids is not None:

@@ -87,9 +87,22 @@ class EncodedEvents:
         once, as true, if some value satisfies its pattern.
     errors : mapping of int to str
         What is wrong with events that the source was told to skip: they match nothing.
+    is_single : bool
+        Whether this is one event, and it could be read.
     """
 
-    __slots__ = ("_domains", "_events", "_latest", "_version", "attributes", "codes", "errors", "source", "starts")
+    __slots__ = (
+        "_domains",
+        "_events",
+        "_latest",
+        "_version",
+        "attributes",
+        "codes",
+        "errors",
+        "is_single",
+        "source",
+        "starts",
+    )
 
     def __init__(self, source: Source, domains: Domains) -> None:
         self.source = source
@@ -97,6 +110,7 @@ class EncodedEvents:
         self._version = domains.version
         self.starts, self.attributes, self.codes = source.encode(domains)
         self.errors: Mapping[int, str] = source.errors
+        self.is_single = len(self.starts) == 2 and not self.errors
         self._events: dict[int, Event] = {}
         self._latest: EncodedEvents | None = None
 

@@ -83,6 +83,7 @@ from siftline.kernels.sift_layout import (
     RECORD,
     ROW,
     ROW_HEAD,
+    ROW_ROOM,
     SET,
     SLOT,
     access_pieces,
@@ -290,7 +291,7 @@ class Sift(PartedIndex):
         literals = [chosen, has_row, is_few, *beside]
         shape = [clauses.starts, order]
         row_starts = measure_rows(*[*literals, *shape, clauses.attributes, *sets[:2]])
-        rows = np.empty(int(row_starts[-1]), dtype=np.int32)
+        rows = np.zeros(int(row_starts[-1]) + ROW_ROOM, dtype=np.int32)
         lay_rows(*[*literals, row_starts, *slots, *shape, *ranges, clauses.kinds, *sets, *cuts, rows])
         node_bases = lay_nodes(is_tree, cuts[0])
         is_lone = is_alone[pieces[0]]

@@ -23,6 +23,7 @@ from siftline.kernels.sift_layout import (
     RECORD,
     ROW,
     ROW_HEAD,
+    ROW_ROOM,
     SET,
     SLOT,
     VETO,
@@ -336,7 +337,8 @@ def _match_lists(
     for k in range(n_left):
         survivors[k] = cold[np.uint64(survivors[k])]
     for k in range(n_left):
-        touched += rows[np.uint64(survivors[k])]
+        # Most rows end on the next cache line; rows are padded so that it is there.
+        touched += rows[np.uint64(survivors[k])] + rows[np.uint64(survivors[k] + ROW_ROOM)]
     for k in range(n_left):
         row = survivors[k]
         slot = rows[np.uint64(row)]
@@ -493,8 +495,9 @@ def _match(
             dense[place] = _ABSENT
             if has_blocks:
                 seen[np.uint64(signature(a + 1)) >> _SIX] = 0
-            clear_marks(lanes[np.uint64(a)], marks)
-            bits[place] = 0
+            if has_trees:
+                clear_marks(lanes[np.uint64(a)], marks)
+                bits[place] = 0
     seen[_LAST_WORD] |= _ALWAYS_BIT
     if n_spread < n_values:
         return np.int64(SEVERAL)

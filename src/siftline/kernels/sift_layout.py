@@ -29,6 +29,8 @@ PLACE = np.int32((1 << 27) - 1)
 
 # Words before the literals of a row in trees: the slot, and the clause; the flag says that no literals follow.
 ROW_HEAD = 2
+# Words behind the last row that may be read ahead.
+ROW_ROOM = 12
 BARE = np.int32(1 << 30)
 
 # The sign bit of a slot: its clause needs the exact check.
