@@ -96,7 +96,8 @@ def test_attributes_may_share_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(engine.match({"a0": 1, "a1": 6, f"a{shared}": 1, f"a{shared + 1}": 7})) == [0, shared]
 
 
-def test_a_clause_of_one_literal_stands_alone() -> None:
+def test_a_clause_of_one_literal_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sift, "_FLAT", 64)
     engine = Engine("sift")
     engine.add_many((n, f"a > {n}") for n in range(100))
     engine.add("a > 3 or b = 1", id=1000)

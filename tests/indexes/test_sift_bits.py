@@ -155,7 +155,7 @@ def test_several_blocks_parts_and_kinds_of_literals(monkeypatch: pytest.MonkeyPa
 
 def test_bitmaps_wait_until_they_pay() -> None:
     engine = Engine("sift")
-    engine.add_many((i, f"a >= {i % 50} and b <= {i % 30}") for i in range(500))
+    engine.add_many((i, f"a >= {i % 50} and b <= {i % 47}") for i in range(500))
     engine.rebuild()
     trees = [{"a": i % 60, "b": i % 40} for i in range(EVENTS)]
     expected = pairs(engine.match_batch(trees[:10]))

@@ -111,7 +111,7 @@ if TYPE_CHECKING:
     from siftline.encoding.growable import Growable
 
 # An attribute with more postings than this gets a tree.
-_FLAT: Final = 64
+_FLAT: Final = 128
 
 # Lane 0 is for entries without a literal, the last one for attributes that no entry asks for.
 _MOST_LANES: Final = N_LANES - 2
