@@ -260,7 +260,6 @@ def test_rows_of_nothing_are_refused(tmp_path: Path) -> None:
 
 
 def test_growth_is_measured_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
     arguments = ("--quick", "--workload", "dense", "--plots", str(tmp_path), "--output", str(tmp_path / "rows.jsonl"))
     assert _bench("growth", *arguments, "--passes", "2") == 0
     lines = capsys.readouterr().out.splitlines()

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def test_it_runs_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
     output, plots = tmp_path / "rows.jsonl", tmp_path / "plots"
     arguments = ["bench", "storage", "--quick", "--plots", str(plots), "--output", str(output)]
     assert main(arguments) == 0

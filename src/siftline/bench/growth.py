@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
+from siftline.bench.plots import prepare, saved
 from siftline.bench.results import rows_of
 from siftline.bench.runner import REFERENCE, Plan, run_in_turn
 from siftline.bench.targets import shown
@@ -65,13 +66,7 @@ def table(rows: Sequence[Row], subject: str) -> list[list[str]]:
 
 def draw(rows: Sequence[Row], subject: str, folder: Path) -> Path:
     """Draw time against size, on two logarithmic axes."""
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise ValueError("plots need matplotlib: pip install 'siftline[bench]'") from None
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "siftline"  # the same rows give the same file
-    mpl.rcParams["svg.fonttype"] = "none"
+    prepare(folder)
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 4), layout="constrained")
@@ -84,10 +79,7 @@ def draw(rows: Sequence[Row], subject: str, folder: Path) -> Path:
             axes.plot([_size(row) for row in chosen], times, line + marker, label=f"{index}, {name}")
     axes.set(xscale="log", yscale="log", xlabel="subscriptions", ylabel="µs an event, median")
     axes.legend()
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "growth.svg"
-    figure.savefig(path, metadata={"Date": None})
-    return path
+    return saved(figure, folder / "growth.svg")
 
 
 def _size(row: Row) -> int:

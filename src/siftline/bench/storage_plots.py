@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from siftline.bench.plots import prepare, saved
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -13,14 +15,7 @@ Row = dict[str, Any]
 
 def draw(rows: list[Row], folder: Path) -> list[Path]:
     """Draw what the rows hold into a folder; return the files."""
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise ValueError("plots need matplotlib: pip install 'siftline[bench]'") from None
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "siftline"  # the same rows give the same file
-    mpl.rcParams["svg.fonttype"] = "none"
-    folder.mkdir(parents=True, exist_ok=True)
+    prepare(folder)
     drawn = []
     if any(row["figure"] == "search" for row in rows):
         drawn.append(_page_reads(rows, folder / "storage-page-reads.svg"))
@@ -56,7 +51,7 @@ def _page_reads(rows: list[Row], path: Path) -> Path:
             axes.plot(pages, line, "-", color="grey", linewidth=1)
     axes.set(xscale="log", yscale="log", xlabel="log_B n + L/B", ylabel="pages read by a search (x: pool empty)")
     axes.legend()
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def _changes(rows: list[Row], path: Path) -> Path:
@@ -69,7 +64,7 @@ def _changes(rows: list[Row], path: Path) -> Path:
         axes.plot([row["n"] for row in chosen], [row["page_accesses"] for row in chosen], "o-", label=name)
     axes.set(xscale="log", ylim=(0, None), xlabel="n", ylabel="pages looked at by a change")
     axes.legend()
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def _table_one(rows: list[Row], workload: str, path: Path) -> Path:
@@ -85,9 +80,4 @@ def _table_one(rows: list[Row], workload: str, path: Path) -> Path:
         axes.set(xscale="log", yscale="log", xlabel="n", title=title)
     figure.axes[0].set_ylabel("steps")
     figure.axes[0].legend(fontsize="small")
-    return _saved(figure, path)
-
-
-def _saved(figure: Any, path: Path) -> Path:
-    figure.savefig(path, metadata={"Date": None})
-    return path
+    return saved(figure, path)

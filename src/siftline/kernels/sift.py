@@ -11,22 +11,17 @@ from siftline.kernels.compiler import inline_kernel, kernel
 from siftline.kernels.pointers import pointer
 from siftline.kernels.sift_layout import (
     BARE,
-    BITS,
     CLAUSE,
-    LAST,
     LINE,
     LOW1,
     LOW2,
     MOST_BITS,
-    PLACE,
     PLACE2,
     RECORD,
     ROW,
     ROW_HEAD,
     ROW_ROOM,
-    SET,
     SLOT,
-    VETO,
     WIDTH1,
     WIDTH2,
     guided_ordinal,
@@ -34,6 +29,7 @@ from siftline.kernels.sift_layout import (
     records_at,
     signature,
 )
+from siftline.kernels.sift_rows import is_inside, is_too_light, keep, try_row, with_room
 from siftline.kernels.vectors import HAS_SHUFFLES, N_COLUMNS, N_LANES, WIDTH, first_bit, is_marked, marked_of_64
 
 if TYPE_CHECKING:
@@ -67,12 +63,6 @@ SEVERAL = -1
 
 
 @inline_kernel
-def _is_inside(code: Any, low: Any, width: Any) -> Any:
-    """Return whether low <= code <= low + width, by one unsigned comparison; never for an absent value."""
-    return np.uint32(code - low) <= np.uint32(width)
-
-
-@inline_kernel
 def add_mark(lane: Any, mark: Any, marks: NDArray[np.uint8]) -> None:
     """Note in which part of its ordinals the event's value of an attribute is."""
     marks[np.uint64(lane) + np.uint64(N_LANES) * np.uint64(mark >> 3)] |= np.uint8(1 << (mark & 7))
@@ -83,90 +73,6 @@ def clear_marks(lane: Any, marks: NDArray[np.uint8]) -> None:
     """Forget the marks of a lane."""
     marks[np.uint64(lane)] = 0
     marks[np.uint64(lane) + np.uint64(N_LANES)] = 0
-
-
-@inline_kernel
-def try_row(p: int, rows: NDArray[np.int32], dense: NDArray[np.int32], bits: NDArray[np.uint64]) -> Any:
-    """Return how many literals of a row were tested: a negative number if the last one does not hold."""
-    n_tested = 0
-    while True:
-        word = rows[np.uint64(p)]
-        place = np.uint64(word & PLACE)
-        n_tested += 1
-        if word & SET:
-            code = dense[place]
-            holds = False
-            n = rows[np.uint64(p + 1)]
-            p += 2
-            for k in range(n):
-                holds |= _is_inside(code, rows[np.uint64(p + 2 * k)], rows[np.uint64(p + 2 * k + 1)])
-            p += 2 * n
-        elif word & BITS:
-            low = np.uint64(np.uint32(rows[np.uint64(p + 1)]))
-            high = np.uint64(np.uint32(rows[np.uint64(p + 2)]))
-            holds = (bits[place] & (low | (high << np.uint64(32)))) != _U0
-            p += 3
-        else:
-            holds = _is_inside(dense[place], rows[np.uint64(p + 1)], rows[np.uint64(p + 2)])
-            p += 3
-        if holds == ((word & VETO) != 0):
-            return -n_tested
-        if word & LAST:
-            return n_tested
-
-
-@inline_kernel
-def _is_too_light(slot: Any, weights: NDArray[np.float64], heaviest: NDArray[np.float64]) -> Any:
-    """Return whether a slot is lighter than as many as are wanted that match for sure; never if all are wanted.
-
-    Slots that were added after the weights were taken have none.
-    """
-    place = np.uint64(slot & np.int32(0x7FFFFFFF))
-    return len(heaviest) > 0 and place < np.uint64(len(weights)) and weights[place] < heaviest[0]
-
-
-@inline_kernel
-def _note_weight(weight: Any, heaviest: NDArray[np.float64]) -> None:
-    """Put a weight in the place of the least of the heaviest, which are a heap with the least at the top."""
-    place = _U0
-    n = np.uint64(len(heaviest))
-    while True:
-        child = _U2 * place + _U1
-        if child >= n:
-            break
-        if child + _U1 < n and heaviest[child + _U1] < heaviest[child]:
-            child += _U1
-        if heaviest[child] >= weight:
-            break
-        heaviest[place] = heaviest[child]
-        place = child
-    heaviest[place] = weight
-
-
-@inline_kernel
-def _keep(
-    slot: Any,
-    n_sure: int,
-    n_possible: int,
-    sure: NDArray[np.int32],
-    possible: NDArray[np.int32],
-    is_live: NDArray[np.bool_],
-    weights: NDArray[np.float64],
-    heaviest: NDArray[np.float64],
-) -> Any:
-    """Append a slot to one of the results, unless it is dead or too light; return how many there are."""
-    place = np.int32(slot & np.int32(0x7FFFFFFF))
-    if len(is_live) > 0 and not is_live[np.uint64(place)]:
-        return n_sure, n_possible
-    if _is_too_light(place, weights, heaviest):
-        return n_sure, n_possible
-    if slot >= 0:
-        sure[np.uint64(n_sure)] = place
-        if len(heaviest) > 0 and np.uint64(place) < np.uint64(len(weights)):
-            _note_weight(weights[np.uint64(place)], heaviest)
-        return n_sure + 1, n_possible
-    possible[np.uint64(n_possible)] = place
-    return n_sure, n_possible + 1
 
 
 @inline_kernel
@@ -215,16 +121,16 @@ def _match_records(
     for k in range(n_left):
         at = np.uint64(survivors[_U2 * k])
         code = survivors[_U2 * k + _U1]
-        if not _is_inside(code, flat[at + _LOW1], flat[at + _WIDTH1]):
+        if not is_inside(code, flat[at + _LOW1], flat[at + _WIDTH1]):
             continue
-        if not _is_inside(dense[np.uint64(flat[at + _PLACE2])], flat[at + _LOW2], flat[at + _WIDTH2]):
+        if not is_inside(dense[np.uint64(flat[at + _PLACE2])], flat[at + _LOW2], flat[at + _WIDTH2]):
             continue
         row = flat[at + _ROW]
         n_tested = try_row(row, rows, dense, bits) if row >= 0 else 0
         work[_TESTED] += abs(n_tested)
         if n_tested >= 0:
             slot = flat[at + _SLOT]
-            n_sure, n_possible = _keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
+            n_sure, n_possible = keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
     work[_CANDIDATES] += np.int64(n_left)
     work[_TOUCHED] = touched
     return n_sure, n_possible
@@ -266,7 +172,7 @@ def _copy_alone(
             n_sure += np.int64(end - begin)
         else:
             for e in range(begin, end):
-                n_sure, _ = _keep(alone_slots[e], n_sure, 0, sure, sure, is_live, weights, heaviest)
+                n_sure, _ = keep(alone_slots[e], n_sure, 0, sure, sure, is_live, weights, heaviest)
         work[_CANDIDATES] += np.int64(end - begin)
         node >>= _U1
     return n_sure
@@ -342,12 +248,12 @@ def _match_lists(
     for k in range(n_left):
         row = survivors[k]
         slot = rows[np.uint64(row)]
-        if _is_too_light(slot, weights, heaviest):
+        if is_too_light(slot, weights, heaviest):
             continue
         n_tested = 0 if rows[np.uint64(row + 1)] & BARE else try_row(row + ROW_HEAD, rows, dense, bits)
         n_literals += abs(n_tested)
         if n_tested >= 0:
-            n_sure, n_possible = _keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
+            n_sure, n_possible = keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
     work[_TESTED] += n_literals
     work[_TOUCHED] = touched
     return n_sure, n_possible
@@ -611,12 +517,12 @@ def candidates_of_several(
         block = blocks[a]
         if block >= 0:
             n = flat[block]
-            found = _with_room(found, n_found, n)
+            found = with_room(found, n_found, n)
             record = records_at(block, n)
             n_lists += 1
             for _ in range(n):
                 found[n_found] = flat[record + CLAUSE]
-                n_found += _is_inside(event_codes[p], flat[record + LOW1], flat[record + WIDTH1])
+                n_found += is_inside(event_codes[p], flat[record + LOW1], flat[record + WIDTH1])
                 record += RECORD
         size = (node_bases[a + 1] - node_bases[a]) >> 1
         node = np.int64(0)
@@ -625,7 +531,7 @@ def candidates_of_several(
         while node > 0:
             at = node_bases[a] + node
             begin, end = node_starts[at], node_starts[at + 1]
-            found = _with_room(found, n_found, end - begin)
+            found = with_room(found, n_found, end - begin)
             n_lists += 1
             for e in range(begin, end):
                 found[n_found] = rows[cold[e] + 1] & ~BARE
@@ -633,7 +539,7 @@ def candidates_of_several(
                 n_found += is_marked(marked, column, np.uint64(end - begin), marks)
             if len(alone_starts) > 0:
                 begin, end = alone_starts[at], alone_starts[at + 1]
-                found = _with_room(found, n_found, end - begin)
+                found = with_room(found, n_found, end - begin)
                 for e in range(begin, end):
                     found[n_found] = alone_clauses[e]
                     n_found += 1
@@ -643,13 +549,3 @@ def candidates_of_several(
         if a < n_known:
             clear_marks(lanes[a], marks)
     return found[:n_found].copy(), n_lists
-
-
-@kernel
-def _with_room(found: NDArray[np.int32], n_found: int, n_more: int) -> Any:
-    """Return `found`, or a larger copy if n_more would not fit."""
-    if n_found + n_more <= len(found):
-        return found
-    larger = np.empty(2 * (n_found + n_more), dtype=np.int32)
-    larger[:n_found] = found[:n_found]
-    return larger

@@ -9,6 +9,7 @@ import numpy as np
 from siftline.kernels.compiler import kernel
 from siftline.kernels.scan import spread_event
 from siftline.kernels.sift import SEVERAL, _match
+from siftline.kernels.sift_rows import with_room
 from siftline.kernels.verify import clause_holds, clear_event, distinct_slots
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ def match_events(
         n_sure, n_possible = counts & _LOW_HALF, counts >> 32
         sure_starts[i + 1] = sure_starts[i] + n_sure
         possible_starts[i + 1] = possible_starts[i] + n_possible
-        all_sure = _with_room(all_sure, sure_starts[i], n_sure)
-        all_possible = _with_room(all_possible, possible_starts[i], n_possible)
+        all_sure = with_room(all_sure, sure_starts[i], n_sure)
+        all_possible = with_room(all_possible, possible_starts[i], n_possible)
         for k in range(n_sure):
             all_sure[np.uint64(sure_starts[i] + k)] = sure[np.uint64(k)]
         for k in range(n_possible):
@@ -112,16 +113,6 @@ def _complete(
     if has_repeated_slots:
         n_sure, n_possible = distinct_slots(sure, n_sure, possible, n_possible, seen)
     return np.int64(n_sure) | (np.int64(n_possible) << 32)
-
-
-@kernel
-def _with_room(array: NDArray[np.int32], n: int, n_more: int) -> Any:
-    """Return the array, or a larger copy of its first n elements if n_more would not fit behind them."""
-    if n + n_more <= len(array):
-        return array
-    larger = np.empty(2 * (n + n_more), dtype=array.dtype)
-    larger[:n] = array[:n]
-    return larger
 
 
 @kernel

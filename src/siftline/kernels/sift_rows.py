@@ -1,0 +1,117 @@
+"""What is left of a clause when its posting has let it through: the row of its other literals, and the results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.sift_layout import BITS, LAST, PLACE, SET, VETO
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_U0 = np.uint64(0)
+_U1 = np.uint64(1)
+_U2 = np.uint64(2)
+
+
+@inline_kernel
+def is_inside(code: Any, low: Any, width: Any) -> Any:
+    """Return whether low <= code <= low + width, by one unsigned comparison; never for an absent value."""
+    return np.uint32(code - low) <= np.uint32(width)
+
+
+@inline_kernel
+def try_row(p: int, rows: NDArray[np.int32], dense: NDArray[np.int32], bits: NDArray[np.uint64]) -> Any:
+    """Return how many literals of a row were tested: a negative number if the last one does not hold."""
+    n_tested = 0
+    while True:
+        word = rows[np.uint64(p)]
+        place = np.uint64(word & PLACE)
+        n_tested += 1
+        if word & SET:
+            code = dense[place]
+            holds = False
+            n = rows[np.uint64(p + 1)]
+            p += 2
+            for k in range(n):
+                holds |= is_inside(code, rows[np.uint64(p + 2 * k)], rows[np.uint64(p + 2 * k + 1)])
+            p += 2 * n
+        elif word & BITS:
+            low = np.uint64(np.uint32(rows[np.uint64(p + 1)]))
+            high = np.uint64(np.uint32(rows[np.uint64(p + 2)]))
+            holds = (bits[place] & (low | (high << np.uint64(32)))) != _U0
+            p += 3
+        else:
+            holds = is_inside(dense[place], rows[np.uint64(p + 1)], rows[np.uint64(p + 2)])
+            p += 3
+        if holds == ((word & VETO) != 0):
+            return -n_tested
+        if word & LAST:
+            return n_tested
+
+
+@inline_kernel
+def is_too_light(slot: Any, weights: NDArray[np.float64], heaviest: NDArray[np.float64]) -> Any:
+    """Return whether a slot is lighter than as many as are wanted that match for sure; never if all are wanted.
+
+    Slots that were added after the weights were taken have none.
+    """
+    place = np.uint64(slot & np.int32(0x7FFFFFFF))
+    return len(heaviest) > 0 and place < np.uint64(len(weights)) and weights[place] < heaviest[0]
+
+
+@inline_kernel
+def note_weight(weight: Any, heaviest: NDArray[np.float64]) -> None:
+    """Put a weight in the place of the least of the heaviest, which are a heap with the least at the top."""
+    place = _U0
+    n = np.uint64(len(heaviest))
+    while True:
+        child = _U2 * place + _U1
+        if child >= n:
+            break
+        if child + _U1 < n and heaviest[child + _U1] < heaviest[child]:
+            child += _U1
+        if heaviest[child] >= weight:
+            break
+        heaviest[place] = heaviest[child]
+        place = child
+    heaviest[place] = weight
+
+
+@inline_kernel
+def keep(
+    slot: Any,
+    n_sure: int,
+    n_possible: int,
+    sure: NDArray[np.int32],
+    possible: NDArray[np.int32],
+    is_live: NDArray[np.bool_],
+    weights: NDArray[np.float64],
+    heaviest: NDArray[np.float64],
+) -> Any:
+    """Append a slot to one of the results, unless it is dead or too light; return how many there are."""
+    place = np.int32(slot & np.int32(0x7FFFFFFF))
+    if len(is_live) > 0 and not is_live[np.uint64(place)]:
+        return n_sure, n_possible
+    if is_too_light(place, weights, heaviest):
+        return n_sure, n_possible
+    if slot >= 0:
+        sure[np.uint64(n_sure)] = place
+        if len(heaviest) > 0 and np.uint64(place) < np.uint64(len(weights)):
+            note_weight(weights[np.uint64(place)], heaviest)
+        return n_sure + 1, n_possible
+    possible[np.uint64(n_possible)] = place
+    return n_sure, n_possible + 1
+
+
+@kernel
+def with_room(array: NDArray[np.int32], n: int, n_more: int) -> Any:
+    """Return the array, or a larger copy of its first n elements if n_more would not fit behind them."""
+    if n + n_more <= len(array):
+        return array
+    larger = np.empty(2 * (n + n_more), dtype=array.dtype)
+    larger[:n] = array[:n]
+    return larger
