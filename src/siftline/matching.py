@@ -81,14 +81,17 @@ class Matching(Changing):
         generation, table, tail = self._generation, self._table, self._tail
         ids = table.numbers
         latest = event.latest_for(self._domains)
-        if generation & 1 or ids is None or latest is None or table.following is not None:
+        if generation & 1 or ids is None or latest is None:
             return None
         n_tail = tail.n_clauses
-        found = self._index.match_ids(latest, ids)
+        following = table.following
+        found = self._index.match_ids(latest, ids, None if following is None else (following, table.is_live))
         if n_tail and found is not None:
             slots, possible = tail.match(latest.attributes, latest.codes, n_tail)
             if len(possible):
                 return None
+            if following is not None:
+                slots = _with_followers(slots, table)
             if len(slots):
                 found += ids.taken(slots).tolist()
         return found if self._generation == generation else None

@@ -33,6 +33,7 @@ def in_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("siftline.indexes.sift_bits._FEW", 1)
     monkeypatch.setattr("siftline.indexes.sift_bits._CHUNKS", 1)
     monkeypatch.setattr(sift, "_FLAT", 0)
+    monkeypatch.setattr(Bits, "observe_with", lambda *measured: None)
 
 
 def pairs(table: Any) -> list[tuple[int, Any]]:
@@ -167,9 +168,25 @@ def test_bitmaps_wait_until_they_pay() -> None:
     assert bits.arrays is not None
     encoded = engine.encode(trees)
     bits.event_ns = 2000.0
-    assert len(bits.choose(encoded, 0, EVENTS)) > 0
-    assert len(bits.choose(encoded, 0, 10)) == 0  # too few events for a whole block of bitmaps
+    assert len(bits.choose(bits.arrays, encoded, 0, EVENTS)) > 0
+    assert len(bits.choose(bits.arrays, encoded, 0, 10)) == 0  # too few events for a whole block of bitmaps
     assert pairs(engine.match_batch(trees))[: len(expected)] == expected
+
+
+def test_bitmaps_that_do_not_pay_are_let_go() -> None:
+    engine = Engine("sift")
+    engine.add_many((i, f"a >= {i % 50} and b <= {i % 47}") for i in range(500))
+    engine.rebuild()
+    trees = [{"a": i % 60, "b": i % 40} for i in range(EVENTS)]
+    for _ in range(6):
+        expected = engine.match_batch(trees)
+    bits = bits_of(engine)[0]
+    bits.event_ns = 2000.0
+    for _ in range(4):
+        assert bits.arrays is not None
+        bits.observe_with(EVENTS, 3000 * EVENTS)
+    assert bits.arrays is None
+    assert pairs(engine.match_batch(trees)) == pairs(expected)
 
 
 @pytest.mark.usefixtures("in_bits")

@@ -45,6 +45,11 @@ class Growable:
         """The elements so far."""
         return self._array[: self._length]
 
+    @property
+    def whole(self) -> NDArray[Any]:
+        """The elements so far, and room for more behind them; another array once that is used up."""
+        return self._array
+
     def taken(self, places: NDArray[Any]) -> NDArray[Any]:
         """Return the elements at some places, without making a view first."""
         return self._array[places]  # type: ignore[no-any-return]

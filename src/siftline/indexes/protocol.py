@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from siftline.encoding.growable import Growable
     from siftline.encoding.statistics import Statistics
     from siftline.model import Expression
+
+
+# Which slot follows a slot with the same expression, and which slots are live; None if no two slots have the same.
+Sharing: TypeAlias = "tuple[Growable, Growable] | None"
 
 
 class Batch(NamedTuple):
@@ -63,7 +67,7 @@ def _joined(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
 class OneByOne:
     """How an index that knows no better way matches many events, and finds ids and the heaviest."""
 
-    def match_ids(self, event: EncodedEvents, ids: Growable) -> list[int] | None:
+    def match_ids(self, event: EncodedEvents, ids: Growable, sharing: Sharing) -> list[int] | None:
         """Leave it to `match`."""
         return None
 
@@ -140,10 +144,11 @@ class Index(Protocol):
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Return the slots that one event matches or may match."""
 
-    def match_ids(self, event: EncodedEvents, ids: Growable) -> list[int] | None:
+    def match_ids(self, event: EncodedEvents, ids: Growable, sharing: Sharing) -> list[int] | None:
         """Return the ids of all that match a single event, by a shorter way than `match`; None if there is none.
 
-        `ids` has those of all slots; they never change.
+        `ids` has those of all slots; they never change. If slots share entries, `sharing` says which slot follows a
+        slot, and which slots are live.
         """
 
     def match_top(self, events: EncodedEvents, position: int, top: int, weights: NDArray[np.float64]) -> Candidates:

@@ -36,6 +36,8 @@ lanes : uint8[n_attributes]
     share what is left.
 node_bases : int64[n_attributes + 1], node_starts : int32[]
     The tree of attribute a is a heap at node_bases[a]; entries of a node are node_starts[node] : node_starts[node + 1].
+rises : uint8[]
+    How many levels above a node the next one with entries is: most nodes of a tree over many spaces have none.
 marked : uint8[6 n_entries + 64]
     Lane and marks of the second and of the third literal; lane 0 for none: every event has it. The six bytes stand in
     columns, for each list on its own; see `kernels/vectors.py`.
@@ -59,7 +61,7 @@ from __future__ import annotations
 import sys
 from functools import reduce
 from threading import get_ident
-from time import perf_counter_ns
+from time import thread_time_ns
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -69,6 +71,7 @@ from siftline.errors import TooLargeError
 from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, one_event
 from siftline.indexes.protocol import Candidates, Many
 from siftline.indexes.sift_bits import COSTS, Bits, beside
+from siftline.kernels.compiler import direct
 from siftline.kernels.pointers import IS_COMPILED, table_of
 from siftline.kernels.scan import order_literals
 from siftline.kernels.sift import candidates_of_several, match_at_desk, match_interpreted
@@ -92,6 +95,7 @@ from siftline.kernels.sift_layout import (
     lay_guides,
     lay_marked,
     lay_nodes,
+    lay_rises,
     lay_rows,
     lay_trees,
     mark_literals,
@@ -109,6 +113,7 @@ if TYPE_CHECKING:
     from siftline.encoding.clauses import Clauses
     from siftline.encoding.events import EncodedEvents
     from siftline.encoding.growable import Growable
+    from siftline.indexes.protocol import Sharing
 
 # An attribute with more postings than this gets a tree.
 _FLAT: Final = 128
@@ -130,6 +135,7 @@ _NOTHING: Final = np.empty(0, dtype=np.int32)
 _ALL_LIVE: Final = np.empty(0, dtype=np.bool_)
 _NO_IDS: Final = np.empty(0, dtype=np.int64)
 _NO_WEIGHTS: Final = np.empty(0, dtype=np.float64)
+_NOT_SHARED: Final = (_NOTHING, _ALL_LIVE)
 _NO_CANDIDATES: Final = Candidates(_NOTHING, _NOTHING)
 
 
@@ -143,6 +149,7 @@ class SiftArrays(NamedTuple):
     lanes: NDArray[np.uint8]
     node_bases: NDArray[np.int64]
     node_starts: NDArray[np.int32]
+    rises: NDArray[np.uint8]
     marked: NDArray[np.uint8]
     cold: NDArray[np.int32]
     rows: NDArray[np.int32]
@@ -177,12 +184,15 @@ class Desk:
         n_levels = sum(int(size).bit_length() for size in np.diff(arrays.node_bases) if size)
         lists = np.empty(2 * n_levels + 2, dtype=np.int32)
         self.owner: Growable | None = None
-        self.ids_found = _NO_IDS
+        self.ids, self.ids_found = _NO_IDS, _NO_IDS
+        self.sharing: tuple[NDArray[np.int32], NDArray[np.bool_]] = _NOT_SHARED
         is_skipped = np.zeros(n_places, dtype=np.bool_)  # for batches, which find some entries in another way
         scratch = (self.dense, self.seen, self.marks, bits, ordinals, lists, survivors, self.sure, self.possible, work)
         fixed = [array for name, array in arrays._asdict().items() if name not in ("alone_clauses", "expected")]
         self.arrays: tuple[NDArray[Any], ...] = (*scratch, *fixed, arrays.flat.view(np.uint16), is_skipped)
-        self.table = self._table(_NO_IDS)
+        without = (_NO_WEIGHTS, _NO_WEIGHTS, _NO_IDS, _NO_IDS, *_NOT_SHARED)
+        self.table = self.table_with_ids = table_of([*without, *self.arrays])
+        self._match = direct(match_at_desk, _NOTHING, _NOTHING, _ALL_LIVE, self.table)
         self.is_plain = not len(part.others) and not part.has_repeated_slots
 
     def match(
@@ -196,10 +206,10 @@ class Desk:
         """Return what the part finds for an event with one value for each attribute, None for any other event."""
         living = is_live if self.part.n_dead else _ALL_LIVE
         if not IS_COMPILED:
-            counts = match_interpreted(attributes, codes, living, weights, heaviest, _NO_IDS, self.arrays)
+            counts = match_interpreted(attributes, codes, living, weights, heaviest, _NO_IDS, _NOT_SHARED, self.arrays)
         else:
             table = self._weighed(weights, heaviest) if len(heaviest) else self.table
-            counts = match_at_desk(attributes, codes, living, table)
+            counts = self._match(attributes, codes, living, table)
         if counts < 0:
             return None
         n_sure, n_possible = counts & _LOW_HALF, counts >> 32
@@ -208,27 +218,36 @@ class Desk:
         possible = self.possible[:n_possible].copy() if n_possible else _NOTHING
         return Candidates(self.sure[:n_sure].copy(), possible)
 
-    def match_ids(self, attributes: NDArray[np.int32], codes: NDArray[np.int32], is_live: Any, ids: Growable) -> Any:
+    def match_ids(
+        self, attributes: NDArray[np.int32], codes: NDArray[np.int32], is_live: Any, ids: Growable, sharing: Sharing
+    ) -> Any:
         """Return the ids of what the part finds, as a list; None if it finds something that is not sure."""
-        if self.owner is not ids and not self._take_ids(ids):
+        if not self._knows(ids, sharing) and not self._take_ids(ids, sharing):
             return None
         living = is_live if self.part.n_dead else _ALL_LIVE
-        n_found = match_at_desk(attributes, codes, living, self.table)
+        n_found = self._match(attributes, codes, living, self.table_with_ids)
         return self.ids_found[:n_found].tolist() if 0 <= n_found <= _LOW_HALF else None
 
-    def _take_ids(self, ids: Growable) -> bool:
-        """Let the kernel find the ids of slots itself, if all those of the part are known."""
-        part, view = self.part, ids.view
-        if not (IS_COMPILED and self.is_plain and int(part.clauses.slots[-1]) < len(view)):
-            return False
-        self.owner, self.ids_found = ids, np.empty(part.n_clauses, dtype=np.int64)
-        self.table = self._table(view)
-        return True
+    def _knows(self, ids: Growable, sharing: Sharing) -> bool:
+        """Return whether the kernel has these ids, and sees who shares an entry."""
+        if self.owner is not ids or sharing is None:
+            return self.owner is ids
+        following, is_member = self.sharing
+        return sharing[0].whole is following and sharing[1].whole is is_member and ids.whole is self.ids
 
-    def _table(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        self.ids = ids  # kept alive: the kernel only has its address
-        arrays = (_NO_WEIGHTS, _NO_WEIGHTS, ids, self.ids_found, *self.arrays)
-        return table_of(arrays) if IS_COMPILED else np.zeros(0, dtype=np.int64)
+    def _take_ids(self, ids: Growable, sharing: Sharing) -> bool:
+        """Let the kernel find the ids of slots itself, if all those of the part are known."""
+        part = self.part
+        if not (IS_COMPILED and self.is_plain and int(part.clauses.slots[-1]) < len(ids)):
+            return False
+        # All that the table has addresses of is kept alive.
+        self.owner, self.ids = ids, ids.whole
+        self.sharing = _NOT_SHARED if sharing is None else (sharing[0].whole, sharing[1].whole)
+        # One more than there can be: so the kernel sees that they had room.
+        self.ids_found = np.empty(1 + (part.n_clauses if sharing is None else len(self.ids)), dtype=np.int64)
+        with_ids = table_of([self.ids, self.ids_found, *self.sharing])
+        self.table_with_ids = np.concatenate([self.table[:4], with_ids, self.table[12:]])
+        return True
 
     def _weighed(self, weights: NDArray[np.float64], heaviest: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the table for a match that leaves out what is too light."""
@@ -299,10 +318,11 @@ class Sift(PartedIndex):
         alone_starts, lone = _NOTHING, _NOTHING
         if is_lone.any():
             alone_starts, lone = lay_trees(*[*(each[is_lone] for each in pieces), node_bases, *cuts])
+        rises = lay_rises(*[node_bases, node_starts, alone_starts])
         marked = np.zeros(N_COLUMNS * len(entries) + WIDTH, dtype=np.uint8)
         lay_marked(*[node_starts, entries, *beside_posting, marked])
         blocks, flat = lay_blocks(*[*pieces, is_tree, n_pieces, seconds, row_starts, *slots, *ranges])
-        trees = [node_bases, _roomy(node_starts), marked, row_starts[entries], rows]
+        trees = [node_bases, _roomy(node_starts), rises, marked, row_starts[entries], rows]
         alone = [alone_starts, clauses.slots[lone], lone]
         return SiftArrays(
             *[*cuts, *lay_guides(*cuts), lanes[0], *trees, *alone, blocks, _aligned(flat), np.array([expected])]
@@ -353,7 +373,8 @@ class Sift(PartedIndex):
     ) -> Many:
         """Match events against one part: some clusters in bitmaps, events with several values on their own."""
         desk, bits = self._desk(part), _bits(part)
-        chosen = bits.choose(events, first, end)
+        in_bits = bits.arrays
+        chosen = bits.choose(in_bits, events, first, end)
         living = is_live if part.n_dead else _ALL_LIVE
         seen = self._scratch.array("seen", len(is_live), np.bool_)
         kept = (part.clauses.slots, part.clauses.is_exact, is_live, part.has_repeated_slots, seen)
@@ -367,18 +388,20 @@ class Sift(PartedIndex):
             living,
             _NO_WEIGHTS,
             _NO_IDS,
+            _NOT_SHARED,
             (*desk.arrays[:-1], is_skipped),
         )
-        before = perf_counter_ns()
+        before = thread_time_ns()
         *flat, several = match_events(first, end, *arrays, desk.sure, desk.possible, not desk.is_plain, completing)
         found = Many(*flat)
-        if len(chosen):
-            in_bits = bits.match(chosen, events, (first, end), several, part, self._dense(), is_live)
-            found = beside(found, in_bits)
+        if in_bits is not None and len(chosen):
+            others = bits.match(in_bits, chosen, events, (first, end), several, part, self._dense(), is_live)
+            found = beside(found, others)
             if part.has_repeated_slots:
                 found = Many(*distinct_in_events(*found, seen))
+            bits.observe_with(end - first, thread_time_ns() - before)
         else:
-            bits.observe(end - first, perf_counter_ns() - before)
+            bits.observe(end - first, thread_time_ns() - before)
             if bits.wants_arrays(part):
                 assert self._context is not None
                 bits.lay_out(part, _access_attributes(part), _shares(part.clauses, self._context))
@@ -390,18 +413,15 @@ class Sift(PartedIndex):
             on_their_own[position - first] = Candidates(*self._slots(part, event, is_live))
         return beside(found, Many.of(on_their_own))
 
-    def match_ids(self, event: EncodedEvents, ids: Growable) -> list[int] | None:
-        """Return the ids of all that match one encoded event, by the shortest way; None if that way is not enough.
-
-        `ids` are those of all slots; none is ever changed.
-        """
+    def match_ids(self, event: EncodedEvents, ids: Growable, sharing: Sharing) -> list[int] | None:
+        """Return the ids of all that match one encoded event, by the shortest way; None if that way is not enough."""
         parts, is_live = self._published
         thread = get_ident()
         attributes, codes = event.attributes, event.codes
         all_found: list[int] | None = None
         for part in parts:
             desk = part.desks.get(thread) or self._desk(part)
-            found = desk.match_ids(attributes, codes, is_live, ids)
+            found = desk.match_ids(attributes, codes, is_live, ids, sharing)
             if found is None:
                 return None
             all_found = found if all_found is None else all_found + found

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 import threading
-from time import perf_counter_ns
+from time import thread_time_ns
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -196,8 +196,9 @@ class Bits:
         self.costs = costs
         self.arrays: BitArrays | None = None
         self.event_ns = math.inf  # an event without bitmaps, at best: what comes in between is not its cost
+        self._with_ns = math.inf  # an event of a chunk in which some clusters were in bitmaps, at best
         self._clause_ns = math.inf
-        self._n_chunks = self._n_events = self._n_blocks = 0
+        self._n_chunks = self._n_events = self._n_blocks = self._n_with = 0
         self._is_settled = False
         self._making = threading.Lock()
 
@@ -207,6 +208,17 @@ class Bits:
             self._n_chunks += 1
             self._n_events += n_events
             self.event_ns = min(self.event_ns, elapsed_ns / n_events)
+
+    def observe_with(self, n_events: int, elapsed_ns: int) -> None:
+        """Take note of what events cost with bitmaps, and let go of the arrays if that is no better after all.
+
+        The costs above know nothing of clauses that must be verified because an attribute has too many constants.
+        """
+        if n_events >= _FEW:
+            self._n_with += 1
+            self._with_ns = min(self._with_ns, elapsed_ns / n_events)
+            if self._n_with >= _CHUNKS and self._with_ns > self.event_ns:
+                self.arrays = None
 
     def wants_arrays(self, part: Part) -> bool:
         """Return whether batches have cost enough to lay out the arrays.
@@ -232,9 +244,9 @@ class Bits:
         finally:
             self._making.release()
 
-    def choose(self, events: EncodedEvents, first: int, end: int) -> NDArray[np.int64]:
+    def choose(self, arrays: BitArrays | None, events: EncodedEvents, first: int, end: int) -> NDArray[np.int64]:
         """Return the attributes whose clusters are better matched in bitmaps."""
-        arrays, costs = self.arrays, self.costs
+        costs = self.costs
         if arrays is None:
             return _NONE
         n_events = end - first
@@ -252,6 +264,7 @@ class Bits:
 
     def match(
         self,
+        arrays: BitArrays,
         chosen: NDArray[np.int64],
         events: EncodedEvents,
         span: tuple[int, int],
@@ -261,8 +274,6 @@ class Bits:
         is_live: NDArray[np.bool_],
     ) -> Many:
         """Match the clusters of the chosen attributes for the events of a span, but for those with several values."""
-        arrays = self.arrays
-        assert arrays is not None
         bitmaps = empty_bitmaps(arrays.n_rows)
         n_clauses = max(_FEW, int(arrays.cluster_sizes[chosen].sum()))
         living = is_live if part.n_dead else is_live[:0]
@@ -274,9 +285,9 @@ class Bits:
             is_left_out = np.zeros(n, dtype=np.bool_)
             is_left_out[several[(several >= first) & (several < first + n)] - first] = True
             fill_bitmaps(first, first + n, is_left_out, *flat, arrays.cut_starts, arrays.cuts, bitmaps)
-            before = perf_counter_ns()
+            before = thread_time_ns()
             *pairs, open_events, open_clauses = find_pairs(chosen, living, *arrays[2:9], bitmaps)
-            self._clause_ns = min(self._clause_ns, (perf_counter_ns() - before) / n_clauses)
+            self._clause_ns = min(self._clause_ns, (thread_time_ns() - before) / n_clauses)
             self._n_blocks += 1
             rest = Many(*verify_pairs(*[first, *by_event(n, open_events, open_clauses), *verifying]))
             starts, sure = by_event(n, *pairs)

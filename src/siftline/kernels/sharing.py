@@ -41,6 +41,28 @@ def with_followers(slots: NDArray[np.int32], following: NDArray[np.int32], is_li
     return found[:place]
 
 
+@inline_kernel
+def ids_with_followers(
+    slots: NDArray[np.int32],
+    n_slots: Any,
+    following: NDArray[np.int32],
+    is_live: NDArray[np.bool_],
+    ids: NDArray[np.int64],
+    found: NDArray[np.int64],
+) -> Any:
+    """Write the ids of what `with_followers` gives for the first slots; return how many, or -1 if they have no room."""
+    n_known = min(len(following), len(is_live), len(ids))
+    n_room = len(found)
+    n = 0
+    for k in range(np.uint64(n_slots)):
+        slot = slots[k]
+        while slot != _NONE and slot < n_known and n < n_room:
+            found[np.uint64(n)] = ids[np.uint64(slot)]
+            n += is_live[np.uint64(slot)]
+            slot = following[np.uint64(slot)]
+    return n if n < n_room else -1
+
+
 @kernel
 def pairs_with_followers(
     events: NDArray[np.int64], slots: NDArray[np.int32], following: NDArray[np.int32], is_live: NDArray[np.bool_]

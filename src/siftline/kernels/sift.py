@@ -9,6 +9,7 @@ from numba import carray
 
 from siftline.kernels.compiler import inline_kernel, kernel
 from siftline.kernels.pointers import pointer
+from siftline.kernels.sharing import ids_with_followers
 from siftline.kernels.sift_layout import (
     BARE,
     CLAUSE,
@@ -58,7 +59,7 @@ _AHEAD = np.uint64(256)
 # Places of `work`.
 _EVENTS, _CANDIDATES, _TESTED, _LISTS, _TOUCHED = range(5)
 
-# What the kernel returns for an event with several values of one attribute: it needs the careful way.
+# What the kernel returns for an event with several values of one attribute, or too many ids: it needs the careful way.
 SEVERAL = -1
 
 
@@ -137,7 +138,14 @@ def _match_records(
 
 
 @inline_kernel
-def _collect_lists(base: Any, node: Any, n_lists: Any, lists: NDArray[np.int32], node_starts: NDArray[np.int32]) -> Any:
+def _collect_lists(
+    base: Any,
+    node: Any,
+    n_lists: Any,
+    lists: NDArray[np.int32],
+    node_starts: NDArray[np.int32],
+    rises: NDArray[np.uint8],
+) -> Any:
     """Append first and end of every list on the way from a leaf to the root that has entries; return how many."""
     while node > _U0:
         begin = node_starts[base + node]
@@ -145,7 +153,7 @@ def _collect_lists(base: Any, node: Any, n_lists: Any, lists: NDArray[np.int32],
         lists[n_lists] = begin
         lists[n_lists + _U1] = end
         n_lists += np.uint64(end > begin) << _U1
-        node >>= _U1
+        node >>= np.uint64(rises[base + node])
     return n_lists
 
 
@@ -159,6 +167,7 @@ def _copy_alone(
     heaviest: NDArray[np.float64],
     sure: NDArray[np.int32],
     work: NDArray[np.int64],
+    rises: NDArray[np.uint8],
     alone_starts: NDArray[np.int32],
     alone_slots: NDArray[np.int32],
 ) -> Any:
@@ -174,7 +183,7 @@ def _copy_alone(
             for e in range(begin, end):
                 n_sure, _ = keep(alone_slots[e], n_sure, 0, sure, sure, is_live, weights, heaviest)
         work[_CANDIDATES] += np.int64(end - begin)
-        node >>= _U1
+        node >>= np.uint64(rises[base + node])
     return n_sure
 
 
@@ -268,6 +277,8 @@ def _match(
     heaviest: NDArray[np.float64],
     ids: NDArray[np.int64],
     ids_found: NDArray[np.int64],
+    following: NDArray[np.int32],
+    is_member: NDArray[np.bool_],
     dense: NDArray[np.int32],
     seen: NDArray[np.uint64],
     marks: NDArray[np.uint8],
@@ -285,6 +296,7 @@ def _match(
     lanes: NDArray[np.uint8],
     node_bases: NDArray[np.int64],
     node_starts: NDArray[np.int32],
+    rises: NDArray[np.uint8],
     marked: NDArray[np.uint8],
     cold: NDArray[np.int32],
     rows: NDArray[np.int32],
@@ -300,7 +312,8 @@ def _match(
     The numbers come as n_sure + n_possible * 2**32. `dense`, `seen`, `marks` and `bits` are scratch and left as they
     were. `is_live` is empty if all slots are live. Unless `heaviest` is empty, slots that are lighter than all of it
     are left out, and it learns the weights of those that match. Unless `ids` is empty, the ids of `sure` go to
-    `ids_found`. `work` counts events, candidates, literals tested, and lists. The entries in trees of attributes that
+    `ids_found`; unless `following` is empty, with those of the live slots that follow them, and their number comes as
+    n_sure. `work` counts events, candidates, literals tested, and lists. The entries in trees of attributes that
     `is_skipped` are left out.
     """
     n_values = len(event_attributes)
@@ -352,10 +365,10 @@ def _match(
         if size > _U0:
             node = np.uint64(ordinals[np.uint64(a) + _U1]) + size
             if not is_skipped[np.uint64(a)]:
-                n_lists = _collect_lists(base, node, n_lists, lists, node_starts)
+                n_lists = _collect_lists(base, node, n_lists, lists, node_starts, rises)
             if len(alone_starts) > 0:
                 n_sure = _copy_alone(
-                    base, node, n_sure, is_live, weights, heaviest, sure, work, alone_starts, alone_slots
+                    base, node, n_sure, is_live, weights, heaviest, sure, work, rises, alone_starts, alone_slots
                 )
     if n_left > _U0:
         n_sure, n_possible = _match_records(
@@ -407,7 +420,11 @@ def _match(
     seen[_LAST_WORD] |= _ALWAYS_BIT
     if n_spread < n_values:
         return np.int64(SEVERAL)
-    if len(ids) > 0:
+    if len(following) > 0:
+        n_sure = ids_with_followers(sure, n_sure, following, is_member, ids, ids_found)
+        if n_sure < 0:
+            return np.int64(SEVERAL)
+    elif len(ids) > 0:
         # Here, and not one by one in Python: their cache misses overlap.
         for k in range(np.uint64(n_sure)):
             ids_found[k] = ids[np.uint64(sure[k])]
@@ -424,10 +441,11 @@ def match_interpreted(
     weights: NDArray[np.float64],
     heaviest: NDArray[np.float64],
     no_ids: NDArray[np.int64],
+    not_shared: Any,
     arrays: Any,
 ) -> Any:
     """Do as `match_at_desk`, with the arrays themselves instead of their addresses."""
-    return _match(event_attributes, event_codes, is_live, weights, heaviest, no_ids, no_ids, *arrays)
+    return _match(event_attributes, event_codes, is_live, weights, heaviest, no_ids, no_ids, *not_shared, *arrays)
 
 
 @kernel
@@ -447,31 +465,34 @@ def match_at_desk(
         carray(pointer(table[4]), table[5], np.int64),
         carray(pointer(table[6]), table[7], np.int64),
         carray(pointer(table[8]), table[9], np.int32),
-        carray(pointer(table[10]), table[11], np.uint64),
-        carray(pointer(table[12]), table[13], np.uint8),
+        carray(pointer(table[10]), table[11], np.bool_),
+        carray(pointer(table[12]), table[13], np.int32),
         carray(pointer(table[14]), table[15], np.uint64),
-        carray(pointer(table[16]), table[17], np.int32),
-        carray(pointer(table[18]), table[19], np.int32),
+        carray(pointer(table[16]), table[17], np.uint8),
+        carray(pointer(table[18]), table[19], np.uint64),
         carray(pointer(table[20]), table[21], np.int32),
         carray(pointer(table[22]), table[23], np.int32),
         carray(pointer(table[24]), table[25], np.int32),
-        carray(pointer(table[26]), table[27], np.int64),
-        carray(pointer(table[28]), table[29], np.int64),
-        carray(pointer(table[30]), table[31], np.int32),
+        carray(pointer(table[26]), table[27], np.int32),
+        carray(pointer(table[28]), table[29], np.int32),
+        carray(pointer(table[30]), table[31], np.int64),
         carray(pointer(table[32]), table[33], np.int64),
         carray(pointer(table[34]), table[35], np.int32),
-        carray(pointer(table[36]), table[37], np.uint8),
-        carray(pointer(table[38]), table[39], np.int64),
-        carray(pointer(table[40]), table[41], np.int32),
-        carray(pointer(table[42]), table[43], np.uint8),
+        carray(pointer(table[36]), table[37], np.int64),
+        carray(pointer(table[38]), table[39], np.int32),
+        carray(pointer(table[40]), table[41], np.uint8),
+        carray(pointer(table[42]), table[43], np.int64),
         carray(pointer(table[44]), table[45], np.int32),
-        carray(pointer(table[46]), table[47], np.int32),
-        carray(pointer(table[48]), table[49], np.int32),
+        carray(pointer(table[46]), table[47], np.uint8),
+        carray(pointer(table[48]), table[49], np.uint8),
         carray(pointer(table[50]), table[51], np.int32),
         carray(pointer(table[52]), table[53], np.int32),
         carray(pointer(table[54]), table[55], np.int32),
-        carray(pointer(table[56]), table[57], np.uint16),
-        carray(pointer(table[58]), table[59], np.bool_),
+        carray(pointer(table[56]), table[57], np.int32),
+        carray(pointer(table[58]), table[59], np.int32),
+        carray(pointer(table[60]), table[61], np.int32),
+        carray(pointer(table[62]), table[63], np.uint16),
+        carray(pointer(table[64]), table[65], np.bool_),
     )
 
 
@@ -487,6 +508,7 @@ def candidates_of_several(
     lanes: NDArray[np.uint8],
     node_bases: NDArray[np.int64],
     node_starts: NDArray[np.int32],
+    rises: NDArray[np.uint8],
     marked: NDArray[np.uint8],
     cold: NDArray[np.int32],
     rows: NDArray[np.int32],
@@ -543,7 +565,7 @@ def candidates_of_several(
                 for e in range(begin, end):
                     found[n_found] = alone_clauses[e]
                     n_found += 1
-            node >>= 1
+            node >>= rises[at]
     for p in range(len(event_attributes)):
         a = event_attributes[p]
         if a < n_known:

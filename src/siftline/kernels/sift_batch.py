@@ -28,6 +28,7 @@ def match_events(
     living: NDArray[np.bool_],
     no_weights: NDArray[np.float64],
     no_ids: NDArray[np.int64],
+    not_shared: Any,
     arrays: Any,
     sure: NDArray[np.int32],
     possible: NDArray[np.int32],
@@ -52,7 +53,7 @@ def match_events(
     for i in range(n_events):
         begin, stop = starts[first + i], starts[first + i + 1]
         event = (attributes[begin:stop], codes[begin:stop])
-        counts = _match(*event, living, no_weights, no_weights, no_ids, no_ids, *arrays)
+        counts = _match(*event, living, no_weights, no_weights, no_ids, no_ids, *not_shared, *arrays)
         if counts == SEVERAL:
             several[n_several] = first + i
             n_several += 1

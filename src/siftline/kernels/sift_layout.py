@@ -492,6 +492,24 @@ def lay_trees(
 
 
 @kernel
+def lay_rises(
+    node_bases: NDArray[np.int64], node_starts: NDArray[np.int32], alone_starts: NDArray[np.int32]
+) -> NDArray[np.uint8]:
+    """Return, for every node, how many levels above it the next one with entries is; past the root if there is none."""
+    rises = np.ones(len(node_starts), dtype=np.uint8)
+    for a in range(len(node_bases) - 1):
+        base = node_bases[a]
+        for node in range(2, node_bases[a + 1] - base):
+            parent = base + (node >> 1)
+            has_entries = node_starts[parent + 1] > node_starts[parent]
+            if len(alone_starts) > 0:
+                has_entries |= alone_starts[parent + 1] > alone_starts[parent]
+            if not has_entries:
+                rises[base + node] = rises[parent] + 1
+    return rises
+
+
+@kernel
 def lay_marked(
     node_starts: NDArray[np.int32],
     entries: NDArray[np.int32],
