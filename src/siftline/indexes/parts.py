@@ -245,16 +245,25 @@ class PartedIndex(OneByOne, ABC):
 
     def remove(self, slots: NDArray[np.int32]) -> None:
         """Clear live flags, and count the dead of each part."""
+        if len(slots) == 1:
+            self._remove_one(slots.item())
+            return
         is_live = self._is_live.view
         slots = slots[is_live[slots]]
         is_live[slots] = False
-        if len(slots) == 1:
-            place = bisect_right(self._first_slots, int(slots[0])) - 1
-            self._parts[place].n_dead += 1
-        elif len(slots):
+        self._is_tidy = False
+        if len(slots):
             places = np.searchsorted(self._first_slots, slots, side="right") - 1
             for place, n_dead in enumerate(np.bincount(places, minlength=len(self._parts)).tolist()):
                 self._parts[place].n_dead += n_dead
+
+    def _remove_one(self, slot: int) -> None:
+        if not self._is_live.item(slot):
+            return
+        self._is_live.set(slot, False)
+        part = self._parts[bisect_right(self._first_slots, slot) - 1]
+        part.n_dead += 1
+        self._is_tidy &= not (part.n_dead == part.n_slots or _has_many_dead(part))
 
     # merging
 
@@ -263,6 +272,8 @@ class PartedIndex(OneByOne, ABC):
 
         While one merge is under way, only parts behind it are chosen.
         """
+        if self._is_tidy:  # a hundred thousand removals in a row ask
+            return None
         busy = {part for merge in self._merges for part in merge.parts}
         dead = {part for part in self._parts if part.n_dead == part.n_slots} - busy
         if dead:
@@ -270,6 +281,7 @@ class PartedIndex(OneByOne, ABC):
         first = 1 + max((place for place, part in enumerate(self._parts) if part in busy), default=-1)
         chosen = self._chosen(self._parts[first:])
         if not chosen:
+            self._is_tidy = True
             return None
         merge = Merge(self, chosen)
         self._merges.append(merge)
@@ -278,7 +290,7 @@ class PartedIndex(OneByOne, ABC):
     def _chosen(self, parts: list[Part]) -> list[Part]:
         """Return parts behind each other that are to become one."""
         for part in parts:
-            if part.n_dead >= _SMALL and _DEAD_RATIO * part.n_dead >= part.n_slots:
+            if _has_many_dead(part):
                 return [part]
         n_merged = 1
         size = parts[-1].n_clauses if parts else 0
@@ -414,6 +426,7 @@ class PartedIndex(OneByOne, ABC):
 
     def _publish(self) -> None:
         """Let the next match see the parts as they are now, all at once."""
+        self._is_tidy = False  # there may be something to merge
         self._first_slots = [part.first_slot for part in self._parts]
         self._published = tuple(self._parts), self._is_live.view
 
@@ -466,6 +479,11 @@ class Merge:
     def give_up(self) -> None:
         """Leave the parts as they are."""
         self._index._merges.remove(self)
+        self._index._is_tidy = False
+
+
+def _has_many_dead(part: Part) -> bool:
+    return part.n_dead >= _SMALL and _DEAD_RATIO * part.n_dead >= part.n_slots
 
 
 def checked_limit(limit_mb: Any) -> int:
