@@ -300,11 +300,13 @@ class Sift(PartedIndex):
         is_alone = is_in_tree & clauses.is_exact & (np.diff(clauses.starts) == 1)
         has_row = is_in_tree & ~is_alone
         seconds, thirds = beside_access(*[chosen, has_row, clauses.starts, order, clauses.kinds])
-        asked = ranges_in_trees(*[chosen, has_row, clauses.starts, order, seconds, thirds, *ranges, *sets])
+        n_asked, *asked = ranges_in_trees(
+            *[len(is_tree), chosen, has_row, clauses.starts, order, seconds, thirds, *ranges, *sets]
+        )
         cuts = cut_attributes(
             len(is_tree), *[np.concatenate([a[is_posted], b]) for a, b in zip(pieces[1:], asked, strict=True)]
         )
-        lanes = _lanes(asked[0], len(is_tree))
+        lanes = _lanes(n_asked)
         beside, beside_posting = _marks(has_row, seconds, thirds, lanes, [*ranges, *sets, *cuts])
         is_few = (np.diff(cuts[0]) > 0) & (np.diff(cuts[0]) < MOST_BITS)
         literals = [chosen, has_row, is_few, *beside]
@@ -569,9 +571,9 @@ def _shares(clauses: Clauses, context: Context) -> NDArray[np.float64]:
     return shares
 
 
-def _lanes(attributes: NDArray[np.int32], n_attributes: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Return the lane of each attribute, by how many entries ask for it, and which ones have it for themselves."""
-    counts = np.bincount(attributes, minlength=n_attributes)
+def _lanes(counts: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """Return the lane of each attribute, by how often entries ask for it, and which ones have it for themselves."""
+    n_attributes = len(counts)
     asked = np.flatnonzero(counts)
     asked = asked[np.argsort(-counts[asked], kind="stable")]
     n_own = len(asked) if len(asked) <= _MOST_LANES else _OWN_LANES

@@ -29,8 +29,9 @@ from siftline.kernels.sift_layout import (
     mark_of,
     records_at,
     signature,
+    with_room,
 )
-from siftline.kernels.sift_rows import is_inside, is_too_light, keep, try_row, with_room
+from siftline.kernels.sift_rows import is_inside, is_too_light, keep, try_row
 from siftline.kernels.vectors import HAS_SHUFFLES, N_COLUMNS, N_LANES, WIDTH, first_bit, is_marked, marked_of_64
 
 if TYPE_CHECKING:

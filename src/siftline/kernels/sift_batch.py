@@ -9,7 +9,7 @@ import numpy as np
 from siftline.kernels.compiler import kernel
 from siftline.kernels.scan import spread_event
 from siftline.kernels.sift import SEVERAL, _match
-from siftline.kernels.sift_rows import with_room
+from siftline.kernels.sift_layout import with_room
 from siftline.kernels.verify import clause_holds, clear_event, distinct_slots
 
 if TYPE_CHECKING:

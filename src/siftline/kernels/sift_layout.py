@@ -52,6 +52,20 @@ MOST_BITS = 64
 # The signature of an entry that has no second literal; every event has it.
 ALWAYS = np.uint16(65_535)
 
+# Ranges that were just seen, by a hash of them.
+_SEEN_BITS = 16
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@kernel
+def with_room(array: NDArray[np.int32], n: int, n_more: int) -> Any:
+    """Return the array, or a larger copy of its first n elements if n_more would not fit behind them."""
+    if n + n_more <= len(array):
+        return array
+    larger = np.empty(2 * (n + n_more), dtype=array.dtype)
+    larger[:n] = array[:n]
+    return larger
+
 
 @inline_kernel
 def records_at(block: Any, n: Any) -> Any:
@@ -208,6 +222,7 @@ def beside_access(
 
 @kernel
 def ranges_in_trees(
+    n_attributes: int,
     chosen: NDArray[np.int32],
     is_in_tree: NDArray[np.bool_],
     starts: NDArray[np.int64],
@@ -222,37 +237,43 @@ def ranges_in_trees(
     set_lows: NDArray[np.int32],
     set_highs: NDArray[np.int32],
 ) -> Any:
-    """Return (attribute, low, high) of everything that clauses in trees ask about by ordinals beside their access.
+    """Return (how often each attribute is asked for, attributes, lows, highs): what clauses in trees ask by ordinals.
 
-    That is second and third literals, and all sets.
+    That is, beside their access literals, second and third literals and all sets; most repeats are left out.
     """
-    owners = np.empty(0, dtype=np.int32)
-    first = np.empty(0, dtype=np.int32)
-    last = np.empty(0, dtype=np.int32)
-    for is_filling in range(2):
-        n: Any = 0
-        for k in range(len(chosen)):
-            c = chosen[k]
-            if not is_in_tree[c]:
+    counts = np.zeros(n_attributes, dtype=np.int64)
+    owners = np.empty(1024, dtype=np.int32)
+    first = np.empty(1024, dtype=np.int32)
+    last = np.empty(1024, dtype=np.int32)
+    seen_firsts = np.full(1 << _SEEN_BITS, np.int64(-1), dtype=np.int64)
+    seen_lasts = np.full(1 << _SEEN_BITS, np.int32(-1), dtype=np.int32)
+    n = 0
+    for k in range(len(chosen)):
+        c = chosen[k]
+        if not is_in_tree[c]:
+            continue
+        for i in range(starts[c] + 1, starts[c + 1]):
+            literal = order[i]
+            s = sets[literal]
+            if s < 0 and literal != seconds[c] and literal != thirds[c]:
                 continue
-            for i in range(starts[c] + 1, starts[c + 1]):
-                literal = order[i]
-                s = sets[literal]
-                if s < 0 and literal != seconds[c] and literal != thirds[c]:
+            begin = set_starts[s] if s >= 0 else np.int64(0)
+            end = set_starts[s + 1] if s >= 0 else np.int64(1)
+            counts[attributes[literal]] += end - begin
+            for j in range(begin, end):
+                low = set_lows[j] if s >= 0 else lows[literal]
+                high = set_highs[j] if s >= 0 else highs[literal]
+                key = (np.int64(attributes[literal]) << np.int64(32)) | np.int64(np.uint32(low))
+                place = (np.uint64(key ^ (np.int64(high) << np.int64(20))) * _MIX) >> np.uint64(64 - _SEEN_BITS)
+                if seen_firsts[place] == key and seen_lasts[place] == high:
                     continue
-                begin = set_starts[s] if s >= 0 else np.int64(0)
-                end = set_starts[s + 1] if s >= 0 else np.int64(1)
-                if is_filling:
-                    for j in range(begin, end):
-                        owners[n + j - begin] = attributes[literal]
-                        first[n + j - begin] = set_lows[j] if s >= 0 else lows[literal]
-                        last[n + j - begin] = set_highs[j] if s >= 0 else highs[literal]
-                n += end - begin
-        if not is_filling:
-            owners = np.empty(n, dtype=np.int32)
-            first = np.empty(n, dtype=np.int32)
-            last = np.empty(n, dtype=np.int32)
-    return owners, first, last
+                seen_firsts[place] = key
+                seen_lasts[place] = high
+                if n == len(owners):
+                    owners, first, last = with_room(owners, n, n), with_room(first, n, n), with_room(last, n, n)
+                owners[n], first[n], last[n] = attributes[literal], low, high
+                n += 1
+    return counts, owners[:n], first[:n], last[:n]
 
 
 @kernel

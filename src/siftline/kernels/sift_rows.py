@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.compiler import inline_kernel
 from siftline.kernels.sift_layout import BITS, LAST, PLACE, SET, VETO
 
 if TYPE_CHECKING:
@@ -105,13 +105,3 @@ def keep(
         return n_sure + 1, n_possible
     possible[np.uint64(n_possible)] = place
     return n_sure, n_possible + 1
-
-
-@kernel
-def with_room(array: NDArray[np.int32], n: int, n_more: int) -> Any:
-    """Return the array, or a larger copy of its first n elements if n_more would not fit behind them."""
-    if n + n_more <= len(array):
-        return array
-    larger = np.empty(2 * (n + n_more), dtype=array.dtype)
-    larger[:n] = array[:n]
-    return larger
