@@ -19,7 +19,7 @@ demo: setup
 test: lint types unit interpreted
 
 test-all: lint types interpreted
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 lint: setup
 	$(BIN)/ruff check .
@@ -29,7 +29,7 @@ types: setup
 	$(BIN)/mypy
 
 unit: setup
-	$(BIN)/pytest -m 'not slow' -n 2
+	$(BIN)/pytest -m 'not slow' -n 2 --dist loadgroup
 
 # The kernels once more as plain Python: what compiled code silently wraps around or overruns is an error here.
 interpreted: setup

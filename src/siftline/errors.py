@@ -18,6 +18,7 @@ __all__ = [
     "ResultsError",
     "SiftlineError",
     "SnapshotError",
+    "SparkError",
     "StorageError",
     "StoreError",
     "StoreLockedError",
@@ -180,3 +181,7 @@ class WrongIdsError(SiftlineError):
 
 class ResultsError(SiftlineError):
     """A file that holds no benchmark results."""
+
+
+class SparkError(SiftlineError):
+    """A pipeline on Spark that cannot run: no Java, another job in the way, a place that cannot be written."""

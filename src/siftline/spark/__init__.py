@@ -1,0 +1,21 @@
+"""The data pipeline on Spark: tables of subscriptions and events in, a table of matches out.
+
+`session` gives a local Spark that is set up well; any other session will do too. `compile` makes an index directory of
+a table of subscriptions.
+
+The functions are imported at once, because their modules have the same names: loaded later, a module would take the
+place of its function.
+"""
+
+from __future__ import annotations
+
+try:
+    import pyspark as _pyspark
+except ImportError as error:
+    raise ImportError("siftline.spark needs PySpark: pip install 'siftline[spark]'") from error
+
+from siftline.spark.session import session
+
+__all__ = ["session"]
+
+del _pyspark
