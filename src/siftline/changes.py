@@ -205,10 +205,11 @@ class Changing:
         """Return clauses for the next slots."""
         return encode_covers(covers, self._table.n_slots, domains, takes_patterns=self._index.takes_patterns)
 
-    def _add_columns(self, loaded: LoadedColumns, tenant: str | None) -> int:
-        """Add what was loaded from columns over a copy of the domains."""
+    def _add_columns(self, loaded: LoadedColumns, tenant: str | None, written: Expressions | None = None) -> int:
+        """Add what was loaded from columns over a copy of the domains; `written` are the same expressions as text."""
         self._table.check_ids(loaded.ids)
-        ids, weights, expressions, clauses, domains, moves = loaded
+        ids, weights, rows, clauses, domains, moves = loaded
+        expressions: Expressions = rows if written is None else written
         clauses = clauses._replace(slots=clauses.slots + np.int32(self._table.n_slots))
         leaders = _alike(clauses, self._table.n_slots, len(ids)) if self._index.shares else None
         if leaders is not None:

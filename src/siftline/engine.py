@@ -17,10 +17,10 @@ import numpy as np
 from siftline.encoding.events import DictSource, EncodedEvents
 from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
-from siftline.errors import DuplicateIdError, SubscriptionError
+from siftline.errors import DuplicateIdError, SubscriptionError, TableError
 from siftline.indexes.registry import DEFAULT, PAGED
 from siftline.matching import Matching
-from siftline.subscriptions import Id, SubscriptionTable, accepted, check_top
+from siftline.subscriptions import Id, SubscriptionTable, TextExpressions, accepted, check_top
 from siftline.subsets import Subset, Tenant, subset_of
 
 if TYPE_CHECKING:
@@ -151,6 +151,27 @@ class Engine(Matching):
             self._table.check_ids(ids)
             self._add_parsed(ids, [_checked_weight(weight) for weight in weights], parsed, tenant)
         return len(ids)
+
+    def add_rows(self, rows: Any, ids: Any, weights: Any, texts: Any = None) -> int:
+        """Add subscriptions whose predicates stand in a table already, for those who parse elsewhere.
+
+        Parameters
+        ----------
+        rows : Arrow table
+            The columnar form; `subscription` is a position in `ids`, ascending, and every position occurs.
+        ids, weights : Arrow arrays
+            Of each subscription.
+        texts : Arrow array of binary, optional
+            What the predicates were parsed from, in the text language, for `expression` and `explain`.
+        """
+        from siftline.encoding.columns import load_columns
+
+        with self._writing:
+            loaded = load_columns(rows, self._domains.copied(), takes_patterns=self._index.takes_patterns)
+            if loaded.ids != list(range(len(ids))):
+                raise TableError("the column 'subscription' must have every position in ids, ascending")
+            loaded = loaded._replace(ids=ids.to_pylist(), weights=weights.to_numpy())
+            return self._add_columns(loaded, None, None if texts is None else TextExpressions(texts))
 
     def replace(self, id: Id, expression: str | Expression, weight: float | None = None) -> None:
         """Give a subscription a new expression; every match sees either the old one or the new one."""

@@ -14,8 +14,10 @@ try:
 except ImportError as error:
     raise ImportError("siftline.spark needs PySpark: pip install 'siftline[spark]'") from error
 
+from siftline.spark.compile import compile
+from siftline.spark.directory import IndexDirectory
 from siftline.spark.session import session
 
-__all__ = ["session"]
+__all__ = ["IndexDirectory", "compile", "session"]
 
 del _pyspark

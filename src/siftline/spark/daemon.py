@@ -6,6 +6,7 @@ one takes two seconds to load the compiler and the kernels.
 
 from __future__ import annotations
 
+import gc
 import sys
 import tempfile
 from contextlib import redirect_stdout
@@ -53,4 +54,5 @@ if __name__ == "__main__":
     # Spark reads the number of a port from the standard output, and nothing else must stand there.
     with redirect_stdout(sys.stderr):
         warm_up()
+    gc.freeze()  # what is loaded stays: workers need not look through it again and again, nor copy its pages
     daemon.manager()

@@ -115,9 +115,9 @@ class IndexDirectory:
         self,
         name: str,
         subscriptions: int,
-        bytes: int,
+        bytes: int,  # noqa: A002
         pivots: Sequence[str],
-        is_always: bool,  # noqa: A002
+        is_always: bool,
     ) -> Shard:
         return Shard(name, self.folder / "shards" / name, subscriptions, bytes, tuple(pivots), is_always)
 

@@ -1,0 +1,194 @@
+"""Subscriptions to an index directory: parsed, checked and built on the executors, committed by the driver.
+
+    table → parse and check → packed rows → by shard → an engine a shard, saved → commit
+                            ↘ quarantine
+
+Only ids are shuffled as rows, to find those that occur twice; everything else moves as a few large byte strings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.engine import Engine
+from siftline.spark.directory import Draft, Shard
+from siftline.spark.pivots import Line, Ranks
+from siftline.spark.quarantine import COLUMNS
+from siftline.spark.shards import (
+    ATTRIBUTE_COUNTS,
+    BUILT,
+    PIVOT_COUNTS,
+    ROUTED,
+    build,
+    count_attributes,
+    count_pivots,
+    folder_bytes,
+    pivot_names,
+    route,
+)
+from siftline.spark.subscriptions import PACKED, checker, form_of, parser, unpack_batches
+
+if TYPE_CHECKING:
+    import os
+
+    from siftline.encoding.statistics import Statistics
+    from siftline.spark.directory import IndexDirectory
+    from siftline.spark.subscriptions import Form
+
+# So many subscriptions make another shard: about a gigabyte, which a core lays out in a minute.
+_PER_SHARD: Final = 4_000_000
+# Fewer are parsed as they come; more are first dealt out to all cores if they come in a few pieces.
+_MANY: Final = 20_000
+_REPEATED: Final = "another subscription has this id; of several, the first by expression, then by weight, is taken"
+
+
+def compile(
+    subscriptions: Any,
+    path: str | os.PathLike[str],
+    statistics: Statistics | None = None,
+    shards: int | str = "auto",
+    *,
+    language: str | None = None,
+) -> IndexDirectory:
+    """Compile a table of subscriptions into a new version of an index directory, which becomes current at the end.
+
+    Parameters
+    ----------
+    subscriptions : DataFrame
+        `subscription` (an integer or a string), `expression`, and optionally `weight`; or one row a predicate, in the
+        columnar form (see README). An expression is text of the language (LANGUAGE.md), an event pattern, or
+        CloudEvents filters; the last two begin with a bracket, by which they are known.
+    path : str or path
+        The index directory: a path or a `file:` URI that means the same on all machines.
+    statistics : Statistics, optional
+        What is known about events (`profile`): helps to choose which predicates to look at first, and pivots.
+    shards : int or "auto"
+        How many parts; "auto" makes one for every four million subscriptions.
+    language : {'text', 'eventbridge', 'sns', 'cloudevents', 'predicates'}, optional
+        What the table holds, if it shall not be guessed.
+
+    Returns
+    -------
+    IndexDirectory
+        The new version; its `quarantined` says how many subscriptions were refused. They are in the quarantine, a
+        Parquet directory, with reason and place. Of several good ones with the same id, the first by expression, then
+        by weight, is taken, and the others are refused.
+
+    Raises
+    ------
+    SparkError
+        If something else is being compiled into the same directory.
+    TableError
+        If the table lacks a column.
+    """
+    if shards != "auto" and (not isinstance(shards, int) or isinstance(shards, bool) or shards < 1):
+        raise ValueError(f"shards must be a positive number or 'auto', not {shards!r}")
+    form = form_of(subscriptions, language)
+    with Draft(path) as draft:
+        return _Compilation(form, draft, statistics, shards).run()
+
+
+class _Compilation:
+    """One run of `compile`."""
+
+    def __init__(self, form: Form, draft: Draft, statistics: Statistics | None, shards: int | str) -> None:
+        self._form = form
+        self._draft = draft
+        self._statistics = statistics
+        self._shards = shards
+
+    def run(self) -> IndexDirectory:
+        """Return the version that was committed."""
+        from pyspark import StorageLevel
+
+        table, repeated = self._without_repeated()
+        packed = table.mapInArrow(parser(self._form), PACKED)
+        packed = packed.persist(StorageLevel.DISK_ONLY)  # parsing takes longest, and is used several times
+        try:
+            counts = {row.is_good: row.n for row in packed.groupBy("is_good").sum("n").toDF("is_good", "n").collect()}
+            shards = self._built(packed.where("is_good"), counts.get(True, 0))
+            n_bad = self._quarantined(packed.where("not is_good"), counts.get(False, 0), repeated)
+        finally:
+            packed.unpersist()
+        return self._draft.commit(shards, id_type=self._form.id_type, quarantined=n_bad, statistics=self._statistics)
+
+    def _without_repeated(self) -> tuple[Any, Any]:
+        """Return the table with each good id once, dealt out to all cores, and the rows that had to go, or None."""
+        table = self._form.table
+        if self._form.is_predicates:
+            return table.repartition("subscription"), None  # all rows of a subscription in one place
+        counts = table.groupBy("subscription").count()
+        total = counts.selectExpr("coalesce(sum(count), 0) as n", "max(count) as most").first()
+        repeated = None
+        if total.most is not None and total.most > 1:
+            table, repeated = self._with_one_each(table, counts.where("count > 1").select("subscription"))
+        if total.n > _MANY and table.rdd.getNumPartitions() < table.sparkSession.sparkContext.defaultParallelism:
+            table = table.repartition(table.sparkSession.sparkContext.defaultParallelism)
+        return table, repeated
+
+    def _with_one_each(self, table: Any, ids: Any) -> tuple[Any, Any]:
+        """Return the table with one good subscription of each of these ids, and the other good ones."""
+        from pyspark.sql import Window
+        from pyspark.sql.functions import row_number
+
+        several = table.join(ids, "subscription", "left_semi")
+        checked = several.mapInArrow(checker(self._form), f"{_schema(table)}, is_good boolean")
+        order = Window.partitionBy("subscription", "is_good").orderBy("expression", *_weight_of(table))
+        placed = checked.withColumn("place", row_number().over(order))
+        is_other = "is_good and place > 1"
+        once = table.join(ids, "subscription", "left_anti")
+        return once.unionByName(placed.where(f"not ({is_other})").select(table.columns)), placed.where(is_other)
+
+    def _built(self, good: Any, n_subscriptions: int) -> list[Shard]:
+        """Build all shards on the executors."""
+        n_shards = -(-n_subscriptions // _PER_SHARD) if self._shards == "auto" else int(self._shards)
+        if not n_subscriptions:
+            return [self._empty()]
+        ranks, routed = None, good.selectExpr("0 as shard", "binary('') as pivots", "content")
+        if n_shards > 1:
+            ranks, routed = self._routed(good, n_shards)
+        built = routed.repartitionById(n_shards, "shard").mapInArrow(build(self._draft.shards, self._statistics), BUILT)
+        return [self._shard(row, ranks) for row in sorted(built.collect(), key=lambda row: int(row.shard))]
+
+    def _routed(self, good: Any, n_shards: int) -> tuple[Ranks, Any]:
+        """Send subscriptions to shards by pivot."""
+        counts = good.mapInArrow(count_attributes, ATTRIBUTE_COUNTS).groupBy("attribute").sum("n").collect()
+        frequency = self._statistics.frequency if self._statistics is not None else None
+        ranks = Ranks({name: n if frequency is None else frequency(name) for name, n in counts})
+        loads = good.mapInArrow(count_pivots(ranks), PIVOT_COUNTS).groupBy("pivot").sum("n").collect()
+        return ranks, good.mapInArrow(route(ranks, Line(dict(map(tuple, loads)), n_shards)), ROUTED)
+
+    def _shard(self, row: Any, ranks: Ranks | None) -> Shard:
+        names, is_always = pivot_names(bytes(row.pivots), ranks)
+        return Shard(
+            str(row.shard), self._draft.shards / row.folder, row.subscriptions, row.bytes, tuple(names), is_always
+        )
+
+    def _empty(self) -> Shard:
+        """Return a shard without subscriptions, so that events have something to be matched with."""
+        folder = self._draft.shards / ".empty"
+        Engine(statistics=self._statistics).save(folder)
+        return Shard("0", folder, 0, folder_bytes(folder))
+
+    def _quarantined(self, bad: Any, n_bad: int, repeated: Any) -> int:
+        """Write what was refused, and return how many."""
+        from pyspark.sql.functions import lit
+
+        schema = f"subscription {self._form.id_type}, {COLUMNS}"
+        rows = bad.mapInArrow(unpack_batches, schema)
+        if repeated is not None:
+            others = repeated.select("subscription", "expression").withColumn("reason", lit(_REPEATED))
+            rows = rows.unionByName(others, allowMissingColumns=True)
+        elif not n_bad:
+            return 0
+        target = (self._draft.folder / "quarantine").as_uri()
+        rows.write.parquet(target)
+        return int(bad.sparkSession.read.parquet(target).count())
+
+
+def _schema(table: Any) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in table.dtypes)
+
+
+def _weight_of(table: Any) -> list[str]:
+    return ["weight"] if "weight" in table.columns else []

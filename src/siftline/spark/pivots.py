@@ -1,0 +1,126 @@
+"""Which shard a subscription goes to: by pivot, the attribute that is rarest among those that it needs.
+
+Of each clause of a subscription, the rarest attribute is its pivot (OpIndex's idea): an event without a value for it
+cannot satisfy the clause. A subscription lives where the most frequent one of its pivots does; an event visits the
+shards that have a pivot among its attributes.
+
+All subscriptions stand on one line: those that need no attribute first, then by pivot, the most frequent one first. The
+line is cut into shards of equal length. So the attributes that nearly every event has are together in the first shards,
+and most events have nothing to do with the last ones; a pivot with many subscriptions lies across several shards.
+
+    without pivot | price ........................ | brand ........ | model .. | ... rare ones
+    shard 0                 | shard 1                    | shard 2                |
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from siftline.spark.parsed import WITHOUT_VALUE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from siftline.spark.parsed import Parsed
+
+# Of a clause that needs no attribute: above all ranks.
+NO_PIVOT: Final = 2**31 - 1
+
+
+class Ranks:
+    """All attributes that subscriptions use, from the rarest to the most frequent one."""
+
+    def __init__(self, frequencies: Mapping[str, float]) -> None:
+        self.names = sorted(frequencies, key=lambda name: (frequencies[name], name))
+        self.ranks = {name: rank for rank, name in enumerate(self.names)}
+
+
+class Pivots(NamedTuple):
+    """Pivots of some subscriptions, as ranks."""
+
+    owners: NDArray[np.int64]  # of each clause, the position of its subscription
+    clauses: NDArray[np.int64]  # of each clause, its pivot
+    primary: NDArray[np.int64]  # of each subscription, the greatest pivot of its clauses
+
+
+def pivots_of(parsed: Parsed, ranks: Ranks) -> Pivots:
+    """Return the pivots of some subscriptions."""
+    owners, clauses = _pivots_of_rows(parsed, ranks)
+    other_owners, other_clauses = _pivots_of_others(parsed, ranks)
+    owners, clauses = np.concatenate([owners, other_owners]), np.concatenate([clauses, other_clauses])
+    primary = np.full(len(parsed), -1, dtype=np.int64)
+    np.maximum.at(primary, owners, clauses)
+    primary[primary < 0] = NO_PIVOT  # no clause at all: it never matches, but it must be somewhere
+    return Pivots(owners, clauses, primary)
+
+
+def _pivots_of_rows(parsed: Parsed, ranks: Ranks) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    rows = parsed.predicates
+    if not len(rows):
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    names, name_codes = _coded(rows["attribute"])
+    ops, op_codes = _coded(rows["op"])
+    pivots = np.array([ranks.ranks[name] for name in names], dtype=np.int64)[name_codes]
+    pivots[np.array([op in WITHOUT_VALUE for op in ops])[op_codes]] = NO_PIVOT
+    owners = np.repeat(np.arange(len(parsed)), np.diff(parsed.starts))
+    is_first = np.ones(len(rows), dtype=np.bool_)
+    is_first[1:] = np.diff(owners) != 0
+    if "clause" in rows.column_names:
+        is_first[1:] |= np.diff(rows["clause"].to_numpy()) != 0
+    firsts = np.flatnonzero(is_first)
+    return owners[firsts], np.minimum.reduceat(pivots, firsts)
+
+
+def _coded(column: Any) -> tuple[list[str], NDArray[np.int64]]:
+    coded = column.combine_chunks()
+    coded = coded if hasattr(coded, "dictionary") else coded.dictionary_encode()
+    return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+
+
+def _pivots_of_others(parsed: Parsed, ranks: Ranks) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    has_others = "attributes" in parsed.subscriptions.column_names
+    others = parsed.subscriptions["attributes"].to_pylist() if has_others else []
+    pairs = [
+        (position, min((ranks.ranks[name] for name in clause), default=NO_PIVOT))
+        for position, clauses in enumerate(others)
+        for clause in clauses or ()
+    ]
+    found = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return found[:, 0], found[:, 1]
+
+
+class Line:
+    """The line of all subscriptions: where those of each pivot begin, and where it is cut."""
+
+    def __init__(self, counts: Mapping[int, int], n_shards: int) -> None:
+        self.n_shards = n_shards
+        self.order = np.array(sorted(counts, reverse=True), dtype=np.int64)
+        self.counts = np.array([counts[pivot] for pivot in self.order.tolist()], dtype=np.int64)
+        self.starts = np.cumsum(self.counts) - self.counts
+        self.length = max(1, int(self.counts.sum()))
+
+    def shards(self, primary: NDArray[np.int64], ids: Any) -> NDArray[np.int64]:
+        """Return the shard of each subscription."""
+        places = len(self.order) - 1 - np.searchsorted(self.order[::-1], primary)
+        starts, counts = self.starts[places], self.counts[places]
+        firsts = self._cut(starts)
+        is_across = self._cut(starts + counts - 1) > firsts
+        # Where a pivot lies across shards, its subscriptions are spread over its part of the line by their ids.
+        across = np.flatnonzero(is_across)
+        positions = starts[across] + (_shares(ids.take(across)) * counts[across]).astype(np.int64)
+        firsts[across] = self._cut(positions)
+        return firsts
+
+    def _cut(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.asarray(positions * self.n_shards // self.length, dtype=np.int64)
+
+
+def _shares(ids: Any) -> NDArray[np.float64]:
+    """Return numbers from 0 to 1 that depend on the ids alone."""
+    digests = [zlib.crc32(str(id).encode("utf-8", "surrogatepass")) for id in ids.to_pylist()]
+    return np.array(digests, dtype=np.float64) / 2**32

@@ -1,0 +1,51 @@
+"""Subscriptions that were refused: the reason, and where in the expression."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from siftline.errors import SubscriptionError
+
+# As Spark writes it; the id goes before, in its own type.
+COLUMNS: Final = "expression string, reason string, hint string, line int, column int, path string"
+_TYPES: Final = {
+    "expression": pa.string(),
+    "reason": pa.string(),
+    "hint": pa.string(),
+    "line": pa.int32(),
+    "column": pa.int32(),
+    "path": pa.string(),
+}
+
+
+class Quarantine:
+    """Takes refused subscriptions one at a time.
+
+    `line` and `column` count from 1, in the expression; `path` leads to the place in a JSON document, or names the
+    attribute in a table of predicates.
+    """
+
+    def __init__(self, id_type: Any) -> None:
+        self._types = {"subscription": id_type, **_TYPES}
+        self._rows: list[dict[str, Any]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, id: Any, expression: str | None, reason: str, path: str | None = None) -> None:
+        """Take one subscription."""
+        self._rows.append({"subscription": id, "expression": expression, "reason": reason, "path": path})
+
+    def add_error(self, id: Any, expression: str, error: SubscriptionError) -> None:
+        """Take one subscription with the error that refused it."""
+        row = {"subscription": id, "expression": expression, "reason": error.reason, "hint": error.hint}
+        self._rows.append({**row, "line": error.line, "column": error.column, "path": error.path})
+
+    def batch(self) -> Any:
+        """Return everything that was taken."""
+        columns = {name: [row.get(name) for row in self._rows] for name in self._types}
+        arrays = [pa.array(columns[name], kind) for name, kind in self._types.items()]
+        return pa.RecordBatch.from_arrays(arrays, names=list(self._types))

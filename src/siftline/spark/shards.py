@@ -1,0 +1,143 @@
+"""What workers do with parsed subscriptions: count their attributes, send them to their shards, build the shards."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from siftline.engine import Engine
+from siftline.language.text import parse_stored
+from siftline.spark.parsed import Parsed
+from siftline.spark.pivots import NO_PIVOT, pivots_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from siftline.encoding.statistics import Statistics
+    from siftline.spark.pivots import Line, Ranks
+
+ATTRIBUTE_COUNTS: Final = "attribute string, n bigint"
+PIVOT_COUNTS: Final = "pivot bigint, n bigint"
+ROUTED: Final = "shard int, pivots binary, content binary"
+BUILT: Final = "shard int, folder string, subscriptions bigint, bytes bigint, pivots binary"
+
+
+def count_attributes(batches: Iterable[Any]) -> Iterator[Any]:
+    """Count the subscriptions' uses of each attribute, in a worker."""
+    counts: Counter[str] = Counter()
+    for parsed in _parsed(batches):
+        if len(parsed.predicates):
+            for pair in parsed.predicates["attribute"].combine_chunks().value_counts().to_pylist():
+                counts[pair["values"]] += pair["counts"]
+        if "attributes" in parsed.subscriptions.column_names:
+            for clauses in parsed.subscriptions["attributes"].drop_null().to_pylist():
+                counts.update(name for clause in clauses for name in clause)
+    yield _batch({"attribute": list(counts), "n": list(counts.values())}, [pa.string(), pa.int64()])
+
+
+def count_pivots(ranks: Ranks) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Return what counts subscriptions by pivot, in a worker."""
+
+    def count(batches: Iterable[Any]) -> Iterator[Any]:
+        for parsed in _parsed(batches):
+            pivots, counts = np.unique(pivots_of(parsed, ranks).primary, return_counts=True)
+            yield _batch({"pivot": pivots, "n": counts}, [pa.int64(), pa.int64()])
+
+    return count
+
+
+def route(ranks: Ranks, line: Line) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Return what sorts subscriptions by shard, in a worker: rows of ROUTED."""
+
+    def sort(batches: Iterable[Any]) -> Iterator[Any]:
+        for parsed in _parsed(batches):
+            pivots = pivots_of(parsed, ranks)
+            shards = line.shards(pivots.primary, parsed.subscriptions["id"])
+            for shard in np.unique(shards).tolist():
+                used = np.unique(pivots.clauses[shards[pivots.owners] == shard])
+                content = parsed.taken(np.flatnonzero(shards == shard)).packed()
+                yield _batch(
+                    {"shard": [shard], "pivots": [used.tobytes()], "content": [content]},
+                    [pa.int32(), pa.binary(), pa.binary()],
+                )
+
+    return sort
+
+
+def build(folder: Path, statistics: Statistics | None) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Return what makes a snapshot of each shard, in a worker: a row of BUILT for each."""
+
+    def build_all(batches: Iterable[Any]) -> Iterator[Any]:
+        parts: dict[int, list[Parsed]] = {}
+        pivots: dict[int, list[Any]] = {}
+        for batch in batches:
+            for shard, used, content in zip(*batch.columns, strict=True):
+                parts.setdefault(shard.as_py(), []).append(Parsed.unpacked(content.as_buffer()))
+                pivots.setdefault(shard.as_py(), []).append(np.frombuffer(used.as_py(), dtype=np.int64))
+        for shard in sorted(parts):
+            engine = engine_of(Parsed.joined(parts.pop(shard)), statistics)
+            # A name of its own for every attempt: Spark may run a task twice.
+            name = f".{shard}-{uuid.uuid4().hex}"
+            engine.save(folder / name)
+            row = {
+                "shard": [shard],
+                "folder": [name],
+                "subscriptions": [len(engine)],
+                "bytes": [folder_bytes(folder / name)],
+                "pivots": [np.unique(np.concatenate(pivots[shard])).tobytes()],
+            }
+            yield _batch(row, [pa.int32(), pa.string(), pa.int64(), pa.int64(), pa.binary()])
+
+    return build_all
+
+
+def engine_of(parsed: Parsed, statistics: Statistics | None) -> Engine:
+    """Return an engine with these subscriptions."""
+    engine = Engine(statistics=statistics)
+    counts = np.diff(parsed.starts)
+    plain, others = np.flatnonzero(counts), np.flatnonzero(counts == 0)
+    if len(plain):
+        owners = pa.array(np.repeat(np.arange(len(plain)), counts[plain]))
+        chosen = parsed.subscriptions.take(plain)
+        texts = chosen["text"].combine_chunks()
+        engine.add_rows(
+            parsed.predicates.append_column("subscription", owners),
+            chosen["id"],
+            chosen["weight"],
+            texts if texts.null_count == 0 else None,
+        )
+    if len(others):
+        rows = parsed.subscriptions.take(others).select(["id", "text", "weight"]).to_pylist()
+        texts = (row["text"].decode("utf-8", "surrogatepass") for row in rows)
+        engine.add_many((row["id"], parse_stored(text), row["weight"]) for row, text in zip(rows, texts, strict=True))
+        engine.settle()
+    return engine
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the size of all files of a snapshot."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def pivot_names(used: bytes, ranks: Ranks | None) -> tuple[list[str], bool]:
+    """Return the pivots of a shard, and whether every event must visit it."""
+    found = np.frombuffer(used, dtype=np.int64).tolist()
+    if ranks is None:
+        return [], True
+    return [ranks.names[pivot] for pivot in found if pivot != NO_PIVOT], NO_PIVOT in found
+
+
+def _parsed(batches: Iterable[Any]) -> Iterator[Parsed]:
+    for batch in batches:
+        for content in batch.column("content"):
+            yield Parsed.unpacked(content.as_buffer())
+
+
+def _batch(columns: dict[str, Any], types: list[Any]) -> Any:
+    arrays = [pa.array(values, kind) for values, kind in zip(columns.values(), types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))

@@ -1,0 +1,275 @@
+"""Which form a table of subscriptions has, and how workers parse it: text, JSON dialects, or rows of predicates."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from siftline.encoding.columns import load_columns
+from siftline.encoding.domains import Domains
+from siftline.encoding.tables import predicate_of
+from siftline.errors import SubscriptionError, TableError
+from siftline.language.printer import to_text
+from siftline.spark.parsed import Collector, Parsed
+from siftline.spark.quarantine import Quarantine
+from siftline.storage.written import CLOUDEVENTS, DIALECTS, EVENTBRIDGE, TEXT, Written
+from siftline.subscriptions import accepted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from siftline.model import Expression
+
+PREDICATES: Final = "predicates"
+LANGUAGES: Final = (*DIALECTS, PREDICATES)
+
+# What leaves a worker: GOOD rows hold a `Parsed`, BAD ones a batch of the quarantine, both packed; n counts them.
+PACKED: Final = "is_good boolean, n bigint, content binary"
+
+_IDS: Final = ("subscription", "id")
+# The columns that an expression may stand in, and the language that they imply.
+_SOURCES: Final = {"expression": None, "pattern": EVENTBRIDGE, "filters": CLOUDEVENTS}
+_INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
+_NUMBERS: Final = (*_INTEGERS, "float", "double")
+# Columns of predicates, and what they become.
+_COLUMNS: Final = {
+    "clause": "bigint",
+    "attribute": "string",
+    "op": "string",
+    "number": None,
+    "upper": None,
+    "text": "string",
+    "upper_text": "string",
+    "flag": "boolean",
+    "numbers": None,
+    "texts": "array<string>",
+}
+_ARROW: Final = {"bigint": pa.int64(), "string": pa.string()}
+# The first character of a JSON document, with which no text expression begins.
+_BY_BRACKET: Final = {"{": EVENTBRIDGE, "[": CLOUDEVENTS}
+
+
+class Form(NamedTuple):
+    """A table of subscriptions with known columns: subscription, expression, weight; or those of predicates."""
+
+    table: Any
+    id_type: str
+    language: str | None  # None: each expression shows by itself
+
+    @property
+    def is_predicates(self) -> bool:
+        """Whether one row is one predicate."""
+        return self.language == PREDICATES
+
+
+def form_of(table: Any, language: str | None) -> Form:
+    """Return a DataFrame in the form that workers take; raise TableError if it lacks a column."""
+    if language is not None and language not in LANGUAGES:
+        raise ValueError(f"unknown language {language!r}; there are {', '.join(LANGUAGES)}")
+    types = dict(table.dtypes)
+    id_name = next((name for name in _IDS if name in types), None)
+    if id_name is None:
+        raise TableError(f"the table of subscriptions has no column 'subscription'; it has {', '.join(types)}")
+    if types[id_name] not in (*_INTEGERS, "string"):
+        raise TableError(f"column {id_name!r} must be an integer or a string, not {types[id_name]}")
+    id_type = "string" if types[id_name] == "string" else "bigint"
+    if types.get("weight", "double") not in _NUMBERS:
+        raise TableError(f"column 'weight' must be a number, not {types['weight']}")
+    chosen = [table[id_name].cast(id_type).alias("subscription")]
+    if "weight" in types:
+        chosen.append(table["weight"].cast("double").alias("weight"))
+    source = next((name for name in _SOURCES if name in types), None)
+    if language == PREDICATES or (source is None and language is None):
+        return Form(table.select(*chosen, *_predicate_columns(table, types)), id_type, PREDICATES)
+    if source is None or types[source] != "string":
+        found = "there is none" if source is None else f"{source!r} is {types[source]}"
+        raise TableError(f"expressions must stand in a column 'expression' of strings; {found}")
+    chosen.append(table[source].alias("expression"))
+    return Form(table.select(*chosen), id_type, language or _SOURCES[source])
+
+
+def _predicate_columns(table: Any, types: dict[str, str]) -> Iterator[Any]:
+    """Return the columns of a table of predicates."""
+    missing = [name for name in ("attribute", "op") if name not in types]
+    if missing:
+        raise TableError(
+            f"the table of subscriptions has neither 'expression' nor {missing[0]!r}; it has {', '.join(types)}"
+        )
+    for name, kind in _COLUMNS.items():
+        if name in types:
+            if kind is None and types[name].removeprefix("array<").removesuffix(">") not in _NUMBERS:
+                raise TableError(f"column {name!r} must hold numbers, not {types[name]}")
+            yield table[name] if kind is None else table[name].cast(kind).alias(name)
+
+
+def parser(form: Form) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Return what workers do with batches of a form's table: rows of PACKED come out."""
+    id_type, language = _ARROW[form.id_type], form.language
+
+    def parse_texts(batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield _packed(*_parsed_texts(batch, language, id_type))
+
+    def parse_predicates(batches: Iterable[Any]) -> Iterator[Any]:
+        found = list(batches)  # a subscription may have rows in several
+        if found:
+            yield _packed(*_parsed_predicates(pa.Table.from_batches(found), id_type))
+
+    return parse_predicates if form.is_predicates else parse_texts
+
+
+def checker(form: Form) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Return what workers do to learn which rows of a form's table are good: one more column."""
+    language = form.language
+
+    def check(batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            columns = batch.to_pydict()
+            rows = zip(columns["subscription"], columns["expression"], _weights(columns, len(batch)), strict=True)
+            are_good = [_refusal(*row) is None and _parses(row[1], language) for row in rows]
+            yield pa.RecordBatch.from_arrays(
+                [*batch.columns, pa.array(are_good)], names=[*batch.schema.names, "is_good"]
+            )
+
+    return check
+
+
+def _parses(text: str, language: str | None) -> bool:
+    try:
+        _parsed(text, language)
+    except SubscriptionError:
+        return False
+    return True
+
+
+def _packed(good: Parsed, bad: Quarantine) -> Any:
+    counts = pa.array([len(good), len(bad)], pa.int64())
+    contents = pa.array([good.packed(), packed_batch(bad.batch())], pa.binary())
+    batch = pa.RecordBatch.from_arrays([pa.array([True, False]), counts, contents], names=["is_good", "n", "content"])
+    return batch.filter(pc.greater(counts, 0))
+
+
+def packed_batch(batch: Any) -> bytes:
+    """Return a batch as bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def unpack_batches(batches: Iterable[Any]) -> Iterator[Any]:
+    """Return what was packed in column `content`, in a worker."""
+    for batch in batches:
+        for content in batch.column("content"):
+            yield from pa.ipc.open_stream(content.as_buffer())
+
+
+# texts
+
+
+def _parsed_texts(batch: Any, language: str | None, id_type: Any) -> tuple[Parsed, Quarantine]:
+    """Parse all expressions of a batch; what is refused goes to the quarantine."""
+    columns = batch.to_pydict()
+    texts = columns["expression"]
+    good, bad = Collector(id_type), Quarantine(id_type)
+    known: dict[str, tuple[str, Expression]] = {}  # a text that repeats is parsed once
+    for id, text, weight in zip(columns["subscription"], texts, _weights(columns, len(texts)), strict=True):
+        reason = _refusal(id, text, weight)
+        if reason is not None:
+            bad.add(id, text, reason)
+            continue
+        try:
+            if text not in known:
+                known[text] = _parsed(text, language)
+        except SubscriptionError as error:
+            bad.add_error(id, text, error)
+        else:
+            good.add(id, weight, *known[text])
+    return good.parsed(), bad
+
+
+def _weights(columns: dict[str, list[Any]], n: int) -> list[float]:
+    if "weight" not in columns:
+        return [1.0] * n
+    return [1.0 if weight is None else weight for weight in columns["weight"]]
+
+
+def _refusal(id: Any, text: str | None, weight: float) -> str | None:
+    """Say what is wrong besides the expression."""
+    if id is None:
+        return "the id is null"
+    if text is None:
+        return "the expression is null"
+    return None if math.isfinite(weight) else f"the weight must be a finite number, not {weight}"
+
+
+def _parsed(text: str, language: str | None) -> tuple[str, Expression]:
+    """Return an expression, and the text to keep of it: as it was written, or in the text language."""
+    chosen = language or _BY_BRACKET.get(text.lstrip()[:1], TEXT)
+    if chosen == TEXT:
+        return text, accepted(text)
+    expression = Written(chosen, text).expression()
+    return to_text(expression), expression
+
+
+# rows of predicates
+
+
+def _parsed_predicates(table: Any, id_type: Any) -> tuple[Parsed, Quarantine]:
+    """Check all subscriptions of a table of predicates."""
+    bad = Quarantine(id_type)
+    for _ in range(table.filter(table["subscription"].is_null()).num_rows):
+        bad.add(None, None, "the id is null")
+    table = table.filter(table["subscription"].is_valid())
+    refused: set[Any] = set()
+    try:
+        loaded = load_columns(table, Domains())
+    except (SubscriptionError, TableError):
+        refused = _refuse_rows(table, bad)
+        if not refused:
+            raise
+        keeps = pc.invert(pc.is_in(table["subscription"], pa.array(list(refused), id_type)))
+        loaded = load_columns(table.filter(keeps), Domains())
+    rows = loaded.expressions.rows
+    unneeded = [name for name in ("subscription", "weight") if name in rows.column_names]
+    subscriptions = {
+        "id": pa.array(loaded.ids, id_type),
+        "weight": pa.array(loaded.weights),
+        "text": pa.nulls(len(loaded.ids), pa.large_binary()),
+        "n_rows": pa.array(np.diff(loaded.expressions.starts), pa.int32()),
+    }
+    return Parsed(pa.table(subscriptions), rows.drop_columns(unneeded)), bad
+
+
+def _refuse_rows(table: Any, bad: Quarantine) -> set[Any]:
+    """Look at each row, and quarantine the subscriptions that have a bad one; return their ids."""
+    refused: set[Any] = set()
+    weights: dict[Any, float] = {}
+    for row in table.to_pylist():
+        id = row["subscription"]
+        error = None if id in refused else _row_error(row, weights)
+        if error is not None:
+            refused.add(id)
+            shown = {name: value for name, value in row.items() if value is not None and name != "subscription"}
+            bad.add(id, json.dumps(shown), error, row["attribute"])
+    return refused
+
+
+def _row_error(row: dict[str, Any], weights: dict[Any, float]) -> str | None:
+    """Say what is wrong with a row; `weights` has those of the subscriptions so far."""
+    for name in ("clause", "attribute", "op"):
+        if name in row and row[name] is None:
+            return f"column {name!r} is null"
+    weight = 1.0 if row.get("weight") is None else row["weight"]
+    if not math.isfinite(weight) or weights.setdefault(row["subscription"], weight) != weight:
+        return "the weight must be one finite number"
+    try:
+        predicate_of(row)
+    except SubscriptionError as error:
+        return error.reason
+    return None
