@@ -1,0 +1,146 @@
+"""The index directory: commits, what a killed process leaves, damage."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from siftline import Engine, Statistics
+from siftline.errors import SnapshotError, SparkError
+from siftline.spark.directory import Draft, IndexDirectory, Shard, local_path
+
+STATISTICS = Statistics.from_events([{"a": 1}])
+
+
+def made(path: Path | str, text: str = "a = 1", statistics: Statistics | None = None) -> IndexDirectory:
+    with Draft(path) as draft:
+        return filled(draft, text, statistics)
+
+
+def filled(draft: Draft, text: str = "a = 1", statistics: Statistics | None = None) -> IndexDirectory:
+    engine = Engine()
+    engine.add(text, id=1)
+    engine.save(draft.shards / ".new")
+    shard = Shard("0", draft.shards / ".new", 1, 10, ("a",), False)
+    return draft.commit([shard], id_type="bigint", quarantined=2, statistics=statistics)
+
+
+def found(path: Path, event: dict[str, int]) -> list[int | str]:
+    return Engine.open(IndexDirectory.open(path).shard_path(0)).match(event)
+
+
+def test_a_committed_version_is_read_back(tmp_path: Path) -> None:
+    version = made(tmp_path / "index", statistics=STATISTICS)
+    read = IndexDirectory.open(str(tmp_path / "index"))
+    assert (read.version, read.subscriptions, read.quarantined, read.id_type) == (1, 1, 2, "bigint")
+    assert read.shards == version.shards
+    assert read.shards[0]._replace(path=Path()) == Shard("0", Path(), 1, 10, ("a",), False)
+    assert read.statistics is not None
+    assert read.statistics.to_dict() == STATISTICS.to_dict()
+    assert found(tmp_path / "index", {"a": 1}) == [1]
+
+
+def test_a_file_uri_is_a_path(tmp_path: Path) -> None:
+    made((tmp_path / "an index").as_uri())
+    assert found(tmp_path / "an index", {"a": 1}) == [1]
+    with pytest.raises(SparkError, match="hdfs"):
+        local_path("hdfs://name/index")
+
+
+def test_the_newest_version_is_current_and_a_few_stay(tmp_path: Path) -> None:
+    for number in range(1, 6):
+        assert made(tmp_path, f"a = {number}").version == number
+    assert found(tmp_path, {"a": 5}) == [1]
+    assert sorted(path.name for path in (tmp_path / "versions").iterdir()) == ["3", "4", "5"]
+    assert IndexDirectory.open(tmp_path, 3).version == 3
+    with pytest.raises(SnapshotError, match="no version 2"):
+        IndexDirectory.open(tmp_path, 2)
+
+
+def test_one_draft_at_a_time(tmp_path: Path) -> None:
+    with Draft(tmp_path) as draft:
+        with pytest.raises(SparkError, match="something else is being compiled"):
+            Draft(tmp_path)
+        filled(draft)
+    assert made(tmp_path, "a = 2").version == 2
+
+
+def test_a_draft_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    made(tmp_path)
+    with pytest.raises(ZeroDivisionError), Draft(tmp_path):
+        raise ZeroDivisionError
+    assert [path.name for path in (tmp_path / "versions").iterdir()] == ["1"]
+    assert IndexDirectory.open(tmp_path).version == 1
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from siftline.spark import directory
+from spark.test_directory import filled
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+{when}
+with directory.Draft({path!r}) as draft:
+    filled(draft, "a = 7")
+"""
+MOMENTS = {
+    "before the version is renamed": "directory._write = kill",
+    "before the manifest is replaced": (
+        "write = directory._write\n"
+        "directory._write = lambda file, content: kill() if file.name == 'manifest.json' else write(file, content)"
+    ),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_in_the_middle_of_a_commit(moment: str, tmp_path: Path) -> None:
+    made(tmp_path)
+    tests = str(Path(__file__).parent.parent)
+    code = KILLED.format(tests=tests, when=MOMENTS[moment], path=str(tmp_path))
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    assert len(os.listdir(tmp_path / "versions")) == 2
+    assert IndexDirectory.open(tmp_path).version == 1
+    assert found(tmp_path, {"a": 1}) == [1]
+    assert made(tmp_path, "a = 2").version == 2
+    assert sorted(os.listdir(tmp_path / "versions")) == ["1", "2"]
+    assert found(tmp_path, {"a": 2}) == [1]
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(SnapshotError, match=r"there is no index at .*no manifest\.json"):
+        IndexDirectory.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "versions/1/version.json"])
+def test_damage_is_told_with_the_file(name: str, tmp_path: Path) -> None:
+    made(tmp_path)
+    file = tmp_path / name
+    document = json.loads(file.read_text())
+    for content, reason in (
+        ("{", "cannot be read"),
+        ("[]", "does not belong"),
+        (json.dumps({**document, "version": 99}), "of version 99; this Siftline reads 1"),
+        (json.dumps({**document, "current": 3, "subscriptions": 9}), "not as it was written"),
+    ):
+        file.write_text(content)
+        with pytest.raises(SnapshotError, match=reason) as error:
+            IndexDirectory.open(tmp_path)
+        assert str(file) in str(error.value)
+
+
+def test_missing_shards_and_damaged_statistics_are_told(tmp_path: Path) -> None:
+    index = made(tmp_path, statistics=STATISTICS)
+    (index.folder / "statistics.json").write_text("{}")
+    with pytest.raises(SnapshotError, match=r"statistics\.json is damaged"):
+        _ = IndexDirectory.open(tmp_path).statistics
+    index.shard_path(0).rename(tmp_path / "elsewhere")
+    with pytest.raises(SnapshotError, match="lacks the shard"):
+        IndexDirectory.open(tmp_path).shard_path(0)

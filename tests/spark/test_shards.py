@@ -1,0 +1,119 @@
+"""Parsed subscriptions, pivots and shards, without Spark: equal to the oracle, and no event misses a shard."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import events, subscriptions
+
+from siftline import parse, to_text
+from siftline.engine import Engine
+from siftline.errors import TableError
+from siftline.model import Event, Expression, matches
+from siftline.spark.parsed import Collector, Parsed, required_attributes
+from siftline.spark.pivots import NO_PIVOT, Line, Ranks, pivots_of
+from siftline.spark.shards import count_attributes, engine_of
+
+
+def parsed_of(expressions: list[Expression], ids: list[Any] | None = None) -> Parsed:
+    collector = Collector(pa.string() if ids and isinstance(ids[0], str) else pa.int64())
+    for number, expression in enumerate(expressions):
+        collector.add(ids[number] if ids else number, float(number), to_text(expression), expression)
+    return collector.parsed()
+
+
+def attribute_counts(parsed: Parsed) -> dict[str, int]:
+    batch = pa.RecordBatch.from_pydict({"content": [parsed.packed()]})
+    (counts,) = count_attributes([batch])
+    return dict(zip(*counts.to_pydict().values(), strict=True))
+
+
+@given(st.lists(subscriptions, min_size=1, max_size=8), events)
+def test_an_engine_of_parsed_subscriptions_equals_the_oracle(
+    expressions: list[Expression], event: dict[str, Any]
+) -> None:
+    halves = [parsed_of(expressions).taken(np.arange(first, len(expressions), 2)) for first in (0, 1)]
+    parsed = Parsed.joined([Parsed.unpacked(half.packed()) for half in halves])
+    engine = engine_of(parsed, None)
+    expected = [number for number, expression in enumerate(expressions) if matches(expression, Event(event))]
+    assert sorted(engine.match(event)) == expected
+    assert engine.match(event, top=1) == expected[-1:]
+    for number, expression in enumerate(expressions):
+        assert engine.explain(event, number).matched is matches(expression, Event(event))
+
+
+@given(st.lists(subscriptions, min_size=1, max_size=8), events, st.integers(1, 4))
+def test_every_match_is_in_a_shard_that_the_event_visits(
+    expressions: list[Expression], event: dict[str, Any], n_shards: int
+) -> None:
+    parsed = parsed_of(expressions)
+    ranks = Ranks(attribute_counts(parsed))
+    pivots = pivots_of(parsed, ranks)
+    shards = Line(Counter(pivots.primary.tolist()), n_shards).shards(pivots.primary, parsed.subscriptions["id"])
+    assert 0 <= shards.min() <= shards.max() < n_shards
+    leaves = Event(event).leaves
+    has_value = {path for path, values in leaves.items() if any(value is not None for value in values)}
+    for number, expression in enumerate(expressions):
+        if matches(expression, Event(event)):
+            shard = shards[number]
+            used = {int(pivot) for pivot in pivots.clauses[shards[pivots.owners] == shard]}
+            assert NO_PIVOT in used or has_value & {ranks.names[pivot] for pivot in used}
+
+
+def test_shards_are_of_equal_size_even_with_one_hot_pivot() -> None:
+    expressions = [parse(f"hot = {n}") for n in range(900)] + [parse(f"a{n} = 1") for n in range(100)]
+    ids = [f"id {n}" for n in range(1000)]
+    parsed = parsed_of(expressions, ids)
+    pivots = pivots_of(parsed, Ranks(attribute_counts(parsed)))
+    shards = Line(Counter(pivots.primary.tolist()), 8).shards(pivots.primary, parsed.subscriptions["id"])
+    sizes = np.bincount(shards, minlength=8)
+    assert sizes.max() <= 1.5 * sizes.mean()
+    assert set(shards[900:]) == {7}  # the rare ones are together, away from what every event has
+
+
+def test_the_pivot_is_the_rarest_attribute_that_is_needed() -> None:
+    expressions = [
+        parse(text) for text in ("common = 1 and rare = 2", "common = 1 and rare is null", "common = 1 or rare > 2")
+    ]
+    parsed = parsed_of(expressions)
+    ranks = Ranks({"common": 0.9, "rare": 0.1})
+    found = [ranks.names[pivot] for pivot in pivots_of(parsed, ranks).primary]
+    assert found == ["rare", "common", "common"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a = 1 and not (b = 2)", [["a", "b"]]),
+        ("any items (sku = 'x' and qty > 2)", [["items.sku", "items.qty"]]),
+        ("not (a is null)", [[]]),
+        ("exists a", [[]]),
+        ("not (any items (sku = 'x'))", [[]]),
+    ],
+)
+def test_attributes_that_must_have_a_value(text: str, expected: list[list[str]]) -> None:
+    assert required_attributes(parse(text)) == expected
+
+
+def test_what_columns_cannot_hold_travels_as_text() -> None:
+    expressions = [parse(text) for text in ("a = 9007199254740993", "a = 1", "not (a = 1)", "a in (true, 1)")]
+    assert parsed_of(expressions).subscriptions["n_rows"].to_pylist() == [0, 1, 0, 0]
+
+
+def test_the_text_is_kept_as_it_was_written() -> None:
+    collector = Collector(pa.int64())
+    collector.add(5, 1.0, "a  =  1  and b = 2.0", parse("a = 1 and b = 2.0"))
+    engine = engine_of(collector.parsed(), None)
+    assert engine.expression(5) == parse("a = 1 and b = 2.0")
+
+
+def test_rows_must_name_every_position() -> None:
+    rows = pa.table({"subscription": [0, 2], "attribute": ["a", "a"], "op": ["=", "="], "number": [1, 2]})
+    with pytest.raises(TableError, match="every position"):
+        Engine().add_rows(rows, pa.array([7, 8]), pa.array([1.0, 1.0]))
