@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,17 @@ CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent.parent / "cases.
 EXPECTED = {number for number, case in enumerate(CASES) if case["expected"]}
 
 
+@lru_cache
+def opened(path: Path) -> Engine:
+    return Engine.open(path)
+
+
 def found(index: IndexDirectory, event: Mapping[str, Any]) -> set[int | str]:
     """Match an event with the shards that it visits."""
     leaves = Event(event).leaves
     has_value = {path for path, values in leaves.items() if any(value is not None for value in values)}
     visited = [n for n, shard in enumerate(index.shards) if shard.is_always or has_value & set(shard.pivots)]
-    results = [Engine.open(index.shard_path(number)).match(event) for number in visited]
+    results = [opened(index.shard_path(number)).match(event) for number in visited]
     ids = [id for result in results for id in result]
     assert len(set(ids)) == len(ids)
     return set(ids)

@@ -1,0 +1,237 @@
+"""`siftline spark`: the data pipeline on Spark: profile events, compile subscriptions, match."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.cli.files import CSV, JSONL, PARQUET, format_of
+from siftline.cli.match import count
+from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, counted, say, show
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAME: Final = "spark"
+SUMMARY: Final = "profile events, compile subscriptions and match, on Spark"
+DETAILS: Final = """\
+  profile  reads events and writes what compile wants to know about them: frequencies and samples of values.
+  compile  makes an index directory of subscriptions, or a new version of one that is there. Bad ones are left
+           out, and stand with reason and place in a quarantine beside the index.
+  match    writes a row for every event and subscription that it satisfies.
+
+Files and directories of files are Parquet, JSON Lines or CSV, by extension or --format; a directory without one is
+Parquet. Subscriptions have the columns subscription (or id), expression, and optionally weight; or one row a
+predicate. Events of Parquet and CSV have a column for each attribute, or --event names the one that holds whole
+events; a line of JSON Lines is an event. The output names an event by the column (of a line, the attribute) --key, or
+by a number that ascends in the order of the files, with gaps.
+
+Spark runs here, on all cores, unless `spark-submit` runs this command; Java comes with the extra `[spark]`.
+
+exit status: 0 done; 1 done, but bad subscriptions or events were left out; 2 could not run
+"""
+EXAMPLES: Final = """\
+examples:
+  siftline spark profile events.parquet --output statistics.json
+  siftline spark compile subscriptions.parquet --index wishes --statistics statistics.json
+  siftline spark match events.parquet --index wishes --output matches.parquet
+"""
+
+_FORMATS: Final = (PARQUET, JSONL, CSV)
+_LOG: Final = {"spark.log.level": "ERROR"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Define the commands and their options."""
+    actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
+    profiling = _action(actions, "profile", "collect statistics of events", _profile, "EVENTS")
+    profiling.add_argument("--output", metavar="FILE", required=True, help="where the statistics go, as JSON")
+    _add_event(profiling)
+    compiling = _action(actions, "compile", "make an index directory of subscriptions", _compile, "SUBSCRIPTIONS")
+    compiling.add_argument("--index", metavar="DIRECTORY", required=True, help="the index directory")
+    compiling.add_argument("--statistics", metavar="FILE", help="what is known about events, as `profile` wrote it")
+    compiling.add_argument("--shards", metavar="N", type=count, help="how many parts; by size if absent")
+    compiling.add_argument("--language", help="of the expressions, if not by themselves: text, eventbridge, sns, ...")
+    compiling.add_argument("--json", action="store_true", help="print a JSON document instead of a line")
+    matching = _action(actions, "match", "match events", _match, "EVENTS")
+    matching.add_argument("--index", metavar="DIRECTORY", required=True, help="what `compile` made")
+    matching.add_argument("--output", metavar="DIRECTORY", required=True, help="where the matches go, as Parquet files")
+    matching.add_argument("--key", metavar="COLUMN", help="what names an event in the output; id if there is one")
+    matching.add_argument(
+        "--how", choices=("pairs", "arrays", "counts", "top-k"), default="pairs", help="what to write"
+    )
+    matching.add_argument("--k", metavar="K", type=count, default=10, help="for top-k: how many an event (10)")
+    matching.add_argument("--plan", choices=("auto", "replicated", "sharded"), default="auto", help="how to match")
+    matching.add_argument("--dead-letters", metavar="DIRECTORY", help="where events go that cannot be read")
+    _add_event(matching)
+
+
+def _action(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    summary: str,
+    run: Callable[[argparse.Namespace], int],
+    files: str,
+) -> argparse.ArgumentParser:
+    action = actions.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
+    action.add_argument("files", metavar=files, nargs="+", help="files or directories")
+    action.add_argument("--format", choices=_FORMATS, help="of the files, if not by their extension")
+    action.add_argument("--cores", metavar="N", type=count, help="how many tasks at a time; all cores if absent")
+    action.add_argument("--memory", metavar="SIZE", default="2g", help="of the JVM (2g)")
+    # As for the command itself, which must not be overruled when they stand there.
+    for option, text in (("--quiet", "no summary"), ("--debug", "show tracebacks")):
+        action.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=text)
+    action.set_defaults(act=run)
+    return action
+
+
+def _add_event(action: argparse.ArgumentParser) -> None:
+    action.add_argument("--event", metavar="COLUMN", help="the column that holds whole events; event if there is one")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one action, and return the exit status."""
+    try:
+        import pyspark.errors
+    except ImportError:
+        raise CannotRunError("PySpark is not installed: pip install 'siftline[spark]'") from None
+    try:
+        return int(args.act(args))
+    except pyspark.errors.PySparkException as error:
+        if args.debug:
+            raise
+        raise CannotRunError(f"Spark: {str(error).strip().splitlines()[0]}") from None
+
+
+def _profile(args: argparse.Namespace) -> int:
+    start = time.perf_counter()
+    events, _ = _events(args)
+    statistics = _pipeline().profile(events, **_given(event=args.event))
+    statistics.save(args.output)
+    n_events, n_attributes = counted(statistics.n_events, "event"), counted(len(statistics.counts), "attribute")
+    _tell(args, f"{args.output}: {n_events}, {n_attributes}", start)
+    return OK
+
+
+def _compile(args: argparse.Namespace) -> int:
+    from siftline.encoding.statistics import Statistics
+
+    start = time.perf_counter()
+    statistics = None if args.statistics is None else Statistics.load(args.statistics)
+    subscriptions = _subscriptions(args)
+    chosen = {"shards": args.shards or "auto", "language": args.language}
+    try:
+        index = _pipeline().compile(subscriptions, args.index, statistics, **chosen)
+    except ValueError as error:
+        raise CannotRunError(str(error)) from None
+    if args.json:
+        show(json.dumps(_described(index)))
+    else:
+        refused = f", {index.quarantined:,} refused (see {index.quarantine_path})" if index.quarantined else ""
+        in_shards = f"{counted(index.subscriptions, 'subscription')} in {counted(len(index.shards), 'shard')}"
+        _tell(args, f"{args.index}: version {index.version}, {in_shards}{refused}", start)
+    return BAD_INPUT if index.quarantined else OK
+
+
+def _described(index: Any) -> dict[str, Any]:
+    return {
+        "index": str(index.path),
+        "version": index.version,
+        "subscriptions": index.subscriptions,
+        "quarantined": index.quarantined,
+        "quarantine": str(index.quarantine_path) if index.quarantined else None,
+        "shards": [{"subscriptions": shard.subscriptions, "bytes": shard.bytes} for shard in index.shards],
+    }
+
+
+def _match(args: argparse.Namespace) -> int:
+    start = time.perf_counter()
+    pipeline = _pipeline()
+    events, key = _events(args)
+    counts = importlib.import_module("siftline.spark.dead_letters").Counts(events.sparkSession)
+    chosen = {"how": args.how, "k": args.k, "plan": args.plan, "dead_letters": args.dead_letters, "counts": counts}
+    matches = pipeline.match(events, args.index, key=key, **_given(event=args.event), **chosen)
+    matches.write.parquet(str(Path(args.output).absolute()))
+    bad = f", {counted(counts.dead_letters, 'event')} could not be read" if counts.dead_letters else ""
+    found = f"{counted(counts.matches, 'match', 'matches')} of {counted(counts.events, 'event')}"
+    _tell(args, f"{args.output}: {found}{bad}", start)
+    return BAD_INPUT if counts.dead_letters else OK
+
+
+def _pipeline() -> Any:
+    """Return the module, which takes a second to load."""
+    return importlib.import_module("siftline.spark")
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _tell(args: argparse.Namespace, text: str, start: float) -> None:
+    if not args.quiet:
+        say(f"{text}; {time.perf_counter() - start:.1f} s")
+
+
+# tables
+
+
+def _session(args: argparse.Namespace) -> Any:
+    return _pipeline().session(args.cores, memory=args.memory, settings=_LOG)
+
+
+def _format(args: argparse.Namespace) -> str:
+    """Return the format of all files."""
+    kinds = {args.format or (format_of(file, _FORMATS) if Path(file).suffix else PARQUET) for file in args.files}
+    if len(kinds) > 1:
+        raise CannotRunError(f"the files are of several formats: {', '.join(sorted(kinds))}")
+    for file in args.files:
+        if ":" not in file and not Path(file).exists():
+            raise CannotRunError(f"{file}: No such file or directory")
+    return str(kinds.pop())
+
+
+def _subscriptions(args: argparse.Namespace) -> Any:
+    kind = _format(args)
+    reader = _session(args).read
+    if kind == CSV:
+        return reader.csv(args.files, header=True, inferSchema=True, multiLine=True, escape='"')
+    if kind == PARQUET:
+        return reader.parquet(*args.files)
+    table = reader.json(args.files)
+    # Patterns and filters are kept as text, whatever objects they are.
+    fields = [(name, "string" if name in ("pattern", "filters") else kind) for name, kind in table.dtypes]
+    if fields == table.dtypes:
+        return table
+    return reader.schema(", ".join(f"`{name}` {kind}" for name, kind in fields)).json(args.files)
+
+
+def _events(args: argparse.Namespace) -> tuple[Any, str]:
+    """Return events, and the column that names them."""
+    kind = _format(args)
+    reader = _session(args).read
+    key = getattr(args, "key", None)
+    if kind == JSONL:
+        if args.event is not None:
+            raise CannotRunError("a line of JSON Lines is an event as it is: --event is for columns")
+        lines = reader.text(args.files).toDF("event")
+        return (_numbered(lines), "id") if key is None else (_keyed(lines, key), key)
+    table = reader.csv(args.files, header=True, inferSchema=True) if kind == CSV else reader.parquet(*args.files)
+    if key is None and "id" not in table.columns:
+        return _numbered(table), "id"
+    return table, key or "id"
+
+
+def _numbered(table: Any) -> Any:
+    from pyspark.sql.functions import monotonically_increasing_id
+
+    return table.withColumn("id", monotonically_increasing_id())
+
+
+def _keyed(lines: Any, key: str) -> Any:
+    from pyspark.sql.functions import get_json_object
+
+    return lines.withColumn(key, get_json_object("event", f"$['{key}']"))
