@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -177,19 +178,15 @@ def _parsed_texts(batch: Any, language: str | None, id_type: Any) -> tuple[Parse
     columns = batch.to_pydict()
     texts = columns["expression"]
     good, bad = Collector(id_type), Quarantine(id_type)
-    known: dict[str, tuple[str, Expression]] = {}  # a text that repeats is parsed once
     for id, text, weight in zip(columns["subscription"], texts, _weights(columns, len(texts)), strict=True):
         reason = _refusal(id, text, weight)
         if reason is not None:
             bad.add(id, text, reason)
             continue
         try:
-            if text not in known:
-                known[text] = _parsed(text, language)
+            good.add(id, weight, *_parsed(text, language))
         except SubscriptionError as error:
             bad.add_error(id, text, error)
-        else:
-            good.add(id, weight, *known[text])
     return good.parsed(), bad
 
 
@@ -208,6 +205,8 @@ def _refusal(id: Any, text: str | None, weight: float) -> str | None:
     return None if math.isfinite(weight) else f"the weight must be a finite number, not {weight}"
 
 
+# Texts that repeat are parsed once; keeping all of them would have the garbage collector look at them again and again.
+@lru_cache(maxsize=1024)
 def _parsed(text: str, language: str | None) -> tuple[str, Expression]:
     """Return an expression, and the text to keep of it: as it was written, or in the text language."""
     chosen = language or _BY_BRACKET.get(text.lstrip()[:1], TEXT)
