@@ -85,7 +85,7 @@ def test_a_file_truncated_at_any_page(tmp_path: Path) -> None:
     whole = path.read_bytes()
     n_pages = len(whole) // PAGE
     assert n_pages > 10
-    for n in range(1, n_pages):
+    for n in range(1, n_pages):  # nothing at all: see below
         copy.write_bytes(whole[: n * PAGE - (0 if n % 2 else 1000)])
         with pytest.raises(StoreError):
             contents(copy)
@@ -113,6 +113,84 @@ def test_a_flipped_bit_is_an_error_or_harmless(tmp_path: Path) -> None:
         for leftover in tmp_path.glob("copy.db-*"):
             leftover.unlink()
     assert n_found > 100
+
+
+def killed(path: Path, n: int = 40) -> None:
+    """Leave a store as a killed process leaves it: what was acknowledged last is in the log alone."""
+    code = f"""
+import os, signal
+from siftline import Store
+store = Store({str(path)!r})
+for id in range({n}):
+    store.add(f"price <= {{id}} and name = 'number {{id}}'", id)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([*PYTHON, code], check=False)
+
+
+def copied(path: Path, folder: Path, log: bytes | None) -> Path:
+    """Copy a store with another log, and without what processes share while they have it open."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    copy = folder / path.name
+    for suffix in ("", "-mark"):
+        shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
+    if log is not None:
+        Path(f"{copy}-wal").write_bytes(log)
+    return copy
+
+
+def test_a_damaged_log_loses_nothing_in_silence(tmp_path: Path) -> None:
+    path, draw = tmp_path / "store.db", random.Random(8)
+    killed(path)
+    whole = Path(f"{path}-wal").read_bytes()
+    copy = copied(path, tmp_path / "copy", whole)
+    expected = contents(copy)
+    assert len(expected) == 80
+    for attempt in range(120):
+        place = draw.randrange(len(whole))
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << draw.randrange(8)
+        log = bytes(damaged) if attempt % 2 else whole[:place]
+        copy = copied(path, tmp_path / "copy", log)
+        try:
+            assert contents(copy) == expected, place
+        except StoreError:
+            assert Path(f"{copy}-wal").read_bytes() == log  # nothing that could be mended is thrown away
+            with pytest.raises(StoreError, match="was acknowledged"):
+                Store(copy, is_read_only=True)
+
+
+def test_a_log_or_a_file_that_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    killed(path, 5)
+    copy = copied(path, tmp_path / "copy", None)
+    with pytest.raises(StoreError, match="ends with change 0, but change 5 was acknowledged"):
+        Store(copy)
+    copy.write_bytes(b"")
+    with pytest.raises(StoreError, match="change 5 was acknowledged"):
+        Store(copy)
+    copy.unlink()
+    with pytest.raises(StoreError, match="change 5 was acknowledged"):
+        Store(copy)
+    assert not copy.exists()
+    Path(f"{copy}-mark").unlink()
+    with Store(copy) as store:  # as the message says
+        assert len(store) == 0
+
+
+def test_a_damaged_mark_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    expected = filled(path, 10)
+    mark = Path(f"{path}-mark")
+    damaged = bytearray(mark.read_bytes())
+    damaged[9] ^= 4
+    mark.write_bytes(damaged)
+    with pytest.raises(StoreError, match=r"store.db-mark is damaged.*remove it"):
+        Store(path)
+    mark.unlink()
+    assert contents(path) == expected
+    assert mark.read_bytes()[:8] == damaged[:8]  # made again
 
 
 def test_verify_names_what_is_damaged(tmp_path: Path) -> None:

@@ -23,9 +23,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import StoreError
 from siftline.storage.sqlite_files import plain_error
+from siftline.storage.transaction import last_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from siftline.storage.mark import Mark
 
     Work = Callable[[sqlite3.Connection], Any]
 
@@ -40,12 +43,15 @@ class GroupCommit:
     ----------
     connection : sqlite3.Connection
         Belongs to this object from now on.
+    mark : Mark
+        Told of each commit before anybody else; likewise.
     path : str
         For errors.
     """
 
-    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, mark: Mark, path: str) -> None:
         self._connection = connection
+        self._mark = mark
         self._path = path
         self._process = os.getpid()
         self._pending: list[tuple[Work, Future[Any]]] = []
@@ -77,6 +83,7 @@ class GroupCommit:
         if self._thread is not None and os.getpid() == self._process:
             self._thread.join()
         self._connection.close()
+        self._mark.close()
 
     def _write(self) -> None:
         while True:
@@ -94,6 +101,7 @@ class GroupCommit:
         try:
             execute("BEGIN IMMEDIATE")
             results = [self._guarded(work) for work, _ in group]
+            sequence = last_sequence(self._connection)
             execute("COMMIT")
         except BaseException as error:
             self._undo()
@@ -102,6 +110,7 @@ class GroupCommit:
                 answer.set_exception(shown)
             return
         self.n_transactions += 1
+        self._mark.advance(sequence)
         for (_, answer), (result, refusal) in zip(group, results, strict=True):
             if refusal is None:
                 answer.set_result(result)

@@ -53,7 +53,7 @@ def open_sqlite(path: str, *, is_read_only: bool, wait_seconds: float) -> sqlite
     """Open a file for any thread, with transactions left to the caller."""
     _refuse_what_is_none(Path(path), is_read_only)
     uri = f"file:{quote(os.path.abspath(path))}?mode={'ro' if is_read_only else 'rwc'}"
-    if is_read_only and not os.access(Path(path).resolve().parent, os.W_OK) and not Path(f"{path}-wal").exists():
+    if is_read_only and not os.access(Path(path).resolve().parent, os.W_OK) and not has_log(path):
         uri += "&immutable=1"  # nobody can be writing, and SQLite need not make the files that writers share
     connection = sqlite3.connect(uri, wait_seconds, isolation_level=None, check_same_thread=False, uri=True)
     try:
@@ -64,6 +64,11 @@ def open_sqlite(path: str, *, is_read_only: bool, wait_seconds: float) -> sqlite
         connection.close()
         raise
     return connection
+
+
+def has_log(path: str) -> bool:
+    """Return whether something was committed that is in the log alone, or may be."""
+    return os.path.exists(os.path.realpath(path) + "-wal")
 
 
 def _refuse_what_is_none(path: Path, is_read_only: bool) -> None:

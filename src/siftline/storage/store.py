@@ -14,24 +14,23 @@ survives the end of the process at any moment, and a power failure if the disk k
 a commit takes a tenth of the time or less (0.03 ms against 0.3 to 5 ms, as busy as the disk was) and survives `kill -9`
 as well, but a power failure could take back what was acknowledged; group commit makes `FULL` affordable instead.
 
-SQLite checks the log by checksums, but takes a damaged end of it for one that was never finished. A reader that has
-seen more changes than the store has is told so.
+SQLite checks the log by checksums, but takes a damaged end of it for one that was never finished. So the number of the
+last acknowledged change is kept beside the file (`mark.py`), and a store that ends before it does not open.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import threading
 import time
-from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from siftline.errors import StoreError, SubscriptionError, UnknownIdError
+from siftline.storage.batch import Batch, checked_id
 from siftline.storage.feed import catch_up, fill
 from siftline.storage.group_commit import GroupCommit
+from siftline.storage.mark import Mark
 from siftline.storage.migrations import VERSION, migrate, version_of
 from siftline.storage.rows import (
     COLUMNS,
@@ -44,9 +43,9 @@ from siftline.storage.rows import (
     live_change,
     microseconds,
 )
-from siftline.storage.sqlite_files import open_sqlite, plain_errors
-from siftline.storage.transaction import KEPT, Content, Transaction, compacted, last_sequence
-from siftline.storage.written import TEXT, Written
+from siftline.storage.sqlite_files import has_log, open_sqlite, plain_errors
+from siftline.storage.transaction import KEPT, Transaction, compacted, last_sequence
+from siftline.storage.written import TEXT
 
 if TYPE_CHECKING:
     import sqlite3
@@ -56,66 +55,7 @@ if TYPE_CHECKING:
 
     from siftline.subscriptions import Id
 
-_INT64: Final = range(-(2**63), 2**63)
 _IS_LIVE: Final = "(s.expires IS NULL OR s.expires > ?)"
-
-
-class Batch:
-    """Changes that take effect together, or not at all; made by `Store.batch`."""
-
-    def __init__(self) -> None:
-        self._changes: list[tuple[str, tuple[Any, ...]]] = []
-
-    def __len__(self) -> int:
-        return len(self._changes)
-
-    def add(
-        self,
-        expression: Any,
-        id: Id,
-        *,
-        weight: float = 1.0,
-        owner: str | None = None,
-        expires: datetime | None = None,
-        created: datetime | None = None,
-        dialect: str = TEXT,
-    ) -> None:
-        """Add a subscription; parameters as for `Store.add`."""
-        written = Written.of(expression, dialect)
-        content = Content(written, _weight(weight), _owner(owner), microseconds(created), microseconds(expires))
-        self._changes.append(("add", (_id(id), content)))
-
-    def replace(
-        self,
-        id: Id,
-        expression: Any,
-        *,
-        weight: float | None = None,
-        expires: datetime | Literal["kept"] | None = KEPT,
-        dialect: str = TEXT,
-    ) -> None:
-        """Give a subscription another expression; what is not given stays as it was."""
-        written = Written.of(expression, dialect)
-        until: Any = KEPT if expires == KEPT else microseconds(expires)
-        content = Content(written, None if weight is None else _weight(weight), None, None, until)
-        self._changes.append(("replace", (_id(id), content)))
-
-    def renew(self, id: Id, expires: datetime | None) -> None:
-        """Let a subscription end at another time, or never."""
-        self._changes.append(("renew", (_id(id), microseconds(expires))))
-
-    def remove(self, id: Id) -> None:
-        """Remove a subscription."""
-        self._changes.append(("remove", (_id(id),)))
-
-    def apply(self, transaction: Transaction) -> None:
-        """Make all changes."""
-        for name, group in groupby(self._changes, key=itemgetter(0)):
-            if name == "add":
-                transaction.add_many([arguments for _, arguments in group])
-                continue
-            for _, arguments in group:
-                getattr(transaction, name)(*arguments)
 
 
 class Store:
@@ -165,29 +105,52 @@ class Store:
         self._guard = threading.Lock()
         self._is_closed = False
         self._process = os.getpid()
+        self._mark = Mark(self.path)
+        self._writer: GroupCommit | None = None
         with plain_errors(self.path):
-            connection = self._open()
-            try:
-                self._prepare(connection, is_checked)
-            except BaseException:
-                connection.close()
-                raise
-        self._writer = None if is_read_only else GroupCommit(connection, self.path)
-        if is_read_only:
-            self._idle.append(connection)
+            self._look_over(is_checked)
+            if not is_read_only:
+                self._writer = self._opened_writer()
 
     def _open(self) -> sqlite3.Connection:
         return open_sqlite(self.path, is_read_only=self._is_read_only, wait_seconds=self._wait_seconds)
 
-    def _prepare(self, connection: sqlite3.Connection, is_checked: bool) -> None:
-        if is_checked:
-            problems = _damage(connection, "quick_check")
+    def _look_over(self, is_checked: bool) -> None:
+        """Raise if the file is damaged, ends before what was acknowledged, or is of a version that cannot be read."""
+        marked = self._mark.read()  # first, for others may be writing
+        version = last = 0
+        if self._is_read_only or os.path.exists(self.path):
+            version, last = self._seen(is_checked)
+        if last < marked:
+            raise StoreError(
+                f"{self.path} ends with change {last:,}, but change {marked:,} was acknowledged: its log or the file "
+                f"itself is damaged, gone, or an older copy; put it back, or remove {self._mark.path} to go on without"
+            )
+        if self._is_read_only and version < VERSION:
+            raise StoreError(f"{self.path} is of an older version: open it once for writing")
+
+    def _seen(self, is_checked: bool) -> tuple[int, int]:
+        """Return the version of a file that is sound, and the number of its last change."""
+        # A log is only looked at: SQLite removes one that was open for writing, with what it made nothing of.
+        is_read_only = self._is_read_only or has_log(self.path)
+        connection = open_sqlite(self.path, is_read_only=is_read_only, wait_seconds=self._wait_seconds)
+        with contextlib.closing(connection):
+            problems = _damage(connection, "quick_check") if is_checked else []
             if problems:
                 raise StoreError(f"{self.path} is damaged: {problems[0]}")
-        if not self._is_read_only:
+            version = version_of(connection, self.path)
+            return version, last_sequence(connection) if version > 1 else 0  # version 1 had no changes
+
+    def _opened_writer(self) -> GroupCommit:
+        connection = self._open()
+        try:
             migrate(connection, self.path)
-        elif version_of(connection, self.path) < VERSION:
-            raise StoreError(f"{self.path} is of an older version: open it once for writing")
+            self._mark.open()
+            self._mark.advance(last_sequence(connection))
+        except BaseException:
+            connection.close()
+            raise
+        return GroupCommit(connection, self._mark, self.path)
 
     def close(self) -> None:
         """Finish what is being written, and close the file."""
@@ -316,7 +279,7 @@ class Store:
     def __contains__(self, id: Id) -> bool:
         with self._reading() as connection:
             query = f"SELECT 1 FROM subscriptions s WHERE id = ? AND {_IS_LIVE}"
-            return connection.execute(query, (_id(id), _now())).fetchone() is not None
+            return connection.execute(query, (checked_id(id), _now())).fetchone() is not None
 
     def known(self, ids: Iterable[Id]) -> set[Id]:
         """Return which of many ids are in use."""
@@ -329,7 +292,7 @@ class Store:
         """Return one subscription."""
         with self._reading() as connection:
             query = f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE s.id = ?"
-            row = connection.execute(query, (_id(id),)).fetchone()
+            row = connection.execute(query, (checked_id(id),)).fetchone()
         subscription = None if row is None else _subscription(row, self.path)
         if subscription is None or _is_over(subscription, _now()):
             raise UnknownIdError(f"the store has no subscription with the id {id!r}")
@@ -513,35 +476,3 @@ def _is_over(subscription: StoredSubscription, moment: int) -> bool:
 def _now(now: datetime | None = None) -> int:
     moment = microseconds(now)
     return time.time_ns() // 1000 if moment is None else moment
-
-
-def _id(id: Any) -> Id:
-    if isinstance(id, bool) or not isinstance(id, (int, str)):
-        raise SubscriptionError(f"an id must be an integer or a string, not {type(id).__name__}: {id!r}")
-    if isinstance(id, int) and id not in _INT64:
-        raise SubscriptionError("the id does not fit into 64 bits")
-    if isinstance(id, str):
-        _unicode(id, "an id")
-    return id
-
-
-def _owner(owner: Any) -> str | None:
-    if owner is not None and not isinstance(owner, str):
-        raise SubscriptionError(f"an owner must be a string, not {type(owner).__name__}: {owner!r}")
-    return None if owner is None else _unicode(owner, "an owner")
-
-
-def _unicode(text: str, what: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise SubscriptionError(f"{what} must be Unicode text: {text!a} has half of a surrogate pair") from None
-    return text
-
-
-def _weight(weight: Any) -> float:
-    if isinstance(weight, (int, float)) and not isinstance(weight, bool):
-        with contextlib.suppress(OverflowError):  # an integer beyond all doubles
-            if math.isfinite(weight):
-                return float(weight)
-    raise SubscriptionError("a weight must be a finite number")

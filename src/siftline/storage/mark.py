@@ -1,0 +1,77 @@
+"""How far a store has come, in a small file beside it: so that changes that got lost are noticed.
+
+    store.db          the tables, up to some commit
+    store.db-wal      SQLite's log: what was committed after that
+    store.db-mark     the number of the last acknowledged change, and a checksum
+
+SQLite takes a log that ends in the middle for one that was being written when the machine stopped, and a log or file
+that is gone for one that was never there. It cannot know that somebody was told otherwise; the mark does.
+
+The mark is written after the commit, so it is never ahead of what is on the disk. Nobody waits until it is there too: a
+power failure may leave an older one, which says less, but nothing that is not so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Final
+
+from siftline.errors import StorageError, StoreError
+from siftline.storage.files import File
+
+_MAGIC: Final = b"SiftMark"
+_BODY: Final = struct.Struct("<8sQ")
+_SIZE: Final = _BODY.size + 4
+
+
+class Mark:
+    """The number of the last acknowledged change of a store."""
+
+    def __init__(self, store: str) -> None:
+        # Where SQLite puts its log: beside the file itself, not beside a link to it.
+        self.path = Path(os.path.realpath(store) + "-mark")
+        self._file: File | None = None
+
+    def read(self) -> int:
+        """Return the number, 0 if there is no mark."""
+        try:
+            written = self.path.read_bytes()
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be read: {error.strerror}") from None
+        return self._number(written)
+
+    def _number(self, written: bytes) -> int:
+        if not any(written):  # made, but not yet written
+            return 0
+        if len(written) != _SIZE or written[-4:] != struct.pack("<I", zlib.crc32(written[:-4])):
+            raise StoreError(
+                f"{self.path} is damaged, and does not tell whether changes were lost; remove it to do without"
+            )
+        return int(_BODY.unpack_from(written)[1])
+
+    def open(self) -> None:
+        """Be ready to write; make the file if it is not there."""
+        try:
+            self._file = File.opened(self.path, is_new=not self.path.exists())
+        except StorageError as error:
+            raise StoreError(str(error)) from error
+
+    def advance(self, sequence: int) -> None:
+        """Note that all changes up to a number are acknowledged."""
+        assert self._file is not None
+        # What was committed is durable whether or not that can be noted.
+        with contextlib.suppress(StorageError):
+            if self._number(self._file.read(_SIZE, 0)) < sequence:  # another process may have been here
+                body = _BODY.pack(_MAGIC, sequence)
+                self._file.write(body + struct.pack("<I", zlib.crc32(body)), 0)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
