@@ -28,6 +28,7 @@ from siftline.encoding.clauses import (
     select,
     swept,
 )
+from siftline.encoding.conjunctions import encode_many
 from siftline.encoding.domains import Domains
 from siftline.encoding.patterns import matcher_of
 from siftline.encoding.plain import plain_rows
@@ -60,6 +61,8 @@ _MANY_PARTS: Final = 256
 _TAIL: Final = 512
 # Additions of more subscriptions at once go to the index.
 _FEW: Final = 64
+# So many expressions at once are encoded by columns.
+_MANY: Final = 256
 
 
 class New(NamedTuple):
@@ -185,12 +188,15 @@ class Changing:
         """
         covering = cover_with_alternatives if self._index.takes_alternatives else cover
         first = self._table.n_slots
-        covers = [
-            covering(expression) if not leaders or leaders[i] == first + i else _NO_CLAUSES
-            for i, expression in enumerate(expressions)
-        ]
-        constants = constants_of(covers)
+        own = [each if not leaders or leaders[i] == first + i else None for i, each in enumerate(expressions)]
         new = New(ids, weights, ParsedExpressions(expressions), tenant, replaced, leaders)
+        if len(own) >= _MANY:
+            domains, takes_patterns = self._domains.copied(), self._index.takes_patterns
+            clauses, moves = encode_many(own, first, domains, covering, takes_patterns=takes_patterns)
+            self._add_many(clauses, new, domains, moves)
+            return
+        covers = [_NO_CLAUSES if expression is None else covering(expression) for expression in own]
+        constants = constants_of(covers)
         if self._domains.has_room(constants):
             with self._changing():
                 self._domains.add(constants)
@@ -215,13 +221,17 @@ class Changing:
         if leaders is not None:
             clauses = picked(clauses, np.flatnonzero(leaders[clauses.slots - self._table.n_slots] == clauses.slots))
         new = New(ids, weights, expressions, tenant, leaders=() if leaders is None else leaders.tolist())
-        if moves or len(ids) > len(self):
+        self._add_many(clauses, new, domains, moves)
+        self._tidier.tidy(self)
+        return len(ids)
+
+    def _add_many(self, clauses: Clauses, new: New, domains: Domains, moves: list[Move]) -> None:
+        """Add what was encoded over a copy of the domains."""
+        if moves or len(new.ids) > len(self):
             self._swap(domains, moves, clauses, new)
         else:
             # Events stay encoded as they are if there is nothing new for them to know.
             self._append(clauses, new, None if domains.equals(self._domains) else domains)
-        self._tidier.tidy(self)
-        return len(ids)
 
     def _append(self, clauses: Clauses, new: New, domains: Domains | None = None) -> None:
         """Add coded subscriptions behind the others: few to the tail, many to the index, with what the tail has."""

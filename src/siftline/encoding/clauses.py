@@ -302,7 +302,7 @@ def select(clauses: Clauses, new_slots: NDArray[np.int32]) -> Clauses:
 
 
 def picked(clauses: Clauses, kept: NDArray[np.int64]) -> Clauses:
-    """Keep some clauses, given by their ascending positions."""
+    """Keep some clauses, given by their positions, in this order."""
     lengths = clauses.starts[kept + 1] - clauses.starts[kept]
     literals = spans(clauses.starts[kept], lengths)
     old_sets = clauses.sets[literals]
