@@ -93,7 +93,7 @@ if TYPE_CHECKING:
 
 # How expressions become terms: what was indexed in another way could not be removed.
 _TERMS: Final = 1
-# Predicates are put in one by one, unless there are none yet and this many or more come at once.
+# So many subscriptions at once are sorted, and fill trees that are empty page by page.
 _BULK: Final = 64
 # A log of this size is closed by a checkpoint: doing it again after a crash takes seconds.
 _LONG_LOG: Final = 1 << 20
@@ -225,8 +225,8 @@ class PbTree:
             for id in removed:
                 self._remove(id)
                 self.pages.settle()
-            if not self.n_subscriptions and len(rows) >= _BULK:
-                self._load(rows)
+            if len(rows) >= _BULK:
+                self._add_many(rows)
             else:
                 for row in rows:
                     self._add(row)
@@ -254,8 +254,9 @@ class PbTree:
         if isinstance(id, int):
             self._largest_id = max(self._largest_id, id)
 
-    def _load(self, rows: Sequence[Row]) -> None:
-        """Fill empty trees from sorted predicates."""
+    def _add_many(self, rows: Sequence[Row]) -> None:
+        """Add tree after tree, in the order of the keys: what belongs together is in the pool together."""
+        is_first = not self.n_subscriptions
         entries: dict[tuple[str, str], list[tuple[bytes, str, int]]] = {}
         numbered = []
         for row in rows:
@@ -267,8 +268,21 @@ class PbTree:
             self._entered(row.id, len(clauses))
         for (attribute, kind), group in entries.items():
             group.sort()
-            load_predicates(self._tree(attribute, kind), group)
-        self.rows.load(numbered)
+            self._add_sorted(self._tree(attribute, kind), group)
+        if is_first:
+            self.rows.load(numbered)
+            return
+        for slot, row, n_clauses in numbered:
+            self.rows.put(slot, row, n_clauses)
+            self.pages.settle()
+
+    def _add_sorted(self, tree: PredicateTree, group: list[tuple[bytes, str, int]]) -> None:
+        if not tree.n_predicates:
+            load_predicates(tree, group)
+            return
+        for key, op, posting in group:
+            tree.add(key, op, posting)
+            self.pages.settle()
 
     def _remove(self, id: Id) -> None:
         slot = self.rows.slot(id)
