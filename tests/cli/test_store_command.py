@@ -187,5 +187,8 @@ def test_what_cannot_run(run: Run, write: Write, path: str, tmp_path: Path) -> N
     assert "not a store" in run("store", "list", rules).err
     assert "also an input" in run("store", "import", path, rules, "--quarantine", rules).err
     assert "only once" in run("store", "import", path, "-", "-").err
-    assert run("store", "import", path, str(tmp_path / "absent.jsonl")).status == 2
+    assert "No such file" in run("store", "import", path, rules, str(tmp_path / "absent.jsonl")).err
+    assert "names no format" in run("store", "import", path, write("s.xyz", "")).err
+    assert not Path(path).exists()
+    assert run("store", "list", write("empty.db", "")).err.endswith("is empty: there is no store in it yet\n")
     assert run("store").status == 2

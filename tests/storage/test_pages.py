@@ -310,6 +310,9 @@ def test_a_read_only_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(StorageError, match="cannot be opened: Permission denied"):
         PageFile(tmp_path / "pages")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(StorageError, match="pages cannot be made: its directory is read-only"):
+        PageFile(tmp_path / "pages")
     assert os.listdir(tmp_path) == []
 
 

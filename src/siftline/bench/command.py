@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -180,6 +181,7 @@ def _add_storage(actions: Any) -> None:
         "storage", help="measure pages, memory, the PB+tree paper's Table 1, databases, and stores"
     )
     parser.add_argument("--only", action="append", choices=_STORAGE, help="repeat for several; default: all")
+    parser.add_argument("--size", action="append", type=_count, metavar="N", help="of dbms; default: 1 K to 1 M")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="draw SVG files there; needs siftline[bench]")
@@ -401,7 +403,10 @@ def _storage(args: argparse.Namespace) -> int:
             found = [storage.large(sizes, args.seed, _say)]
             tables.append(storage.lines_of(found[0]))
         elif figure == "dbms":
-            found = storage_dbms.dbms(storage_dbms.QUICK if args.quick else storage_dbms.Sizes(), args.seed, _say)
+            chosen = storage_dbms.QUICK if args.quick else storage_dbms.Sizes()
+            if args.size:
+                chosen = replace(chosen, subscriptions=tuple(args.size))
+            found = storage_dbms.dbms(chosen, args.seed, _say)
             tables += storage_dbms.tables(found)
         elif figure == "store":
             found = storage_store.store(storage_store.QUICK if args.quick else storage_store.Sizes(), args.seed, _say)

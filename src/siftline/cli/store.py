@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.cli.files import CSV, JSONL, PARQUET, STANDARD, refuse_overwriting
+from siftline.cli.files import CSV, JSONL, PARQUET, STANDARD, format_of, refuse_overwriting
 from siftline.cli.match import count
 from siftline.cli.problems import BAD_INPUT, MAX_REPORTED, OK, CannotRunError, Reporter, counted, say, show
 
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the commands and their options."""
     actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
     importing = _action(actions, "import", "add subscriptions from files", _import)
-    importing.add_argument("files", metavar="FILE", nargs="+", help="formats as for `siftline match`; - is JSON Lines")
+    importing.add_argument("files", metavar="FILE", nargs="+", help="JSON Lines, CSV, Parquet or text; - is JSON Lines")
     importing.add_argument("--replace", action="store_true", help="ids that are there already get the new expression")
     importing.add_argument("--quarantine", metavar="FILE", help="where bad subscriptions go, as JSON Lines")
     importing.add_argument("--owner", metavar="NAME", help="of subscriptions that do not say whose they are")
@@ -86,12 +87,17 @@ def run(args: argparse.Namespace) -> int:
 
 def _import(args: argparse.Namespace) -> int:
     from siftline.cli.store_import import Import
+    from siftline.cli.subscription_files import FORMATS
     from siftline.storage.store import Store
 
     if args.quarantine is not None:
         refuse_overwriting(args.quarantine, args.store, *args.files)
     if args.files.count(STANDARD) > 1:
         raise CannotRunError("standard input can be read only once")
+    for file in args.files:  # before a store is made for nothing
+        format_of(file, FORMATS)
+        if file != STANDARD:
+            os.stat(file)
     start = time.perf_counter()
     with Store(args.store) as store:
         job = Import(store, is_replacing=args.replace, owner=args.owner, is_quiet=args.quiet)

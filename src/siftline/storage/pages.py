@@ -147,6 +147,8 @@ class PageFile:
             raise StorageError(
                 f"{self.path} is missing, but its log {log_path} is there: put it back, or remove the log"
             )
+        if not os.access(self.path.parent, os.W_OK):
+            raise StorageError(f"{self.path} cannot be made: its directory is read-only")
         draft = self.path.with_name(f".{self.path.name}-{os.getpid()}")
         try:
             file = open_file.opened(draft, is_new=True)

@@ -126,6 +126,8 @@ class Store:
                 f"{self.path} ends with change {last:,}, but change {marked:,} was acknowledged: its log or the file "
                 f"itself is damaged, gone, or an older copy; put it back, or remove {self._mark.path} to go on without"
             )
+        if self._is_read_only and not version:
+            raise StoreError(f"{self.path} is empty: there is no store in it yet")
         if self._is_read_only and version < VERSION:
             raise StoreError(f"{self.path} is of an older version: open it once for writing")
 
