@@ -23,7 +23,8 @@ def test_it_runs_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "log_B n + L/B" in printed
     assert "interval B+tree" in printed
     rows = [json.loads(line) for line in output.read_text().splitlines()]
-    assert {row["figure"] for row in rows} == {"search", "insert", "delete", "fit", "large", "table 1", "dbms", "store"}
+    figures = {"search", "insert", "delete", "fit", "changes", "large", "table 1", "dbms", "store"}
+    assert {row["figure"] for row in rows} == figures
     assert all(row["machine"] for row in rows)
     names = sorted(path.name for path in plots.iterdir())
     assert len(names) == 4

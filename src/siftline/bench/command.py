@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _RESULTS: Final = Path("results")
 # The figures of `siftline bench storage`, and the groups of figures of `siftline bench sift`.
-_STORAGE: Final = ("pages", "large", "table-1", "dbms", "store")
+_STORAGE: Final = ("pages", "changes", "large", "table-1", "dbms", "store")
 _GROUPS: Final = ("matching", "slots", "batches", "dict", "memory", "updates")
 
 
@@ -387,7 +387,7 @@ def _growth(args: argparse.Namespace) -> int:
 
 
 def _storage(args: argparse.Namespace) -> int:
-    from siftline.bench import results, storage, storage_dbms, storage_plots, storage_store, targets
+    from siftline.bench import results, storage, storage_changes, storage_dbms, storage_plots, storage_store, targets
     from siftline.bench.tables import aligned
 
     _check_output(args.output)
@@ -399,6 +399,11 @@ def _storage(args: argparse.Namespace) -> int:
             found = storage.page_reads(sizes, args.seed, _say)
             found.append(storage.fitted(found))
             tables += [storage.search_lines(found), storage.change_lines(found), storage.lines_of(found[-1])]
+        elif figure == "changes":
+            found = storage_changes.changes(
+                storage_changes.QUICK if args.quick else storage_changes.Sizes(), args.seed, _say
+            )
+            tables.append(storage.lines_of(found[0]))
         elif figure == "large":
             found = [storage.large(sizes, args.seed, _say)]
             tables.append(storage.lines_of(found[0]))
