@@ -39,6 +39,9 @@ _CHUNKS: Final = 4
 # An Arrow array of strings holds less than this many bytes.
 _MOST_BYTES: Final = 2**31 - 1
 
+# Events, ids, and weights if they are asked for.
+_Columns = tuple[Any, list[Any], Any]
+
 # The string ids of a table by slot; as long as nothing was added to it, they are the same for every batch.
 _id_texts: WeakKeyDictionary[SubscriptionTable, Any] = WeakKeyDictionary()
 
@@ -51,23 +54,26 @@ class Matches(NamedTuple):
     table: SubscriptionTable
 
 
-def matched_table(n: int, find: Callable[[int, int], Matches], top: int | None, threads: int | None) -> pa.Table:
-    """Return the table of what `find(first, end)` finds for all n events."""
+def matched_table(
+    n: int, find: Callable[[int, int], Matches], top: int | None, threads: int | None, weights: bool = False
+) -> pa.Table:
+    """Return the table of what `find(first, end)` finds for all n events, with the weights of subscriptions or not."""
     if top is not None:
         check_top(top)
     n_threads = _n_threads(threads)
     size = _BLOCK * min(max(n // (_BLOCK * _CHUNKS * n_threads), 1), _MOST_BLOCKS)
 
-    def columns(first: int) -> tuple[Any, list[Any]]:
+    def columns(first: int) -> _Columns:
         found = find(first, min(first + size, n))
         if top is not None:
             found = best(found, top)
-        return pa.array(found.events), ids_of(found.table, found.slots)
+        heavy = pa.array(found.table.weights.view[found.slots]) if weights else None
+        return pa.array(found.events), ids_of(found.table, found.slots), heavy
 
     firsts = range(0, n, size)
     if n_threads == 1 or len(firsts) < 2:
-        return _table(map(columns, firsts))
-    return _table(_pool(os.getpid(), n_threads).map(columns, firsts))
+        return _table(map(columns, firsts), weights)
+    return _table(_pool(os.getpid(), n_threads).map(columns, firsts), weights)
 
 
 def _n_threads(threads: object) -> int:
@@ -84,18 +90,18 @@ def _pool(process: int, n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, "siftline")
 
 
-def _table(chunks: Iterable[tuple[Any, list[Any]]]) -> pa.Table:
-    events, ids = [], []
-    for chunk_events, chunk_ids in chunks:
+def _table(chunks: Iterable[_Columns], has_weights: bool) -> pa.Table:
+    events, ids, weights = [], [], []
+    for chunk_events, chunk_ids, chunk_weights in chunks:
         if len(chunk_events):
             events.append(chunk_events)
             ids += chunk_ids
-    return pa.table(
-        {
-            "event": pa.chunked_array(events, pa.int64()),
-            "subscription": pa.chunked_array(ids, ids[0].type if ids else pa.int64()),
-        }
-    )
+            weights.append(chunk_weights)
+    columns = {
+        "event": pa.chunked_array(events, pa.int64()),
+        "subscription": pa.chunked_array(ids, ids[0].type if ids else pa.int64()),
+    }
+    return pa.table(columns | ({"weight": pa.chunked_array(weights, pa.float64())} if has_weights else {}))
 
 
 def confirmed(

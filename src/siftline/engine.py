@@ -316,6 +316,7 @@ class Engine(Matching):
         within: Within = None,
         tenant: str | None = None,
         threads: int | None = None,
+        weights: bool = False,
     ) -> Any:
         """Return an Arrow table (event, subscription): all subscriptions that each event satisfies.
 
@@ -332,12 +333,14 @@ class Engine(Matching):
             As for `match`.
         threads : int, optional
             How many threads share a large batch; one for each core if left out.
+        weights : bool
+            Whether the table has a third column, `weight`.
         """
         from siftline.batches import matched_table
 
         encoded, chosen = self._moment(events, event=event)[0], self._within(within, tenant)
         return matched_table(
-            len(encoded), lambda first, end: self._find_many(encoded, first, end, chosen), top, threads
+            len(encoded), lambda first, end: self._find_many(encoded, first, end, chosen), top, threads, weights
         )
 
     def encode(self, events: Any, *, event: str | None = None) -> EncodedEvents:

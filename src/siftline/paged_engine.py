@@ -201,15 +201,17 @@ class PagedEngine(Engine):
         within: Within = None,
         tenant: str | None = None,
         threads: int | None = None,
+        weights: bool = False,
     ) -> Any:
         """Return an Arrow table (event, subscription); see `Engine.match_batch`. More threads would not help."""
         import pyarrow as pa
 
         encoded, is_asked = self._events(events, event, is_one=False), _asked(within, tenant)
-        pairs = [(i, row.id) for i in range(len(encoded)) for _, row in self._found(encoded, i, top, is_asked)]
+        pairs = [(i, row) for i in range(len(encoded)) for _, row in self._found(encoded, i, top, is_asked)]
         positions = pa.array([position for position, _ in pairs], pa.int64())
-        ids = pa.array([id for _, id in pairs], pa.string() if self._tree.are_ids_text else pa.int64())
-        return pa.table({"event": positions, "subscription": ids})
+        ids = pa.array([row.id for _, row in pairs], pa.string() if self._tree.are_ids_text else pa.int64())
+        columns = {"event": positions, "subscription": ids}
+        return pa.table(columns | ({"weight": pa.array([row.weight for _, row in pairs], pa.float64())} if weights else {}))
 
     def encode(self, events: Any, *, event: str | None = None) -> EncodedEvents:
         """Return events as `match` and `match_batch` take them; their values stay as they are."""

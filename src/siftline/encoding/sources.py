@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from siftline.encoding.events import DictSource
+from siftline.encoding.events import DictSource, Source
 from siftline.errors import EventError, TableError
-
-if TYPE_CHECKING:
-    from siftline.encoding.events import Source
 
 
 def source_of(events: Any, *, event: str | None, is_one: bool) -> Source:
@@ -25,6 +22,8 @@ def source_of(events: Any, *, event: str | None, is_one: bool) -> Source:
         from siftline.encoding.arrow_events import ArrowSource
 
         return ArrowSource(table, event=event)
+    if isinstance(events, Source):
+        return events
     if isinstance(events, Iterable):
         return _listed(list(events))
     raise EventError(f"events must be dicts, an Arrow table, a data frame or JSON, not {type(events).__name__}")

@@ -1,0 +1,227 @@
+"""What a Python worker does: Arrow batches of events in, Arrow batches of matches out.
+
+    batch of 50,000 rows → pieces of 4,096 → encoded from their buffers → matched by each shard → ids as Arrow arrays
+
+No Python object is made for an event or a match, only for events that cannot be read. Opened indexes stay in the
+process for the next task; their arrays are memory maps, which all workers of a machine share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from siftline.engine import Engine
+from siftline.errors import EventError, SnapshotError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from siftline.encoding.events import EncodedEvents
+    from siftline.spark.dead_letters import DeadLetters
+    from siftline.spark.events import Shape
+
+PAIRS, LISTS, COUNTS, TOP = "pairs", "arrays", "counts", "top-k"
+HOW: Final = (PAIRS, LISTS, COUNTS, TOP)
+
+# Events that are encoded and matched together: enough for the bitmaps of `sift`, and few enough that what they match
+# stays in the cache.
+_PIECE: Final = 4096
+# Rows of a batch that goes back to Spark: 100,000 are a quarter faster than 10,000.
+_ROWS: Final = 100_000
+# Indexes that stay open: that of the last task, and one for a stream that has just changed to a new version.
+_MOST_OPEN: Final = 2
+# A position before the reason, which says nothing outside of its batch.
+_POSITION: Final = re.compile(r"^event \d+: ")
+
+_opened: OrderedDict[tuple[tuple[str, int, int], ...], list[Engine]] = OrderedDict()
+
+
+def open_shards(paths: Sequence[str]) -> list[Engine]:
+    """Return the engines of the snapshots at some paths, opened once in this process."""
+    # A directory that was made anew under its old name is another index.
+    stamps = tuple((path, *_stamp(path)) for path in paths)
+    engines = _opened.pop(stamps, None)
+    if engines is None:
+        engines = [Engine.open(path) for path in paths]
+    _opened[stamps] = engines
+    while len(_opened) > _MOST_OPEN:
+        _opened.popitem(last=False)
+    return engines
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    try:
+        status = Path(path).stat()
+    except OSError as error:
+        raise SnapshotError(f"cannot open the shard {path}: {error.strerror}") from None
+    return status.st_ino, status.st_mtime_ns
+
+
+class Found(NamedTuple):
+    """Matches, by ascending events; within one event by weight, if they are the best only."""
+
+    events: NDArray[np.int64]
+    ids: Any
+    weights: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matcher:
+    """All that a worker has to know to match events.
+
+    Attributes
+    ----------
+    shape : Shape
+        Where keys and events stand in a batch.
+    shards : sequence of str
+        Where the snapshots are that every event is matched against.
+    are_ids_text : bool
+        Whether the ids are strings.
+    how : str
+        One of HOW.
+    k : int
+        For `top-k`, how many.
+    has_weights : bool
+        Whether matches carry their weights.
+    dead_letters : DeadLetters
+        What becomes of events that cannot be read.
+    """
+
+    shape: Shape
+    shards: tuple[str, ...]
+    are_ids_text: bool
+    how: str = PAIRS
+    k: int | None = None
+    has_weights: bool = False
+    dead_letters: DeadLetters
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Match the events of one task."""
+        engines = open_shards(self.shards)
+        with self.dead_letters.task(self.shape) as dead:
+            results = (self._result(piece, dead, engines) for batch in batches for piece in pieces(batch))
+            yield from joined(results)
+
+    def _result(self, piece: Any, dead: Any, engines: Sequence[Engine]) -> Any:
+        piece, found = self.matched(piece, dead, engines)
+        dead.count(piece.num_rows, len(found.events))
+        return self.columns(piece, found)
+
+    def matched(self, piece: Any, dead: Any, engines: Sequence[Engine]) -> tuple[Any, Found]:
+        """Return what is left of some events without the bad ones, and what they match."""
+        good, encoded = piece, list[Any]()
+        for engine in engines:
+            left, events = self.readable(good, dead, engine)
+            if left.num_rows < good.num_rows:
+                encoded = [earlier.encode(self.shape.source(left)) for earlier in engines[: len(encoded)]]
+            good = left
+            encoded.append(events)
+        found = [self._matches(engine, events) for engine, events in zip(engines, encoded, strict=True)]
+        return good, found[0] if len(found) == 1 else self.united(found)
+
+    def readable(self, piece: Any, dead: Any, engine: Engine) -> tuple[Any, EncodedEvents]:
+        """Return the events that can be read, also encoded; the others are put aside."""
+        shape = self.shape
+        problems = shape.problems(piece)
+        good = dead.without(piece, problems) if problems else piece
+        try:
+            encoded = engine.encode(shape.source(good))
+        except EventError:
+            good = dead.without(good, dict(_unreadable(good, 0, shape, engine)))
+            encoded = engine.encode(shape.source(good))
+        if not encoded.errors:
+            return good, encoded
+        good = dead.without(good, {row: _POSITION.sub("", reason) for row, reason in encoded.errors.items()})
+        return good, engine.encode(shape.source(good))
+
+    def _matches(self, engine: Engine, events: Any) -> Found:
+        table = engine.match_batch(events, top=self.k, threads=1, weights=self.has_weights)
+        ids = table["subscription"].combine_chunks()
+        if not len(ids):
+            ids = pa.array([], self.id_type)
+        weights = table["weight"].to_numpy() if self.has_weights else None
+        return Found(table["event"].to_numpy(), ids, weights)
+
+    def united(self, parts: Sequence[Found]) -> Found:
+        """Return the matches of several shards in one."""
+        events = np.concatenate([part.events for part in parts])
+        ids = pa.concat_arrays([part.ids for part in parts])
+        weights = np.concatenate([part.weights for part in parts]) if self.has_weights else None
+        if self.k is None:
+            order = np.argsort(events, kind="stable")
+        else:
+            rows = pa.table({"event": events, "weight": weights, "id": ids})
+            keys = [("event", "ascending"), ("weight", "descending"), ("id", "ascending")]
+            order = pc.sort_indices(rows, keys).to_numpy()
+            ranks = np.arange(len(order)) - np.searchsorted(events[order], events[order])
+            order = order[ranks < self.k]
+        return Found(events[order], ids.take(pa.array(order)), None if weights is None else weights[order])
+
+    @property
+    def id_type(self) -> Any:
+        """The Arrow type of the ids."""
+        return pa.string() if self.are_ids_text else pa.int64()
+
+    def columns(self, piece: Any, found: Found) -> Any:
+        """Return matches as they go back to Spark."""
+        keys, names = self.shape.keys_of(piece), self.shape.keys
+        if self.how in (PAIRS, TOP):
+            rows = pa.array(found.events)
+            parts = [*(key.take(rows) for key in keys), found.ids]
+            if not self.has_weights:
+                return pa.RecordBatch.from_arrays(parts, names=[*names, "subscription"])
+            return pa.RecordBatch.from_arrays([*parts, pa.array(found.weights)], names=[*names, "subscription", "weight"])
+        counts = np.bincount(found.events, minlength=piece.num_rows)
+        if self.how == COUNTS:
+            return pa.RecordBatch.from_arrays([*keys, pa.array(counts)], names=[*names, "matches"])
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        lists = pa.ListArray.from_arrays(pa.array(offsets), found.ids)
+        return pa.RecordBatch.from_arrays([*keys, lists], names=[*names, "subscriptions"])
+
+
+def pieces(batch: Any) -> Iterator[Any]:
+    """Cut a batch into pieces that are matched one after the other."""
+    for first in range(0, batch.num_rows, _PIECE):
+        yield batch.slice(first, _PIECE)
+
+
+def joined(results: Iterable[Any]) -> Iterator[Any]:
+    """Put small batches together, as one batch costs as much as thousands of rows."""
+    waiting: list[Any] = []
+    n_rows = 0
+    for result in results:
+        if result.num_rows:
+            waiting.append(result)
+            n_rows += result.num_rows
+        if n_rows >= _ROWS:
+            yield _one(waiting)
+            waiting, n_rows = [], 0
+    if waiting:
+        yield _one(waiting)
+
+
+def _one(batches: list[Any]) -> Any:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _unreadable(piece: Any, first: int, shape: Shape, engine: Engine) -> Iterator[tuple[int, str]]:
+    """Find the events with values that have no meaning, by halves: there are few of them."""
+    try:
+        engine.encode(shape.source(piece))
+    except EventError as error:
+        n = piece.num_rows
+        if n == 1:
+            yield first, _POSITION.sub("", str(error))
+            return
+        yield from _unreadable(piece.slice(0, n // 2), first, shape, engine)
+        yield from _unreadable(piece.slice(n // 2), first + n // 2, shape, engine)
