@@ -13,6 +13,7 @@ read Arrow batches by position.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,7 +24,8 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from siftline.encoding.arrow_events import ArrowSource
-from siftline.errors import TableError
+from siftline.encoding.arrow_values import python_value
+from siftline.errors import EventError, TableError
 
 # The column that holds whole events if nothing else is said.
 EVENT: Final = "event"
@@ -94,7 +96,9 @@ class Shape:
         if self.kind == JSON:
             content = values[0].as_buffer()
             return None if content is None else content[:_SHOWN_BYTES].to_pybytes().decode("utf-8", "replace")
-        return ", ".join(f"{name}: {value}" for name, value in zip(self.columns, values, strict=True))[:_SHOWN_BYTES]
+        shown = [python_value(value) for value in values]
+        tree = dict(zip(self.columns, shown, strict=True)) if self.kind == COLUMNS else shown
+        return json.dumps(tree, ensure_ascii=False)[:_SHOWN_BYTES]
 
 
 def _lengths(lists: Any) -> Any:
@@ -103,6 +107,8 @@ def _lengths(lists: Any) -> Any:
 
 def _map_of(lists: Any, names: Any, values: Any) -> Any:
     """Return maps from the names to the values of lists, all of them put behind each other; a name may repeat."""
+    if names.null_count:
+        raise EventError("the name of an attribute is null")
     offsets = np.concatenate([[0], np.cumsum(_lengths(lists))]).astype(np.int32)
     return pa.MapArray.from_arrays(pa.array(offsets), names, values)
 

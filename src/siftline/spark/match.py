@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import TableError
@@ -14,4 +14,137 @@ from siftline.spark.worker import COUNTS, HOW, LISTS, PAIRS, TOP, Matcher
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PLANS: Final = ("auto", "replicated", "sharded")
+AUTO, REPLICATED, SHARDED = "auto", "replicated", "sharded"
+PLANS: Final = (AUTO, REPLICATED, SHARDED)
+
+# The columns of the result beside the keys.
+_COLUMNS: Final = {PAIRS: ("subscription",), LISTS: ("subscriptions",), COUNTS: ("matches",), TOP: ("subscription",)}
+_WEIGHT: Final = "weight"
+
+
+def match(
+    events: Any,
+    index: str | IndexDirectory,
+    *,
+    key: str | Sequence[str] = "id",
+    event: str | Sequence[str] | None = EVENT,
+    how: str = PAIRS,
+    k: int = 10,
+    weights: bool = False,
+    plan: str = AUTO,
+    dead_letters: str | None = None,
+    counts: Counts | None = None,
+    max_event_bytes: int = MOST_EVENT_BYTES,
+) -> Any:
+    """Return a DataFrame of the subscriptions that each event satisfies.
+
+    Parameters
+    ----------
+    events : pyspark.sql.DataFrame
+        A row an event.
+    index : str
+        The path of an index directory that `compile` made; workers must be able to read it under the same path.
+    key : str or sequence of str
+        The columns that name an event in the result.
+    event : str, pair of str, or None
+        The column that holds whole events, as JSON text (string or binary), map, struct or array of structs of name and
+        value; two columns, an array of names and one of values; or None: every column but the keys is an attribute.
+        The last is also taken if there is no column `event` and nothing else was said.
+    how : str
+        `pairs`: (key, subscription), a row for each match. `arrays`: (key, subscriptions), a row for each event.
+        `counts`: (key, matches), a row for each event. `top-k`: (key, subscription, weight), the best of each event.
+    k : int
+        For `top-k`: so many for each event, by weight descending, then id ascending.
+    weights : bool
+        Whether `pairs` have a column `weight`.
+    plan : str
+        `replicated`: every machine maps the whole index. `sharded`: each shard is matched by tasks of its own, which
+        get only the events that may match there. `auto`: sharded if the index is larger than half of the memory here.
+    dead_letters : str, optional
+        A folder for the events that cannot be read: Parquet files with keys, event and reason, in a new sub-folder
+        `run=...` for each call. Without it such events are left out, and the workers' log has a line about them.
+    counts : Counts, optional
+        Counts events, matches and dead letters.
+    max_event_bytes : int
+        Larger JSON texts are not read.
+
+    Raises
+    ------
+    TableError
+        If a column is missing, or has a type that holds no events.
+    SnapshotError
+        If the index cannot be opened. A shard that is damaged is only found by the worker that opens it.
+
+    Examples
+    --------
+    >>> matches = match(events, "/data/index", key="id")                   # doctest: +SKIP
+    >>> matches.groupBy("subscription").count().show()                     # doctest: +SKIP
+    """
+    directory = index if isinstance(index, IndexDirectory) else IndexDirectory.open(index)
+    _check_choice("how", how, HOW)
+    _check_choice("plan", plan, PLANS)
+    shape = shape_of(events.schema, key, event, max_event_bytes)
+    matcher = Matcher(
+        shape=shape,
+        shards=tuple(str(shard.path) for shard in directory.shards),
+        are_ids_text=directory.are_ids_text,
+        how=how,
+        k=_checked_k(k) if how == TOP else None,
+        has_weights=_has_weights(how, weights),
+        dead_letters=DeadLetters(dead_letters, counts),
+    )
+    rows = selected(events, shape)
+    if plan == SHARDED or (plan == AUTO and _is_too_large(directory)):
+        from siftline.spark.sharded import match_sharded
+
+        return match_sharded(rows, directory, matcher)
+    return rows.mapInArrow(_function(matcher), result_schema(rows, matcher))
+
+
+def _function(matcher: Matcher) -> Any:
+    """Return a function, as Spark looks at its signature; the class would be one too."""
+
+    def matched(batches: Any) -> Any:
+        return matcher(batches)
+
+    return matched
+
+
+def result_schema(rows: Any, matcher: Matcher) -> Any:
+    """Return the schema of the matches: the keys as they are, and what `how` says."""
+    from pyspark.sql import types
+
+    shape = matcher.shape
+    id_type = types.StringType() if matcher.are_ids_text else types.LongType()
+    value_types = {PAIRS: id_type, TOP: id_type, LISTS: types.ArrayType(id_type), COUNTS: types.LongType()}
+    fields = rows.schema.fields[: len(shape.keys)]
+    names = [*_COLUMNS[matcher.how], *([_WEIGHT] if matcher.has_weights else [])]
+    for name in names:
+        if name in shape.keys:
+            raise TableError(f"a key column is named {name!r} like a column of the result; rename it")
+    fields.append(types.StructField(names[0], value_types[matcher.how]))
+    if matcher.has_weights:
+        fields.append(types.StructField(_WEIGHT, types.DoubleType()))
+    return types.StructType(fields)
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+
+
+def _checked_k(k: object) -> int:
+    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+        raise ValueError(f"k must be a number from 1 on, not {k!r}")
+    return k
+
+
+def _has_weights(how: str, asked: bool) -> bool:
+    if asked and how in (LISTS, COUNTS):
+        raise ValueError(f"how={how!r} has no weights")
+    return asked or how == TOP
+
+
+def _is_too_large(directory: IndexDirectory) -> bool:
+    n_bytes: int = sum(shard.n_bytes for shard in directory.shards)
+    return len(directory.shards) > 1 and n_bytes > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
