@@ -86,8 +86,8 @@ def match(
     shape = shape_of(events.schema, key, event, max_event_bytes)
     matcher = Matcher(
         shape=shape,
-        shards=tuple(str(shard.path) for shard in directory.shards),
-        are_ids_text=directory.are_ids_text,
+        shards=tuple(str(directory.shard_path(number)) for number in range(len(directory.shards))),
+        are_ids_text=directory.id_type == "string",
         how=how,
         k=_checked_k(k) if how == TOP else None,
         has_weights=_has_weights(how, weights),
@@ -146,5 +146,5 @@ def _has_weights(how: str, asked: bool) -> bool:
 
 
 def _is_too_large(directory: IndexDirectory) -> bool:
-    n_bytes: int = sum(shard.n_bytes for shard in directory.shards)
+    n_bytes: int = sum(shard.bytes for shard in directory.shards)
     return len(directory.shards) > 1 and n_bytes > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

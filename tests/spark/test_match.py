@@ -1,0 +1,222 @@
+"""match on Spark: every shape of events, every form of result, and what is wrong with either."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PythonException
+from pyspark.sql import functions
+
+from siftline import Engine
+from siftline.errors import SnapshotError, TableError
+from siftline.spark.dead_letters import Counts
+from siftline.spark.match import match
+from spark.directories import directory
+
+CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent.parent / "cases.json").read_text(encoding="utf-8"))
+SUBSCRIPTIONS = [("one", "a = 1", 1.0), ("two", "a >= 1", 2.0), ("three", "b > 6 or a = 1", 3.0)]
+EVENTS: list[dict[str, float]] = [{"a": 1.0, "b": 5.0}, {"a": 2.0}, {}, {"b": 7.0}]
+MATCHES = {(0, "one"), (0, "two"), (0, "three"), (1, "two"), (3, "three")}
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return directory(tmp_path_factory.mktemp("index") / "index", SUBSCRIPTIONS)
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same subscriptions in three shards, one of which every event must visit."""
+    groups = [[row] for row in SUBSCRIPTIONS]
+    return directory(tmp_path_factory.mktemp("index") / "index", *groups, pivots=[["a"], ["a"], None])
+
+
+SHAPES = {
+    "JSON": "id bigint, event string",
+    "binary": "id bigint, event binary",
+    "map": "id bigint, event map<string, double>",
+    "struct": "id bigint, event struct<a: double, b: double>",
+    "entries": "id bigint, event array<struct<name: string, value: double>>",
+    "two arrays": "id bigint, n array<string>, v array<double>",
+    "columns": "id bigint, a double, b double",
+    "variant": "id bigint, event string",
+}
+
+
+def events_of(spark: Any, shape: str) -> tuple[Any, Any]:
+    """Return a DataFrame, and what `event` has to be."""
+    cells: list[tuple[Any, ...]] = []
+    for tree in EVENTS:
+        text = json.dumps(tree)
+        cells.append(
+            {
+                "JSON": (text,),
+                "variant": (text,),
+                "binary": (bytearray(text.encode()),),
+                "map": (tree,),
+                "struct": ((tree.get("a"), tree.get("b")),),
+                "entries": (list(tree.items()),),
+                "two arrays": (list(tree), list(tree.values())),
+                "columns": (tree.get("a"), tree.get("b")),
+            }[shape]
+        )
+    frame = spark.createDataFrame([(number, *row) for number, row in enumerate(cells)], SHAPES[shape])
+    if shape == "variant":
+        frame = frame.withColumn("event", functions.parse_json("event"))
+    return frame, ("n", "v") if shape == "two arrays" else "event"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("plan", ["replicated", "sharded"])
+def test_every_shape(spark: Any, index: str, shards: str, shape: str, plan: str) -> None:
+    frame, event = events_of(spark, shape)
+    found = match(frame, index if plan == "replicated" else shards, event=event, plan=plan)
+    assert found.columns == ["id", "subscription"]
+    rows = [tuple(row) for row in found.collect()]
+    assert set(rows) == MATCHES
+    assert len(rows) == len(MATCHES)
+
+
+@pytest.mark.parametrize("plan", ["replicated", "sharded"])
+def test_every_form_of_result(spark: Any, shards: str, plan: str) -> None:
+    frame, _ = events_of(spark, "JSON")
+    lists = {row.id: sorted(row.subscriptions) for row in match(frame, shards, how="arrays", plan=plan).collect()}
+    assert lists == {0: ["one", "three", "two"], 1: ["two"], 2: [], 3: ["three"]}
+    counts = {row.id: row.matches for row in match(frame, shards, how="counts", plan=plan).collect()}
+    assert counts == {0: 3, 1: 1, 2: 0, 3: 1}
+    best = match(frame, shards, how="top-k", k=2, plan=plan)
+    assert best.columns == ["id", "subscription", "weight"]
+    expected = {(0, "three", 3.0), (0, "two", 2.0), (1, "two", 2.0), (3, "three", 3.0)}
+    assert {tuple(row) for row in best.collect()} == expected
+    weighted = match(frame, shards, weights=True, plan=plan)
+    weights = {id: weight for id, _, weight in SUBSCRIPTIONS}
+    assert {tuple(row) for row in weighted.collect()} == {(id, name, weights[name]) for id, name in MATCHES}
+
+
+@pytest.mark.parametrize("plan", ["replicated", "sharded"])
+@pytest.mark.parametrize("shape", ["JSON", "binary"])
+def test_all_cases(spark: Any, tmp_path: Path, plan: str, shape: str) -> None:
+    subscriptions = [(number, case["subscription"]) for number, case in enumerate(CASES)]
+    groups = [subscriptions] if plan == "replicated" else [subscriptions[first::3] for first in range(3)]
+    path = directory(tmp_path / "index", *groups)
+    texts = [(number, json.dumps(case["event"])) for number, case in enumerate(CASES)]
+    frame = spark.createDataFrame(texts, "id bigint, event string")
+    if shape == "binary":
+        frame = frame.withColumn("event", frame.event.cast("binary"))
+    found = {row.id for row in match(frame, path, plan=plan).where("id = subscription").collect()}
+    assert [CASES[number]["name"] for number in sorted(found)] == [case["name"] for case in CASES if case["expected"]]
+
+
+def test_keys_of_any_type_and_number(spark: Any, index: str) -> None:
+    frame = spark.createDataFrame([("x", 2.5, '{"a": 2}')], "name string, size double, value string")
+    found = match(frame, index, key=["name", "size"], event="value")
+    assert [tuple(row) for row in found.collect()] == [("x", 2.5, "two")]
+
+
+@pytest.mark.parametrize("plan", ["replicated", "sharded"])
+def test_bad_events_are_dead_letters(spark: Any, shards: str, tmp_path: Path, plan: str) -> None:
+    texts = [(0, '{"a": 1}'), (1, '{"a": 1'), (2, None), (None, "{}"), (4, '["a"]'), (5, '{"a": "' + "x" * 200 + '"}')]
+    frame = spark.createDataFrame(texts, "id bigint, event string").repartition(2)
+    counts = Counts(spark)
+    dead = str(tmp_path / "dead")
+    found = match(frame, shards, plan=plan, dead_letters=dead, counts=counts, max_event_bytes=100).collect()
+    assert {tuple(row) for row in found} == {(0, "one"), (0, "two"), (0, "three")}
+    letters = {row.id: (row.event, row.reason) for row in spark.read.parquet(dead).collect()}
+    assert letters == {
+        1: ('{"a": 1', "not a JSON object: expecting ',' delimiter at byte 7"),
+        2: (None, "the event is null"),
+        None: ("{}", "the key 'id' is null"),
+        4: ('["a"]', "not a JSON object: an array"),
+        5: (texts[5][1], "the event has 209 bytes; at most 100 are taken"),
+    }
+    assert (counts.events, counts.matches, counts.dead_letters) == (1, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "message"),
+    [
+        ("key bigint, event string", {}, "no column 'id'.*the columns are: 'key', 'event'"),
+        ("id bigint, event string", {"event": "text"}, "no column 'text'"),
+        ("id bigint, value string", {}, "event='value'"),
+        ("id bigint", {}, "no columns at all"),
+        ("id bigint, event bigint", {}, "column 'event' has the type bigint; it must be JSON text"),
+        ("id bigint, event array<string>", {}, "column 'event' has the type array<string>"),
+        ("id bigint, event map<int, int>", {}, "keys of a map must be strings"),
+        ("id bigint, event struct<a: binary>", {}, "'a': the type .*binary"),
+        ("id bigint, a interval day, b int", {}, "'a': the type"),
+        ("id bigint, n array<int>, v array<int>", {"event": ("n", "v")}, "an array of strings and an array"),
+        ("id bigint, n string", {"event": ("n",)}, "two columns"),
+        ("subscription bigint, event string", {"key": "subscription"}, "rename it"),
+        ("id bigint, event string", {"key": []}, "key column"),
+    ],
+)
+def test_wrong_columns_are_refused_at_once(
+    spark: Any, index: str, schema: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TableError, match=message):
+        match(spark.createDataFrame([], schema), index, **options)
+
+
+@pytest.mark.parametrize("options", [{"how": "some"}, {"plan": "best"}, {"how": "top-k", "k": 0}])
+def test_wrong_options_are_refused_at_once(spark: Any, index: str, options: dict[str, Any]) -> None:
+    frame, _ = events_of(spark, "JSON")
+    with pytest.raises(ValueError, match=next(iter(reversed(options)))):
+        match(frame, index, **options)
+    with pytest.raises(ValueError, match="no weights"):
+        match(frame, index, how="counts", weights=True)
+
+
+def test_a_damaged_or_missing_index_is_named(spark: Any, tmp_path: Path) -> None:
+    frame, _ = events_of(spark, "JSON")
+    with pytest.raises(SnapshotError, match="nowhere"):
+        match(frame, str(tmp_path / "nowhere"))
+    path = Path(directory(tmp_path / "index", SUBSCRIPTIONS))
+    shard = path / "versions" / "1" / "shards" / "0"
+    largest = max((file for file in shard.rglob("*") if file.is_file()), key=lambda file: file.stat().st_size)
+    content = bytearray(largest.read_bytes())
+    content[len(content) // 2] ^= 1
+    largest.write_bytes(content)
+    with pytest.raises(PythonException, match=str(shard)):
+        match(frame, str(path)).collect()
+
+
+def test_an_index_made_anew_under_its_old_name(spark: Any, tmp_path: Path) -> None:
+    frame, _ = events_of(spark, "JSON")
+    path = directory(tmp_path / "index", SUBSCRIPTIONS)
+    assert match(frame, path).count() == len(MATCHES)
+    directory(tmp_path / "index", SUBSCRIPTIONS[:1])
+    assert match(frame, path).count() == 1
+
+
+def test_integers_as_ids(spark: Any, tmp_path: Path) -> None:
+    frame, _ = events_of(spark, "JSON")
+    path = directory(tmp_path / "index", [(2**62, "a = 1"), (-5, "a = 2")])
+    assert {tuple(row) for row in match(frame, path).collect()} == {(0, 2**62), (1, -5)}
+    assert match(frame, path).schema["subscription"].dataType.simpleString() == "bigint"
+
+
+def test_the_result_is_that_of_an_engine(spark: Any, tmp_path: Path) -> None:
+    """A drawn workload, against one engine in this process."""
+    from siftline.bench.workloads.registry import generate
+
+    workload = generate("zipf", n_subscriptions=2000, n_events=300, seed=3)
+    engine = Engine("scan")
+    engine.add_many(workload.predicates)
+    path = tmp_path / "index"
+    whole = Engine()
+    whole.add_many(workload.predicates)
+    from siftline.spark.directory import Draft, Shard
+
+    with Draft(path) as draft:
+        whole.save(draft.folder / "made")
+        draft.commit(
+            [Shard("0", draft.folder / "made", 2000, 1)], id_type="bigint", quarantined=0, statistics=None
+        )
+    frame = spark.createDataFrame(list(enumerate(text.decode() for text in workload.json)), "id bigint, event string")
+    found = {tuple(row) for row in match(frame.repartition(3), str(path)).collect()}
+    expected = engine.match_batch(workload.dicts)
+    assert found == set(zip(expected["event"].to_pylist(), expected["subscription"].to_pylist(), strict=True))
+    assert found
