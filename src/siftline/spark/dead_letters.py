@@ -72,9 +72,9 @@ class DeadLetters:
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     @contextmanager
-    def task(self, shape: Shape) -> Iterator[_Task]:
-        """Take the dead letters of one task."""
-        task = _Task(self, shape)
+    def task(self, shape: Shape, stage: str = "part") -> Iterator[TaskLetters]:
+        """Take the dead letters of one task; tasks of several stages have files of different names."""
+        task = TaskLetters(self, shape, stage)
         try:
             yield task
             task.finish()
@@ -82,17 +82,17 @@ class DeadLetters:
             task.discard()
 
 
-class _Task:
+class TaskLetters:
     """The dead letters of one task."""
 
-    def __init__(self, owner: DeadLetters, shape: Shape) -> None:
+    def __init__(self, owner: DeadLetters, shape: Shape, stage: str) -> None:
         self._owner = owner
         self._shape = shape
         self._waiting: list[Any] = []
         self._n_waiting = self._n_dead = self._n_events = self._n_matches = 0
         self._first = ""
         self._writer: Any = None
-        self._place = _Place(owner.path, owner.run) if owner.path is not None else None
+        self._place = _Place(owner.path, owner.run, stage) if owner.path is not None else None
 
     def count(self, n_events: int, n_matches: int) -> None:
         """Count events that were read."""
@@ -154,16 +154,16 @@ class _Task:
 class _Place:
     """The file of one task, on any file system that Arrow knows."""
 
-    def __init__(self, path: str, run: str) -> None:
+    def __init__(self, path: str, run: str, stage: str) -> None:
         from pyspark import TaskContext
 
         task = TaskContext.get()
         partition, attempt = (task.partitionId(), task.taskAttemptId()) if task is not None else (0, 0)
         self._files, root = _file_system(path)
         self._folder = f"{root}/run={run}"
-        self._target = f"{self._folder}/part-{partition:05d}.parquet"
+        self._target = f"{self._folder}/{stage}-{partition:05d}.parquet"
         # Spark's readers skip names with an underscore.
-        self._draft = f"{self._folder}/_{attempt}-{partition:05d}.parquet"
+        self._draft = f"{self._folder}/_{attempt}-{stage}-{partition:05d}.parquet"
         self._stream: Any = None
 
     def draft(self) -> Any:

@@ -94,11 +94,12 @@ def match(
         dead_letters=DeadLetters(dead_letters, counts),
     )
     rows = selected(events, shape)
+    schema = result_schema(rows, matcher)
     if plan == SHARDED or (plan == AUTO and _is_too_large(directory)):
         from siftline.spark.sharded import match_sharded
 
-        return match_sharded(rows, directory, matcher)
-    return rows.mapInArrow(_function(matcher), result_schema(rows, matcher))
+        return match_sharded(rows, directory, matcher, schema)
+    return rows.mapInArrow(_function(matcher), schema)
 
 
 def _function(matcher: Matcher) -> Any:

@@ -8,7 +8,6 @@ process for the next task; their arrays are memory maps, which all workers of a 
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,37 +18,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from siftline.engine import Engine
-from siftline.errors import EventError, SnapshotError
+from siftline.errors import SnapshotError
+from siftline.spark.reading import joined, pieces, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from siftline.encoding.events import EncodedEvents
-    from siftline.spark.dead_letters import DeadLetters
+    from siftline.spark.dead_letters import DeadLetters, TaskLetters
     from siftline.spark.events import Shape
 
 PAIRS, LISTS, COUNTS, TOP = "pairs", "arrays", "counts", "top-k"
 HOW: Final = (PAIRS, LISTS, COUNTS, TOP)
 
-# Events that are encoded and matched together: enough for the bitmaps of `sift`, and few enough that what they match
-# stays in the cache.
-_PIECE: Final = 4096
-# Rows of a batch that goes back to Spark: 100,000 are a quarter faster than 10,000.
-_ROWS: Final = 100_000
 # Indexes that stay open: that of the last task, and one for a stream that has just changed to a new version.
 _MOST_OPEN: Final = 2
-# A position before the reason, which says nothing outside of its batch.
-_POSITION: Final = re.compile(r"^event \d+: ")
-
 _opened: OrderedDict[tuple[tuple[str, int, int], ...], list[Engine]] = OrderedDict()
 
 
 def open_shards(paths: Sequence[str]) -> list[Engine]:
     """Return the engines of the snapshots at some paths, opened once in this process."""
     # A directory that was made anew under its old name is another index.
-    stamps = tuple((path, *_stamp(path)) for path in paths)
+    stamps = tuple((path, *stamp_of(path)) for path in paths)
     engines = _opened.pop(stamps, None)
     if engines is None:
         engines = [Engine.open(path) for path in paths]
@@ -59,11 +50,12 @@ def open_shards(paths: Sequence[str]) -> list[Engine]:
     return engines
 
 
-def _stamp(path: str) -> tuple[int, int]:
+def stamp_of(path: str) -> tuple[int, int]:
+    """Return what tells a folder from another one of the same name."""
     try:
         status = Path(path).stat()
     except OSError as error:
-        raise SnapshotError(f"cannot open the shard {path}: {error.strerror}") from None
+        raise SnapshotError(f"cannot open {path}: {error.strerror}") from None
     return status.st_ino, status.st_mtime_ns
 
 
@@ -108,41 +100,26 @@ class Matcher:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Match the events of one task."""
         engines = open_shards(self.shards)
-        with self.dead_letters.task(self.shape) as dead:
-            results = (self._result(piece, dead, engines) for batch in batches for piece in pieces(batch))
+        with self.dead_letters.task(self.shape) as letters:
+            results = (self._result(piece, letters, engines) for batch in batches for piece in pieces(batch))
             yield from joined(results)
 
-    def _result(self, piece: Any, dead: Any, engines: Sequence[Engine]) -> Any:
-        piece, found = self.matched(piece, dead, engines)
-        dead.count(piece.num_rows, len(found.events))
+    def _result(self, piece: Any, letters: TaskLetters, engines: Sequence[Engine]) -> Any:
+        piece, found = self.matched(piece, letters, engines)
+        letters.count(piece.num_rows, len(found.events))
         return self.columns(piece, found)
 
-    def matched(self, piece: Any, dead: Any, engines: Sequence[Engine]) -> tuple[Any, Found]:
+    def matched(self, piece: Any, letters: TaskLetters, engines: Sequence[Engine]) -> tuple[Any, Found]:
         """Return what is left of some events without the bad ones, and what they match."""
         good, encoded = piece, list[Any]()
         for engine in engines:
-            left, events = self.readable(good, dead, engine)
+            left, events = readable(good, self.shape, letters, engine.encode)
             if left.num_rows < good.num_rows:
                 encoded = [earlier.encode(self.shape.source(left)) for earlier in engines[: len(encoded)]]
             good = left
             encoded.append(events)
         found = [self._matches(engine, events) for engine, events in zip(engines, encoded, strict=True)]
         return good, found[0] if len(found) == 1 else self.united(found)
-
-    def readable(self, piece: Any, dead: Any, engine: Engine) -> tuple[Any, EncodedEvents]:
-        """Return the events that can be read, also encoded; the others are put aside."""
-        shape = self.shape
-        problems = shape.problems(piece)
-        good = dead.without(piece, problems) if problems else piece
-        try:
-            encoded = engine.encode(shape.source(good))
-        except EventError:
-            good = dead.without(good, dict(_unreadable(good, 0, shape, engine)))
-            encoded = engine.encode(shape.source(good))
-        if not encoded.errors:
-            return good, encoded
-        good = dead.without(good, {row: _POSITION.sub("", reason) for row, reason in encoded.errors.items()})
-        return good, engine.encode(shape.source(good))
 
     def _matches(self, engine: Engine, events: Any) -> Found:
         table = engine.match_batch(events, top=self.k, threads=1, weights=self.has_weights)
@@ -188,40 +165,3 @@ class Matcher:
         lists = pa.ListArray.from_arrays(pa.array(offsets), found.ids)
         return pa.RecordBatch.from_arrays([*keys, lists], names=[*names, "subscriptions"])
 
-
-def pieces(batch: Any) -> Iterator[Any]:
-    """Cut a batch into pieces that are matched one after the other."""
-    for first in range(0, batch.num_rows, _PIECE):
-        yield batch.slice(first, _PIECE)
-
-
-def joined(results: Iterable[Any]) -> Iterator[Any]:
-    """Put small batches together, as one batch costs as much as thousands of rows."""
-    waiting: list[Any] = []
-    n_rows = 0
-    for result in results:
-        if result.num_rows:
-            waiting.append(result)
-            n_rows += result.num_rows
-        if n_rows >= _ROWS:
-            yield _one(waiting)
-            waiting, n_rows = [], 0
-    if waiting:
-        yield _one(waiting)
-
-
-def _one(batches: list[Any]) -> Any:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
-def _unreadable(piece: Any, first: int, shape: Shape, engine: Engine) -> Iterator[tuple[int, str]]:
-    """Find the events with values that have no meaning, by halves: there are few of them."""
-    try:
-        engine.encode(shape.source(piece))
-    except EventError as error:
-        n = piece.num_rows
-        if n == 1:
-            yield first, _POSITION.sub("", str(error))
-            return
-        yield from _unreadable(piece.slice(0, n // 2), first, shape, engine)
-        yield from _unreadable(piece.slice(n // 2), first + n // 2, shape, engine)

@@ -1,0 +1,275 @@
+"""The sharded plan: each shard is matched by tasks of its own, and an event goes only where it may match.
+
+    events → route: which shards own one of its attributes as pivot?  → (shard, some thousand events packed together)
+           → repartitionById: the events of a shard to its tasks      → match against that shard alone → matches
+           → for arrays, counts and top-k: united by event
+
+The router knows the pivots alone, and finds the attributes of events with the same parser that encodes them; it also
+puts aside what cannot be read, so that shards agree on it. Between the two stages the JVM moves a few large byte
+strings instead of a row for each visit: it neither looks into them nor makes an object for an event.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from siftline.encoding.domain import NULL
+from siftline.encoding.domains import Domains
+from siftline.encoding.events import EncodedEvents
+from siftline.kernels.routing import visits
+from siftline.spark.directory import IndexDirectory
+from siftline.spark.events import JSON, Shape
+from siftline.spark.reading import joined, pieces, readable
+from siftline.spark.worker import COUNTS, LISTS, PAIRS, TOP, open_shards, stamp_of
+from siftline.storage.snapshot import read_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from siftline.spark.dead_letters import TaskLetters
+    from siftline.spark.worker import Matcher
+
+# The number of an event in the job, by which its matches in several shards are united.
+_NUMBER: Final = "_siftline_event"
+ROUTED: Final = "place int, shard int, content binary"
+_ROUTED: Final = pa.schema([("place", pa.int32()), ("shard", pa.int32()), ("content", pa.binary())])
+# As in `monotonically_increasing_id`: partitions above, positions below.
+_POSITION_BITS: Final = 33
+# Bytes of events that a router collects, of all shards together, and of one shard at most.
+_WAITING_BYTES: Final = 1 << 26
+_PACKED_BYTES: Final = 1 << 22
+# Tasks for each core, so that those that have more to do do not hold up the job.
+_TASKS_PER_CORE: Final = 2
+
+
+class Routes:
+    """Which attribute leads to which shards."""
+
+    def __init__(self, directory: IndexDirectory, shape: Shape) -> None:
+        self.n_shards = len(directory.shards)
+        self.always = np.array([i for i, shard in enumerate(directory.shards) if shard.is_always], dtype=np.int32)
+        self.domains = Domains()
+        owners: list[list[int]] = []
+        for number, shard in enumerate(directory.shards):
+            for path in shard.pivots if not shard.is_always else ():
+                attribute = self.domains.intern(path)
+                if attribute == len(owners):
+                    owners.append([])
+                owners[attribute].append(number)
+        if shape.kind != JSON:
+            # A value without a meaning makes the event unreadable wherever it is used.
+            owners += [[] for _ in range(self._intern_all(directory) - len(owners))]
+        self.starts = np.cumsum([0, *map(len, owners)], dtype=np.int64)
+        self.shards = np.array([number for numbers in owners for number in numbers], dtype=np.int32)
+
+    def _intern_all(self, directory: IndexDirectory) -> int:
+        """Take in all attributes of the index; return how many there are."""
+        for number in range(self.n_shards):
+            for name in read_table(directory.shard_path(number), "domains/names")["text"].to_pylist():
+                self.domains.intern(name.decode("utf-8", "surrogatepass"))
+        return len(self.domains)
+
+    def encode(self, source: Any) -> EncodedEvents:
+        """Find the pivots of events."""
+        return EncodedEvents(source, self.domains)
+
+    def visits(self, events: EncodedEvents) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return which event visits which shard."""
+        arrays = events.starts, events.attributes, events.codes
+        found = visits(*arrays, NULL, self.starts, self.shards, self.always, self.n_shards)
+        return found[0], found[1]
+
+
+_routes: OrderedDict[Any, Routes] = OrderedDict()
+
+
+def routes_of(path: str, version: int, shape: Shape) -> Routes:
+    """Return the routes of an index, made once in this process."""
+    directory = IndexDirectory.open(path, version)
+    key = str(directory.folder), stamp_of(str(directory.folder)), shape.kind == JSON
+    known = _routes.pop(key, None) or Routes(directory, shape)
+    _routes[key] = known
+    while len(_routes) > 2:
+        _routes.popitem(last=False)
+    return known
+
+
+@dataclass(frozen=True)
+class Router:
+    """The first stage: events of a task, packed by shard.
+
+    Attributes
+    ----------
+    path, version : str, int
+        The index.
+    matcher : Matcher
+        What comes after; says what is wanted.
+    n_splits : int
+        How many tasks share the events of one shard.
+    """
+
+    path: str
+    version: int
+    matcher: Matcher
+    n_splits: int
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Route the events of one task."""
+        shape = self.matcher.shape
+        routes = routes_of(self.path, self.version, shape)
+        partition = _partition()
+        packing = _Packing(routes.n_shards, self.n_splits, partition)
+        n_events = partition << _POSITION_BITS
+        with self.matcher.dead_letters.task(shape) as letters:
+            for batch in batches:
+                for piece in pieces(batch):
+                    good, events, shards = self._routed(piece, routes, letters)
+                    numbers = pa.array(np.arange(n_events, n_events + good.num_rows))
+                    n_events += good.num_rows
+                    letters.count(good.num_rows, 0)
+                    yield from packing.add(good.append_column(_NUMBER, numbers), events, shards)
+            yield from packing.rest()
+
+    def _routed(self, piece: Any, routes: Routes, letters: TaskLetters) -> tuple[Any, Any, Any]:
+        good, encoded = readable(piece, self.matcher.shape, letters, routes.encode)
+        events, shards = routes.visits(encoded)
+        if self.matcher.how in (LISTS, COUNTS):
+            # Events that match nothing are in these results too; so they visit some shard.
+            lonely = np.setdiff1d(np.arange(good.num_rows), events)
+            events = np.concatenate([events, lonely])
+            shards = np.concatenate([shards, np.zeros(len(lonely), dtype=np.int32)])
+        return good, events, shards
+
+
+def _partition() -> int:
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    return int(task.partitionId()) if task is not None else 0
+
+
+class _Packing:
+    """Events that wait for others that go to the same shard."""
+
+    def __init__(self, n_shards: int, n_splits: int, partition: int) -> None:
+        self._waiting: list[list[Any]] = [[] for _ in range(n_shards)]
+        self._n_bytes = [0] * n_shards
+        self._most_bytes = min(_PACKED_BYTES, _WAITING_BYTES // n_shards)
+        self._n_splits = n_splits
+        # Tasks begin at different splits, or the first one would get all that is left over.
+        self._n_packed = partition
+
+    def add(self, batch: Any, events: NDArray[np.int64], shards: NDArray[np.int32]) -> Iterator[Any]:
+        """Take events of a batch; return rows of ROUTED for shards that have enough."""
+        order = np.argsort(shards, kind="stable")
+        cuts = np.searchsorted(shards[order], np.arange(len(self._waiting) + 1))
+        for shard in np.flatnonzero(np.diff(cuts)).tolist():
+            chosen = batch.take(pa.array(events[order[cuts[shard] : cuts[shard + 1]]]))
+            self._waiting[shard].append(chosen)
+            self._n_bytes[shard] += chosen.nbytes
+            if self._n_bytes[shard] >= self._most_bytes:
+                yield self._packed(shard)
+
+    def rest(self) -> Iterator[Any]:
+        """Return rows for everything that waits."""
+        yield from (self._packed(shard) for shard, waiting in enumerate(self._waiting) if waiting)
+
+    def _packed(self, shard: int) -> Any:
+        waiting = self._waiting[shard]
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, waiting[0].schema) as stream:
+            stream.write_batch(pa.concat_batches(waiting))
+        self._waiting[shard], self._n_bytes[shard] = [], 0
+        self._n_packed += 1
+        place = shard * self._n_splits + self._n_packed % self._n_splits
+        columns = [[place], [shard], [sink.getvalue().to_pybytes()]]
+        return pa.RecordBatch.from_arrays([pa.array(c, t) for c, t in zip(columns, _ROUTED.types, strict=True)], schema=_ROUTED)
+
+
+@dataclass(frozen=True)
+class ShardMatcher:
+    """The second stage: packed events, each lot matched against its shard."""
+
+    matcher: Matcher
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Match the events of one task."""
+        with self.matcher.dead_letters.task(self.matcher.shape, "shard") as letters:
+            yield from joined(self._results(batches, letters))
+
+    def _results(self, batches: Iterable[Any], letters: TaskLetters) -> Iterator[Any]:
+        for batch in batches:
+            for shard, content in zip(batch.column(1).to_pylist(), batch.column(2), strict=True):
+                engines = open_shards(self.matcher.shards[shard : shard + 1])
+                for packed in pa.ipc.open_stream(content.as_buffer()):
+                    for piece in pieces(packed):
+                        yield self._result(piece, engines, letters)
+
+    def _result(self, piece: Any, engines: Sequence[Any], letters: TaskLetters) -> Any:
+        matcher = self.matcher
+        numbered = piece.column(piece.num_columns - 1)
+        piece = piece.select(range(piece.num_columns - 1))
+        good, found = matcher.matched(piece, letters, engines)
+        letters.count(0, len(found.events))
+        result = matcher.columns(good, found)
+        if matcher.how == PAIRS:
+            return result
+        numbers = numbered.take(pa.array(found.events)) if matcher.how == TOP else numbered
+        return result.append_column(_NUMBER, numbers)
+
+
+def match_sharded(rows: Any, directory: IndexDirectory, matcher: Matcher, schema: Any) -> Any:
+    """Return the DataFrame of matches, by the plan above."""
+    from pyspark.sql import types
+
+    spark = rows.sparkSession
+    n_shards = len(directory.shards)
+    n_cores = int(spark.conf.get("spark.sql.shuffle.partitions"))
+    n_splits = max(1, -(-_TASKS_PER_CORE * n_cores // n_shards))
+    router = Router(str(directory.path), directory.version, matcher, n_splits)
+    routed = rows.mapInArrow(_function(router), ROUTED).repartitionById(n_shards * n_splits, "place")
+    if matcher.how == PAIRS:
+        return routed.mapInArrow(_function(ShardMatcher(matcher)), schema)
+    numbered = types.StructType([*schema.fields, types.StructField(_NUMBER, types.LongType())])
+    return _united(routed.mapInArrow(_function(ShardMatcher(matcher)), numbered), matcher, schema)
+
+
+def _function(stage: Any) -> Any:
+    def run(batches: Any) -> Any:
+        return stage(batches)
+
+    return run
+
+
+def _united(found: Any, matcher: Matcher, schema: Any) -> Any:
+    """Put together what several shards have for one event."""
+    from pyspark.sql import functions as f
+
+    quoted = ["`{}`".format(name.replace("`", "``")) for name in schema.names]
+    n_keys = len(matcher.shape.keys)
+    keys = f.first(f.struct(*quoted[:n_keys])).alias("keys")
+    values = found.groupBy(_NUMBER)
+    if matcher.how == COUNTS:
+        united = values.agg(keys, f.sum(quoted[-1]).alias("value"))
+    elif matcher.how == LISTS:
+        united = values.agg(keys, f.flatten(f.collect_list(quoted[-1])).alias("value"))
+    else:
+        # Structs are ordered by their first field, then by the second: weight descending, id ascending.
+        ranked = f.array_sort(f.collect_list(f.struct((-f.col(quoted[-1])).alias("w"), f.col(quoted[-2]).alias("s"))))
+        united = values.agg(keys, f.slice(ranked, 1, matcher.k).alias("best"))
+        united = united.select("keys", f.explode("best").alias("one"))
+        return united.select(*_keys(schema, n_keys), f.col("one.s").alias(schema.names[-2]), (-f.col("one.w")).alias(schema.names[-1]))
+    return united.select(*_keys(schema, n_keys), f.col("value").alias(schema.names[-1]))
+
+
+def _keys(schema: Any, n_keys: int) -> list[Any]:
+    from pyspark.sql import functions as f
+
+    return [f.col("keys").getField(name).alias(name) for name in schema.names[:n_keys]]
