@@ -211,7 +211,9 @@ class PagedEngine(Engine):
         positions = pa.array([position for position, _ in pairs], pa.int64())
         ids = pa.array([row.id for _, row in pairs], pa.string() if self._tree.are_ids_text else pa.int64())
         columns = {"event": positions, "subscription": ids}
-        return pa.table(columns | ({"weight": pa.array([row.weight for _, row in pairs], pa.float64())} if weights else {}))
+        return pa.table(
+            columns | ({"weight": pa.array([row.weight for _, row in pairs], pa.float64())} if weights else {})
+        )
 
     def encode(self, events: Any, *, event: str | None = None) -> EncodedEvents:
         """Return events as `match` and `match_batch` take them; their values stay as they are."""

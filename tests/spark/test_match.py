@@ -212,9 +212,7 @@ def test_the_result_is_that_of_an_engine(spark: Any, tmp_path: Path) -> None:
 
     with Draft(path) as draft:
         whole.save(draft.folder / "made")
-        draft.commit(
-            [Shard("0", draft.folder / "made", 2000, 1)], id_type="bigint", quarantined=0, statistics=None
-        )
+        draft.commit([Shard("0", draft.folder / "made", 2000, 1)], id_type="bigint", quarantined=0, statistics=None)
     frame = spark.createDataFrame(list(enumerate(text.decode() for text in workload.json)), "id bigint, event string")
     found = {tuple(row) for row in match(frame.repartition(3), str(path)).collect()}
     expected = engine.match_batch(workload.dicts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _FORMAT: Final = "siftline-statistics"
 _VERSION: Final = 1
 # Values kept per attribute, a uniform sample of all that were seen.
-_SAMPLE_SIZE: Final = 1024
+SAMPLE_SIZE: Final = 1024
 
 
 class Statistics:
@@ -33,10 +34,18 @@ class Statistics:
     (2, 1.0, 0.5, 0.0)
     """
 
-    def __init__(self, n_events: int, counts: dict[str, int], samples: dict[str, list[Leaf]]) -> None:
+    def __init__(
+        self,
+        n_events: int,
+        counts: dict[str, int],
+        samples: dict[str, list[Leaf]],
+        distinct: dict[str, int] | None = None,
+    ) -> None:
         self.n_events = n_events
         self.counts = counts
         self.samples = samples
+        # Estimates over all events, for attributes whose samples cannot tell.
+        self.distinct = distinct or {}
 
     @classmethod
     def from_events(cls, events: Any, *, seed: int = 0) -> Statistics:
@@ -78,6 +87,24 @@ class Statistics:
         bins = [ordered[start : start + size] for start in range(0, len(ordered), size)]
         return [(part[0], part[-1], len(part) / len(sample)) for part in bins]
 
+    def n_distinct(self, path: str) -> int:
+        """Return about how many different values the attribute has: those of the sample, if nothing else is known.
+
+        >>> Statistics.from_events({"n": n % 7} for n in range(100)).n_distinct("n")
+        7
+        """
+        return self.distinct.get(path) or len(Counter(map(_kind_and_leaf, self.samples.get(path, ()))))
+
+    def common(self, path: str, n: int = 10) -> list[tuple[Leaf, float]]:
+        """Return the n most common values of the attribute in the sample, and their shares: how skewed it is.
+
+        >>> Statistics.from_events([{"n": 1}, {"n": 1}, {"n": 2}, {"n": 1}]).common("n")
+        [(1, 0.75), (2, 0.25)]
+        """
+        sample = self.samples.get(path, [])
+        counts = Counter(map(_kind_and_leaf, sample)).most_common(n)
+        return [(leaf, count / len(sample)) for (_, leaf), count in counts]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the statistics as a JSON-ready document."""
         return {"format": _FORMAT, "version": _VERSION, **vars(self)}
@@ -92,7 +119,7 @@ class Statistics:
                 f"the statistics are of version {document.get('version')!r}; this Siftline reads {_VERSION}"
             )
         try:
-            return cls(document["n_events"], document["counts"], document["samples"])
+            return cls(document["n_events"], document["counts"], document["samples"], document.get("distinct"))
         except KeyError as error:
             raise SnapshotError(f"the statistics lack {error}") from None
 
@@ -109,6 +136,10 @@ class Statistics:
             raise SnapshotError(f"{path}: {error}") from None
 
 
+def _kind_and_leaf(leaf: Leaf) -> tuple[bool, Leaf]:
+    return isinstance(leaf, bool), leaf  # True is not 1
+
+
 def _trees(events: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(events, Iterator):
         yield from events  # one at a time: a log may be larger than memory
@@ -119,7 +150,7 @@ def _trees(events: Any) -> Iterator[Mapping[str, Any]]:
 
 def _keep(sample: list[Leaf], leaf: Leaf, n_seen: int, chance: random.Random) -> None:
     """Keep a uniform sample: the n-th value replaces a random one with probability size / n."""
-    if len(sample) < _SAMPLE_SIZE:
+    if len(sample) < SAMPLE_SIZE:
         sample.append(leaf)
-    elif (place := chance.randrange(n_seen)) < _SAMPLE_SIZE:
+    elif (place := chance.randrange(n_seen)) < SAMPLE_SIZE:
         sample[place] = leaf

@@ -14,9 +14,8 @@ read Arrow batches by position.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,9 @@ from pyarrow import types
 from siftline.encoding.arrow_events import ArrowSource
 from siftline.encoding.arrow_values import python_value
 from siftline.errors import EventError, TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # The column that holds whole events if nothing else is said.
 EVENT: Final = "event"
@@ -126,7 +128,7 @@ def shape_of(
     schema : pyspark.sql.types.StructType
         Of the DataFrame.
     key : str or sequence of str
-        The columns that name an event in the result.
+        The columns that name an event in the result; there may be none.
     event : str, pair of str, or None
         The column with whole events; the columns with names and values; or None, if the columns are the attributes.
     most_bytes : int
@@ -140,8 +142,6 @@ def shape_of(
     keys = (key,) if isinstance(key, str) else tuple(key)
     for name in keys:
         _check_column(schema, name, "key")
-    if not keys:
-        raise TableError("there must be a key column at least: key='id'")
     if not isinstance(event, str) and event is not None:
         shape = _arrays(schema, keys, tuple(event), most_bytes)
     elif event is None or (event == EVENT and EVENT not in schema.names):

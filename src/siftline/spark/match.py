@@ -84,6 +84,8 @@ def match(
     _check_choice("how", how, HOW)
     _check_choice("plan", plan, PLANS)
     shape = shape_of(events.schema, key, event, max_event_bytes)
+    if not shape.keys:
+        raise TableError("there must be a key column at least: key='id'")
     matcher = Matcher(
         shape=shape,
         shards=tuple(str(directory.shard_path(number)) for number in range(len(directory.shards))),

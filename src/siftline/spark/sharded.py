@@ -190,7 +190,9 @@ class _Packing:
         self._n_packed += 1
         place = shard * self._n_splits + self._n_packed % self._n_splits
         columns = [[place], [shard], [sink.getvalue().to_pybytes()]]
-        return pa.RecordBatch.from_arrays([pa.array(c, t) for c, t in zip(columns, _ROUTED.types, strict=True)], schema=_ROUTED)
+        return pa.RecordBatch.from_arrays(
+            [pa.array(c, t) for c, t in zip(columns, _ROUTED.types, strict=True)], schema=_ROUTED
+        )
 
 
 @dataclass(frozen=True)
@@ -262,10 +264,12 @@ def _united(found: Any, matcher: Matcher, schema: Any) -> Any:
         united = values.agg(keys, f.flatten(f.collect_list(quoted[-1])).alias("value"))
     else:
         # Structs are ordered by their first field, then by the second: weight descending, id ascending.
-        ranked = f.array_sort(f.collect_list(f.struct((-f.col(quoted[-1])).alias("w"), f.col(quoted[-2]).alias("s"))))
+        lightness, id = -f.col(quoted[-1]), f.col(quoted[-2])
+        ranked = f.array_sort(f.collect_list(f.struct(lightness.alias("lightness"), id.alias("id"))))
         united = values.agg(keys, f.slice(ranked, 1, matcher.k).alias("best"))
-        united = united.select("keys", f.explode("best").alias("one"))
-        return united.select(*_keys(schema, n_keys), f.col("one.s").alias(schema.names[-2]), (-f.col("one.w")).alias(schema.names[-1]))
+        united = united.select("keys", f.inline("best"))
+        columns = f.col("id").alias(schema.names[-2]), (-f.col("lightness")).alias(schema.names[-1])
+        return united.select(*_keys(schema, n_keys), *columns)
     return united.select(*_keys(schema, n_keys), f.col("value").alias(schema.names[-1]))
 
 

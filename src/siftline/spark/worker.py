@@ -157,11 +157,12 @@ class Matcher:
             parts = [*(key.take(rows) for key in keys), found.ids]
             if not self.has_weights:
                 return pa.RecordBatch.from_arrays(parts, names=[*names, "subscription"])
-            return pa.RecordBatch.from_arrays([*parts, pa.array(found.weights)], names=[*names, "subscription", "weight"])
+            return pa.RecordBatch.from_arrays(
+                [*parts, pa.array(found.weights)], names=[*names, "subscription", "weight"]
+            )
         counts = np.bincount(found.events, minlength=piece.num_rows)
         if self.how == COUNTS:
             return pa.RecordBatch.from_arrays([*keys, pa.array(counts)], names=[*names, "matches"])
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         lists = pa.ListArray.from_arrays(pa.array(offsets), found.ids)
         return pa.RecordBatch.from_arrays([*keys, lists], names=[*names, "subscriptions"])
-

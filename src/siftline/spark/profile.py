@@ -1,0 +1,205 @@
+"""profile: what is known about events, collected by Spark.
+
+    in each task      for every attribute: in how many events, a sample of its values, the smallest hashes of them
+    over all tasks    sums; of the samples those with the least random numbers; of the hashes the smallest ones
+
+A sample by least random numbers is uniform whatever the tasks were, and so are the smallest hashes, which tell how many
+different values there are (K minimum values): if the k-th smallest of them is at a share s of their range, there are
+about (k - 1) / s.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from hashlib import blake2b
+from heapq import heapify, heappushpop
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from siftline.encoding.domains import Domains
+from siftline.encoding.events import EncodedEvents
+from siftline.encoding.statistics import SAMPLE_SIZE, Statistics
+from siftline.model import Event
+from siftline.spark.dead_letters import DeadLetters
+from siftline.spark.events import EVENT, MOST_EVENT_BYTES, selected, shape_of
+from siftline.spark.reading import pieces, readable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from siftline.model import Leaf
+    from siftline.spark.events import Shape
+
+# The smallest hashes that are kept: the estimate is then right within about 6 %.
+_HASHES: Final = 256
+# Values of an attribute that need not be hashed again.
+_REMEMBERED: Final = 4096
+_COLLECTED: Final = pa.schema(
+    [
+        ("attribute", pa.string()),
+        ("n", pa.int64()),
+        ("sample", pa.list_(pa.struct([("chance", pa.float64()), ("value", pa.string())]))),
+        ("hashes", pa.list_(pa.int64())),
+    ]
+)
+_SCHEMA: Final = "attribute string, n bigint, sample array<struct<chance: double, value: string>>, hashes array<bigint>"
+_HASH_RANGE: Final = 2.0**63
+
+
+def profile(
+    events: Any,
+    *,
+    key: str | Sequence[str] | None = "id",
+    event: str | Sequence[str] | None = EVENT,
+    seed: int = 0,
+) -> Statistics:
+    """Collect statistics of events: how often attributes occur, samples of their values, how many are different.
+
+    Parameters
+    ----------
+    events : pyspark.sql.DataFrame
+        A row an event, in any form that `match` takes. Of many events a sample will do: `events.sample(0.01)`.
+    key : str or sequence of str, optional
+        Columns that belong to no event, if they are there.
+    event : str, pair of str, or None
+        As for `match`.
+    seed : int
+        Of the samples.
+
+    Returns
+    -------
+    Statistics
+        Of all events that can be read; for `compile`, and to look at: `frequency`, `histogram`, `n_distinct`, `common`.
+    """
+    names = (key,) if isinstance(key, str) else tuple(key or ())
+    rows = events.drop(*names) if event is None or (event == EVENT and EVENT not in events.columns) else events
+    shape = shape_of(rows.schema, (), event, MOST_EVENT_BYTES)
+    collected = selected(rows, shape).mapInArrow(_collector(shape, seed), _SCHEMA)
+    return _statistics(_summed(collected).collect())
+
+
+def _summed(collected: Any) -> Any:
+    from pyspark.sql import functions as f
+
+    sample = f.slice(f.array_sort(f.flatten(f.collect_list("sample"))), 1, SAMPLE_SIZE)
+    hashes = f.slice(f.array_sort(f.array_distinct(f.flatten(f.collect_list("hashes")))), 1, _HASHES)
+    return collected.groupBy("attribute").agg(
+        f.sum("n").alias("n"), sample.getField("value").alias("sample"), hashes.alias("hashes")
+    )
+
+
+def _statistics(rows: list[Any]) -> Statistics:
+    n_events = sum(row.n for row in rows if row.attribute is None)
+    rows = sorted((row for row in rows if row.attribute is not None), key=lambda row: str(row.attribute))
+    return Statistics(
+        n_events,
+        {row.attribute: row.n for row in rows},
+        {row.attribute: [json.loads(text) for text in row.sample] for row in rows},
+        {row.attribute: _estimate(row.hashes) for row in rows},
+    )
+
+
+def _estimate(hashes: list[int]) -> int:
+    """Return about how many different values there are."""
+    if len(hashes) < _HASHES:
+        return len(hashes)
+    return round((len(hashes) - 1) * _HASH_RANGE / hashes[-1])
+
+
+def _collector(shape: Shape, seed: int) -> Any:
+    def collect(batches: Iterable[Any]) -> Iterator[Any]:
+        yield from _Collected(shape, random.Random(f"{seed} {_partition()}")).all(batches)
+
+    return collect
+
+
+def _partition() -> int:
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    return int(task.partitionId()) if task is not None else 0
+
+
+class _Collected:
+    """What one task has seen."""
+
+    def __init__(self, shape: Shape, chance: random.Random) -> None:
+        self._shape = shape
+        self._chance = chance.random
+        self._n_events = 0
+        self._attributes: dict[str, _Attribute] = {}
+
+    def all(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Return the rows for all events of a task."""
+        nothing = Domains()
+        with DeadLetters().task(self._shape) as letters:
+            for batch in batches:
+                for piece in pieces(batch):
+                    # Without attributes, encoding only finds out which events can be read.
+                    good, encoded = readable(piece, self._shape, letters, lambda source: EncodedEvents(source, nothing))
+                    for position in range(good.num_rows):
+                        self._take(Event(encoded.source.tree(position)))
+        yield pa.RecordBatch.from_pylist(self._rows(), _COLLECTED)
+
+    def _take(self, event: Event) -> None:
+        self._n_events += 1
+        for path, leaves in event.leaves.items():
+            attribute = self._attributes.get(path)
+            if attribute is None:
+                attribute = self._attributes[path] = _Attribute()
+            attribute.n += 1
+            for leaf in leaves:
+                attribute.take(leaf, -self._chance())
+
+    def _rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = [{"attribute": None, "n": self._n_events, "sample": [], "hashes": []}]
+        for path, seen in self._attributes.items():
+            sample = [{"chance": -chance, "value": json.dumps(leaf)} for chance, _, leaf in seen.sample]
+            rows.append(
+                {"attribute": path, "n": seen.n, "sample": sample, "hashes": [-number for number in seen.hashes]}
+            )
+        return rows
+
+
+class _Attribute:
+    """What one task has seen of one attribute; the heaps have the greatest numbers first, as negative ones."""
+
+    __slots__ = ("hashes", "known", "n", "n_values", "sample")
+
+    def __init__(self) -> None:
+        self.n = self.n_values = 0
+        self.sample: list[tuple[float, int, Leaf]] = []
+        self.hashes: list[int] = []
+        self.known: set[tuple[bool, Leaf]] = set()
+
+    def take(self, leaf: Leaf, chance: float) -> None:
+        """Take in a value."""
+        if isinstance(leaf, float) and leaf.is_integer():
+            leaf = int(leaf)  # the same value, and the same hash
+        self.n_values += 1
+        if len(self.sample) < SAMPLE_SIZE:
+            self.sample.append((chance, self.n_values, leaf))
+            if len(self.sample) == SAMPLE_SIZE:
+                heapify(self.sample)
+        elif chance > self.sample[0][0]:
+            heappushpop(self.sample, (chance, self.n_values, leaf))
+        key = isinstance(leaf, bool), leaf
+        if key not in self.known:
+            self._take_new(key, leaf)
+
+    def _take_new(self, key: tuple[bool, Leaf], leaf: Leaf) -> None:
+        if len(self.known) >= _REMEMBERED:
+            self.known.clear()
+        self.known.add(key)
+        digest = blake2b(json.dumps(leaf).encode("ascii"), digest_size=8).digest()
+        smallest = -(int.from_bytes(digest, "big") >> 1)
+        if smallest in self.hashes:
+            return
+        if len(self.hashes) < _HASHES:
+            self.hashes.append(smallest)
+            if len(self.hashes) == _HASHES:
+                heapify(self.hashes)
+        elif smallest > self.hashes[0]:
+            heappushpop(self.hashes, smallest)
