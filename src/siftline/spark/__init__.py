@@ -1,7 +1,7 @@
 """The data pipeline on Spark: tables of subscriptions and events in, a table of matches out.
 
-`session` gives a local Spark that is set up well; any other session will do too. `compile` makes an index directory of
-a table of subscriptions.
+`session` gives a local Spark that is set up well; any other session will do too. `profile` collects statistics of
+events, `compile` makes an index directory of a table of subscriptions, and `match` a table of what events match.
 
 The functions are imported at once, because their modules have the same names: loaded later, a module would take the
 place of its function.
@@ -15,9 +15,12 @@ except ImportError as error:
     raise ImportError("siftline.spark needs PySpark: pip install 'siftline[spark]'") from error
 
 from siftline.spark.compile import compile
+from siftline.spark.dead_letters import Counts
 from siftline.spark.directory import IndexDirectory
+from siftline.spark.match import match
+from siftline.spark.profile import profile
 from siftline.spark.session import session
 
-__all__ = ["IndexDirectory", "compile", "session"]
+__all__ = ["Counts", "IndexDirectory", "compile", "match", "profile", "session"]
 
 del _pyspark
