@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from siftline.encoding.domain import TRUE
+from siftline.encoding.events import locate
 from siftline.encoding.patterns import Layer
 from siftline.kernels.selectivity import count_predicates, shares_in_samples, shares_of_spans
 
@@ -39,11 +40,9 @@ def literal_shares(clauses: Clauses, domains: Domains, statistics: Statistics | 
         table = np.array(spans, dtype=np.float64).reshape(-1, 6)
         even: NDArray[np.float64] = shares_of_spans(*[*literals, table])
         return even
-    codes = [sampled_codes(attribute, domains, statistics) for attribute in used]
-    starts = np.concatenate([[0], np.cumsum([len(part) for part in codes])]).astype(np.int64)
     frequencies = _frequencies(used, domains, statistics)
-    joined = np.concatenate([*codes, np.zeros(0, dtype=np.int32)])
-    shares: NDArray[np.float64] = shares_in_samples(*[*literals, frequencies, starts, joined])
+    starts, codes = sampled_codes(used, domains, statistics)
+    shares: NDArray[np.float64] = shares_in_samples(*[*literals, frequencies, starts, codes])
     return shares
 
 
@@ -64,13 +63,19 @@ def attribute_frequencies(clauses: Clauses, domains: Domains, statistics: Statis
     return frequencies
 
 
-def sampled_codes(attribute: int, domains: Domains, statistics: Statistics) -> NDArray[np.int32]:
-    """Return the codes of an attribute's sampled values, ascending."""
-    if attribute in domains.pattern_attributes:
-        return np.array([TRUE], dtype=np.int32)
-    domain = domains.domains[attribute]
-    sample = statistics.samples.get(domains.names[attribute], ())
-    return np.array(sorted(domain.code(leaf) for leaf in sample), dtype=np.int32)
+def sampled_codes(
+    attributes: Sequence[int], domains: Domains, statistics: Statistics
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the codes of the sampled values of attributes, ascending; those of i are at starts[i] : starts[i + 1]."""
+    samples: list[Sequence[Leaf]] = [
+        (True,) if attribute in domains.pattern_attributes else statistics.samples.get(domains.names[attribute], ())
+        for attribute in attributes
+    ]
+    starts = np.concatenate([[0], np.cumsum([len(sample) for sample in samples])]).astype(np.int64)
+    places = np.repeat(np.arange(len(attributes)), np.diff(starts))
+    owners, values = np.asarray(attributes, dtype=np.int64)[places].tolist(), list(chain.from_iterable(samples))
+    _, _, codes = locate(owners, values, np.array((0, len(owners))), domains)
+    return starts, codes[np.lexsort((codes, places))]
 
 
 def _used(clauses: Clauses, domains: Domains) -> tuple[list[int], NDArray[np.int32]]:

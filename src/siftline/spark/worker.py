@@ -32,22 +32,23 @@ if TYPE_CHECKING:
 PAIRS, LISTS, COUNTS, TOP = "pairs", "arrays", "counts", "top-k"
 HOW: Final = (PAIRS, LISTS, COUNTS, TOP)
 
-# Indexes that stay open: that of the last task, and one for a stream that has just changed to a new version.
-_MOST_OPEN: Final = 2
-_opened: OrderedDict[tuple[tuple[str, int, int], ...], list[Engine]] = OrderedDict()
+# Shards that stay open beside those of the current task: of the last versions of a stream's index, or the other shards
+# that tasks of this process have to do with.
+_MOST_OPEN: Final = 16
+
+_opened: OrderedDict[tuple[str, int, int], Engine] = OrderedDict()
 
 
 def open_shards(paths: Sequence[str]) -> list[Engine]:
     """Return the engines of the snapshots at some paths, opened once in this process."""
-    # A directory that was made anew under its old name is another index.
-    stamps = tuple((path, *stamp_of(path)) for path in paths)
-    engines = _opened.pop(stamps, None)
-    if engines is None:
-        engines = [Engine.open(path) for path in paths]
-    _opened[stamps] = engines
-    while len(_opened) > _MOST_OPEN:
+    # A folder that was made anew under its old name is another index.
+    stamps = [(path, *stamp_of(path)) for path in paths]
+    for stamp in stamps:
+        known = _opened.pop(stamp, None)
+        _opened[stamp] = Engine.open(stamp[0]) if known is None else known
+    while len(_opened) > max(_MOST_OPEN, len(paths)):
         _opened.popitem(last=False)
-    return engines
+    return [_opened[stamp] for stamp in stamps]
 
 
 def stamp_of(path: str) -> tuple[int, int]:
