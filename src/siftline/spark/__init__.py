@@ -2,6 +2,7 @@
 
 `session` gives a local Spark that is set up well; any other session will do too. `profile` collects statistics of
 events, `compile` makes an index directory of a table of subscriptions, and `match` a table of what events match.
+`stream` does so for a stream of events, while `apply` changes subscriptions and `compact` merges the changes.
 
 The functions are imported at once, because their modules have the same names: loaded later, a module would take the
 place of its function.
@@ -14,13 +15,16 @@ try:
 except ImportError as error:
     raise ImportError("siftline.spark needs PySpark: pip install 'siftline[spark]'") from error
 
+from siftline.spark.compact import compact
 from siftline.spark.compile import compile
 from siftline.spark.dead_letters import Counts
+from siftline.spark.deltas import apply
 from siftline.spark.directory import IndexDirectory
 from siftline.spark.match import match
 from siftline.spark.profile import profile
 from siftline.spark.session import session
+from siftline.spark.stream import stream
 
-__all__ = ["Counts", "IndexDirectory", "compile", "match", "profile", "session"]
+__all__ = ["Counts", "IndexDirectory", "apply", "compact", "compile", "match", "profile", "session", "stream"]
 
 del _pyspark

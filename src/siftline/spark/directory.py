@@ -7,13 +7,18 @@
         <n>/                     never changed after the commit
           version.json           what it holds: counts, shards with their pivots, a checksum of all this
           statistics.json        if the subscriptions were compiled with any
+          ends.arrow             when subscriptions end, of those that do
           shards/<k>/            a snapshot of an engine (`Engine.open`)
           quarantine/*.parquet   subscriptions that were refused, with the reason and the place
         .draft-.../              a version in the making
+      deltas/<n>.json            changes since, in order (`deltas.py`); a version says up to which it has them
+      streams/<query>/<n>.json   which state a micro-batch was matched with (`claims.py`)
 
 A version is made as a draft, renamed to its number, and becomes current when `manifest.json` is replaced, which is one
 step of the file system. Whoever is killed before leaves the old version current; what is left over goes away when the
-next draft begins. The lock goes away with the process that holds it.
+next draft begins. The lock goes away with the process that holds it. Versions stay while a job may need them: the last
+three, and those that the last micro-batches of a stream were matched with, because a stream that starts again repeats
+its last one.
 
 An event needs to visit a shard only if it has a value (not null) for one of the shard's pivots, or if every event must
 (`is_always`), because some subscription there has no pivot.
@@ -26,6 +31,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 import zlib
 from datetime import UTC, datetime
 from functools import cached_property
@@ -33,23 +39,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
+
 import siftline
 from siftline.encoding.statistics import Statistics
 from siftline.errors import SnapshotError, SparkError, StorageError
 from siftline.storage.files import File, sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _MANIFEST: Final = "manifest.json"
 _VERSION: Final = "version.json"
 _STATISTICS: Final = "statistics.json"
+_ENDS: Final = "ends.arrow"
 _LOCK: Final = "lock"
 _FORMAT: Final = "siftline-index"
 _FORMAT_VERSION: Final = 1
 _DRAFT: Final = ".draft-"
 # How many versions stay: jobs that began before a commit go on with the one that they began with.
 _KEPT: Final = 3
+# A stream that has not run for so long is taken for one that never will again.
+_STREAM_SECONDS: Final = 7 * 24 * 3600
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
@@ -98,6 +109,10 @@ class IndexDirectory:
         Of the subscriptions, as Spark calls it: "bigint" or "string".
     created : str
         When, in UTC.
+    delta : int
+        The number of the last delta that is in it; later ones go on top.
+    marks : dict
+        How far each source of changes had been followed by then (`deltas.py`).
     """
 
     def __init__(self, path: Path, version: int, description: dict[str, Any]) -> None:
@@ -108,7 +123,10 @@ class IndexDirectory:
         self.quarantined: int = description["quarantined"]
         self.id_type: str = description["id_type"]
         self.created: str = description["created"]
+        self.delta: int = description.get("delta", 0)
+        self.marks: dict[str, int] = description.get("marks", {})
         self._statistics_checksum: int | None = description["statistics"]
+        self._ends_checksum: int | None = description.get("ends")
         self.shards = [self._shard(**shard) for shard in description["shards"]]
 
     def _shard(
@@ -133,7 +151,7 @@ class IndexDirectory:
         if not file.is_file():
             raise SnapshotError(f"the index {folder} has no version {chosen}: there is no {file}")
         try:
-            return cls(folder, chosen, _read(file))
+            return cls(folder, chosen, read_document(file))
         except (KeyError, TypeError) as error:
             raise SnapshotError(f"{file} is damaged: {error!r}") from None
 
@@ -154,14 +172,33 @@ class IndexDirectory:
             raise SnapshotError(f"{file} is damaged or missing")
         return Statistics.load(file)
 
+    @cached_property
+    def ends(self) -> Any:
+        """When subscriptions end: an Arrow table (subscription, microseconds since 1970), by time."""
+        if self._ends_checksum is None:
+            return ends_table({}, self.id_type)
+        file = self.folder / _ENDS
+        if not file.is_file() or zlib.crc32(content := file.read_bytes()) != self._ends_checksum:
+            raise SnapshotError(f"{file} is damaged or missing")
+        return pa.ipc.open_file(content).read_all()
+
     @property
     def quarantine_path(self) -> Path:
         """Where the refused subscriptions are; there is nothing if none was."""
         return self.folder / "quarantine"
 
 
+def ends_table(ends: Mapping[Any, int], id_type: str) -> Any:
+    """Return a table of when subscriptions end, by time."""
+    ids = pa.array(list(ends), pa.string() if id_type == "string" else pa.int64())
+    return pa.table({"subscription": ids, "end": pa.array(list(ends.values()), pa.int64())}).sort_by("end")
+
+
 class Draft:
-    """A version in the making, and the lock that lets one at a time be made; use it in a `with`."""
+    """A version in the making, and the lock that lets one at a time be made; use it in a `with`.
+
+    Changes that are made from now on are not in it; they go on top.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = local_path(path)
@@ -169,7 +206,9 @@ class Draft:
         self._versions.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(self.path)
         try:
-            self._number = _clean_up(self.path) + 1
+            current = _clean_up(self.path)
+            self._number = current + 1
+            self.delta, self._marks = last_delta(self.path) if current else (0, {})
             self.folder = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=self._versions))
             self.folder.chmod(0o755)  # mkdtemp makes it private
             self.shards = self.folder / "shards"
@@ -192,6 +231,7 @@ class Draft:
         id_type: str,
         quarantined: int,
         statistics: Statistics | None,
+        ends: Mapping[Any, int] | None = None,
     ) -> IndexDirectory:
         """Make the draft the current version; each shard is moved to its name."""
         for shard in shards:
@@ -207,13 +247,21 @@ class Draft:
             "subscriptions": sum(shard.subscriptions for shard in shards),
             "quarantined": quarantined,
             "statistics": checksum,
+            "ends": self._written_ends(ends_table(ends, id_type)) if ends else None,
+            "delta": self.delta,
+            "marks": self._marks,
             "shards": [{name: value for name, value in shard._asdict().items() if name != "path"} for shard in shards],
         }
-        _write(self.folder / _VERSION, description)
+        write_document(self.folder / _VERSION, description)
         self.folder.rename(self._versions / str(self._number))
-        _write(self.path / _MANIFEST, {"current": self._number})
-        _remove_old(self._versions, self._number)
+        write_document(self.path / _MANIFEST, {"current": self._number})
+        _remove_old(self.path, self._number)
         return IndexDirectory.open(self.path, self._number)
+
+    def _written_ends(self, ends: Any) -> int:
+        with pa.OSFile(str(self.folder / _ENDS), "wb") as file, pa.ipc.new_file(file, ends.schema) as writer:
+            writer.write_table(ends)
+        return zlib.crc32((self.folder / _ENDS).read_bytes())
 
 
 def _locked(folder: Path) -> File:
@@ -237,23 +285,65 @@ def _clean_up(folder: Path) -> int:
     return current
 
 
-def _remove_old(versions: Path, current: int) -> None:
-    for version in versions.iterdir():
-        if version.name.isdecimal() and int(version.name) <= current - _KEPT:
+def _remove_old(folder: Path, current: int) -> None:
+    """Remove versions that nobody needs any more, and deltas that are in all that are left."""
+    claimed = set(_claimed_versions(folder))
+    kept = []
+    for version in (folder / "versions").iterdir():
+        if not version.name.isdecimal():
+            continue
+        if int(version.name) <= current - _KEPT and int(version.name) not in claimed:
             shutil.rmtree(version, ignore_errors=True)
+        else:
+            kept.append(IndexDirectory.open(folder, int(version.name)).delta)
+    for number in delta_numbers(folder):
+        if number <= min(kept):
+            delta_file(folder, number).unlink(missing_ok=True)
+
+
+def _claimed_versions(folder: Path) -> Iterator[int]:
+    """Return the versions that streams may still need: those of their last two micro-batches."""
+    for stream in (folder / "streams").glob("*"):
+        batches = sorted((file for file in stream.glob("*.json") if file.stem.isdecimal()), key=lambda f: int(f.stem))
+        for file in batches[-2:]:
+            if file.stat().st_mtime > time.time() - _STREAM_SECONDS:
+                yield int(read_document(file)["version"])
+
+
+def delta_file(folder: Path, number: int) -> Path:
+    """Return where a delta stands."""
+    return folder / "deltas" / f"{number}.json"
+
+
+def delta_numbers(folder: Path) -> list[int]:
+    """Return the numbers of all deltas that are there."""
+    try:
+        names = os.listdir(folder / "deltas")
+    except FileNotFoundError:
+        return []
+    return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdecimal())
+
+
+def last_delta(folder: Path) -> tuple[int, dict[str, int]]:
+    """Return the number of the last delta, whether it is in a version by now or not, and the marks by then."""
+    directory = IndexDirectory.open(folder)
+    last = delta_numbers(folder)[-1:]
+    if not last or last[0] <= directory.delta:
+        return directory.delta, directory.marks
+    return last[0], read_document(delta_file(folder, last[0]))["marks"]
 
 
 def _current(folder: Path) -> int:
     file = folder / _MANIFEST
     if not file.is_file():
         raise SnapshotError(f"there is no index at {folder}: it has no {_MANIFEST}")
-    current = _read(file).get("current")
+    current = read_document(file).get("current")
     if not isinstance(current, int):
         raise SnapshotError(f"{file} is damaged: it names no version")
     return current
 
 
-def _write(file: Path, content: dict[str, Any]) -> None:
+def write_document(file: Path, content: dict[str, Any]) -> None:
     """Write a document with a checksum, in one step and for good."""
     document = {"format": _FORMAT, "version": _FORMAT_VERSION, **content}
     document["checksum"] = _checksum(document)
@@ -266,7 +356,8 @@ def _write(file: Path, content: dict[str, Any]) -> None:
     sync_folder(file.parent)
 
 
-def _read(file: Path) -> dict[str, Any]:
+def read_document(file: Path) -> dict[str, Any]:
+    """Return a document that is as it was written; raise SnapshotError if it is not."""
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.errors import TableError
+from siftline.errors import SparkError, TableError
 from siftline.spark.dead_letters import Counts, DeadLetters
 from siftline.spark.directory import IndexDirectory
 from siftline.spark.events import EVENT, MOST_EVENT_BYTES, selected, shape_of
+from siftline.spark.live import LiveMatcher, state_of
 from siftline.spark.worker import COUNTS, HOW, LISTS, PAIRS, TOP, Matcher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from siftline.spark.events import Shape
 
 AUTO, REPLICATED, SHARDED = "auto", "replicated", "sharded"
 PLANS: Final = (AUTO, REPLICATED, SHARDED)
@@ -43,7 +46,8 @@ def match(
     events : pyspark.sql.DataFrame
         A row an event.
     index : str
-        The path of an index directory that `compile` made; workers must be able to read it under the same path.
+        The path of an index directory that `compile` made; workers must be able to read it under the same path. Changes
+        since (`apply`) count too, as of now.
     key : str or sequence of str
         The columns that name an event in the result.
     event : str, pair of str, or None
@@ -81,34 +85,49 @@ def match(
     >>> matches.groupBy("subscription").count().show()                     # doctest: +SKIP
     """
     directory = index if isinstance(index, IndexDirectory) else IndexDirectory.open(index)
-    _check_choice("how", how, HOW)
     _check_choice("plan", plan, PLANS)
+    letters = DeadLetters(dead_letters, counts)
     shape = shape_of(events.schema, key, event, max_event_bytes)
+    matcher = matcher_of(directory, shape, how, k, weights, letters)
+    rows = selected(events, shape)
+    schema = result_schema(rows, matcher)
+    state = state_of(directory if directory is index else directory.path)
+    is_plain = state.delta == directory.delta and not len(directory.ends)
+    if plan == SHARDED or (plan == AUTO and _is_too_large(directory)):
+        from siftline.spark.sharded import match_sharded
+
+        if not is_plain:
+            raise SparkError(
+                f"{directory.path}: the index has changed since version {directory.version}; compact first"
+            )
+        return match_sharded(rows, directory, matcher, schema)
+    stage = matcher if is_plain else LiveMatcher(matcher, str(directory.path), state)
+    return rows.mapInArrow(function_of(stage), schema)
+
+
+def matcher_of(
+    directory: IndexDirectory, shape: Shape, how: str, k: int, weights: bool, letters: DeadLetters
+) -> Matcher:
+    """Return what workers have to know to match with a version of an index."""
+    _check_choice("how", how, HOW)
     if not shape.keys:
         raise TableError("there must be a key column at least: key='id'")
-    matcher = Matcher(
+    return Matcher(
         shape=shape,
         shards=tuple(str(directory.shard_path(number)) for number in range(len(directory.shards))),
         are_ids_text=directory.id_type == "string",
         how=how,
         k=_checked_k(k) if how == TOP else None,
         has_weights=_has_weights(how, weights),
-        dead_letters=DeadLetters(dead_letters, counts),
+        dead_letters=letters,
     )
-    rows = selected(events, shape)
-    schema = result_schema(rows, matcher)
-    if plan == SHARDED or (plan == AUTO and _is_too_large(directory)):
-        from siftline.spark.sharded import match_sharded
-
-        return match_sharded(rows, directory, matcher, schema)
-    return rows.mapInArrow(_function(matcher), schema)
 
 
-def _function(matcher: Matcher) -> Any:
+def function_of(stage: Any) -> Any:
     """Return a function, as Spark looks at its signature; the class would be one too."""
 
     def matched(batches: Any) -> Any:
-        return matcher(batches)
+        return stage(batches)
 
     return matched
 

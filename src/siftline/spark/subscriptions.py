@@ -132,7 +132,7 @@ def checker(form: Form) -> Callable[[Iterable[Any]], Iterator[Any]]:
         for batch in batches:
             columns = batch.to_pydict()
             rows = zip(columns["subscription"], columns["expression"], _weights(columns, len(batch)), strict=True)
-            are_good = [_refusal(*row) is None and _parses(row[1], language) for row in rows]
+            are_good = [refusal(*row) is None and _parses(row[1], language) for row in rows]
             yield pa.RecordBatch.from_arrays(
                 [*batch.columns, pa.array(are_good)], names=[*batch.schema.names, "is_good"]
             )
@@ -142,7 +142,7 @@ def checker(form: Form) -> Callable[[Iterable[Any]], Iterator[Any]]:
 
 def _parses(text: str, language: str | None) -> bool:
     try:
-        _parsed(text, language)
+        parsed_text(text, language)
     except SubscriptionError:
         return False
     return True
@@ -179,12 +179,12 @@ def _parsed_texts(batch: Any, language: str | None, id_type: Any) -> tuple[Parse
     texts = columns["expression"]
     good, bad = Collector(id_type), Quarantine(id_type)
     for id, text, weight in zip(columns["subscription"], texts, _weights(columns, len(texts)), strict=True):
-        reason = _refusal(id, text, weight)
+        reason = refusal(id, text, weight)
         if reason is not None:
             bad.add(id, text, reason)
             continue
         try:
-            good.add(id, weight, *_parsed(text, language))
+            good.add(id, weight, *parsed_text(text, language))
         except SubscriptionError as error:
             bad.add_error(id, text, error)
     return good.parsed(), bad
@@ -196,7 +196,7 @@ def _weights(columns: dict[str, list[Any]], n: int) -> list[float]:
     return [1.0 if weight is None else weight for weight in columns["weight"]]
 
 
-def _refusal(id: Any, text: str | None, weight: float) -> str | None:
+def refusal(id: Any, text: str | None, weight: float) -> str | None:
     """Say what is wrong besides the expression."""
     if id is None:
         return "the id is null"
@@ -207,7 +207,7 @@ def _refusal(id: Any, text: str | None, weight: float) -> str | None:
 
 # Texts that repeat are parsed once; keeping all of them would have the garbage collector look at them again and again.
 @lru_cache(maxsize=1024)
-def _parsed(text: str, language: str | None) -> tuple[str, Expression]:
+def parsed_text(text: str, language: str | None) -> tuple[str, Expression]:
     """Return an expression, and the text to keep of it: as it was written, or in the text language."""
     chosen = language or _BY_BRACKET.get(text.lstrip()[:1], TEXT)
     if chosen == TEXT:

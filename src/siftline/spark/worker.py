@@ -100,7 +100,10 @@ class Matcher:
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Match the events of one task."""
-        engines = open_shards(self.shards)
+        yield from self.run(batches, open_shards(self.shards))
+
+    def run(self, batches: Iterable[Any], engines: Sequence[Any]) -> Iterator[Any]:
+        """Match events with these engines."""
         with self.dead_letters.task(self.shape) as letters:
             results = (self._result(piece, letters, engines) for batch in batches for piece in pieces(batch))
             yield from joined(results)

@@ -1,0 +1,67 @@
+"""Claims: which state of an index a micro-batch is matched with, written down before anything is.
+
+    streams/<query>/<batch>.json   {"version": 4, "delta": 7, "time": ...}
+
+The first task of a micro-batch takes the state of the index as it is then; all others of the batch find its claim and
+do the same. When a stream starts again from its checkpoint, Spark repeats the micro-batch that was under way, with the
+same number and the same events; the claim is still there, so the output is the same, whatever changed in between.
+
+A claim is made by linking a finished file to its name, of which only the first can succeed. Query and batch come from
+the properties that Spark gives to every task of a stream, so there is nothing to do on the driver, and it works in
+file sinks and in `foreachBatch` alike.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from siftline.errors import SnapshotError, SparkError
+from siftline.spark.directory import local_path, read_document, write_document
+from siftline.spark.live import State, state_of
+from siftline.storage.files import named_errors, sync_folder
+
+_QUERY: Final = "sql.streaming.queryId"
+_BATCH: Final = "streaming.sql.batchId"
+# Spark keeps as many micro-batches in its checkpoint.
+_KEPT: Final = 100
+
+
+def micro_batch() -> tuple[str, int]:
+    """Return the query and the number of the micro-batch that this task belongs to."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    query, batch = (task.getLocalProperty(name) if task is not None else None for name in (_QUERY, _BATCH))
+    if query is None or batch is None:
+        raise SparkError("this is no micro-batch: the result of `stream` must be written by writeStream")
+    return query, int(batch)
+
+
+def claim(path: str | os.PathLike[str], query: str, batch: int) -> State:
+    """Return the state that a micro-batch is matched with; whoever asks first decides."""
+    folder = local_path(path)
+    file = folder / "streams" / query / f"{batch}.json"
+    if not file.exists():
+        _make(file, state_of(folder))
+        (file.parent / f"{batch - _KEPT}.json").unlink(missing_ok=True)
+    document = read_document(file)
+    try:
+        return State(*(document[name] for name in State._fields))
+    except KeyError as error:
+        raise SnapshotError(f"{file} is damaged: {error!r}") from None
+
+
+def _make(file: Path, state: State) -> None:
+    with named_errors(file, "written"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".draft-", dir=file.parent) as folder:
+            draft = Path(folder, file.name)
+            write_document(draft, state._asdict())
+            try:
+                os.link(draft, file)
+            except FileExistsError:
+                return
+    sync_folder(file.parent)

@@ -1,0 +1,215 @@
+"""Kafka as a stream of events, through the client library from PyPI (extra `[kafka]`); Spark keeps the offsets.
+
+    events = (spark.readStream.format("siftline-kafka")
+              .option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "events").load())
+
+Columns and options are those of Spark's own connector, which needs a jar that PySpark does not bring. A micro-batch is
+a range of offsets for each partition of the topics, and one task reads one of them; it stands in Spark's checkpoint
+before it is read, so that a stream that starts again reads the same messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from siftline.errors import SparkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    Offsets = dict[str, dict[str, int]]
+
+_SCHEMA: Final = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
+_TYPES: Final = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+_STARTS: Final = ("earliest", "latest")
+# Messages of a batch that goes to Spark.
+_ROWS: Final = 10_000
+# How long to wait for an answer of the brokers.
+_WAIT_SECONDS: Final = 30.0
+
+
+class KafkaSource(DataSource):  # type: ignore[misc]
+    """`siftline-kafka`: the messages of some topics.
+
+    Options: `subscribe`, topics with commas between; `startingOffsets`, earliest or latest (latest) for a stream
+    without a checkpoint; `maxOffsetsPerTrigger`; `kafka.*`, settings of librdkafka, of which `kafka.bootstrap.servers`
+    must be there.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `format` calls it."""
+        return "siftline-kafka"
+
+    def schema(self) -> str:
+        """Return the columns of a message."""
+        return _SCHEMA
+
+    def streamReader(self, schema: Any) -> KafkaReader:  # noqa: N802
+        """Return what reads the stream."""
+        return KafkaReader(dict(self.options))
+
+
+@dataclass
+class Messages(InputPartition):  # type: ignore[misc]
+    """The messages of one partition of a topic from `start` on, before `end`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+class KafkaReader(DataSourceStreamReader):  # type: ignore[misc]
+    """Reads messages by their offsets."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._settings = {name[6:]: value for name, value in options.items() if name.startswith("kafka.")}
+        self._topics = [topic.strip() for topic in options.get("subscribe", "").split(",") if topic.strip()]
+        self._start = options.get("startingoffsets", "latest")
+        self._most = options.get("maxoffsetspertrigger")
+        if "bootstrap.servers" not in self._settings or not self._topics:
+            raise SparkError("the source siftline-kafka needs the options 'kafka.bootstrap.servers' and 'subscribe'")
+        if self._start not in _STARTS:
+            raise SparkError(f"startingOffsets must be earliest or latest, not {self._start!r}")
+
+    def initialOffset(self) -> Offsets:  # noqa: N802
+        """Return where a new stream starts."""
+        place = _STARTS.index(self._start)
+        return {
+            topic: {number: ends[place] for number, ends in found.items()} for topic, found in self._bounds().items()
+        }
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """Return how many messages a micro-batch may have."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+        return ReadAllAvailable() if self._most is None else ReadMaxRows(int(self._most))
+
+    def latestOffset(self, start: Offsets, limit: Any) -> Offsets:  # noqa: N802
+        """Return where the next micro-batch ends: of each partition, its share of the limit."""
+        bounds = self._bounds()
+        begins = {(t, p): start.get(t, {}).get(p, bounds[t][p][0]) for t in bounds for p in bounds[t]}
+        waiting = {(t, p): max(0, bounds[t][p][1] - begin) for (t, p), begin in begins.items()}
+        total, most = sum(waiting.values()), getattr(limit, "max_rows", None)
+        ends: Offsets = {topic: {} for topic in bounds}
+        for (topic, number), n_waiting in waiting.items():
+            share = n_waiting if most is None or total <= most else -(-n_waiting * most // total)
+            ends[topic][number] = begins[topic, number] + share
+        return ends
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[Messages]:
+        """Return the work of a micro-batch."""
+        work = []
+        for topic, ends in end.items():
+            for number, last in ends.items():
+                # A partition that is new since the last micro-batch is read from its beginning.
+                first = start.get(topic, {}).get(number)
+                first = self._bounds()[topic][number][0] if first is None else first
+                if first < last:
+                    work.append(Messages(topic, int(number), first, last))
+        return work
+
+    def read(self, partition: Messages) -> Iterator[Any]:
+        """Return the messages of one partition."""
+        waiting: list[Any] = []
+        for message in _messages(_consumer(self._settings), partition):
+            waiting.append(message)
+            if len(waiting) == _ROWS:
+                yield _batch(waiting)
+                waiting = []
+        if waiting:
+            yield _batch(waiting)
+
+    def _bounds(self) -> dict[str, dict[str, tuple[int, int]]]:
+        """Return the first and the next offset of each partition of the topics."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        consumer = _consumer(self._settings)
+        found: dict[str, dict[str, tuple[int, int]]] = {}
+        try:
+            for topic in self._topics:
+                metadata = consumer.list_topics(topic, timeout=_WAIT_SECONDS).topics[topic]
+                if metadata.error is not None:
+                    raise SparkError(f"Kafka: topic {topic!r}: {metadata.error.str()}")
+                places = [TopicPartition(topic, number) for number in sorted(metadata.partitions)]
+                ends = [consumer.get_watermark_offsets(place, timeout=_WAIT_SECONDS) for place in places]
+                found[topic] = {str(place.partition): end for place, end in zip(places, ends, strict=True)}
+        except KafkaException as error:
+            raise SparkError(f"Kafka: {error.args[0].str()}") from None
+        return found
+
+
+def _messages(consumer: Any, work: Messages) -> Iterator[Any]:
+    from confluent_kafka import KafkaError, TopicPartition
+
+    consumer.assign([TopicPartition(work.topic, work.partition, work.start)])
+    try:
+        while True:
+            # There may be no message at the last offsets: transactions leave marks there.
+            found = consumer.consume(_ROWS, timeout=_WAIT_SECONDS)
+            if not found:
+                raise SparkError(f"Kafka: nothing came of {work} in {_WAIT_SECONDS:.0f} s")
+            for message in found:
+                error = message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise SparkError(f"Kafka: {work}: {error.str()}")
+                if error is not None or message.offset() >= work.end:
+                    return
+                yield message
+                if message.offset() == work.end - 1:
+                    return
+    finally:
+        consumer.unassign()
+
+
+def _batch(messages: list[Any]) -> Any:
+    columns = {
+        "key": [message.key() for message in messages],
+        "value": [message.value() for message in messages],
+        "topic": [message.topic() for message in messages],
+        "partition": [message.partition() for message in messages],
+        "offset": [message.offset() for message in messages],
+        "timestamp": [_microseconds(message) for message in messages],
+    }
+    arrays = [pa.array(values, _TYPES[name]) for name, values in columns.items()]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _microseconds(message: Any) -> int | None:
+    kind, milliseconds = message.timestamp()
+    return milliseconds * 1000 if kind else None
+
+
+# Connecting takes longer than a micro-batch, so a worker keeps its consumers.
+_consumers: dict[tuple[tuple[str, str], ...], Any] = {}
+
+
+def _consumer(settings: dict[str, str]) -> Any:
+    """Return a consumer that belongs to no group: Spark decides what is read."""
+    try:
+        from confluent_kafka import Consumer
+    except ImportError:
+        raise SparkError("the source siftline-kafka needs a client: pip install 'siftline[kafka]'") from None
+    key = tuple(sorted(settings.items()))
+    if key not in _consumers:
+        ours = {
+            "group.id": "siftline",
+            "enable.auto.commit": "false",
+            # An offset that the brokers have no more would be skipped silently.
+            "auto.offset.reset": "error",
+            "enable.partition.eof": "true",
+        }
+        _consumers[key] = Consumer({**ours, **settings})
+    return _consumers[key]

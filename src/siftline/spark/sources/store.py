@@ -1,0 +1,160 @@
+"""The feed of a durable store as a stream of changes, and what brings it into an index.
+
+    changes = spark.readStream.format("siftline-store").option("path", "subscriptions.db").load()
+    changes.writeStream.foreachBatch(applier("/data/index")).option("checkpointLocation", ...).start()
+
+The offset is the number of a change. Spark repeats a micro-batch that was interrupted; `applier` leaves out what an
+index has already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from siftline.errors import SparkError
+from siftline.spark.deltas import apply
+from siftline.storage.rows import microseconds
+from siftline.storage.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from siftline.storage.rows import Change
+
+_COLUMNS: Final = {
+    "sequence": ("bigint", pa.int64()),
+    "change": ("string", pa.string()),
+    "subscription": ("string", pa.string()),
+    "expression": ("string", pa.string()),
+    "language": ("string", pa.string()),
+    "weight": ("double", pa.float64()),
+    "expires": ("timestamp", pa.timestamp("us", tz="UTC")),
+}
+# Rows of a batch that goes to Spark.
+_ROWS: Final = 10_000
+
+
+class StoreSource(DataSource):  # type: ignore[misc]
+    """`siftline-store`: the changes of a store.
+
+    Options: `path`, the file; `since`, the number of the change to start after (0); `reader`, a name under which the
+    store notes what was processed, and keeps the rest from being compacted; `maxChangesPerTrigger`.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `format` calls it."""
+        return "siftline-store"
+
+    def schema(self) -> str:
+        """Return the columns of a change, as `apply` takes them; ids in the type that the store has."""
+        with _opened(self.options) as store:
+            kinds = {"subscription": "string" if store.are_ids_text() else "bigint"}
+        return ", ".join(f"{name} {kinds.get(name, kind)}" for name, (kind, _) in _COLUMNS.items())
+
+    def streamReader(self, schema: Any) -> StoreReader:  # noqa: N802
+        """Return what reads the stream."""
+        return StoreReader(dict(self.options), schema["subscription"].dataType.typeName() == "string")
+
+
+@dataclass
+class Changes(InputPartition):  # type: ignore[misc]
+    """The changes after `start`, up to `end`."""
+
+    start: int
+    end: int
+
+
+class StoreReader(DataSourceStreamReader):  # type: ignore[misc]
+    """Reads changes by their numbers."""
+
+    def __init__(self, options: dict[str, str], are_ids_text: bool) -> None:
+        self._options = options
+        self._are_ids_text = are_ids_text
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """Return where a new stream starts."""
+        return {"sequence": int(self._options.get("since", 0))}
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """Return how many changes a micro-batch may have."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+        most = self._options.get("maxchangespertrigger")
+        return ReadAllAvailable() if most is None else ReadMaxRows(int(most))
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
+        """Return where the next micro-batch ends."""
+        with _opened(self._options) as store:
+            last = store.sequence
+        most = getattr(limit, "max_rows", None)
+        return {"sequence": last if most is None else min(last, start["sequence"] + most)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Changes]:
+        """Return the work of a micro-batch: one piece, because changes have an order."""
+        return [Changes(start["sequence"], end["sequence"])] if start != end else []
+
+    def read(self, partition: Changes) -> Iterator[Any]:
+        """Return the changes of a micro-batch."""
+        with _opened(self._options) as store:
+            waiting: list[Change] = []
+            for change in store.changes(partition.start):
+                if change.sequence > partition.end:
+                    break
+                waiting.append(change)
+                if len(waiting) == _ROWS:
+                    yield self._batch(waiting)
+                    waiting = []
+            if waiting:
+                yield self._batch(waiting)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Let the store forget what was processed."""
+        reader = self._options.get("reader")
+        if reader is not None:
+            with Store(self._options["path"], is_checked=False) as store:
+                store.acknowledge(reader, end["sequence"])
+
+    def _batch(self, changes: list[Change]) -> Any:
+        rows = [_row(change) for change in changes]
+        types = {name: kind for name, (_, kind) in _COLUMNS.items()}
+        if not self._are_ids_text:
+            types["subscription"] = pa.int64()
+        columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), types.values(), strict=True)]
+        return pa.RecordBatch.from_arrays(columns, names=list(types))
+
+
+def _row(change: Change) -> tuple[Any, ...]:
+    """Return a change as a row of _COLUMNS."""
+    subscription = change.subscription
+    if subscription is None:
+        return change.sequence, change.kind, change.id, None, None, None, None
+    written, end = subscription.written, microseconds(subscription.expires)
+    return change.sequence, change.kind, change.id, written.text, written.dialect, subscription.weight, end
+
+
+def _opened(options: Any) -> Store:
+    path = options.get("path")
+    if path is None:
+        raise SparkError("the source siftline-store needs the option 'path': the file of the store")
+    return Store(path, is_read_only=True, is_checked=False)
+
+
+def applier(path: str, *, source: str = "store") -> Callable[[Any, int], None]:
+    """Return a function for `foreachBatch` that brings changes of a store into an index.
+
+    The index notes under the name `source` how far it has come, so that a batch that Spark repeats, or a stream that
+    begins again without its checkpoint, changes nothing twice.
+    """
+
+    def take(changes: Any, _: int) -> None:
+        table = changes.toArrow()
+        if len(table):
+            rows = table.sort_by("sequence")
+            apply(path, rows, source=source, sequence=rows["sequence"][-1].as_py())
+
+    return take

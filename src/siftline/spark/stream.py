@@ -1,0 +1,126 @@
+"""stream: a stream of events and an index in, a stream of matches out, while subscriptions change.
+
+events ──────────► micro-batch n ──► matches, written by any sink of Spark
+                      │ claims (version 4, delta 7, 12:00), the state of the index when it begins
+apply ──► delta 8 ────┼──────► seen by micro-batch n + 1
+compact ► version 5 ──┘        (version 4 with delta 8, merged: gives the same)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.errors import TableError
+from siftline.spark.claims import claim, micro_batch
+from siftline.spark.dead_letters import Counts, DeadLetters
+from siftline.spark.directory import IndexDirectory
+from siftline.spark.events import EVENT, MOST_EVENT_BYTES, selected, shape_of
+from siftline.spark.live import engines_of
+from siftline.spark.match import function_of, matcher_of, result_schema
+from siftline.spark.worker import PAIRS, TOP, Matcher
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator, Sequence
+
+_NOTIFICATION: Final = "notification"
+
+
+def stream(
+    events: Any,
+    index: str | os.PathLike[str],
+    *,
+    key: str | Sequence[str] = "id",
+    event: str | Sequence[str] | None = EVENT,
+    how: str = PAIRS,
+    k: int = 10,
+    weights: bool = False,
+    notification: bool = False,
+    time: str | None = None,
+    late: str | None = None,
+    dead_letters: str | None = None,
+    counts: Counts | None = None,
+    max_event_bytes: int = MOST_EVENT_BYTES,
+) -> Any:
+    """Return a streaming DataFrame of the subscriptions that each event satisfies, as of its micro-batch.
+
+    Parameters
+    ----------
+    events : streaming DataFrame
+        A row an event.
+    index : str or path
+        An index directory, which all machines can read and write under the same path. Each micro-batch uses the
+        subscriptions that there are when it begins: what `compile`, `apply` and `compact` did before is seen.
+    key, event, how, k, weights, counts, max_event_bytes
+        As for `match`.
+    notification : bool
+        Whether there is a column `notification`: a name for the pair of event (by its keys) and subscription that is
+        the same whenever it is computed, for receivers that may be told twice.
+    time, late : str, optional
+        A column with the time of an event, and how much later than the latest it may come, such as "10 minutes". Those
+        that come later are dropped by Spark, and counted in the progress of the query (`numRowsDroppedByWatermark`); so
+        are events with a key that came already within that time.
+    dead_letters : str, optional
+        A folder for the events that cannot be read: Parquet files with keys, event and reason, in a sub-folder
+        `run=<query>-<batch>` for each micro-batch.
+
+    Returns
+    -------
+    DataFrame
+        To be written by `writeStream` with a checkpoint. Into Parquet and JSON files every match goes exactly once,
+        also if the job is killed at any moment and starts again; `foreachBatch` may be called twice for the same
+        batch, with the same rows.
+
+    Raises
+    ------
+    TableError
+        If the DataFrame is no stream, if a column is missing, or has a type that holds no events.
+    SnapshotError
+        If the index cannot be opened.
+
+    Examples
+    --------
+    >>> matches = stream(events, "/data/index", key="id")                  # doctest: +SKIP
+    >>> query = matches.writeStream.format("parquet").start(               # doctest: +SKIP
+    ...     "/data/matches", checkpointLocation="/data/checkpoint")
+    """
+    if not events.isStreaming:
+        raise TableError("the events are no stream; use match")
+    if (time is None) != (late is None):
+        raise ValueError("time and late go together")
+    if notification and how not in (PAIRS, TOP):
+        raise ValueError(f"how={how!r} has no notifications")
+    directory = IndexDirectory.open(index)
+    shape = shape_of(events.schema, key, event, max_event_bytes)
+    matcher = matcher_of(directory, shape, how, k, weights, DeadLetters(dead_letters, counts))
+    if time is not None and late is not None:
+        if time not in events.columns:
+            raise TableError(f"time={time!r}: there is no such column; there are {', '.join(events.columns)}")
+        events = events.withWatermark(time, late).dropDuplicatesWithinWatermark(list(shape.keys))
+    rows = selected(events, shape)
+    found = rows.mapInArrow(function_of(StreamMatcher(matcher, str(directory.path))), result_schema(rows, matcher))
+    return _named(found, [*shape.keys, "subscription"]) if notification else found
+
+
+def _named(found: Any, columns: Sequence[str]) -> Any:
+    """Add a name for each row, from some columns."""
+    from pyspark.sql import functions
+
+    quoted = ["`{}`".format(name.replace("`", "``")) for name in columns]
+    return found.withColumn(_NOTIFICATION, functions.md5(functions.to_json(functions.struct(*quoted))))
+
+
+@dataclass(frozen=True)
+class StreamMatcher:
+    """Matches the events of a micro-batch with the state that the batch has claimed."""
+
+    matcher: Matcher
+    path: str
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Match the events of one task."""
+        query, batch = micro_batch()
+        engines = engines_of(self.path, claim(self.path, query, batch))
+        letters = replace(self.matcher.dead_letters, run=f"{query}-{batch}")
+        yield from replace(self.matcher, dead_letters=letters).run(batches, engines)
