@@ -1,6 +1,6 @@
 """Claims: which state of an index a micro-batch is matched with, written down before anything is.
 
-    streams/<query>/<batch>.json   {"version": 4, "delta": 7, "time": ...}
+    streams/<query>/<batch>.json   {"state": [4, 7, 1794824320000000]}   version, delta, time
 
 The first task of a micro-batch takes the state of the index as it is then; all others of the batch find its claim and
 do the same. When a stream starts again from its checkpoint, Spark repeats the micro-batch that was under way, with the
@@ -49,8 +49,8 @@ def claim(path: str | os.PathLike[str], query: str, batch: int) -> State:
         (file.parent / f"{batch - _KEPT}.json").unlink(missing_ok=True)
     document = read_document(file)
     try:
-        return State(*(document[name] for name in State._fields))
-    except KeyError as error:
+        return State(*document["state"])
+    except (KeyError, TypeError) as error:
         raise SnapshotError(f"{file} is damaged: {error!r}") from None
 
 
@@ -59,7 +59,7 @@ def _make(file: Path, state: State) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".draft-", dir=file.parent) as folder:
             draft = Path(folder, file.name)
-            write_document(draft, state._asdict())
+            write_document(draft, {"state": state})
             try:
                 os.link(draft, file)
             except FileExistsError:

@@ -307,7 +307,7 @@ def _claimed_versions(folder: Path) -> Iterator[int]:
         batches = sorted((file for file in stream.glob("*.json") if file.stem.isdecimal()), key=lambda f: int(f.stem))
         for file in batches[-2:]:
             if file.stat().st_mtime > time.time() - _STREAM_SECONDS:
-                yield int(read_document(file)["version"])
+                yield int(read_document(file)["state"][0])
 
 
 def delta_file(folder: Path, number: int) -> Path:
