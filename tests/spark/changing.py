@@ -67,4 +67,4 @@ class Model:
         """Return what the scan finds for each event."""
         engine = Engine("scan")
         engine.add_many(self.rows(state))
-        return [sorted(engine.match(each)) for each in trees]  # type: ignore[type-var]
+        return [sorted(map(int, engine.match(each))) for each in trees]

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 NOW = 1_000_000
 
 
-def found(path: Any, state: State, trees: list[dict[str, Any]], top: int | None = None) -> list[list[int]]:
+def found(path: Any, state: State, trees: list[dict[str, Any]]) -> list[list[Any]]:
     """Return the ids that the engines of a state find for each event."""
-    ids: list[list[int]] = [[] for _ in trees]
+    ids: list[list[Any]] = [[] for _ in trees]
     for engine in engines_of(str(path), state):
         table = engine.match_batch(
-            engine.encode([json.dumps(each) for each in trees]), top=top, threads=1, weights=False
+            engine.encode([json.dumps(each) for each in trees]), top=None, threads=1, weights=False
         )
         for event, id in zip(table["event"].to_pylist(), table["subscription"].to_pylist(), strict=True):
             ids[event].append(id)

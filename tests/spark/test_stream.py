@@ -130,11 +130,11 @@ def test_late_and_repeated_events_are_dropped(spark: Any, tmp_path: Path) -> Non
         os.utime(tmp_path / "events" / f"{number}.json", (1_000_000_000 + number,) * 2)
     reader = spark.readStream.schema("id bigint, at timestamp, event string").option("maxFilesPerTrigger", 1)
     found = stream(reader.json(str(tmp_path / "events")), index, time="at", late="1 hour", how="counts")
-    rows = []
-    writer = found.writeStream.foreachBatch(lambda batch, _: rows.extend(row.id for row in batch.collect()))
+    ids: list[int] = []
+    writer = found.writeStream.foreachBatch(lambda batch, _: ids.extend(row.id for row in batch.collect()))
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
-    assert sorted(rows) == [0, 1, 2, 4]  # 1 came twice, 3 came too late
+    assert sorted(ids) == [0, 1, 2, 4]  # 1 came twice, 3 came too late
 
 
 def test_events_that_cannot_be_read(spark: Any, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 
 from siftline.errors import SparkError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     Offsets = dict[str, dict[str, int]]
+    Bounds = dict[str, dict[str, tuple[int, int]]]
 
 _SCHEMA: Final = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
 _TYPES: Final = {
@@ -71,7 +73,7 @@ class Messages(InputPartition):  # type: ignore[misc]
     end: int
 
 
-class KafkaReader(DataSourceStreamReader):  # type: ignore[misc]
+class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Reads messages by their offsets."""
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -84,6 +86,8 @@ class KafkaReader(DataSourceStreamReader):  # type: ignore[misc]
         if self._start not in _STARTS:
             raise SparkError(f"startingOffsets must be earliest or latest, not {self._start!r}")
 
+        self._last: Bounds | None = None  # where a query that takes what is there ends
+
     def initialOffset(self) -> Offsets:  # noqa: N802
         """Return where a new stream starts."""
         place = _STARTS.index(self._start)
@@ -93,21 +97,30 @@ class KafkaReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """Return how many messages a micro-batch may have."""
-        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-
         return ReadAllAvailable() if self._most is None else ReadMaxRows(int(self._most))
 
     def latestOffset(self, start: Offsets, limit: Any) -> Offsets:  # noqa: N802
         """Return where the next micro-batch ends: of each partition, its share of the limit."""
-        bounds = self._bounds()
+        bounds = self._last or self._bounds()
         begins = {(t, p): start.get(t, {}).get(p, bounds[t][p][0]) for t in bounds for p in bounds[t]}
         waiting = {(t, p): max(0, bounds[t][p][1] - begin) for (t, p), begin in begins.items()}
-        total, most = sum(waiting.values()), getattr(limit, "max_rows", None)
+        total = sum(waiting.values())
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else total
         ends: Offsets = {topic: {} for topic in bounds}
         for (topic, number), n_waiting in waiting.items():
-            share = n_waiting if most is None or total <= most else -(-n_waiting * most // total)
+            share = n_waiting if total <= most else -(-n_waiting * most // total)
             ends[topic][number] = begins[topic, number] + share
         return ends
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Note what is there."""
+        self._last = self._bounds()
+
+    def stop(self) -> None:
+        """Let go of the brokers."""
+        consumer = _consumers.pop(_key(self._settings), None)
+        if consumer is not None:
+            consumer.close()
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[Messages]:
         """Return the work of a micro-batch."""
@@ -132,12 +145,12 @@ class KafkaReader(DataSourceStreamReader):  # type: ignore[misc]
         if waiting:
             yield _batch(waiting)
 
-    def _bounds(self) -> dict[str, dict[str, tuple[int, int]]]:
+    def _bounds(self) -> Bounds:
         """Return the first and the next offset of each partition of the topics."""
         from confluent_kafka import KafkaException, TopicPartition
 
         consumer = _consumer(self._settings)
-        found: dict[str, dict[str, tuple[int, int]]] = {}
+        found: Bounds = {}
         try:
             for topic in self._topics:
                 metadata = consumer.list_topics(topic, timeout=_WAIT_SECONDS).topics[topic]
@@ -158,10 +171,10 @@ def _messages(consumer: Any, work: Messages) -> Iterator[Any]:
     try:
         while True:
             # There may be no message at the last offsets: transactions leave marks there.
-            found = consumer.consume(_ROWS, timeout=_WAIT_SECONDS)
-            if not found:
+            first = consumer.poll(_WAIT_SECONDS)
+            if first is None:
                 raise SparkError(f"Kafka: nothing came of {work} in {_WAIT_SECONDS:.0f} s")
-            for message in found:
+            for message in (first, *consumer.consume(_ROWS, timeout=0)):
                 error = message.error()
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
                     raise SparkError(f"Kafka: {work}: {error.str()}")
@@ -196,13 +209,17 @@ def _microseconds(message: Any) -> int | None:
 _consumers: dict[tuple[tuple[str, str], ...], Any] = {}
 
 
+def _key(settings: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(settings.items()))
+
+
 def _consumer(settings: dict[str, str]) -> Any:
     """Return a consumer that belongs to no group: Spark decides what is read."""
     try:
         from confluent_kafka import Consumer
     except ImportError:
         raise SparkError("the source siftline-kafka needs a client: pip install 'siftline[kafka]'") from None
-    key = tuple(sorted(settings.items()))
+    key = _key(settings)
     if key not in _consumers:
         ours = {
             "group.id": "siftline",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 
 from siftline.errors import SparkError
 from siftline.spark.deltas import apply
@@ -69,12 +70,13 @@ class Changes(InputPartition):  # type: ignore[misc]
     end: int
 
 
-class StoreReader(DataSourceStreamReader):  # type: ignore[misc]
+class StoreReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Reads changes by their numbers."""
 
     def __init__(self, options: dict[str, str], are_ids_text: bool) -> None:
         self._options = options
         self._are_ids_text = are_ids_text
+        self._last: int | None = None  # where a query that takes what is there ends
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Return where a new stream starts."""
@@ -82,17 +84,22 @@ class StoreReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """Return how many changes a micro-batch may have."""
-        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-
         most = self._options.get("maxchangespertrigger")
         return ReadAllAvailable() if most is None else ReadMaxRows(int(most))
 
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
         """Return where the next micro-batch ends."""
+        last = self._sequence() if self._last is None else max(self._last, start["sequence"])
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else last
+        return {"sequence": min(last, start["sequence"] + most)}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Note what is there."""
+        self._last = self._sequence()
+
+    def _sequence(self) -> int:
         with _opened(self._options) as store:
-            last = store.sequence
-        most = getattr(limit, "max_rows", None)
-        return {"sequence": last if most is None else min(last, start["sequence"] + most)}
+            return store.sequence
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Changes]:
         """Return the work of a micro-batch: one piece, because changes have an order."""
@@ -113,7 +120,7 @@ class StoreReader(DataSourceStreamReader):  # type: ignore[misc]
                 yield self._batch(waiting)
 
     def commit(self, end: dict[str, int]) -> None:
-        """Let the store forget what was processed."""
+        """Tell the store what was processed, which Spark does when it plans the next micro-batch."""
         reader = self._options.get("reader")
         if reader is not None:
             with Store(self._options["path"], is_checked=False) as store:
