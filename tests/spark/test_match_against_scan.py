@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,11 @@ from strategies import events, subscriptions
 from siftline import Engine
 from siftline.language.printer import to_text
 from siftline.spark.compile import compile
+from siftline.spark.directory import IndexDirectory
+from siftline.spark.live import State
 from siftline.spark.match import match
+from spark.changing import Model, tree
+from spark.test_deltas import first_rows
 
 if TYPE_CHECKING:
     from siftline.model import Expression
@@ -129,6 +134,30 @@ def test_both_plans_give_the_same(spark: Any, numbers: Any, how: str) -> None:
     )
     assert replicated == sharded
     assert len(replicated) == len(trees) or how == "top-k"
+
+
+@pytest.mark.parametrize("how", ["pairs", "top-k", "counts"])
+def test_changes_since_the_version(spark: Any, tmp_path: Any, how: str) -> None:
+    rows = first_rows(random.Random(3), 25)
+    texts = [text for _, text, _ in rows]
+    index = compiled(spark, tmp_path / "index", texts, 3)
+    model = Model([(id, text, 1.0) for id, text, _ in rows], 3)
+    trees = [tree(model.chance) for _ in range(40)]
+    frame = spark.createDataFrame([(n, json.dumps(each)) for n, each in enumerate(trees)], "id bigint, event string")
+    for _ in range(2):
+        model.change(index, 1, n_changes=10)
+    engine = Engine("scan")
+    engine.add_many(model.rows(State(1, 2, time.time_ns() // 1000)))
+    found = engine.match_batch(trees, top=3 if how == "top-k" else None)
+    pairs = sorted(zip(found["event"].to_pylist(), found["subscription"].to_pylist(), strict=True))
+    if how == "counts":
+        pairs = [(event, sum(pair[0] == event for pair in pairs)) for event in range(len(trees))]
+    for plan in PLANS:
+        matches = match(frame, index, how=how, k=3, plan=plan)
+        assert sorted(tuple(row)[:2] for row in matches.collect()) == pairs
+    # A version that was opened stays as it is.
+    before = match(frame, IndexDirectory.open(index)).collect()
+    assert {tuple(row) for row in before} == scanned(texts, trees)
 
 
 def _plain(row: Any) -> tuple[Any, ...]:

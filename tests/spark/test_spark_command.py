@@ -66,3 +66,34 @@ def test_what_cannot_run(
     files = [str(tmp_path / argument) if "." in argument else argument for argument in arguments]
     assert main(["spark", "compile", *files, "--index", str(tmp_path / "index")]) == 2
     assert message in capfd.readouterr().err
+
+
+def test_stream_apply_compact(spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.Table.from_pylist([{"id": 1, "expression": "a = 1"}]), tmp_path / "s.parquet")
+    index, events = str(tmp_path / "index"), tmp_path / "events"
+    assert main(["spark", "compile", str(tmp_path / "s.parquet"), "--index", index]) == 0
+    events.mkdir()
+    (events / "0.jsonl").write_text('{"id": "x", "a": 1}\n{"id": "y", "a": 2}\n')
+    output = ["--output", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoint"), "--sink", "json"]
+    command = ["spark", "stream", str(events), "--format", "jsonl", "--index", index, *output, "--once"]
+    assert main(command) == 0
+    assert "out: 1 match of 2 events; " in capfd.readouterr().err
+    changes = [{"subscription": 2, "expression": "a > 1"}, {"change": "remove", "subscription": 1}, {"expression": "a"}]
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(change) + "\n" for change in changes))
+    assert main(["spark", "apply", str(tmp_path / "c.jsonl"), "--index", index]) == 1
+    said = capfd.readouterr().err
+    assert "index: delta 1, 2 changes, 1 refused; " in said
+    assert "the id is null" in said
+    assert main(["spark", "compact", index]) == 0
+    assert "index: version 2, 1 subscription; " in capfd.readouterr().err
+    (events / "1.jsonl").write_text('{"id": "z", "a": 2}\n{"id": "w", "a": 1}\n{"a": \n')
+    assert main([*command, "--dead-letters", str(tmp_path / "dead")]) == 1
+    assert "1 event could not be read" in capfd.readouterr().err
+    assert sorted(map(tuple, spark.read.json(str(tmp_path / "out")).collect())) == [("x", 1), ("z", 2)]
+
+
+def test_a_stream_reads_a_directory(spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "e.jsonl").write_text("{}")
+    options = ["--index", "x", "--output", "y", "--checkpoint", "z"]
+    assert main(["spark", "stream", str(tmp_path / "e.jsonl"), *options]) == 2
+    assert "one directory" in capfd.readouterr().err

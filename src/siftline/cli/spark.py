@@ -1,4 +1,4 @@
-"""`siftline spark`: the data pipeline on Spark: profile events, compile subscriptions, match."""
+"""`siftline spark`: the data pipeline on Spark: profile events, compile subscriptions, match, stream."""
 
 from __future__ import annotations
 
@@ -17,12 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NAME: Final = "spark"
-SUMMARY: Final = "profile events, compile subscriptions and match, on Spark"
+SUMMARY: Final = "profile events, compile subscriptions, match and stream, on Spark"
 DETAILS: Final = """\
   profile  reads events and writes what compile wants to know about them: frequencies and samples of values.
   compile  makes an index directory of subscriptions, or a new version of one that is there. Bad ones are left
            out, and stand with reason and place in a quarantine beside the index.
   match    writes a row for every event and subscription that it satisfies.
+  stream   does so for files of events as they come into a directory, until it is stopped; started again, it goes on
+           where it was, and no match is lost or written twice.
+  apply    changes the subscriptions of an index: a row a change (add, replace, remove, expire), with the columns
+           change, subscription, expression, weight and expires. A running stream sees it in its next batch.
+  compact  merges changes into a new version of the index, while streams go on.
 
 Files and directories of files are Parquet, JSON Lines or CSV, by extension or --format; a directory without one is
 Parquet. Subscriptions have the columns subscription (or id), expression, and optionally weight; or one row a
@@ -39,10 +44,15 @@ examples:
   siftline spark profile events.parquet --output statistics.json
   siftline spark compile subscriptions.parquet --index wishes --statistics statistics.json
   siftline spark match events.parquet --index wishes --output matches.parquet
+  siftline spark stream incoming --format jsonl --key id --index wishes --output matches --checkpoint state
+  siftline spark apply changes.jsonl --index wishes
+  siftline spark compact wishes
 """
 
 _FORMATS: Final = (PARQUET, JSONL, CSV)
 _LOG: Final = {"spark.log.level": "ERROR"}
+# Of the changes that were refused, so many are named.
+_SHOWN: Final = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,16 +68,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compiling.add_argument("--language", help="of the expressions, if not by themselves: text, eventbridge, sns, ...")
     compiling.add_argument("--json", action="store_true", help="print a JSON document instead of a line")
     matching = _action(actions, "match", "match events", _match, "EVENTS")
-    matching.add_argument("--index", metavar="DIRECTORY", required=True, help="what `compile` made")
-    matching.add_argument("--output", metavar="DIRECTORY", required=True, help="where the matches go, as Parquet files")
-    matching.add_argument("--key", metavar="COLUMN", help="what names an event in the output; id if there is one")
-    matching.add_argument(
-        "--how", choices=("pairs", "arrays", "counts", "top-k"), default="pairs", help="what to write"
-    )
-    matching.add_argument("--k", metavar="K", type=count, default=10, help="for top-k: how many an event (10)")
+    _add_matching(matching)
     matching.add_argument("--plan", choices=("auto", "replicated", "sharded"), default="auto", help="how to match")
-    matching.add_argument("--dead-letters", metavar="DIRECTORY", help="where events go that cannot be read")
-    _add_event(matching)
+    streaming = _action(actions, "stream", "match events as they come", _stream, "EVENTS")
+    _add_matching(streaming)
+    streaming.add_argument("--checkpoint", metavar="DIRECTORY", required=True, help="what Spark has to remember")
+    streaming.add_argument("--sink", choices=("parquet", "json"), default="parquet", help="format of the output")
+    streaming.add_argument("--once", action="store_true", help="stop when all that is there has been matched")
+    streaming.add_argument("--every", metavar="SECONDS", type=float, help="pause between batches; none if absent")
+    streaming.add_argument("--files", metavar="N", dest="most_files", type=count, help="at most so many files a batch")
+    streaming.add_argument("--time", metavar="COLUMN", help="the time of an event, for --late")
+    streaming.add_argument("--late", metavar="DELAY", help="drop events later than this, such as '10 minutes'")
+    applying = _action(actions, "apply", "change the subscriptions of an index", _apply, "CHANGES")
+    applying.add_argument("--index", metavar="DIRECTORY", required=True, help="the index directory")
+    applying.add_argument("--language", help="of the expressions, if not by themselves")
+    compacting = actions.add_parser("compact", help="merge changes into a new version of an index")
+    compacting.add_argument("index", metavar="DIRECTORY", help="the index directory")
+    _add_common(compacting, _compact)
+
+
+def _add_matching(action: argparse.ArgumentParser) -> None:
+    action.add_argument("--index", metavar="DIRECTORY", required=True, help="what `compile` made")
+    action.add_argument("--output", metavar="DIRECTORY", required=True, help="where the matches go")
+    action.add_argument("--key", metavar="COLUMN", help="what names an event in the output; id if there is one")
+    action.add_argument("--how", choices=("pairs", "arrays", "counts", "top-k"), default="pairs", help="what to write")
+    action.add_argument("--k", metavar="K", type=count, default=10, help="for top-k: how many an event (10)")
+    action.add_argument("--dead-letters", metavar="DIRECTORY", help="where events go that cannot be read")
+    _add_event(action)
 
 
 def _action(
@@ -82,11 +109,15 @@ def _action(
     action.add_argument("--format", choices=_FORMATS, help="of the files, if not by their extension")
     action.add_argument("--cores", metavar="N", type=count, help="how many tasks at a time; all cores if absent")
     action.add_argument("--memory", metavar="SIZE", default="2g", help="of the JVM (2g)")
+    _add_common(action, run)
+    return action
+
+
+def _add_common(action: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
     # As for the command itself, which must not be overruled when they stand there.
     for option, text in (("--quiet", "no summary"), ("--debug", "show tracebacks")):
         action.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=text)
     action.set_defaults(act=run)
-    return action
 
 
 def _add_event(action: argparse.ArgumentParser) -> None:
@@ -152,14 +183,64 @@ def _match(args: argparse.Namespace) -> int:
     start = time.perf_counter()
     pipeline = _pipeline()
     events, key = _events(args)
-    counts = importlib.import_module("siftline.spark.dead_letters").Counts(events.sparkSession)
+    counts = pipeline.Counts(events.sparkSession)
     chosen = {"how": args.how, "k": args.k, "plan": args.plan, "dead_letters": args.dead_letters, "counts": counts}
     matches = pipeline.match(events, args.index, key=key, **_given(event=args.event), **chosen)
     matches.write.parquet(str(Path(args.output).absolute()))
-    bad = f", {counted(counts.dead_letters, 'event')} could not be read" if counts.dead_letters else ""
-    found = f"{counted(counts.matches, 'match', 'matches')} of {counted(counts.events, 'event')}"
-    _tell(args, f"{args.output}: {found}{bad}", start)
+    _tell(args, f"{args.output}: {_counted(counts)}", start)
     return BAD_INPUT if counts.dead_letters else OK
+
+
+def _stream(args: argparse.Namespace) -> int:
+    if args.once and args.every is not None:
+        raise CannotRunError("--once and --every exclude each other")
+    start = time.perf_counter()
+    pipeline = _pipeline()
+    events, key = _event_stream(args)
+    counts = pipeline.Counts(events.sparkSession)
+    chosen = {"how": args.how, "k": args.k, "dead_letters": args.dead_letters, "counts": counts}
+    options = _given(event=args.event, time=args.time, late=args.late)
+    try:
+        matches = pipeline.stream(events, args.index, key=key, **options, **chosen)
+    except ValueError as error:
+        raise CannotRunError(str(error)) from None
+    writer = matches.writeStream.format(args.sink).option("checkpointLocation", str(Path(args.checkpoint).absolute()))
+    if args.once:
+        writer = writer.trigger(availableNow=True)
+    elif args.every is not None:
+        writer = writer.trigger(processingTime=f"{args.every} seconds")
+    query = writer.start(str(Path(args.output).absolute()))
+    try:
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        query.stop()
+    _tell(args, f"{args.output}: {_counted(counts)}", start)
+    return BAD_INPUT if counts.dead_letters else OK
+
+
+def _counted(counts: Any) -> str:
+    bad = f", {counted(counts.dead_letters, 'event')} could not be read" if counts.dead_letters else ""
+    return f"{counted(counts.matches, 'match', 'matches')} of {counted(counts.events, 'event')}{bad}"
+
+
+def _apply(args: argparse.Namespace) -> int:
+    start = time.perf_counter()
+    try:
+        delta = _pipeline().apply(args.index, _subscriptions(args), language=args.language)
+    except ValueError as error:
+        raise CannotRunError(str(error)) from None
+    for refused in delta.refused[:_SHOWN]:
+        say(f"subscription {refused.id!r}: {refused.reason}")
+    more = f", {len(delta.refused):,} refused" if delta.refused else ""
+    _tell(args, f"{args.index}: delta {delta.number}, {counted(len(delta.changes), 'change')}{more}", start)
+    return BAD_INPUT if delta.refused else OK
+
+
+def _compact(args: argparse.Namespace) -> int:
+    start = time.perf_counter()
+    index = _pipeline().compact(args.index)
+    _tell(args, f"{args.index}: version {index.version}, {counted(index.subscriptions, 'subscription')}", start)
+    return OK
 
 
 def _pipeline() -> Any:
@@ -223,6 +304,33 @@ def _events(args: argparse.Namespace) -> tuple[Any, str]:
     if key is None and "id" not in table.columns:
         return _numbered(table), "id"
     return table, key or "id"
+
+
+def _event_stream(args: argparse.Namespace) -> tuple[Any, str]:
+    """Return events as they come into a directory, and the column that names them."""
+    kind, key = _format(args), args.key or "id"
+    if len(args.files) != 1 or not Path(args.files[0]).is_dir():
+        raise CannotRunError("a stream reads one directory, into which files come")
+    path = str(Path(args.files[0]).absolute())
+    session = _session(args)
+    reader = session.readStream
+    if args.most_files is not None:
+        reader = reader.option("maxFilesPerTrigger", args.most_files)
+    if kind == JSONL:
+        if args.event is not None:
+            raise CannotRunError("a line of JSON Lines is an event as it is: --event is for columns")
+        lines = _keyed(reader.text(path).toDF("event"), key)
+        return (lines if args.time is None else _timed(lines, args.time)), key
+    # Which columns there are is seen in the files that are there already.
+    table = session.read.csv(path, header=True, inferSchema=True) if kind == CSV else session.read.parquet(path)
+    reader = reader.schema(table.schema)
+    return (reader.csv(path, header=True) if kind == CSV else reader.parquet(path)), key
+
+
+def _timed(lines: Any, name: str) -> Any:
+    from pyspark.sql.functions import get_json_object
+
+    return lines.withColumn(name, get_json_object("event", f"$['{name}']").cast("timestamp"))
 
 
 def _numbered(table: Any) -> Any:

@@ -118,7 +118,7 @@ class IndexDirectory:
     def __init__(self, path: Path, version: int, description: dict[str, Any]) -> None:
         self.path = path
         self.version = version
-        self.folder = path / "versions" / str(version)
+        self.folder = self.folder_of(path, version)
         self.subscriptions: int = description["subscriptions"]
         self.quarantined: int = description["quarantined"]
         self.id_type: str = description["id_type"]
@@ -142,12 +142,17 @@ class IndexDirectory:
     def __repr__(self) -> str:
         return f"<IndexDirectory {self.path}, version {self.version}: {self.subscriptions:,} subscriptions>"
 
+    @staticmethod
+    def folder_of(path: str | os.PathLike[str], version: int) -> Path:
+        """Return where a version stands."""
+        return local_path(path) / "versions" / str(version)
+
     @classmethod
     def open(cls, path: str | os.PathLike[str], version: int | None = None) -> IndexDirectory:
         """Read which version is current, or a given one, and what it holds."""
         folder = local_path(path)
         chosen = _current(folder) if version is None else version
-        file = folder / "versions" / str(chosen) / _VERSION
+        file = cls.folder_of(folder, chosen) / _VERSION
         if not file.is_file():
             raise SnapshotError(f"the index {folder} has no version {chosen}: there is no {file}")
         try:

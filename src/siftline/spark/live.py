@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from siftline.engine import Engine
 from siftline.language.text import parse_stored
 from siftline.spark.deltas import END, PUT, read_delta
-from siftline.spark.directory import IndexDirectory, delta_numbers, local_path
+from siftline.spark.directory import IndexDirectory, delta_numbers
 from siftline.spark.worker import open_shards, stamp_of
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ class State(NamedTuple):
 
 
 def state_of(index: str | os.PathLike[str] | IndexDirectory) -> State:
-    """Return the state of an index now; of a directory that was opened, that of its version."""
+    """Return the state of an index now: its current version, or the one that was opened, with all changes since."""
     directory = index if isinstance(index, IndexDirectory) else IndexDirectory.open(index)
-    numbers = [] if directory is index else delta_numbers(directory.path)[-1:]
-    return State(directory.version, max([directory.delta, *numbers]), time.time_ns() // 1000)
+    last = max([directory.delta, *delta_numbers(directory.path)[-1:]])
+    return State(directory.version, last, time.time_ns() // 1000)
 
 
 class Masked:
@@ -191,7 +191,7 @@ _overlays: OrderedDict[Any, Overlay] = OrderedDict()
 
 def overlay_of(path: str, state: State) -> tuple[IndexDirectory, Overlay]:
     """Return a version and what changed since, as of a state; this process keeps the last ones."""
-    key = path, state.version, stamp_of(str(local_path(path) / "versions" / str(state.version)))
+    key = path, state.version, stamp_of(str(IndexDirectory.folder_of(path, state.version)))
     overlay = _overlays.pop(key, None)
     if overlay is None or overlay.number > state.delta:
         overlay = Overlay(IndexDirectory.open(path, state.version))
@@ -207,6 +207,16 @@ def engines_of(path: str, state: State) -> list[Any]:
     directory, overlay = overlay_of(path, state)
     shards = open_shards([str(directory.shard_path(number)) for number in range(len(directory.shards))])
     return overlay.engines(shards, state.time)
+
+
+def engine_of_shard(path: str, state: State, number: int) -> Any:
+    """Return what events are matched with in one shard; the number after the last is what changed since."""
+    directory, overlay = overlay_of(path, state)
+    gone, own = overlay.gone(state.time)
+    if number == len(directory.shards):
+        return Masked(overlay.engine, own) if len(own) else overlay.engine
+    (engine,) = open_shards([str(directory.shard_path(number))])
+    return Masked(engine, gone) if len(gone) else engine
 
 
 @dataclass(frozen=True)

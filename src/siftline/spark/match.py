@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.errors import SparkError, TableError
+from siftline.errors import TableError
 from siftline.spark.dead_letters import Counts, DeadLetters
 from siftline.spark.directory import IndexDirectory
 from siftline.spark.events import EVENT, MOST_EVENT_BYTES, selected, shape_of
@@ -45,9 +45,9 @@ def match(
     ----------
     events : pyspark.sql.DataFrame
         A row an event.
-    index : str
+    index : str or IndexDirectory
         The path of an index directory that `compile` made; workers must be able to read it under the same path. Changes
-        since (`apply`) count too, as of now.
+        since (`apply`) count too, as of now; a version that was opened (`IndexDirectory`) is taken as it is.
     key : str or sequence of str
         The columns that name an event in the result.
     event : str, pair of str, or None
@@ -91,17 +91,15 @@ def match(
     matcher = matcher_of(directory, shape, how, k, weights, letters)
     rows = selected(events, shape)
     schema = result_schema(rows, matcher)
-    state = state_of(directory if directory is index else directory.path)
-    is_plain = state.delta == directory.delta and not len(directory.ends)
+    state = state_of(directory)
+    if directory is index:
+        state = state._replace(delta=directory.delta)
+    is_changed = state.delta > directory.delta or len(directory.ends) > 0
     if plan == SHARDED or (plan == AUTO and _is_too_large(directory)):
         from siftline.spark.sharded import match_sharded
 
-        if not is_plain:
-            raise SparkError(
-                f"{directory.path}: the index has changed since version {directory.version}; compact first"
-            )
-        return match_sharded(rows, directory, matcher, schema)
-    stage = matcher if is_plain else LiveMatcher(matcher, str(directory.path), state)
+        return match_sharded(rows, directory, state, matcher, schema, is_changed=is_changed)
+    stage = LiveMatcher(matcher, str(directory.path), state) if is_changed else matcher
     return rows.mapInArrow(function_of(stage), schema)
 
 

@@ -24,8 +24,9 @@ from siftline.encoding.events import EncodedEvents
 from siftline.kernels.routing import visits
 from siftline.spark.directory import IndexDirectory
 from siftline.spark.events import JSON, Shape
+from siftline.spark.live import engine_of_shard, overlay_of
 from siftline.spark.reading import joined, pieces, readable
-from siftline.spark.worker import COUNTS, LISTS, PAIRS, TOP, open_shards, stamp_of
+from siftline.spark.worker import COUNTS, LISTS, PAIRS, TOP, stamp_of
 from siftline.storage.snapshot import read_table
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.spark.dead_letters import TaskLetters
+    from siftline.spark.live import Overlay, State
     from siftline.spark.worker import Matcher
 
 # The number of an event in the job, by which its matches in several shards are united.
@@ -53,11 +55,12 @@ _TASKS_PER_CORE: Final = 2
 
 
 class Routes:
-    """Which attribute leads to which shards."""
+    """Which attribute leads to which shards; what changed since the version is one more shard, which all visit."""
 
-    def __init__(self, directory: IndexDirectory, shape: Shape) -> None:
-        self.n_shards = len(directory.shards)
-        self.always = np.array([i for i, shard in enumerate(directory.shards) if shard.is_always], dtype=np.int32)
+    def __init__(self, directory: IndexDirectory, shape: Shape, changes: Overlay | None = None) -> None:
+        self.n_shards = len(directory.shards) + (changes is not None)
+        always = [number for number, shard in enumerate(directory.shards) if shard.is_always]
+        self.always = np.array(always + [len(directory.shards)] * (changes is not None), dtype=np.int32)
         self.domains = Domains()
         owners: list[list[int]] = []
         for number, shard in enumerate(directory.shards):
@@ -68,13 +71,15 @@ class Routes:
                 owners[attribute].append(number)
         if shape.kind != JSON:
             # A value without a meaning makes the event unreadable wherever it is used.
-            owners += [[] for _ in range(self._intern_all(directory) - len(owners))]
+            owners += [[] for _ in range(self._intern_all(directory, changes) - len(owners))]
         self.starts = np.cumsum([0, *map(len, owners)], dtype=np.int64)
         self.shards = np.array([number for numbers in owners for number in numbers], dtype=np.int32)
 
-    def _intern_all(self, directory: IndexDirectory) -> int:
+    def _intern_all(self, directory: IndexDirectory, changes: Overlay | None) -> int:
         """Take in all attributes of the index; return how many there are."""
-        for number in range(self.n_shards):
+        for name in changes.engine._domains.names if changes is not None else ():
+            self.domains.intern(name)
+        for number in range(len(directory.shards)):
             for name in read_table(directory.shard_path(number), "domains/names")["text"].to_pylist():
                 self.domains.intern(name.decode("utf-8", "surrogatepass"))
         return len(self.domains)
@@ -93,11 +98,14 @@ class Routes:
 _routes: OrderedDict[Any, Routes] = OrderedDict()
 
 
-def routes_of(path: str, version: int, shape: Shape) -> Routes:
+def routes_of(path: str, state: State, shape: Shape, *, is_changed: bool) -> Routes:
     """Return the routes of an index, made once in this process."""
-    directory = IndexDirectory.open(path, version)
-    key = str(directory.folder), stamp_of(str(directory.folder)), shape.kind == JSON
-    known = _routes.pop(key, None) or Routes(directory, shape)
+    folder = str(IndexDirectory.folder_of(path, state.version))
+    key = folder, stamp_of(folder), shape.kind == JSON, state.delta if is_changed else None
+    known = _routes.pop(key, None)
+    if known is None:
+        directory, changes = overlay_of(path, state)
+        known = Routes(directory, shape, changes if is_changed else None)
     _routes[key] = known
     while len(_routes) > 2:
         _routes.popitem(last=False)
@@ -110,8 +118,10 @@ class Router:
 
     Attributes
     ----------
-    path, version : str, int
+    path, state : str, State
         The index.
+    is_changed : bool
+        Whether there are changes beside the version.
     matcher : Matcher
         What comes after; says what is wanted.
     n_splits : int
@@ -119,14 +129,15 @@ class Router:
     """
 
     path: str
-    version: int
+    state: State
+    is_changed: bool
     matcher: Matcher
     n_splits: int
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Route the events of one task."""
         shape = self.matcher.shape
-        routes = routes_of(self.path, self.version, shape)
+        routes = routes_of(self.path, self.state, shape, is_changed=self.is_changed)
         partition = _partition()
         packing = _Packing(routes.n_shards, self.n_splits, partition)
         n_events = partition << _POSITION_BITS
@@ -202,6 +213,8 @@ class _Packing:
 class ShardMatcher:
     """The second stage: packed events, each lot matched against its shard."""
 
+    path: str
+    state: State
     matcher: Matcher
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -212,7 +225,7 @@ class ShardMatcher:
     def _results(self, batches: Iterable[Any], letters: TaskLetters) -> Iterator[Any]:
         for batch in batches:
             for shard, content in zip(batch.column(1).to_pylist(), batch.column(2), strict=True):
-                engines = open_shards(self.matcher.shards[shard : shard + 1])
+                engines = [engine_of_shard(self.path, self.state, shard)]
                 for packed in pa.ipc.open_stream(content.as_buffer()):
                     for piece in pieces(packed):
                         yield self._result(piece, engines, letters)
@@ -230,20 +243,23 @@ class ShardMatcher:
         return result.append_column(_NUMBER, numbers)
 
 
-def match_sharded(rows: Any, directory: IndexDirectory, matcher: Matcher, schema: Any) -> Any:
+def match_sharded(
+    rows: Any, directory: IndexDirectory, state: State, matcher: Matcher, schema: Any, *, is_changed: bool
+) -> Any:
     """Return the DataFrame of matches, by the plan above."""
     from pyspark.sql import types
 
     spark = rows.sparkSession
-    n_shards = len(directory.shards)
+    path, n_shards = str(directory.path), len(directory.shards) + is_changed
     n_cores = int(spark.conf.get("spark.sql.shuffle.partitions"))
     n_splits = max(1, -(-_TASKS_PER_CORE * n_cores // n_shards))
-    router = Router(str(directory.path), directory.version, matcher, n_splits)
+    router = Router(path, state, is_changed, matcher, n_splits)
     routed = rows.mapInArrow(_function(router), ROUTED).repartitionById(n_shards * n_splits, "place")
+    matching = _function(ShardMatcher(path, state, matcher))
     if matcher.how == PAIRS:
-        return routed.mapInArrow(_function(ShardMatcher(matcher)), schema)
+        return routed.mapInArrow(matching, schema)
     numbered = types.StructType([*schema.fields, types.StructField(_NUMBER, types.LongType())])
-    return _united(routed.mapInArrow(_function(ShardMatcher(matcher)), numbered), matcher, schema)
+    return _united(routed.mapInArrow(matching, numbered), matcher, schema)
 
 
 def _function(stage: Any) -> Any:
