@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import threading
 from datetime import UTC, datetime, timedelta
@@ -96,19 +97,22 @@ def test_what_cannot_be_applied_is_refused_with_the_reason(tmp_path: Path) -> No
         {"subscription": 3},
         {"subscription": 4, "expression": "a = 1", "weight": float("nan")},
         {"subscription": 5, "expression": "a = 1", "expires": datetime(2026, 1, 1)},
+        {"subscription": 5, "expression": "a = 1", "expires": "tomorrow"},
         {"change": "rename", "subscription": 6},
         {"subscription": 7, "pattern": '{"a": [2]}'},
         {"subscription": 8, "expression": "a = 2", "expires": datetime.now(UTC) + timedelta(hours=1)},
+        {"subscription": 9, "expression": "a = 2", "expires": "2126-01-01T00:00:00+01:00"},
+        {"subscription": 10, "expression": "a = 2", "expires": "2016-01-01T00:00:00Z"},
     ]
     delta = apply(path, rows)
     reasons = [refused.reason for refused in delta.refused]
     for reason, words in zip(
-        reasons, ["integers", "null", "column", "null", "weight", "time zone", "rename"], strict=True
+        reasons, ["integers", "null", "column", "null", "weight", "time zone", "tomorrow", "rename"], strict=True
     ):
         assert words in reason
-    assert [change[1] for change in delta.changes] == [7, 8]
+    assert [change[1] for change in delta.changes] == [7, 8, 9, 10]
     assert read_delta(tmp_path / "index", 1) == delta
-    assert found(path, state_of(path), [{"a": 1}, {"a": 2}]) == [[1], [7, 8]]
+    assert found(path, state_of(path), [{"a": 1}, {"a": 2}]) == [[1], [7, 8, 9]]
 
 
 def test_nothing_to_apply_makes_no_delta(tmp_path: Path) -> None:
@@ -187,6 +191,23 @@ def test_what_streams_need_stays(tmp_path: Path) -> None:
     compact(path)
     assert sorted(int(each.name) for each in (tmp_path / "index" / "versions").iterdir()) == [6, 7, 8]
     assert delta_numbers(tmp_path / "index") == [7, 8]
+
+
+def test_time_does_not_go_back_in_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = directory(tmp_path / "index", [(1, "a = 1", 1.0)])
+    first = claim(path, "query", 1)
+    monkeypatch.setattr("time.time_ns", lambda: 5000)
+    assert claim(path, "query", 2) == first
+    assert claim(path, "other", 1).time == 5
+
+
+def test_streams_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+    path = directory(tmp_path / "index", [(1, "a = 1", 1.0)])
+    claim(path, "query", 1)
+    os.utime(tmp_path / "index" / "streams" / "query" / "1.json", (0, 0))
+    apply(path, [{"subscription": 2, "expression": "a = 1"}])
+    compact(path)
+    assert list((tmp_path / "index" / "streams").iterdir()) == []
 
 
 def test_damage_is_named(tmp_path: Path) -> None:

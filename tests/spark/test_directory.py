@@ -92,10 +92,10 @@ with directory.Draft({path!r}) as draft:
     filled(draft, "a = 7")
 """
 MOMENTS = {
-    "before the version is renamed": "directory._write = kill",
+    "before the version is renamed": "directory.write_document = kill",
     "before the manifest is replaced": (
-        "write = directory._write\n"
-        "directory._write = lambda file, content: kill() if file.name == 'manifest.json' else write(file, content)"
+        "write = directory.write_document\n"
+        "directory.write_document = lambda file, content: kill() if file.name == 'manifest.json' else write(file, content)"
     ),
 }
 

@@ -203,6 +203,18 @@ def test_a_worker_that_is_killed_loses_nothing(spark: Any, tmp_path: Path) -> No
     assert written(spark, tmp_path) == [(event, id) for event in range(50) for id in (1, 2, 3)]
 
 
+def test_changes_in_a_data_frame(spark: Any, tmp_path: Path) -> None:
+    """They come in any order, and their times are those of the session's zone."""
+    index = Path(directory(tmp_path / "index", ROWS))
+    columns = "sequence bigint, change string, subscription bigint, expression string, expires timestamp"
+    rows = [(2, "remove", 1, None, None), (1, "add", 1, "a = 5", None), (3, "add", 7, "a = 1", datetime(2100, 1, 1))]
+    delta = apply(index, spark.createDataFrame(rows, columns).selectExpr("*", "1 as weight"))
+    assert delta.refused == []
+    assert [change[:2] for change in delta.changes] == [["put", 1], ["remove", 1], ["put", 7]]
+    end = datetime(2100, 1, 1).astimezone().timestamp()  # as Spark takes a naive time: in the zone of this process
+    assert delta.changes[2][-1] == end * 1e6
+
+
 def test_what_is_refused(spark: Any, tmp_path: Path) -> None:
     index = directory(tmp_path / "index", ROWS)
     table = spark.createDataFrame([(1, "{}")], "id bigint, event string")

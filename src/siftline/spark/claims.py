@@ -45,13 +45,20 @@ def claim(path: str | os.PathLike[str], query: str, batch: int) -> State:
     folder = local_path(path)
     file = folder / "streams" / query / f"{batch}.json"
     if not file.exists():
-        _make(file, state_of(folder))
+        _make(file, _now_or_later(state_of(folder), file.with_name(f"{batch - 1}.json")))
         (file.parent / f"{batch - _KEPT}.json").unlink(missing_ok=True)
     document = read_document(file)
     try:
         return State(*document["state"])
     except (KeyError, TypeError) as error:
         raise SnapshotError(f"{file} is damaged: {error!r}") from None
+
+
+def _now_or_later(state: State, before: Path) -> State:
+    """Return a state whose time is not before that of the last micro-batch: clocks of machines differ."""
+    if not before.exists():
+        return state
+    return state._replace(time=max(state.time, read_document(before)["state"][State._fields.index("time")]))
 
 
 def _make(file: Path, state: State) -> None:

@@ -41,6 +41,7 @@ def warm_up() -> None:
         for top in (None, 1):
             engine.match_batch(texts, top=top, threads=1)
         engine.match_batch(pa.table({"a": [1], "b": [3.5], "c": ["xy"]}), threads=1)
+        engine.remove(engine.add("a = 7"))
 
 
 def _predicates() -> Any:

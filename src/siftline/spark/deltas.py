@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -242,8 +243,7 @@ def _change(row: Mapping[str, Any], id: Id, text: str | None, language: str | No
     kind = _KINDS.get(name)
     if kind is None:
         raise SubscriptionError(f"unknown change {name!r}; there are add, replace, remove and expire")
-    ends = row.get("expires")
-    end = ends if type(ends) is int else microseconds(ends)
+    end = _microseconds(row.get("expires"))
     if kind == REMOVE or (kind == END and end is None):
         return [REMOVE, id]
     if kind == END:
@@ -258,6 +258,16 @@ def _change(row: Mapping[str, Any], id: Id, text: str | None, language: str | No
     if not isinstance(text, str):
         raise SubscriptionError(f"the expression must be text, not {type(text).__name__}")
     return [PUT, id, parsed_text(text, row.get("language") or language)[0], float(weight), end]
+
+
+def _microseconds(moment: Any) -> int | None:
+    """Return a time: a datetime or ISO 8601 text, both with a time zone, or microseconds already."""
+    if type(moment) is int:
+        return moment
+    try:
+        return microseconds(datetime.fromisoformat(moment) if isinstance(moment, str) else moment)
+    except ValueError as error:
+        raise SubscriptionError(f"expires: {error}") from None
 
 
 def _checked_id(id: Any, is_text: bool) -> Id:

@@ -310,9 +310,10 @@ def _claimed_versions(folder: Path) -> Iterator[int]:
     """Return the versions that streams may still need: those of their last two micro-batches."""
     for stream in (folder / "streams").glob("*"):
         batches = sorted((file for file in stream.glob("*.json") if file.stem.isdecimal()), key=lambda f: int(f.stem))
-        for file in batches[-2:]:
-            if file.stat().st_mtime > time.time() - _STREAM_SECONDS:
-                yield int(read_document(file)["state"][0])
+        if batches and batches[-1].stat().st_mtime < time.time() - _STREAM_SECONDS:
+            shutil.rmtree(stream, ignore_errors=True)
+            continue
+        yield from (int(read_document(file)["state"][0]) for file in batches[-2:])
 
 
 def delta_file(folder: Path, number: int) -> Path:

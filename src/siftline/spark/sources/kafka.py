@@ -6,6 +6,9 @@
 Columns and options are those of Spark's own connector, which needs a jar that PySpark does not bring. A micro-batch is
 a range of offsets for each partition of the topics, and one task reads one of them; it stands in Spark's checkpoint
 before it is read, so that a stream that starts again reads the same messages.
+
+Tested against the mock cluster of librdkafka, which speaks the protocol over TCP, with several brokers and partitions;
+not against brokers with authentication, transactions or compacted topics.
 """
 
 from __future__ import annotations
