@@ -70,7 +70,7 @@ ALLOWED = {
         "",
     },
     "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "storage", "engine", "", "cli"},
-    "demo": {"errors", "engine", "spark", "bench", ""},
+    "demo": {"errors", "language", "engine", "spark", "bench", ""},
     "cli": {
         "errors",
         "model",

@@ -68,9 +68,8 @@ class Shop(NamedTuple):
 def draw_shop(n_subscriptions: int, n_events: int, seed: int) -> Shop:
     """Draw wish lists and products; the same seed gives the same ones.
 
-    >>> shop = draw_shop(2, 1, seed=1)
-    >>> print(*shop.subscriptions["expression"].to_pylist(), sep="\\n")  # doctest: +ELLIPSIS
-    ...
+    >>> print(draw_shop(1, 1, seed=4).subscriptions["expression"][0])
+    (spout_pieces <= 2 or price <= 44) and bag_motif = 'classic' and bag_border in ('slim', 'wide', 'round')
     """
     chance, event_chance = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(2))
     # Some wishes are a single condition: few of many people are told often, most seldom.
@@ -117,9 +116,9 @@ class Dictionary:
 def _named(common: Sequence[tuple[str, Any]], properties: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Yield names and what their values are: common ones, then each part with each property, well mixed."""
     yield from common
-    for round in range(len(properties)):
+    for turn in range(len(properties)):
         for place, part in enumerate(PARTS):
-            name, kind = properties[(round + place) % len(properties)]
+            name, kind = properties[(turn + place) % len(properties)]
             yield f"{part}_{name}", kind
 
 
@@ -140,22 +139,29 @@ def _wish_texts(wishes: Wishes, dictionary: Dictionary, chance: np.random.Genera
 
 def _conditions(wishes: Wishes, dictionary: Dictionary) -> Any:
     """Return all predicates as text, in their order."""
-    operators = wishes.predicates.operators
-    writers = {
-        EQUAL: lambda names, used, lows, highs: _joined(names, " = ", _quoted(dictionary.words(used, lows))),
-        IN: lambda names, used, lows, highs: _joined(names, " in (", _sets(used, lows, highs, dictionary), ")"),
-        AT_MOST: lambda names, used, lows, highs: _joined(names, " <= ", _digits(highs)),
-        AT_LEAST: lambda names, used, lows, highs: _joined(names, " >= ", _digits(lows)),
-        BETWEEN: lambda names, used, lows, highs: _joined(names, " between ", _digits(lows), " and ", _digits(highs)),
-    }
-    parts, places = [], []
-    for operator, write in writers.items():
-        rows = np.flatnonzero(operators == operator)
-        used = wishes.used[rows]
-        lows, highs = wishes.predicates.lows[rows], wishes.predicates.highs[rows]
-        parts.append(write(dictionary.names.take(pa.array(used)), used, lows, highs))
-        places.append(rows)
+    used = wishes.used
+    operators, lows, highs = wishes.predicates
+    places = [np.flatnonzero(operators == operator) for operator in range(BETWEEN + 1)]
+    parts = [
+        _written(operator, used[rows], lows[rows], highs[rows], dictionary) for operator, rows in enumerate(places)
+    ]
     return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(places))))
+
+
+def _written(
+    operator: int, used: NDArray[Any], lows: NDArray[np.int64], highs: NDArray[np.int64], dictionary: Dictionary
+) -> Any:
+    """Return predicates with the same operator as text."""
+    names = dictionary.names.take(pa.array(used))
+    if operator == EQUAL:
+        return _joined(names, " = ", _quoted(dictionary.words(used, lows)))
+    if operator == IN:
+        return _joined(names, " in (", _sets(used, lows, highs, dictionary), ")")
+    if operator == AT_MOST:
+        return _joined(names, " <= ", _digits(highs))
+    if operator == AT_LEAST:
+        return _joined(names, " >= ", _digits(lows))
+    return _joined(names, " between ", _digits(lows), " and ", _digits(highs))
 
 
 def _sets(used: NDArray[Any], lows: NDArray[np.int64], highs: NDArray[np.int64], dictionary: Dictionary) -> Any:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 WIDTH: Final = 360
 _ROW, _BAR = 26, 16
 _HEIGHT: Final = 170
-_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 8, 18, 22
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 8, 26, 22
 
 
 def bars(title: str, rows: Sequence[tuple[str, float, str]]) -> str:
@@ -29,8 +29,8 @@ def bars(title: str, rows: Sequence[tuple[str, float, str]]) -> str:
     return _svg(title, len(rows) * _ROW + 4, parts)
 
 
-def columns(title: str, rows: Sequence[tuple[str, float, str]], *, unit: str, is_marked_every: int = 1) -> str:
-    """Return upright bars: label below, height, and the text above (empty: none); `unit` is written at the top."""
+def columns(title: str, rows: Sequence[tuple[str, float, str]], *, unit: str, label_every: int = 1) -> str:
+    """Return upright bars: label below some, height, and the text above the highest; `unit` is written at the top."""
     most = max((height for _, height, _ in rows), default=0) or 1
     inner = _HEIGHT - _TOP - _BOTTOM
     step = (WIDTH - _RIGHT) / max(1, len(rows))
@@ -38,16 +38,16 @@ def columns(title: str, rows: Sequence[tuple[str, float, str]], *, unit: str, is
     for number, (label, height, text) in enumerate(rows):
         x, length = number * step, height * (inner - 12) / most
         y = _HEIGHT - _BOTTOM - length
-        parts.append(_bar(x + step * 0.1, y, step * 0.8, length, f"{label}: {text or height}"))
-        if text:
+        parts.append(_bar(x + step * 0.1, y, step * 0.8, length, f"{label}: {text}"))
+        if height == most:
             parts.append(_text(x + step / 2, y - 4, text, "middle"))
-        if number % is_marked_every == 0:
+        if number % label_every == 0:
             parts.append(_text(x + step / 2, _HEIGHT - 7, label, "middle"))
     parts.append(_line(0, _HEIGHT - _BOTTOM, WIDTH - _RIGHT, _HEIGHT - _BOTTOM))
     return _svg(title, _HEIGHT, parts)
 
 
-def log_curve(title: str, heights: Sequence[float], *, x_unit: str, y_unit: str) -> str:
+def log_curve(title: str, heights: Sequence[float], *, unit: str) -> str:
     """Return a curve of positive heights by rank (from 1), both on logarithmic axes; heights are shares of 1."""
     decades_x = max(1, math.ceil(math.log10(max(2, len(heights)))))
     decades_y = max(1, math.ceil(-math.log10(min(heights, default=0.1))))
@@ -64,7 +64,7 @@ def log_curve(title: str, heights: Sequence[float], *, x_unit: str, y_unit: str)
     for rank in _ranks(len(heights)):
         x = _LEFT + width * math.log10(rank) / decades_x
         points.append(f"{x:.1f},{_TOP - height * math.log10(heights[rank - 1]) / decades_y:.1f}")
-    parts += [f'<polyline class="curve" points="{" ".join(points)}"/>', _text(0, 10, f"{y_unit}, by {x_unit}")]
+    parts += [f'<polyline class="curve" points="{" ".join(points)}"/>', _text(0, 10, unit)]
     return _svg(title, _HEIGHT, parts)
 
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from siftline.errors import SiftlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from siftline.demo.catalogue import Shop
 
@@ -59,7 +59,7 @@ def run_demo(
 ) -> Figures:
     """Run all of it, write the report into a folder, and return what it shows.
 
-    Spark is stopped at the end, whatever happens.
+    A Spark session that runs already is used; otherwise one is started, and stopped at the end, whatever happens.
     """
     figures = Figures(sizes.subscriptions, sizes.events, sizes.streamed, seed)
     stages = Stages(tell)
@@ -214,30 +214,31 @@ def _kernels_on_the_way() -> Iterator[Callable[[], int]]:
 
 @contextmanager
 def _spark(stages: Stages, cores: int | None, memory: str, wait_for_kernels: Callable[[], int]) -> Iterator[Any]:
+    """Give a session, and stop it afterwards unless it was there before."""
+    from pyspark.sql import SparkSession
+
     from siftline.spark import session
 
-    with stages.stage("start", "Spark; the kernels, which are compiled when they are new to this machine"):
-        spark = session(cores, memory=memory, name="siftline demo", short_lived=True, settings={"spark.log.level": "ERROR"})
-        try:
-            wait_for_kernels()
-        except BaseException:
-            stop(spark)
-            raise
+    is_ours = SparkSession.getActiveSession() is None
+    spark = None
     try:
+        with stages.stage("start", "Spark; the kernels, which are compiled if they are new to this machine"):
+            settings = {"spark.log.level": "ERROR"}
+            spark = session(cores, memory=memory, name="siftline demo", short_lived=True, settings=settings)
+            wait_for_kernels()
         yield spark
     finally:
-        stop(spark)
+        if is_ours and spark is not None:
+            _stop(spark)
 
 
-def stop(spark: Any) -> None:
-    """Stop Spark and its JVM, which would otherwise live as long as this process."""
+def _stop(spark: Any) -> None:
+    """Stop Spark, and its JVM too, which would otherwise end with this process only."""
     gateway = spark.sparkContext._gateway
     spark.stop()
-    process = getattr(gateway, "proc", None)
     gateway.shutdown()
-    if process is not None:
-        process.stdin.close()
-        process.wait()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
 
 
 def _machine(spark: Any) -> dict[str, str]:

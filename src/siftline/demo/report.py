@@ -25,7 +25,8 @@ body { margin: 0 auto; max-width: 46rem; padding: 1rem; background: var(--paper)
 h1 { font-size: 1.6rem; line-height: 1.2; margin: .5rem 0; }
 h2 { font-size: 1.2rem; margin: 2.2rem 0 .5rem; border-top: 1px solid var(--rule); padding-top: 1rem; }
 h3 { font-size: 1rem; margin: 1.5rem 0 .3rem; }
-.numbers { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .6rem; padding: 0; }
+.numbers { display: grid; grid-template-columns: repeat(2, 1fr); gap: .6rem; padding: 0; }
+@media (min-width: 40rem) { .numbers { grid-template-columns: repeat(3, 1fr); } }
 .numbers li { list-style: none; background: var(--soft); border-radius: .4rem; padding: .6rem .8rem; }
 .numbers b { display: block; font-size: 1.35rem; line-height: 1.3; }
 .wide { overflow-x: auto; }
@@ -38,7 +39,7 @@ svg text { font: 11px system-ui, sans-serif; fill: var(--ink); }
 svg line { stroke: var(--rule); }
 .bar { fill: var(--bar); }
 .curve { fill: none; stroke: var(--bar); stroke-width: 2; }
-pre { background: var(--soft); border-radius: .4rem; padding: .7rem; overflow-x: auto; font-size: .85rem; line-height: 1.4; }
+pre { background: var(--soft); border-radius: .4rem; padding: .7rem; overflow-x: auto; font-size: .85rem; }
 code { font-family: ui-monospace, monospace; font-size: .9em; }
 dl { display: grid; grid-template-columns: auto 1fr; gap: 0 1rem; margin: .4rem 0; }
 dd { margin: 0; }
@@ -109,34 +110,36 @@ def _stages(figures: Figures) -> str:
 <p>The slowest stage first.</p>
 {chart}
 {_table(("stage", "seconds", "amount", "a second"), rows)}
-<p><i>start</i> is Spark itself, and the kernels, which are compiled on the first run on a machine and loaded afterwards.
+<p><i>start</i> is Spark itself, and the kernels, which are compiled on the first run on a machine and loaded later.
 Rates include what Spark needs to begin and end a job.</p>"""
 
 
 def _catalogue(figures: Figures) -> str:
     shares = figures.shares
     n_attributes = _figure("n_attributes", f"{len(shares):,}")
-    chart = log_curve("Share of products that have an attribute", [share for _, share in shares], x_unit="rank", y_unit="products")
+    title = "Share of products that have an attribute, by its rank"
+    chart = log_curve(title, [share for _, share in shares], unit="products that have an attribute, by its rank")
     common = ", ".join(f"<code>{escape(name)}</code> {100 * share:.0f} %" for name, share in shares[:6])
     per_subscription = figures.index_bytes / max(1, figures.n_subscriptions - figures.refused)
     return f"""\
 <h2>The catalogue and the index</h2>
-<p>The profile found {n_attributes} attributes, texts and numbers, a few of them common and most of them rare: {common}, …</p>
+<p>The profile found {n_attributes} attributes, texts and numbers, a few of them common and most of them rare:
+{common}, …</p>
 {chart}
 <p>The compiled index has {_figure("index_bytes", f"{figures.index_bytes:,}")} bytes,
 {per_subscription:.0f} a subscription; {_figure("refused", f"{figures.refused:,}")} subscriptions were refused.</p>"""
 
 
 def _matches(figures: Figures) -> str:
-    rows = [(_class_label(low, high), float(number), f"{number:,}" if number else "") for low, high, number in figures.histogram]
-    chart = bars("Subscriptions by number of matches", [(label, length, text or "0") for label, length, text in rows])
+    rows = [(_class_label(low, high), float(number), f"{number:,}") for low, high, number in figures.histogram]
+    chart = bars("Subscriptions by number of matches", rows)
     top = [(f"<code>{escape(text)}</code>", f"{number:,}") for _, text, number in figures.top]
     return f"""\
 <h2>Matches per subscription</h2>
 <p>{_figure("subscriptions_told", f"{figures.subscriptions_told:,}")} wish lists have a match, and
 {_figure("events_told", f"{figures.events_told:,}")} products; on average a product has
-{_figure("matches_per_event", f"{figures.matches / figures.n_events:.1f}")}. Each product was made to satisfy one wish list:
-{_figure("planted", f"{figures.planted:,}")} of {figures.n_events:,} such pairs were found.</p>
+{_figure("matches_per_event", f"{figures.matches / figures.n_events:.1f}")}. Each product was made to satisfy one wish
+list: {_figure("planted", f"{figures.planted:,}")} of {figures.n_events:,} such pairs were found.</p>
 <p>How many wish lists have so many matches:</p>
 {chart}
 <h3>The most matches</h3>
@@ -144,25 +147,31 @@ def _matches(figures: Figures) -> str:
 
 
 def _class_label(low: int, high: int) -> str:
-    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _stream(figures: Figures) -> str:
     batches = figures.batches
     seconds = [batch.seconds for batch in batches]
-    rows = [(str(number), batch.seconds, "") for number, batch in enumerate(batches, start=1)]
-    chart = columns("Seconds of each micro-batch", rows, unit="seconds, by micro-batch", is_marked_every=max(1, len(rows) // 10))
+    rows = [(str(number), batch.seconds, f"{batch.seconds:.2f} s") for number, batch in enumerate(batches, start=1)]
+    every = max(1, len(rows) // 10)
+    chart = columns("Seconds of each micro-batch", rows, unit="seconds, by micro-batch", label_every=every)
     kinds = [
-        (escape(kind.name), _figure(f"changes-{kind.name}", f"{kind.changes:,}"), _figure(f"followed-{kind.name}", f"{kind.followed:,}"))
+        (
+            escape(kind.name),
+            _figure(f"changes-{kind.name}", f"{kind.changes:,}"),
+            _figure(f"followed-{kind.name}", f"{kind.followed:,}"),
+        )
         for kind in figures.kinds
     ]
     meanings = "; ".join(f"<i>{escape(kind.name)}</i>: {escape(kind.meaning)}" for kind in figures.kinds)
     return f"""\
 <h2>The stream, while wishes changed</h2>
-<p>{_figure("n_batches", str(len(batches)))} files of products arrived one by one, and before each some wish lists were added,
-replaced and removed. A micro-batch took {_figure("median_batch", f"{statistics.median(seconds):.2f}")} s (median); the longest,
-{max(seconds):.2f} s. {_figure("stream_matches", f"{sum(batch.matches for batch in batches):,}")} matches were written.
-Meanwhile the changes so far were merged into the index, in {_figure("compact_seconds", f"{figures.compact_seconds:.1f}")} s.</p>
+<p>{_figure("n_batches", str(len(batches)))} files of products arrived one by one, and before each some wish lists were
+added, replaced and removed. A micro-batch took {_figure("median_batch", f"{statistics.median(seconds):.2f}")} s
+(median), the longest {max(seconds):.2f} s.
+{_figure("stream_matches", f"{sum(batch.matches for batch in batches):,}")} matches were written. Meanwhile the changes
+so far were merged into the index, in {_figure("compact_seconds", f"{figures.compact_seconds:.1f}")} s.</p>
 {chart}
 <p>Did the very next micro-batch follow each change?</p>
 {_table(("change", "made", "followed"), kinds)}
@@ -173,14 +182,16 @@ def _samples(figures: Figures) -> str:
     shown = "\n".join(_sample(sample) for sample in figures.samples)
     return f"""\
 <h2>Sample notifications, explained</h2>
-<p>Each pair of product and wish list is taken from the output above and explained by the engine, condition by condition.</p>
+<p>Each pair of product and wish list is taken from the output above and explained by the engine, condition by
+condition.</p>
 {shown}"""
 
 
 def _sample(sample: Sample) -> str:
     values = "".join(f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in sample.tree.items())
+    told = "yes" if sample.was_told else "no"
     return f"""\
-<section data-event="{sample.event}" data-subscription="{sample.subscription}" data-told="{str(sample.was_told).lower()}">
+<section data-event="{sample.event}" data-subscription="{sample.subscription}" data-told="{told}">
 <h3>{escape(sample.title)}: product {sample.event:,}, wish list {sample.subscription:,}</h3>
 <p><code>{escape(sample.expression)}</code></p>
 <pre>{escape(sample.explanation)}</pre>

@@ -9,6 +9,7 @@ import numpy as np
 
 from siftline.demo.figures import Sample
 from siftline.engine import Engine
+from siftline.language.printer import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,9 @@ def explained(index: str, shop: Shop, chosen: Sequence[Chosen]) -> list[Sample]:
 
     directory = IndexDirectory.open(index)
     engines = [Engine.open(directory.shard_path(number)) for number in range(len(directory.shards))]
-    return [_explained(next(engine for engine in engines if each.subscription in engine), shop, each) for each in chosen]
+    return [
+        _explained(next(engine for engine in engines if each.subscription in engine), shop, each) for each in chosen
+    ]
 
 
 def _explained(engine: Engine, shop: Shop, chosen: Chosen) -> Sample:
@@ -60,7 +63,7 @@ def _explained(engine: Engine, shop: Shop, chosen: Chosen) -> Sample:
         event=chosen.event,
         tree=json.loads(text),
         subscription=chosen.subscription,
-        expression=str(engine.expression(chosen.subscription)),
+        expression=to_text(engine.expression(chosen.subscription)),
         was_told=chosen.was_told,
         matched=explanation.matched,
         explanation=str(explanation),
