@@ -34,6 +34,16 @@ REPORT, FIGURES, DATA = "report.html", "figures.json", "data"
 _MARK: Final = "made-by-siftline-demo"
 _ROWS_IN_GROUP: Final = 10_000
 _N_TOP: Final = 8
+# Spark warns of much that is as it shall be here.
+_LOGGING: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
 _WARM_UP: Final = "from siftline.spark.daemon import warm_up; warm_up()"
 
 
@@ -68,6 +78,7 @@ def run_demo(
         n_drawn = sizes.events + sizes.streamed
         with stages.stage("draw", f"{sizes.subscriptions:,} wish lists, {n_drawn:,} products", n_drawn, "products"):
             shop = _drawn(data, sizes, seed)
+        _log_less(data)
         with _spark(stages, cores, memory, wait_for_kernels) as spark:
             figures.machine = _machine(spark)
             _Demo(spark, data, sizes, shop, figures, stages).run()
@@ -223,13 +234,20 @@ def _spark(stages: Stages, cores: int | None, memory: str, wait_for_kernels: Cal
     spark = None
     try:
         with stages.stage("start", "Spark; the kernels, which are compiled if they are new to this machine"):
-            settings = {"spark.log.level": "ERROR"}
-            spark = session(cores, memory=memory, name="siftline demo", short_lived=True, settings=settings)
+            spark = session(cores, memory=memory, name="siftline demo", short_lived=True)
             wait_for_kernels()
         yield spark
     finally:
         if is_ours and spark is not None:
             _stop(spark)
+
+
+def _log_less(data: Path) -> None:
+    """Let a JVM that is started from now on log errors only, from its first line on."""
+    file = data / "log4j2.properties"
+    file.write_text(_LOGGING, encoding="utf-8")
+    given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+    os.environ["SPARK_SUBMIT_OPTS"] = f"-Dlog4j2.configurationFile={file.absolute().as_uri()} {given}".rstrip()
 
 
 def _stop(spark: Any) -> None:
