@@ -78,8 +78,7 @@ def run_demo(
         n_drawn = sizes.events + sizes.streamed
         with stages.stage("draw", f"{sizes.subscriptions:,} wish lists, {n_drawn:,} products", n_drawn, "products"):
             shop = _drawn(data, sizes, seed)
-        _log_less(data)
-        with _spark(stages, cores, memory, wait_for_kernels) as spark:
+        with _spark(stages, data, cores, memory, wait_for_kernels) as spark:
             figures.machine = _machine(spark)
             _Demo(spark, data, sizes, shop, figures, stages).run()
     figures.stages = stages.done
@@ -224,13 +223,17 @@ def _kernels_on_the_way() -> Iterator[Callable[[], int]]:
 
 
 @contextmanager
-def _spark(stages: Stages, cores: int | None, memory: str, wait_for_kernels: Callable[[], int]) -> Iterator[Any]:
+def _spark(
+    stages: Stages, data: Path, cores: int | None, memory: str, wait_for_kernels: Callable[[], int]
+) -> Iterator[Any]:
     """Give a session, and stop it afterwards unless it was there before."""
     from pyspark.sql import SparkSession
 
     from siftline.spark import session
 
     is_ours = SparkSession.getActiveSession() is None
+    if is_ours:
+        _log_less(data)
     spark = None
     try:
         with stages.stage("start", "Spark; the kernels, which are compiled if they are new to this machine"):
