@@ -1,8 +1,11 @@
-# `make demo` shows the main job, `make test` checks everything; each makes .venv first if it is not there.
+# `make demo` shows the main job, `make test` checks everything; each makes .venv first if it is not there, with what it
+# needs: the demo less than development.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.installed-for-demo
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 .PHONY: setup demo test test-all lint types unit interpreted format bench clean
 
@@ -10,10 +13,16 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	touch $(STAMP)
+	$(INSTALL) '.[dev]'
+	touch $(STAMP) $(DEMO_STAMP)
 
-demo: setup
+$(DEMO_STAMP): pyproject.toml constraints.txt
+	@echo "installing Siftline and Spark into $(VENV) ..."
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) '.[spark]'
+	touch $(DEMO_STAMP)
+
+demo: $(DEMO_STAMP)
 	$(BIN)/siftline demo
 
 test: lint types unit interpreted

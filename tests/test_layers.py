@@ -70,6 +70,7 @@ ALLOWED = {
         "",
     },
     "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "storage", "engine", "", "cli"},
+    "demo": {"errors", "language", "engine", "spark", "bench", ""},
     "cli": {
         "errors",
         "model",
@@ -80,6 +81,7 @@ ALLOWED = {
         "explanation",
         "bench",
         "spark",
+        "demo",
         "storage",
         "subscriptions",
         "",

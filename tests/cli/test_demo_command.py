@@ -1,23 +1,32 @@
+"""`siftline demo` where it cannot run; tests/spark/test_demo.py runs it."""
+
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from command_line import run_fixture  # noqa: F401
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
     from command_line import Run
 
 
-def test_demo(run: Run) -> None:
-    outcome = run("demo", "--subscriptions", "500", "--events", "50", "--seed", "3", "--quiet")
-    assert outcome.status == 0
-    assert "500 subscriptions added" in outcome.out
-    assert "events/s" in outcome.out
-    assert "  match: s" in outcome.out
-    assert "  no match: s" in outcome.out
+def test_without_the_extra(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    outcome = run("demo", "--output", str(tmp_path / "demo"))
+    assert outcome.status == 2
+    assert outcome.err.endswith("PySpark is not installed: pip install 'siftline[spark]'\n")
+    assert not (tmp_path / "demo").exists()
 
 
-def test_demo_is_seeded(run: Run) -> None:
-    shown = [run("demo", "--subscriptions", "100", "--events", "20", "--quiet").out for _ in range(2)]
-    kept = [[line for line in text.splitlines() if " s:" not in line and " s," not in line] for text in shown]
-    assert kept[0] == kept[1]
+def test_what_somebody_else_made_stays(run: Run, tmp_path: Path) -> None:
+    kept = tmp_path / "data" / "thesis.txt"
+    kept.parent.mkdir()
+    kept.write_text("important")
+    outcome = run("demo", "--quick", "--output", str(tmp_path))
+    assert outcome.status == 2
+    assert outcome.err == f"siftline: {kept.parent} is there already, and not from a demo: choose another --output\n"
+    assert kept.read_text() == "important"

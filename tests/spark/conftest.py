@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of this folder together (`--dist loadgroup`), because each worker would start a Spark."""
+    """Keep all tests on Spark together (`--dist loadgroup`), because each worker would start one."""
     for item in items:
-        if "spark" in item.path.parent.parts:
+        if "spark" in item.path.parent.parts or item.name == "test_examples_run[README.md]":
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 

@@ -35,7 +35,7 @@ _LEAST_SIZE, _MOST_SIZE, _MEAN_BEYOND = 5, 40, 9.5
 _MOST_WORDS: Final = 500
 _MOST_SET: Final = 5
 
-_EQUAL, _IN, _AT_MOST, _AT_LEAST, _BETWEEN = range(5)
+EQUAL, IN, AT_MOST, AT_LEAST, BETWEEN = range(5)
 _OPERATORS: Final = ("=", "in", "<=", ">=", "between")
 
 
@@ -72,7 +72,7 @@ class Catalogue(NamedTuple):
     n_values: NDArray[np.int64]
 
 
-class _Predicates(NamedTuple):
+class Predicates(NamedTuple):
     """One row a predicate: its operator, and the values that satisfy it, from low to high."""
 
     operators: NDArray[np.int8]
@@ -80,22 +80,35 @@ class _Predicates(NamedTuple):
     highs: NDArray[np.int64]
 
 
+class Wishes(NamedTuple):
+    """Subscriptions: how many predicates each has, its attributes (one row each, -1: none), and all predicates."""
+
+    counts: NDArray[np.int64]
+    attributes: NDArray[np.int32]
+    predicates: Predicates
+
+    @property
+    def used(self) -> NDArray[np.int32]:
+        """The attribute of each predicate."""
+        return self.attributes[self.attributes >= 0]
+
+
+class Offers(NamedTuple):
+    """Events: one row a value, and for each event the subscription that is planted in it."""
+
+    events: NDArray[np.int64]
+    attributes: NDArray[np.int32]
+    values: NDArray[np.int64]
+    planted: NDArray[np.int64]
+
+
 def draw(parameters: Products, chance: np.random.Generator, event_chance: np.random.Generator) -> tuple[Any, Any]:
     """Draw the tables of predicates and of values."""
-    if parameters.most_predicates > _LEAST_SIZE:
-        raise ValueError(f"a product of {_LEAST_SIZE} attributes cannot match more predicates")
     catalogue = draw_catalogue(parameters, chance)
-    n, most = parameters.n_subscriptions, parameters.most_predicates
-    counts = chance.integers(parameters.least_predicates, most + 1, size=n)
-    attributes = subscription_attributes(chance, np.log(catalogue.frequencies * _N_PRODUCTS), counts, most)
-    used = attributes[attributes >= 0]
-    predicates = _draw_predicates(catalogue, used, chance)
+    wishes = draw_wishes(catalogue, parameters, chance)
+    offers = draw_offers(catalogue, wishes, parameters.n_events, event_chance)
     all_names = names(parameters.n_attributes)
-    table = _predicate_table(np.repeat(np.arange(n), counts), used, predicates, all_names)
-    chosen = choose_planted(event_chance, attributes, parameters.n_events, 1)[:, 0]
-    starts = np.cumsum(counts) - counts
-    planted = _planted(chosen, starts, attributes, predicates, event_chance)
-    return table, _value_table(catalogue, *planted, all_names, event_chance)
+    return _predicate_table(wishes, all_names), _value_table(catalogue, offers, all_names)
 
 
 def draw_catalogue(parameters: Products, chance: np.random.Generator) -> Catalogue:
@@ -109,20 +122,50 @@ def draw_catalogue(parameters: Products, chance: np.random.Generator) -> Catalog
     return Catalogue(frequencies, is_text, n_values)
 
 
-def _draw_predicates(catalogue: Catalogue, attributes: NDArray[np.int32], chance: np.random.Generator) -> _Predicates:
+def draw_wishes(catalogue: Catalogue, parameters: Products, chance: np.random.Generator) -> Wishes:
+    """Draw the subscriptions."""
+    if parameters.most_predicates > _LEAST_SIZE:
+        raise ValueError(f"a product of {_LEAST_SIZE} attributes cannot match more predicates")
+    n, most = parameters.n_subscriptions, parameters.most_predicates
+    counts = chance.integers(parameters.least_predicates, most + 1, size=n)
+    attributes = subscription_attributes(chance, np.log(catalogue.frequencies * _N_PRODUCTS), counts, most)
+    return Wishes(counts, attributes, _draw_predicates(catalogue, attributes[attributes >= 0], chance))
+
+
+def draw_offers(catalogue: Catalogue, wishes: Wishes, n_events: int, chance: np.random.Generator) -> Offers:
+    """Draw the events: what is planted, the two commonest attributes by their share, then others by theirs."""
+    chosen = choose_planted(chance, wishes.attributes, n_events, 1)[:, 0]
+    planted, planted_values = _planted(chosen, wishes, chance)
+    beyond = chance.exponential(_MEAN_BEYOND, size=n_events).astype(np.int64)
+    sizes = np.minimum(_LEAST_SIZE + beyond, _MOST_SIZE)
+    common = np.where(chance.random((n_events, 2)) < (_FIRST, _SECOND), np.array([0, 1], dtype=np.int32), np.int32(-1))
+    common[(common[:, :, None] == planted[:, None, :]).any(axis=2)] = -1
+    taken = np.concatenate([planted, common.astype(np.int32)], axis=1)
+    others = np.where(np.arange(len(catalogue.frequencies)) < 2, 0.0, catalogue.frequencies)
+    attributes = np.concatenate([taken, draw_distinct(chance, others, _MOST_SIZE, taken)], axis=1)
+    values = _draw_values(catalogue.n_values[attributes.ravel()], catalogue.is_text[attributes.ravel()], chance)
+    values = values.reshape(attributes.shape)
+    values[:, : planted.shape[1]] = planted_values
+    is_there = attributes >= 0
+    is_there &= np.cumsum(is_there, axis=1) <= sizes[:, None]
+    events = np.repeat(np.arange(n_events), is_there.sum(axis=1))
+    return Offers(events, attributes[is_there], values[is_there], chosen)
+
+
+def _draw_predicates(catalogue: Catalogue, attributes: NDArray[np.int32], chance: np.random.Generator) -> Predicates:
     """Draw operators and constants: `=` and, for three of ten, `in` for texts, ranges for numbers."""
     n = len(attributes)
     is_text, n_values = catalogue.is_text[attributes], catalogue.n_values[attributes]
-    operators = chance.integers(_AT_MOST, _BETWEEN + 1, size=n, dtype=np.int8)
+    operators = chance.integers(AT_MOST, BETWEEN + 1, size=n, dtype=np.int8)
     is_set = chance.random(n, dtype=np.float32) < 0.3
-    operators[is_text] = np.where(is_set, _IN, _EQUAL)[is_text]
+    operators[is_text] = np.where(is_set, IN, EQUAL)[is_text]
     one, other = (_draw_values(n_values, is_text, chance) for _ in range(2))
-    lows = np.where(operators == _BETWEEN, np.minimum(one, other), one)
+    lows = np.where(operators == BETWEEN, np.minimum(one, other), one)
     sizes = chance.integers(2, _MOST_SET + 1, size=n)
-    highs = np.where(operators == _BETWEEN, np.maximum(one, other), one)
-    highs = np.where(operators == _IN, np.minimum(one + sizes - 1, n_values - 1), highs)
-    highs = np.where(operators == _AT_LEAST, n_values - 1, highs)
-    return _Predicates(operators, np.where(operators == _AT_MOST, 0, lows), highs)
+    highs = np.where(operators == BETWEEN, np.maximum(one, other), one)
+    highs = np.where(operators == IN, np.minimum(one + sizes - 1, n_values - 1), highs)
+    highs = np.where(operators == AT_LEAST, n_values - 1, highs)
+    return Predicates(operators, np.where(operators == AT_MOST, 0, lows), highs)
 
 
 def _draw_values(
@@ -134,14 +177,11 @@ def _draw_values(
 
 
 def _planted(
-    chosen: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    predicates: _Predicates,
-    chance: np.random.Generator,
+    chosen: NDArray[np.int64], wishes: Wishes, chance: np.random.Generator
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Return attributes (-1: none) and satisfying values of the subscriptions that are planted."""
-    wanted = attributes[chosen]
+    wanted, predicates = wishes.attributes[chosen], wishes.predicates
+    starts = np.cumsum(wishes.counts) - wishes.counts
     rows = np.minimum(starts[chosen][:, None] + np.arange(wanted.shape[1]), len(predicates.lows) - 1)
     return wanted, chance.integers(predicates.lows[rows], predicates.highs[rows] + 1)
 
@@ -151,57 +191,37 @@ def _text_codes(attributes: NDArray[Any], values: NDArray[np.int64]) -> NDArray[
     return (attributes.astype(np.int64) * 7 + values) % len(words())
 
 
-def _predicate_table(
-    owners: NDArray[np.int64], attributes: NDArray[np.int32], predicates: _Predicates, all_names: list[str]
-) -> Any:
+def _predicate_table(wishes: Wishes, all_names: list[str]) -> Any:
     import pyarrow as pa
 
-    operators, lows, highs = predicates
-    is_in = operators == _IN
+    attributes = wishes.used
+    operators, lows, highs = wishes.predicates
+    is_in = operators == IN
     sizes = highs - lows + 1
     offsets = np.cumsum(sizes[is_in]) - sizes[is_in]
     elements = np.arange(int(sizes[is_in].sum())) - np.repeat(offsets - lows[is_in], sizes[is_in])
     texts = pa.array(words()).take(pa.array(_text_codes(np.repeat(attributes[is_in], sizes[is_in]), elements)))
     return predicate_table(
-        owners,
+        np.repeat(np.arange(len(wishes.counts)), wishes.counts),
         named(attributes, all_names),
         operators,
         _OPERATORS,
-        number=numbered(np.where(operators == _AT_MOST, highs, lows), operators >= _AT_MOST),
-        upper=numbered(highs, operators == _BETWEEN),
-        text=named(_text_codes(attributes, lows), words(), operators == _EQUAL),
+        number=numbered(np.where(operators == AT_MOST, highs, lows), operators >= AT_MOST),
+        upper=numbered(highs, operators == BETWEEN),
+        text=named(_text_codes(attributes, lows), words(), operators == EQUAL),
         texts=listed(sizes, texts, is_in),
     )
 
 
-def _value_table(
-    catalogue: Catalogue,
-    planted: NDArray[np.int32],
-    planted_values: NDArray[np.int64],
-    all_names: list[str],
-    chance: np.random.Generator,
-) -> Any:
-    """Return one row a value: what is planted, the two commonest attributes by their share, then others by theirs."""
+def _value_table(catalogue: Catalogue, offers: Offers, all_names: list[str]) -> Any:
+    """Return one row a value."""
     import pyarrow as pa
 
-    n = len(planted)
-    beyond = chance.exponential(_MEAN_BEYOND, size=n).astype(np.int64)
-    sizes = np.minimum(_LEAST_SIZE + beyond, _MOST_SIZE)
-    common = np.where(chance.random((n, 2)) < (_FIRST, _SECOND), np.array([0, 1], dtype=np.int32), np.int32(-1))
-    common[(common[:, :, None] == planted[:, None, :]).any(axis=2)] = -1
-    taken = np.concatenate([planted, common.astype(np.int32)], axis=1)
-    others = np.where(np.arange(len(catalogue.frequencies)) < 2, 0.0, catalogue.frequencies)
-    attributes = np.concatenate([taken, draw_distinct(chance, others, _MOST_SIZE, taken)], axis=1)
-    values = _draw_values(catalogue.n_values[attributes.ravel()], catalogue.is_text[attributes.ravel()], chance)
-    values = values.reshape(attributes.shape)
-    values[:, : planted.shape[1]] = planted_values
-    is_there = attributes >= 0
-    is_there &= np.cumsum(is_there, axis=1) <= sizes[:, None]
-    used, numbers = attributes[is_there], values[is_there]
+    used, numbers = offers.attributes, offers.values
     is_text = catalogue.is_text[used]
     return pa.table(
         {
-            "event": np.repeat(np.arange(n), is_there.sum(axis=1)),
+            "event": offers.events,
             "attribute": named(used, all_names),
             "number": numbered(numbers, ~is_text),
             "text": named(_text_codes(used, numbers), words(), is_text),

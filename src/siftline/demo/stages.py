@@ -1,0 +1,36 @@
+"""Steps with a clock: each tells when it begins, and how long it took."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from siftline.demo.figures import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Stages:
+    """Times steps, and tells about them line by line."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.done: list[Stage] = []
+        self._tell = tell
+        self._start = time.perf_counter()
+
+    @contextmanager
+    def stage(self, name: str, what: str, amount: int = 0, unit: str = "") -> Iterator[None]:
+        """Time one step."""
+        self.tell(f"{name}: {what} ...")
+        start = time.perf_counter()
+        yield
+        stage = Stage(name, time.perf_counter() - start, amount, unit)
+        self.done.append(stage)
+        rate = f" ({stage.rate:,.0f} {unit}/s)" if stage.rate else ""
+        self.tell(f"{name}: {stage.seconds:.1f} s{rate}")
+
+    def tell(self, text: str) -> None:
+        """Say something, with the time since the beginning."""
+        self._tell(f"[{time.perf_counter() - self._start:6.1f} s] {text}")
