@@ -21,7 +21,7 @@ from siftline.encoding.events import EncodedEvents
 from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
 from siftline.encoding.terms import terms_of
-from siftline.engine import Engine, _accepted_row, _checked_tenant, _checked_weight
+from siftline.engine import Engine, _accepted_row, _checked_schedule, _checked_tenant, _checked_weight
 from siftline.errors import DuplicateIdError, EventError, SubscriptionError, UnknownIdError
 from siftline.indexes.pb_tree import PbTree
 from siftline.indexes.pb_tree_rows import Row
@@ -29,7 +29,7 @@ from siftline.indexes.registry import make_index
 from siftline.language.normal_form import cover
 from siftline.language.printer import to_text
 from siftline.language.text import parse_stored
-from siftline.model import matches
+from siftline.model import evaluate_solutions, has_calls, matches
 from siftline.subscriptions import _check_type, accepted, check_top
 from siftline.subsets import Subset
 
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from siftline.engine import Within
-    from siftline.model import Expression
+    from siftline.model import Event, Expression
+    from siftline.operators.calling import CallCounts
     from siftline.subscriptions import Id
     from siftline.tuning import Tuning
 
@@ -68,12 +69,21 @@ class PagedEngine(Engine):
     >>> folder.cleanup()
     """
 
-    def __init__(self, index: str = PbTree.name, statistics: Statistics | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        index: str = PbTree.name,
+        statistics: Statistics | None = None,
+        *,
+        schedule: str | None = None,
+        **options: Any,
+    ) -> None:
         if statistics is not None and not isinstance(statistics, Statistics):
             raise TypeError(f"statistics must be a siftline.Statistics, not {type(statistics).__name__}")
         self._index_name = index
         self._options = options
         self._statistics = statistics
+        self._schedule = _checked_schedule(schedule, index)
+        self._call_counts: CallCounts | None = None  # of operators; None before the first call
         self._domains = Domains()  # of no attribute: events are matched by their values
         self._lock = threading.RLock()
         self._tree = cast("PbTree", make_index(index, options))
@@ -240,12 +250,23 @@ class PagedEngine(Engine):
             for (slot, row), is_enough in zip(self._tree.rows.owners(clauses), is_sure.tolist(), strict=True):
                 if slot in held or (slot in refused and not is_enough) or not is_asked(row):
                     continue
-                if is_enough or matches(_parsed(row.text), event):
+                if is_enough or self._holds(_parsed(row.text), event):
                     held[slot] = row
                 else:
                     refused.add(slot)
         found = list(held.items())
         return found if top is None else sorted(found, key=_rank)[:top]
+
+    def _holds(self, expression: Expression, event: Event) -> bool:
+        """Check a candidate; its calls are made one subscription after the other, as nothing is kept about them."""
+        if not has_calls(expression):
+            return matches(expression, event)
+        from siftline.operators.calling import CallCounts, EventCalls
+        from siftline.operators.predicates import predicate_of
+
+        self._call_counts = self._call_counts or CallCounts()
+        calls = EventCalls(event.tree, self._call_counts)
+        return evaluate_solutions(expression, event, lambda call: calls.solutions(predicate_of(call))) is True
 
     # looking in
 
