@@ -130,7 +130,8 @@ def _called(
 ) -> NDArray[np.bool_]:
     """Return which pairs of an event and a condition with calls hold; the events ascend."""
     stage, owners = table.stage, table.owners
-    assert stage is not None and owners is not None
+    assert stage is not None
+    assert owners is not None
     present, starts = np.unique(positions, return_index=True)
     batch = stage.batch({position: events.event(position).tree for position in present.tolist()})
     found = [

@@ -115,7 +115,7 @@ def weighted_pairs(
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]:
     """Return the savings of pairs of chains that share a literal, and which of the two comes first, which second.
 
-    `sharing` has the chains of each literal, those of a popular one by falling P / C: only neighbours are compared then.
+    `sharing` has the chains of each literal by falling P / C: of a popular one, only neighbours are compared.
     """
     n = 0
     for literal in range(len(sharing_starts) - 1):

@@ -32,9 +32,9 @@ def gathered(
 def renumbered(
     starts: NDArray[np.int64], literals: NDArray[np.int32], n_nodes: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
-    """Number the nodes that occur from 0 on, ascending.
+    """Give the nodes that occur new numbers, from 0 on, ascending.
 
-    Returns them, the literals with the new numbers, and the chains of each (chain * 2 + whether it must be false).
+    Returns the nodes, the literals by new numbers, and the chains of each (chain * 2 + whether it must be false).
     """
     counts = np.zeros(n_nodes, dtype=np.int64)
     for literal in literals:

@@ -5,7 +5,7 @@ Each run writes into `known` what it evaluated, and returns the number of calls.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def run_without_memo(
     order: NDArray[np.int32],
     truths: NDArray[np.bool_],
     known: NDArray[np.int8],
-) -> int:
+) -> Any:
     """Count calls chain by chain, each until its first literal that does not hold, and nothing is remembered."""
     n = 0
     for c in order:
@@ -57,7 +57,7 @@ def run_walk(
     known: NDArray[np.int8],
     is_settled: NDArray[np.bool_],
     looks_ahead: bool,
-) -> int:
+) -> Any:
     """Run `next_in_walk` to its end."""
     cursor = np.zeros(CURSOR_SIZE, dtype=np.int64)
     n = 0
@@ -83,7 +83,7 @@ def run_sequence(
     truths: NDArray[np.bool_],
     known: NDArray[np.int8],
     is_settled: NDArray[np.bool_],
-) -> int:
+) -> Any:
     """Run `next_in_sequence` to its end."""
     cursor = np.zeros(CURSOR_SIZE, dtype=np.int64)
     cursor[LITERAL] = -1
@@ -117,7 +117,7 @@ def run_greedy(
     truths: NDArray[np.bool_],
     known: NDArray[np.int8],
     is_settled: NDArray[np.bool_],
-) -> int:
+) -> Any:
     """Run `next_in_greedy` to its end; `n_open` is used up."""
     cursor = np.zeros(CURSOR_SIZE, dtype=np.int64)
     n_left = (chain_starts[1:] - chain_starts[:-1]).astype(np.int32)

@@ -1,11 +1,12 @@
 """Which call comes next: the schedules of the operator layer, one step at a time.
 
-A chain is a conjunction of literals over call predicates (nodes): node * 2 asks that the node is true, node * 2 + 1 that it
-is false. Several chains may have one owner, a subscription that matches if any of its chains holds. `node_chains` has the chains
-of a node in the same way: chain * 2, or chain * 2 + 1 where the node must be false.
+A chain is a conjunction of literals over call predicates (nodes): node * 2 asks that the node is true, node * 2 + 1
+that it is false. Several chains may have one owner, a subscription that matches if any of its chains holds.
+`node_chains` has the chains of a node in the same way: chain * 2, or chain * 2 + 1 where the node must be false.
 
-Every step returns a node to evaluate, `-2 - chain` for a chain whose literals all hold, or `DONE`. The caller writes what
-became of a node into `known` before it asks for the next step, and sets `is_settled` of an owner that needs no more.
+Every step returns a node to evaluate, `-2 - chain` for a chain whose literals all hold, or `DONE`. The caller writes
+what became of a node into `known` before it asks for the next step, and sets `is_settled` of an owner that needs no
+more.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def next_in_walk(
     is_settled: NDArray[np.bool_],
     cursor: NDArray[np.int64],
     looks_ahead: bool,
-) -> int:
+) -> Any:
     """Go on along the chains in order, each until its first literal that does not hold.
 
     With `looks_ahead`, a chain is left at once if any of its literals is known not to hold: that is what removing all
@@ -121,7 +122,7 @@ def next_in_sequence(
     n_left: NDArray[np.int32],
     cursor: NDArray[np.int64],
     last: int,
-) -> int:
+) -> Any:
     """Go on with Algorithm 1; `last` is the node of the step before, or DONE."""
     if last >= 0:
         _note(last, node_starts, node_chains, known, n_left)  # l. 11-13
@@ -229,7 +230,7 @@ def next_in_greedy(
     pending: NDArray[np.int32],
     cursor: NDArray[np.int64],
     last: int,
-) -> int:
+) -> Any:
     """Take the node that decides most chains for its cost; `last` is the node of the step before, or DONE.
 
     The last open node of a chain must be evaluated in any case, so it comes at once. Gains only shrink as chains are

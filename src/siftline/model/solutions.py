@@ -5,8 +5,8 @@ substitution of values for its variables makes it true. Under a given substituti
 the values of one of its solutions, a constraint compares, and `and`, `or`, `not` combine three-valued as always.
 
 A variable belongs to the innermost `not (...)` that holds all its occurrences, or to the whole condition. So
-`p(?x) and not q(?x)` asks for a solution of p that is none of q, and `not (p(?x) and ?x > 5)` asks that no solution of p
-is above 5.
+`p(?x) and not q(?x)` asks for a solution of p that is none of q, and `not (p(?x) and ?x > 5)` asks that no solution of
+p is above 5.
 
 >>> from siftline.model import Event
 >>> people = lambda call: [(30,), (60,)]
@@ -46,7 +46,7 @@ def _some_substitution(expression: Expression, event: Event, solve: Solve, outer
     """Return whether some substitution of the variables that belong here makes the expression true."""
     names = sorted(own_variables(expression) - outer.keys())
     # Where there is no solution, one substitution is left, which no call agrees to.
-    choices = [_values(expression, name, solve) or [None] for name in names]
+    choices: list[Sequence[Constant | None]] = [_values(expression, name, solve) or [None] for name in names]
     result: Truth = False
     for values in itertools.product(*choices):
         truth = truth_under(expression, event, solve, {**outer, **dict(zip(names, values, strict=True))})

@@ -2,8 +2,8 @@
 
 Idea: an event's open chains are a covering problem: every chain that fails must have one of its false nodes evaluated.
 The greedy choice for covers, the node with most open chains * probability that it fails them / cost, is near the best
-that is possible without knowing the truths. Probabilities and costs are those of `call_statistics.py`, which learns from
-every event. A node that is the last open one of a chain cannot be avoided, so it comes first.
+that is possible without knowing the truths. Probabilities and costs are those of `call_statistics.py`, which learns
+from every event. A node that is the last open one of a chain cannot be avoided, so it comes first.
 
 Worked example: p0 in chains 0, 1, 2 and p1 in chain 2 alone, all as likely false as true. p0 is called first; if it is
 false, nothing else is. If it is true, then p1 is the last open node of chain 2.
@@ -84,4 +84,4 @@ class Greedy:
 
     def next(self, last: int) -> int:
         """Return the next step."""
-        return next_in_greedy(*self._arguments, last)
+        return int(next_in_greedy(*self._arguments, last))

@@ -20,6 +20,8 @@ def batch_of(trees: Sequence[Mapping[str, Any]]) -> Any:
     {'a': ['1', '"x"']}
     """
     names = dict.fromkeys(name for tree in trees for name in tree)
+    if not names:
+        return pa.table({"event": pa.nulls(len(trees))})  # a table without columns would have no rows
     return pa.table({name: _column([tree.get(name) for tree in trees]) for name in names})
 
 

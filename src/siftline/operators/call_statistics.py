@@ -59,7 +59,8 @@ class CallStatistics:
 
     def costs(self, nodes: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return what a call of each node is expected to take."""
-        return self._costs[self._node_operators.view[nodes]]
+        costs: NDArray[np.float64] = self._costs[self._node_operators.view[nodes]]
+        return costs
 
     def learn(self, nodes: NDArray[np.int32], known: NDArray[np.int8]) -> None:
         """Take in what became of some nodes."""

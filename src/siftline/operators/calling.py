@@ -158,7 +158,8 @@ class EventCalls:
             return batch.rows(operator, key, self._position)
         function, tree, constants, n_values = operator.function, self._tree, key.values(), _n_values(operator)
         # What the function returns may be lazy, so its solutions are taken inside the limits too.
-        return _limited(operator, lambda: _rows_of(function(tree, *constants), n_values), self._counts)
+        rows: Rows = _limited(operator, lambda: _rows_of(function(tree, *constants), n_values), self._counts)
+        return rows
 
 
 def _n_values(operator: Operator) -> int | None:

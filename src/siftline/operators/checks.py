@@ -34,8 +34,8 @@ def check_calls(expression: Expression) -> None:
     >>> check_calls(parse("?n > 5"))
     Traceback (most recent call last):
         ...
-    siftline.errors.SubscriptionError: no call binds ?n where it is compared
-      hint: a call with ?n must stand beside it, joined by 'and'
+    siftline.errors.SubscriptionError: no call binds ?n: it occurs only in constraints or in several negations
+      hint: add a call with ?n outside of 'not', or use different names
     """
     for node in walk(expression):
         if isinstance(node, AnyElement) and has_calls(node):

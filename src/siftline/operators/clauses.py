@@ -90,7 +90,7 @@ class Chain(NamedTuple):
         sides: Sequence[tuple[tuple[str, ...], Sequence[Solution]]],
         constraints: Sequence[Constraint],
     ) -> Iterator[dict[str, Constant]]:
-        """Yield what is left of a substitution after joining more calls; constraints are checked as soon as they can."""
+        """Yield a substitution joined with those of more calls; constraints are checked as soon as they can be."""
         ready = [constraint for constraint in constraints if taken.keys() >= set(variables_of(constraint))]
         if not all(constraint_truth(constraint, taken) is True for constraint in ready):
             return

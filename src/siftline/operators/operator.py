@@ -53,10 +53,10 @@ class Parameter:
 
     def wanted(self) -> str:
         """Return what it takes, in words."""
-        names = {kind: f"a {_KINDS[kind]}" for kind in (bool, float, str) if kind in self.annotations}
+        kinds = [f"a {_KINDS[kind]}" for kind in (bool, float, str) if kind in self.annotations]
         if int in self.annotations and float not in self.annotations:
-            names[int] = "an integer"
-        return " or ".join(names.values()) or "a constant"
+            kinds.append("an integer")
+        return " or ".join(kinds) or "a constant"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,14 +161,14 @@ def operator(
         Take the place of an operator with the same name.
 
     The function takes the event, as a dict, and constants; annotations with bool, int, float, str are checked when a
-    subscription is added. Without `binds` it returns True, False, or None for unknown. With them it returns one solution
-    (a value, or a tuple with a value for each name), or a list, set or iterator of solutions; none is false, and None is
-    unknown. Values are booleans, finite numbers and strings.
+    subscription is added. Without `binds` it returns True, False, or None for unknown. With them it returns one
+    solution (a value, or a tuple with a value for each name), or a list, set or iterator of solutions; none is false,
+    and None is unknown. Values are booleans, finite numbers and strings.
     """
 
     def made(function: Callable[..., Any]) -> Operator:
-        if not isinstance(name, str) or not name:
-            raise OperatorError(f"the name of an operator is a string, not {name!r}")
+        if not name:
+            raise OperatorError("an operator needs a name")
         names = None if binds is Ellipsis else tuple(binds)
         _check_options(name, cost, timeout, names)
         parameters, is_variadic = _parameters(name, function)
@@ -186,7 +186,7 @@ def _check_options(name: str, cost: Any, timeout: Any, binds: tuple[str, ...] | 
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if value is not None and not (is_number and 0 < value < math.inf):
             raise OperatorError(f"the {what} of the operator {name!r} must be a positive number, not {value!r}")
-    if binds is not None and (len(set(binds)) != len(binds) or not all(isinstance(b, str) and b for b in binds)):
+    if binds is not None and (len(set(binds)) != len(binds) or not all(binds)):
         raise OperatorError(f"what the operator {name!r} binds must be different names, not {binds!r}")
 
 

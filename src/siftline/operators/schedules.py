@@ -117,7 +117,7 @@ class Walk:
 
     def next(self, last: int) -> int:
         """Return the next step; what came last stands in `known`."""
-        return next_in_walk(*self._arguments)
+        return int(next_in_walk(*self._arguments))
 
 
 class Sequential:
@@ -165,7 +165,7 @@ class _Sequence:
 
     def next(self, last: int) -> int:
         """Return the next step."""
-        return next_in_sequence(*self._arguments, last)
+        return int(next_in_sequence(*self._arguments, last))
 
 
 def _sub_order(statistics: CallStatistics) -> Schedule:

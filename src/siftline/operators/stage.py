@@ -1,6 +1,6 @@
 """The last stage of matching: conditions with calls, on what the index has left of them.
 
-    owners that are left  →  chains whose guards hold  →  problem  →  schedule: a call, its result, a call, ...  →  joins
+    owners that are left  →  chains whose guards hold  →  problem  →  schedule: a call, its result, ...  →  joins
 
 A stage has the chains of all conditions with calls of one table of subscriptions. Chains and nodes are only ever added
 behind what a reader sees; those of removed subscriptions go when the table is swept.

@@ -19,14 +19,15 @@ the global order of literals). Cost: pairs of chains that share an unpopular lit
 with those that it shares a literal with.
 
 Departures
-D1  Pairs are chosen by falling absolute difference and directed by its sign, with one chain before and one after each at
-    most; the paper sorts the wrong way and leaves them undirected.
-D2  Literals are sorted by cost / (1 - probability), and costs multiply the cost terms of the formula; C' is 0 where nothing
-    is above.
-D3  A literal of more than `POPULAR` chains would make too many pairs. By the rule of 4.2.4 its chain with the highest P / C
-    reaches it best: such chains come first of all, those of the literals that fail most chains before the others. Of the
-    other chains of such a literal only neighbours by P / C are compared.
-D4  The greedy choice leaves paths, between which the paper says nothing: they follow by how many chains their nodes fail.
+D1  Pairs are chosen by falling absolute difference and directed by its sign, with one chain before and one after each
+    at most; the paper sorts the wrong way and leaves them undirected.
+D2  Literals are sorted by cost / (1 - probability), and costs multiply the cost terms of the formula; C' is 0 where
+    nothing is above.
+D3  A literal of more than `POPULAR` chains would make too many pairs. By the rule of 4.2.4 its chain with the highest
+    P / C reaches it best: such chains come first of all, those of the literals that fail most chains before the others.
+    Of the other chains of such a literal only neighbours by P / C are compared.
+D4  The greedy choice leaves paths, between which the paper says nothing: they follow by how many chains their nodes
+    fail.
 """
 
 from __future__ import annotations
@@ -244,7 +245,7 @@ class SubOrder:
         self._last = int(order[-1]) if len(order) else _NOBODY
 
     def _insert(self, chain: int) -> None:
-        """Put a chain beside the one with which its place makes the greatest difference, at the end if there is none."""
+        """Put a chain beside the one to which its place makes the greatest difference, at the end if there is none."""
         start, end = self._starts.view[chain : chain + 2].tolist()
         own = self._literals.view[start:end]
         own[:] = own[np.lexsort((own, self._known.keys[own]))]
