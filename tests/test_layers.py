@@ -20,7 +20,7 @@ ALLOWED = {
     "encoding": {"errors", "model", "language", "kernels"},
     "indexes": {"errors", "model", "kernels", "encoding", "storage"},
     "operators": {"errors", "model", "language", "encoding", "kernels"},
-    "explanation": {"errors", "model", "language"},
+    "explanation": {"errors", "model", "language", "operators"},
     "subscriptions": {"errors", "model", "language", "encoding", "kernels", "operators"},
     "storage": {"errors", "model", "language", "kernels", "subscriptions"},
     "saved": {"errors", "model", "encoding", "indexes", "subscriptions", "storage"},
@@ -74,6 +74,7 @@ ALLOWED = {
     },
     "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "storage", "engine", "", "cli"},
     "cli": {
+        "operators",
         "errors",
         "model",
         "language",

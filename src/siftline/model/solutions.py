@@ -36,6 +36,9 @@ Solution = tuple[Constant, ...]
 Solve = Callable[[Call], Sequence[Solution] | None]
 Substitution = Mapping[str, Constant | None]
 
+# So many substitutions are looked at for an explanation.
+_MOST_TRIED = 1000
+
 
 def evaluate_solutions(expression: Expression, event: Event, solve: Solve) -> Truth:
     """Return the truth of a condition with calls, trying every substitution that the calls allow."""
@@ -54,6 +57,19 @@ def _some_substitution(expression: Expression, event: Event, solve: Solve, outer
             return True
         result = None if truth is None else result
     return result
+
+
+def best_substitution(expression: Expression, event: Event, solve: Solve, outer: Substitution) -> Substitution:
+    """Return a substitution that makes an expression true, or else as much of a conjunction as possible."""
+    names = sorted(own_variables(expression) - outer.keys())
+    choices: list[Sequence[Constant | None]] = [_values(expression, name, solve) or [None] for name in names]
+    parts = children(expression) if isinstance(expression, And) else (expression,)
+
+    def worth(substitution: Substitution) -> int:
+        return sum(truth_under(part, event, solve, substitution) is True for part in parts)
+
+    tried = itertools.islice(itertools.product(*choices), _MOST_TRIED)
+    return max(({**outer, **dict(zip(names, values, strict=True))} for values in tried), key=worth)
 
 
 def truth_under(expression: Expression, event: Event, solve: Solve, substitution: Substitution) -> Truth:
