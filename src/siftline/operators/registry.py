@@ -26,7 +26,21 @@ _log: Final = logging.getLogger("siftline.operators")
 GROUP: Final = "siftline.operators"
 
 # The modules of operators that ship with Siftline; loaded when one of them is called.
-_SHIPPED: Final[dict[str, str]] = {}
+_SHIPPED: Final[dict[str, str]] = {
+    "brightness": "siftline.operators.images",
+    "day_of_week": "siftline.operators.times",
+    "distance_from": "siftline.operators.geometry",
+    "dominant_color": "siftline.operators.images",
+    "keywords": "siftline.operators.texts",
+    "loc_in": "siftline.operators.geometry",
+    "loc_within": "siftline.operators.geometry",
+    "log_pattern": "siftline.operators.texts",
+    "lookup": "siftline.operators.tables",
+    "place_at": "siftline.operators.places",
+    "reason": "siftline.operators.reasoning",
+    "similar_to": "siftline.operators.texts",
+    "within_hours": "siftline.operators.times",
+}
 
 _operators: Final[dict[str, Operator]] = {}
 _loading: Final = threading.RLock()
@@ -36,9 +50,11 @@ def register(operator: Operator, *, replace: bool = False) -> None:
     """Let conditions call an operator from now on."""
     with _loading:
         known = _operators.get(operator.name)
+        if known is not None and _is_shipped(operator) and not _is_shipped(known):
+            return  # whose name somebody has taken
         # A module that is loaded again defines the same operators again.
-        is_same = known is not None and _home(known) == _home(operator)
-        if known is not None and not replace and not is_same:
+        is_free = known is None or _is_shipped(known) or _home(known) == _home(operator)
+        if not is_free and not replace:
             raise OperatorError(f"there is already an operator {operator.name!r}; give replace=True to replace it")
         _operators[operator.name] = operator
 
@@ -89,6 +105,10 @@ def _load_entry_points(name: str) -> None:
             continue
         if getattr(loaded, "name", name) != name:
             _log.error("the entry point %r is the operator %r", name, loaded.name)
+
+
+def _is_shipped(operator: Operator) -> bool:
+    return _SHIPPED.get(operator.name) == operator.function.__module__
 
 
 def _home(operator: Operator) -> tuple[str, str]:
