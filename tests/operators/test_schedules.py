@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from siftline.errors import OperatorError
 from siftline.kernels.chain_order import differences_of
-from siftline.operators.adaptive import Greedy
+from siftline.operators.adaptive import Greedy, chain_rows, rates_of
 from siftline.operators.call_statistics import CallStatistics
 from siftline.operators.problem import Problem, problem_of_lists
 from siftline.operators.schedules import check_schedule, make_schedule, schedules
@@ -64,13 +64,11 @@ def run(schedule: str, problem: Problem, truths: Any, statistics: CallStatistics
         made.add(chain, 2 * problem.nodes[literals >> 1] + (literals & 1))
     going = made.begin(problem)
     evaluated = []
-    last = -1
-    while (step := going.next(last)) != -1:
-        last = -1
+    step = -1
+    while (step := going.next(step)) != -1:
         if step >= 0:
             evaluated.append(step)
             going.known[step] = 1 if truths[step] else 2
-            last = step
         else:
             going.is_settled[problem.owners[-2 - step]] = True
     expected = [bool(truths[part >> 1].all()) for part in np.split(problem.literals, starts[1:-1])]
@@ -223,9 +221,9 @@ def test_an_added_chain_comes_before_the_one_that_it_helps() -> None:
 
 def test_adaptive_takes_the_node_that_decides_most() -> None:
     problem = problem_of([[0, 1], [0, 2], [0, 3], [4, 5]])
-    greedy = Greedy(problem, np.full(12, 0.5), np.ones(6))
+    greedy = Greedy(chain_rows(problem), rates_of(np.full(12, 0.5), np.ones(6)))
     assert greedy.next(-1) == 0
-    costly = Greedy(problem, np.full(12, 0.5), np.array([10.0, 1, 1, 1, 1, 1]))
+    costly = Greedy(chain_rows(problem), rates_of(np.full(12, 0.5), np.array([10.0, 1, 1, 1, 1, 1])))
     assert costly.next(-1) != 0
 
 

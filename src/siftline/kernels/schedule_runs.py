@@ -18,9 +18,9 @@ from siftline.kernels.schedules import (
     N_BUCKETS,
     TRUE,
     begin_greedy,
-    next_in_greedy,
-    next_in_sequence,
-    next_in_walk,
+    greedy_step,
+    sequence_step,
+    walk_step,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def run_walk(
     cursor = np.zeros(CURSOR_SIZE, dtype=np.int64)
     n = 0
     while True:
-        step = next_in_walk(chain_starts, literals, owners, order, known, is_settled, cursor, looks_ahead)
+        step = walk_step(chain_starts, literals, owners, order, known, is_settled, cursor, looks_ahead)
         if step == DONE:
             return n
         if step >= 0:
@@ -88,18 +88,16 @@ def run_sequence(
     cursor = np.zeros(CURSOR_SIZE, dtype=np.int64)
     cursor[LITERAL] = -1
     n_left = (chain_starts[1:] - chain_starts[:-1]).astype(np.int32)
-    n, last = 0, DONE
+    n, step = 0, DONE
     while True:
-        step = next_in_sequence(
-            chain_starts, literals, owners, order, node_starts, node_chains, known, is_settled, n_left, cursor, last
+        step = sequence_step(
+            chain_starts, literals, owners, order, node_starts, node_chains, known, is_settled, n_left, cursor, step
         )
-        last = DONE
         if step == DONE:
             return n
         if step >= 0:
             known[step] = TRUE if truths[step] else FALSE
             n += 1
-            last = step
         else:
             is_settled[owners[-2 - step]] = True
 
@@ -107,52 +105,46 @@ def run_sequence(
 @kernel
 def run_greedy(
     chain_starts: NDArray[np.int64],
-    literals: NDArray[np.int32],
     owners: NDArray[np.int32],
     node_starts: NDArray[np.int64],
-    node_chains: NDArray[np.int32],
-    failing: NDArray[np.float64],
-    costs: NDArray[np.float64],
+    node_rows: NDArray[np.int32],
+    rates: NDArray[np.float64],
+    rows: NDArray[np.int32],
     n_open: NDArray[np.int32],
     truths: NDArray[np.bool_],
     known: NDArray[np.int8],
     is_settled: NDArray[np.bool_],
 ) -> Any:
-    """Run `next_in_greedy` to its end; `n_open` is used up."""
+    """Run `next_in_greedy` to its end; `rows` and `n_open` are used up."""
     cursor = np.zeros(CURSOR_SIZE, dtype=np.int64)
-    n_left = (chain_starts[1:] - chain_starts[:-1]).astype(np.int32)
     key = np.empty(1, dtype=np.float64)
     heads = np.empty(N_BUCKETS, dtype=np.int32)
-    following = np.empty(len(costs), dtype=np.int32)
-    pending = np.empty(2 * len(n_left), dtype=np.int32)
-    begin_greedy(chain_starts, failing, costs, n_open, key, heads, following, pending, cursor)
-    n, last = 0, DONE
+    following = np.empty(len(known), dtype=np.int32)
+    pending = np.empty(2 * len(owners), dtype=np.int32)
+    begin_greedy(rows, rates, n_open, key, heads, following, pending, cursor)
+    n, step = 0, DONE
     while True:
-        step = next_in_greedy(
+        step = greedy_step(
             chain_starts,
-            literals,
             owners,
             node_starts,
-            node_chains,
-            failing,
-            costs,
+            node_rows,
+            rates,
             known,
             is_settled,
-            n_left,
+            rows,
             n_open,
             key,
             heads,
             following,
             pending,
             cursor,
-            last,
+            step,
         )
-        last = DONE
         if step == DONE:
             return n
         if step >= 0:
             known[step] = TRUE if truths[step] else FALSE
             n += 1
-            last = step
         else:
             is_settled[owners[-2 - step]] = True

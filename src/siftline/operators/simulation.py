@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from siftline.kernels.schedule_runs import run_greedy, run_sequence, run_walk, run_without_memo
+from siftline.operators.adaptive import chain_rows, rates_of
 from siftline.operators.sub_order import chain_order, likelihoods, sorted_chains
 
 if TYPE_CHECKING:
@@ -89,18 +90,20 @@ def _sub_order(problem: Problem, statistics: CallStatistics) -> _Run:
 
 
 def _greedy(problem: Problem, statistics: CallStatistics, *, is_offline: bool = False) -> _Run:
+    _, rows, node_rows = chain_rows(problem)
+    costs = statistics.costs(problem.nodes)
+
     def run(truths: NDArray[np.bool_], known: NDArray[np.int8], is_settled: NDArray[np.bool_]) -> int:
         failing = statistics.failing(problem.nodes)
         if is_offline:
             failing[0::2], failing[1::2] = np.where(truths, 1e-7, 1.0), np.where(truths, 1.0, 1e-7)
         n: int = run_greedy(
             problem.chain_starts,
-            problem.literals,
             problem.owners,
             problem.node_starts,
-            problem.node_chains,
-            failing,
-            statistics.costs(problem.nodes),
+            node_rows,
+            rates_of(failing, costs),
+            rows.copy(),
             problem.n_open.copy(),
             truths,
             known,

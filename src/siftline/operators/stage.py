@@ -154,13 +154,11 @@ class Stage:
         found = np.zeros(n_owners, dtype=np.bool_)
         nodes, known, is_settled = problem.nodes.tolist(), run.known, run.is_settled
         times: dict[str, list[int]] = {}
-        step = last = DONE
-        while (step := run.next(last)) != DONE:
+        step = DONE
+        while (step := run.next(step)) != DONE:
             if step >= 0:
                 known[step] = self._evaluated(nodes[step], calls, times)
-                last = step
                 continue
-            last = DONE
             chain, owner = -2 - step, int(problem.owners[-2 - step])
             if self._chains[problem.chains[chain]].holds(event, calls.solutions):
                 found[owner] = is_settled[owner] = True
