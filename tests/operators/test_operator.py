@@ -137,8 +137,8 @@ def test_a_name_is_taken_once() -> None:
 
 
 def test_unknown_operators_get_a_hint() -> None:
-    operator("mob_pattern", binds=["people"])(lambda event: 5)
-    assert refused("mob_patern(?x)").hint == "did you mean 'mob_pattern'?"
+    operator("swarm_pattern", binds=["people"])(lambda event: 5)
+    assert refused("swarm_patern(?x)").hint == "did you mean 'swarm_pattern'?"
     assert refused("zzzzzzz()").hint == "make one with @siftline.operator"
 
 
