@@ -34,6 +34,7 @@ _HOMES = {
     "Store": "siftline.storage.store",
     "SubscriptionError": "siftline.errors",
     "attr": "siftline.language.builder",
+    "operator": "siftline.operators.operator",
     "parse": "siftline.language.text",
     "parse_filters": "siftline.language.cloudevents",
     "parse_pattern": "siftline.language.event_pattern",
@@ -51,6 +52,7 @@ __all__ = [
     "attr",
     "errors",
     "indexes",
+    "operator",
     "parse",
     "parse_filters",
     "parse_pattern",
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from siftline.language.printer import to_text
     from siftline.language.text import parse
     from siftline.model import Expression
+    from siftline.operators.operator import operator
     from siftline.storage.store import Store
 
 

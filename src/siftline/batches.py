@@ -114,12 +114,31 @@ def confirmed(
     positions, slots = _pairs(found.starts, found.sure, events, first, is_wanted)
     if len(found.possible):
         kept, checked = _pairs(found.possible_starts, found.possible, events, first, is_wanted)
-        holds = [
-            matches(table.expression(slot), events.event(position))
-            for position, slot in zip(kept.tolist(), checked.tolist(), strict=True)
-        ]
+        holds = np.zeros(len(kept), dtype=np.bool_)
+        is_called = np.zeros(len(kept), dtype=np.bool_)
+        if table.owners is not None:
+            is_called = table.owners.taken(checked) >= 0
+            holds[is_called] = _called(kept[is_called], checked[is_called], events, table)
+        for i in np.flatnonzero(~is_called).tolist():
+            holds[i] = matches(table.expression(int(checked[i])), events.event(int(kept[i])))
         return joined(Matches(positions, slots, table), Matches(kept[holds], checked[holds], table))
     return Matches(positions, slots, table)
+
+
+def _called(
+    positions: NDArray[np.int64], slots: NDArray[np.int32], events: EncodedEvents, table: SubscriptionTable
+) -> NDArray[np.bool_]:
+    """Return which pairs of an event and a condition with calls hold; the events ascend."""
+    stage, owners = table.stage, table.owners
+    assert stage is not None
+    assert owners is not None
+    present, starts = np.unique(positions, return_index=True)
+    batch = stage.batch({position: events.event(position).tree for position in present.tolist()})
+    found = [
+        stage.matching(owners.taken(of_event), events.event(position), batch, position)
+        for position, of_event in zip(present.tolist(), np.split(slots, starts[1:]), strict=True)
+    ]
+    return np.concatenate(found) if found else np.zeros(0, dtype=np.bool_)
 
 
 def joined(some: Matches, others: Matches) -> Matches:

@@ -37,6 +37,7 @@ from siftline.indexes.protocol import Batch, Index
 from siftline.indexes.registry import make_index
 from siftline.kernels.sharing import first_alike
 from siftline.language.normal_form import Cover, cover, cover_with_alternatives
+from siftline.model import has_calls
 from siftline.subscriptions import ParsedExpressions, SubscriptionTable
 from siftline.tail import Tail
 from siftline.tidying import Tidier
@@ -74,6 +75,7 @@ class New(NamedTuple):
     tenant: str | None
     replaced: Sequence[Id] = ()
     leaders: Sequence[int] = ()  # for each the slot that has its entry; empty: each has its own
+    with_calls: Sequence[int] = ()  # the positions of those that call operators
 
 
 _NO_CLAUSES: Final = Cover([], True)
@@ -83,8 +85,9 @@ _NOTHING_NEW: Final = New((), (), ParsedExpressions([]), None)
 class Changing:
     """What an engine is made of, and every change to it; methods run under `_writing` unless they say otherwise."""
 
-    def __init__(self, index: str, statistics: Statistics | None, options: dict[str, Any]) -> None:
+    def __init__(self, index: str, statistics: Statistics | None, schedule: str, options: dict[str, Any]) -> None:
         self._index_name = index
+        self._schedule = schedule
         self._options = options
         self._statistics = statistics
         self._index: Index = make_index(index, options)
@@ -193,10 +196,11 @@ class Changing:
         if len(own) >= _MANY:
             domains, takes_patterns = self._domains.copied(), self._index.takes_patterns
             clauses, moves = encode_many(own, first, domains, covering, takes_patterns=takes_patterns)
-            self._add_many(clauses, new, domains, moves)
+            self._add_many(clauses, new._replace(with_calls=_with_calls(own, clauses, first)), domains, moves)
             return
         covers = [_NO_CLAUSES if expression is None else covering(expression) for expression in own]
         constants = constants_of(covers)
+        new = new._replace(with_calls=[i for i, each in enumerate(own) if each is not None and has_calls(each)])
         if self._domains.has_room(constants):
             with self._changing():
                 self._domains.add(constants)
@@ -280,6 +284,8 @@ class Changing:
         followers = [(slot, leader) for slot, leader in enumerate(new.leaders, first) if slot != leader]
         if followers:
             self._table.follow(*zip(*followers, strict=True))
+        if new.with_calls:
+            self._table.call([first + position for position in new.with_calls], self._schedule)
 
     def _swap(self, domains: Domains, moves: list[Move], clauses: Clauses, new: New) -> None:
         """Build an index beside the old one, which goes on matching, and put it in its place."""
@@ -308,6 +314,7 @@ class Changing:
 
     def _forget(self, slots: NDArray[np.int32]) -> None:
         """Take slots out of the index and the tail."""
+        self._table.uncall(slots)
         if self._n_indexed < self._table.n_slots:
             is_new = slots >= self._n_indexed
             for slot in slots[is_new].tolist():
@@ -413,6 +420,14 @@ class Changing:
             assert self._index.has_tail or self._n_indexed == self._table.n_slots
             assert all(self._table.expression(slot) == e for e, slot in self._entries.items())
             self._index._check()
+
+
+def _with_calls(expressions: Sequence[Expression | None], clauses: Clauses, first: int) -> list[int]:
+    """Return which expressions call operators; not those that the clauses express exactly."""
+    is_sure = np.zeros(len(expressions), dtype=np.bool_)
+    is_sure[clauses.slots[clauses.is_exact_by_patterns] - first] = True
+    found = ((i, expressions[i]) for i in np.flatnonzero(~is_sure).tolist())
+    return [i for i, expression in found if expression is not None and has_calls(expression)]
 
 
 def _alike(clauses: Clauses, first: int, n: int) -> NDArray[np.int32] | None:

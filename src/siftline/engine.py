@@ -45,6 +45,8 @@ class Engine(Matching):
         A name from `siftline.indexes()`.
     statistics : Statistics, optional
         What is known about the events to come; helps the index to choose.
+    schedule : str, optional
+        In which order calls of operators are made; `adaptive` if left out, for `scan` the oracle, `everything`.
     **options
         Options of the index.
 
@@ -65,10 +67,17 @@ class Engine(Matching):
             return super().__new__(PagedEngine)
         return super().__new__(cls)
 
-    def __init__(self, index: str = DEFAULT, statistics: Statistics | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        index: str = DEFAULT,
+        statistics: Statistics | None = None,
+        *,
+        schedule: str | None = None,
+        **options: Any,
+    ) -> None:
         if statistics is not None and not isinstance(statistics, Statistics):
             raise TypeError(f"statistics must be a siftline.Statistics, not {type(statistics).__name__}")
-        super().__init__(index, statistics, options)
+        super().__init__(index, statistics, _checked_schedule(schedule, index), options)
 
     # subscriptions
 
@@ -381,6 +390,7 @@ class Engine(Matching):
                 "predicates": len(clauses.attributes),
                 "clause_bytes": sum(array.nbytes for array in clauses),
                 **self._index.stats(),
+                **({} if self._table.stage is None else {"operators": self._table.stage.stats()}),
             }
 
     def rebuild(self) -> None:
@@ -497,6 +507,16 @@ def _accepted_row(expression: str | Expression, id: Id, known: dict[str, Express
     if isinstance(expression, str):
         known[expression] = parsed
     return parsed
+
+
+def _checked_schedule(schedule: str | None, index: str) -> str:
+    """Return the schedule of an engine; what it is called by default needs no loading."""
+    if schedule is None:
+        return "everything" if index == "scan" else "adaptive"
+    from siftline.operators.schedules import check_schedule
+
+    check_schedule(schedule)
+    return schedule
 
 
 def _checked_weight(weight: object) -> float:

@@ -15,6 +15,7 @@ from __future__ import annotations
 __all__ = [
     "DuplicateIdError",
     "EventError",
+    "OperatorError",
     "ResultsError",
     "SiftlineError",
     "SnapshotError",
@@ -128,6 +129,10 @@ def _visible(character: str) -> str:
 
 class EventError(SiftlineError, ValueError):
     """An event that is not one: not a JSON object, nested too deeply, or with a value of no known kind."""
+
+
+class OperatorError(SiftlineError, ValueError):
+    """An operator that cannot be made: its name is taken, or its function takes or returns what no call could."""
 
 
 class TableError(SiftlineError, ValueError):

@@ -19,12 +19,31 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siftline.language.printer import to_text
 from siftline.language.tokens import quoted, write_path
-from siftline.model import And, AnyElement, Event, Expression, IsTrue, Not, Or, Predicate, children, evaluate, kind_of
+from siftline.model import (
+    And,
+    AnyElement,
+    Call,
+    Constraint,
+    Event,
+    Expression,
+    IsTrue,
+    Not,
+    Or,
+    Predicate,
+    best_substitution,
+    children,
+    evaluate,
+    has_calls,
+    kind_of,
+    truth_under,
+    variables_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from siftline.model import Element, Leaf, Truth
+    from siftline.model import Element, Leaf, Substitution, Truth
+    from siftline.operators.explained import ExplainedCalls
 
     Record = Event | Element
 
@@ -128,6 +147,17 @@ class Explanation:
         return f"<Explanation of {self.id!r}: {'match' if self.matched else 'no match'}>"
 
 
+class _CalledEvent(Event):
+    """An event with the results of calls, and values for the variables of the condition that is looked at."""
+
+    __slots__ = ("calls", "substitution")
+
+    def __init__(self, tree: Mapping[str, Any], calls: ExplainedCalls, substitution: Substitution) -> None:
+        super().__init__(tree)
+        self.calls = calls
+        self.substitution = substitution
+
+
 def explain(expression: Expression, tree: Mapping[str, Any], id: int | str | None = None) -> Explanation:
     """Say condition by condition why an event matches an expression, or why not.
 
@@ -140,12 +170,22 @@ def explain(expression: Expression, tree: Mapping[str, Any], id: int | str | Non
     id : int or str, optional
         The subscription's id, for the title.
 
+    All operators of the condition are called. What is shown for its variables is one substitution that satisfies the
+    condition, or else one that satisfies as much of it as possible.
+
     Raises
     ------
     EventError
         If `tree` is not an event.
     """
-    return Explanation(id, _condition(expression, Event(tree), _MAX_SHOWN))
+    event = Event(tree)
+    if not has_calls(expression):
+        return Explanation(id, _condition(expression, event, _MAX_SHOWN))
+    from siftline.operators.explained import ExplainedCalls
+
+    calls = ExplainedCalls(tree)
+    substitution = best_substitution(expression, event, calls.solve, {})
+    return Explanation(id, _condition(expression, _CalledEvent(tree, calls, substitution), _MAX_SHOWN))
 
 
 # From expressions to conditions. `room` is how many conditions may be shown, the node itself included.
@@ -154,7 +194,7 @@ def explain(expression: Expression, tree: Mapping[str, Any], id: int | str | Non
 def _condition(expression: Expression, record: Record, room: int) -> Condition:
     while isinstance(expression, (And, Or)) and len(expression.operands) == 1:
         expression = expression.operands[0]
-    truth = evaluate(expression, record)
+    truth = _truth(expression, record)
     match expression:
         case Predicate():
             values = record.values(expression.attribute)
@@ -162,10 +202,36 @@ def _condition(expression: Expression, record: Record, room: int) -> Condition:
         case AnyElement():
             return _any_condition(expression, record, truth, room)
         case Not(IsTrue(operand)):
-            return _group("is not true", truth, (operand,), record, room)
-        case And() | Or() | Not() | IsTrue():
+            return _group("is not true", truth, (operand,), _inside_not(operand, record), room)
+        case Not(operand):
+            return _group("not", truth, (operand,), _inside_not(operand, record), room)
+        case And() | Or() | IsTrue():
             return _group(_connective(expression), truth, children(expression), record, room)
+        case Call() if isinstance(record, _CalledEvent):
+            return Condition(to_text(expression), truth, reason=record.calls.note(expression))
+        case Constraint() if isinstance(record, _CalledEvent):
+            return Condition(to_text(expression), truth, reason=_taken(expression, record))
     return Condition(to_text(expression), truth)
+
+
+def _truth(expression: Expression, record: Record) -> Truth:
+    if isinstance(record, _CalledEvent):
+        return truth_under(expression, record, record.calls.solve, record.substitution)
+    return evaluate(expression, record)
+
+
+def _inside_not(operand: Expression, record: Record) -> Record:
+    """Return the event with values for the variables that belong to a negation."""
+    if not isinstance(record, _CalledEvent):
+        return record
+    inner = best_substitution(operand, record, record.calls.solve, record.substitution)
+    return _CalledEvent(record.tree, record.calls, inner)
+
+
+def _taken(constraint: Constraint, record: _CalledEvent) -> str:
+    """Say what the variables of a constraint stand for."""
+    parts = [(name, record.substitution[name]) for name in variables_of(constraint)]
+    return ", ".join(f"?{name} is {'unbound' if value is None else _shown(value)}" for name, value in parts)
 
 
 def _connective(expression: Expression) -> str:
@@ -174,13 +240,11 @@ def _connective(expression: Expression) -> str:
             return "and" if operands else "true"
         case Or(operands):
             return "or" if operands else "false"
-        case Not():
-            return "not"
     return "is true"
 
 
 def _group(text: str, truth: Truth, operands: Sequence[Expression], record: Record, room: int) -> Condition:
-    truths = [evaluate(operand, record) for operand in operands]
+    truths = [_truth(operand, record) for operand in operands]
     shown = _chosen(truths, truth, min(_MAX_OPERANDS, room - 1))
     below = []
     left = room - 1

@@ -237,7 +237,14 @@ def _with_tail(
 def _with_checked(
     sure: NDArray[np.int32], possible: NDArray[np.int32], table: SubscriptionTable, events: EncodedEvents, position: int
 ) -> NDArray[np.int32]:
-    """Add the slots whose expressions the event satisfies."""
+    """Add the slots whose expressions the event satisfies; calls come last, and only for what is left."""
     event = events.event(position)
+    found = [sure]
+    if table.owners is not None and table.stage is not None:
+        owners = table.owners.taken(possible)
+        called = possible[owners >= 0]
+        if len(called):
+            found.append(called[table.stage.matching(owners[owners >= 0], event)])
+        possible = possible[owners < 0]
     checked = [slot for slot in possible.tolist() if matches(table.expression(slot), event)]
-    return np.concatenate([sure, np.array(checked, dtype=np.int32)])
+    return np.concatenate([*found, np.array(checked, dtype=np.int32)])

@@ -22,14 +22,17 @@ from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
 from siftline.encoding.terms import terms_of
 from siftline.engine import Engine, _accepted_row, _checked_tenant, _checked_weight
-from siftline.errors import DuplicateIdError, EventError, SubscriptionError, UnknownIdError
+from siftline.errors import DuplicateIdError, EventError, OperatorError, SubscriptionError, UnknownIdError
 from siftline.indexes.pb_tree import PbTree
 from siftline.indexes.pb_tree_rows import Row
 from siftline.indexes.registry import make_index
 from siftline.language.normal_form import cover
 from siftline.language.printer import to_text
 from siftline.language.text import parse_stored
-from siftline.model import matches
+from siftline.model import evaluate_solutions, has_calls, matches
+from siftline.operators.calling import CallCounts, EventCalls
+from siftline.operators.predicates import predicate_of
+from siftline.operators.schedules import EVERYTHING
 from siftline.subscriptions import _check_type, accepted, check_top
 from siftline.subsets import Subset
 
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from siftline.engine import Within
-    from siftline.model import Expression
+    from siftline.model import Event, Expression
     from siftline.subscriptions import Id
     from siftline.tuning import Tuning
 
@@ -68,12 +71,22 @@ class PagedEngine(Engine):
     >>> folder.cleanup()
     """
 
-    def __init__(self, index: str = PbTree.name, statistics: Statistics | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        index: str = PbTree.name,
+        statistics: Statistics | None = None,
+        *,
+        schedule: str | None = None,
+        **options: Any,
+    ) -> None:
         if statistics is not None and not isinstance(statistics, Statistics):
             raise TypeError(f"statistics must be a siftline.Statistics, not {type(statistics).__name__}")
         self._index_name = index
         self._options = options
         self._statistics = statistics
+        if schedule not in (None, EVERYTHING):
+            raise OperatorError(f"{index} has no schedule {schedule!r}: it keeps nothing about subscriptions in memory")
+        self._call_counts = CallCounts()
         self._domains = Domains()  # of no attribute: events are matched by their values
         self._lock = threading.RLock()
         self._tree = cast("PbTree", make_index(index, options))
@@ -233,6 +246,7 @@ class PagedEngine(Engine):
         if position in events.errors:
             return []
         event = events.event(position)
+        calls = EventCalls(event.tree, self._call_counts)
         with self._lock:
             clauses, is_sure = self._tree.match(event.leaves)
             held: dict[int, Row] = {}
@@ -240,7 +254,7 @@ class PagedEngine(Engine):
             for (slot, row), is_enough in zip(self._tree.rows.owners(clauses), is_sure.tolist(), strict=True):
                 if slot in held or (slot in refused and not is_enough) or not is_asked(row):
                     continue
-                if is_enough or matches(_parsed(row.text), event):
+                if is_enough or _holds(_parsed(row.text), event, calls):
                     held[slot] = row
                 else:
                     refused.add(slot)
@@ -260,6 +274,7 @@ class PagedEngine(Engine):
                 "patterns": 0,
                 "clauses": self._tree.n_clauses,
                 **self._tree.stats(),
+                **({"operators": {"operators": calls}} if (calls := self._call_counts.to_dict()) else {}),
             }
 
     def rebuild(self) -> None:
@@ -336,6 +351,13 @@ def _rows_of(source: Any) -> tuple[list[Any], list[Expression], Any]:
     ids, expressions, weights = rows_of(source if table is None else table)
     known: dict[str, Expression] = {}
     return ids, [_accepted_row(expression, id, known) for id, expression in zip(ids, expressions, strict=True)], weights
+
+
+def _holds(expression: Expression, event: Event, calls: EventCalls) -> bool:
+    """Check a candidate; as nothing is kept in memory about subscriptions, their calls have no schedule."""
+    if not has_calls(expression):
+        return matches(expression, event)
+    return evaluate_solutions(expression, event, lambda call: calls.solutions(predicate_of(call))) is True
 
 
 def _anyone(row: Row) -> bool:

@@ -50,7 +50,14 @@ def save(engine: Engine, path: str | Path) -> None:
             arrays[f"expressions/{number}-{_STARTS}"] = part.starts
     _put_domains(engine._domains, arrays, tables)
     documents = {} if engine._statistics is None else {"statistics": engine._statistics.to_dict()}
-    header = {"index": engine._index_name, "options": engine._options, "parts": len(table.parts)}
+    if table.owners is not None:
+        arrays["with_calls"] = np.flatnonzero(table.owners.view >= 0)
+    header = {
+        "index": engine._index_name,
+        "options": engine._options,
+        "parts": len(table.parts),
+        "schedule": engine._schedule,
+    }
     write_snapshot(path, Snapshot(header, arrays, tables, documents))
 
 
@@ -112,7 +119,7 @@ def load(engine_class: type[Engine], path: str | Path) -> Engine:
 def _opened(engine_class: type[Engine], snapshot: Snapshot) -> Engine:
     header, arrays, tables, documents = snapshot
     statistics = Statistics.from_dict(documents["statistics"]) if "statistics" in documents else None
-    engine = engine_class(header["index"], statistics, **header["options"])
+    engine = engine_class(header["index"], statistics, schedule=header.get("schedule"), **header["options"])
     if "rows" in tables:
         engine.add_stored(_rows(tables["rows"]))  # type: ignore[attr-defined]
         return engine
@@ -129,6 +136,8 @@ def _opened(engine_class: type[Engine], snapshot: Snapshot) -> Engine:
     engine._index.restore(_below("index", arrays), batch)
     engine._table, engine._domains, engine._clauses = table, domains, [clauses]
     engine._n_indexed = table.n_slots
+    if "with_calls" in arrays:
+        table.call(arrays["with_calls"].tolist(), engine._schedule)
     return engine
 
 

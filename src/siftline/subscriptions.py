@@ -15,18 +15,20 @@ from siftline.errors import DuplicateIdError, SubscriptionError, UnknownIdError
 from siftline.kernels.sharing import chained
 from siftline.language.printer import to_text
 from siftline.language.text import parse, parse_stored
-from siftline.language.text_errors import method_hint
-from siftline.model import And, AnyElement, Call, Constraint, Expression, Predicate, check_size, children, walk
+from siftline.model import And, AnyElement, Expression, Predicate, check_size, children, has_calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from siftline.operators.stage import Stage
+
 Id = int | str
 
 _FEW: Final = 8
 _NO_TENANT: Final = -1
+_NO_OWNER: Final = -1
 _LAST: Final = -1
 # So many predicates of so many constants are always accepted.
 _SMALL: Final = 64
@@ -125,6 +127,8 @@ class SubscriptionTable:
         self.following: Growable | None = None
         self._n_members: dict[int, int] = {}  # of leaders that are followed, themselves included while they are live
         self._lasts: dict[int, int] = {}
+        self.stage: Stage | None = None  # of the conditions with calls; None before the first
+        self.owners: Growable | None = None  # the number of each slot's condition in the stage, or -1
 
     @property
     def n_slots(self) -> int:
@@ -231,6 +235,8 @@ class SubscriptionTable:
         if self._slots is not None:
             self._slots.update(zip(ids, range(first, first + len(ids)), strict=True))
         self._append_expressions(expressions, first)
+        if self.owners is not None:
+            self.owners.extend(np.full(len(ids), _NO_OWNER, dtype=np.int32))
         self.is_live.extend(np.ones(len(ids), dtype=np.bool_))
         self.n_live += len(ids)
         if self.leaders is not None and self.following is not None:
@@ -251,6 +257,8 @@ class SubscriptionTable:
         self.weights.append(weight)
         self._slots[id] = slot
         parts[-1].expressions.append(expression)
+        if self.owners is not None:
+            self.owners.append(_NO_OWNER)
         self.is_live.append(True)
         self.n_live += 1
         if self.leaders is not None and self.following is not None:
@@ -313,6 +321,26 @@ class SubscriptionTable:
             self.n_unneeded += 1
             return np.array([slot], dtype=np.int32)
         return np.array(self._released(slot), dtype=np.int32)
+
+    # conditions with calls
+
+    def call(self, slots: Sequence[int], schedule: str) -> None:
+        """Hand the conditions of some slots to the stage that makes their calls."""
+        if self.stage is None or self.owners is None:
+            from siftline.operators.stage import Stage
+
+            self.owners = Growable(np.full(self.n_slots, _NO_OWNER, dtype=np.int32))
+            self.stage = Stage(schedule)
+        for slot in slots:
+            self.owners.set(slot, self.stage.add(self.expression(slot)))
+
+    def uncall(self, slots: NDArray[np.int32]) -> None:
+        """Let the stage go of the conditions of slots that nothing needs any more."""
+        if self.stage is None or self.owners is None:
+            return
+        for owner in self.owners.view[slots].tolist():
+            if owner != _NO_OWNER:
+                self.stage.remove(owner)
 
     # sharing
 
@@ -387,6 +415,12 @@ class SubscriptionTable:
             table._ids = [] if self.are_ids_text else Growable.empty(np.int64)
         if self.leaders is not None:
             table._restore_sharing(new_slots[self.leaders.view[is_kept]], self.is_live.view[is_kept])
+        if self.stage is not None and self.owners is not None:
+            owners = self.owners.view[is_kept].copy()
+            has_calls = owners != _NO_OWNER
+            table.stage = self.stage.swept(owners[has_calls])
+            owners[has_calls] = np.arange(np.count_nonzero(has_calls))
+            table.owners = Growable(owners)
         return table, new_slots
 
     def _restore_sharing(self, leaders: NDArray[np.int32], is_live: NDArray[np.bool_]) -> None:
@@ -479,12 +513,10 @@ def accepted(expression: str | Expression) -> Expression:
     if _is_plain(expression):
         return expression
     check_size(expression)
-    for node in walk(expression):
-        if isinstance(node, Call):
-            hint = method_hint(node.name) or "no operators are registered"
-            raise SubscriptionError(f"there is no operator {node.name!r}", hint=hint)
-        if isinstance(node, Constraint):
-            raise SubscriptionError("a constraint over variables needs an operator call that binds them")
+    if has_calls(expression):
+        from siftline.operators.checks import check_calls
+
+        check_calls(expression)
     _check_this(expression)
     return expression
 

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.cli.match import count
+from siftline.cli.operator_modules import add_operators, load_operators
 from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, Problem, Reporter, counted, show
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", metavar="EVENTS", help="events to match the subscriptions with")
     parser.add_argument("--sample", metavar="N", type=count, help="look at the first N events (100000)")
     parser.add_argument("--event", metavar="COLUMN", help="the column of a Parquet file that holds whole events")
+    add_operators(parser)
     parser.add_argument("--strings", action="store_true", help="keep all cells of a CSV file as text")
     parser.add_argument(
         "--limit", metavar="N", type=count, default=_DEFAULT_LIMIT, help="print at most N findings (50); --json has all"
@@ -60,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check, and return the exit status."""
+    load_operators(args)
     from siftline.cli.event_files import EventFile
     from siftline.cli.subscription_files import read_subscriptions
 

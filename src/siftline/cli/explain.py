@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.cli.files import PARQUET, STANDARD, array_error, open_bytes
+from siftline.cli.operator_modules import add_operators, load_operators
 from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, Problem, event_problem, problem_of, say, show
 from siftline.errors import EventError, SubscriptionError
 
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--event", metavar="JSON|FILE[:LINE]", required=True, help="the event; the first of the file without a line"
     )
+    add_operators(parser)
     parser.add_argument("--strings", action="store_true", help="keep all cells of a CSV file as text")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
@@ -52,6 +54,7 @@ class _BadInputError(Exception):
 
 def run(args: argparse.Namespace) -> int:
     """Explain, and return the exit status."""
+    load_operators(args)
     from siftline.explanation import explain
 
     if (args.subscriptions is None) is not (args.id is None):

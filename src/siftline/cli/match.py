@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.cli.files import CSV, JSONL, PARQUET, STANDARD, is_stream, refuse_overwriting
+from siftline.cli.operator_modules import add_operators, load_operators
 from siftline.cli.problems import BAD_INPUT, MAX_REPORTED, OK, CannotRunError, Problem, Reporter, counted, say
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--skip-bad", action="store_true", help="leave out broken subscriptions and events")
     parser.add_argument("--top", metavar="K", type=count, help="only the K best subscriptions of an event, by weight")
     parser.add_argument("--statistics", metavar="FILE", help="what is known about events, as Statistics.save wrote it")
+    add_operators(parser)
+    parser.add_argument("--schedule", metavar="NAME", help="in which order operators are called, if not adaptive")
     parser.add_argument("--event", metavar="COLUMN", help="the column of a Parquet file that holds whole events")
     parser.add_argument("--strings", action="store_true", help="keep all cells of a CSV file as text")
 
@@ -99,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
     kind = output_format(args.output, args.format)
     refuse_overwriting(args.output, args.subscriptions, args.events, args.statistics)
     events = EventFile(args.events, event_column=args.event, has_only_strings=args.strings)
+    load_operators(args)
     engine = _engine(args)
     stop_after = None if args.skip_bad else MAX_REPORTED
     start = time.perf_counter()
@@ -124,7 +128,7 @@ def _engine(args: argparse.Namespace) -> Engine:
     index, options = parse_choice(args.index or DEFAULT)
     if args.statistics is not None:
         options["statistics"] = _statistics(args.statistics)
-    return Engine(index, **options)
+    return Engine(index, schedule=args.schedule, **options)
 
 
 def _statistics(path: str) -> Statistics:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from siftline.indexes.protocol import Candidates, OneByOne
-from siftline.model import matches
+from siftline.model import has_calls, matches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,12 +38,14 @@ class Scan(OneByOne):
 
     def __init__(self) -> None:
         self._expressions: dict[int, Expression] = {}
+        self._called: dict[int, Expression] = {}  # with operator calls, which the engine makes
         self._n_events = 0
         self._n_evaluated = 0
 
     def build(self, batch: Batch) -> None:
         """Keep the expressions of the batch and no others."""
         self._expressions = {}
+        self._called = {}
         self.add(batch)
 
     def build_in_parts(self, batch: Batch) -> None:
@@ -58,12 +60,16 @@ class Scan(OneByOne):
         """Keep the expressions of the batch too."""
         slots = range(batch.first_slot, batch.first_slot + batch.n_slots)
         # A new dict, because another thread may be iterating over the old one.
-        self._expressions = self._expressions | {slot: batch.expression(slot) for slot in slots}
+        new = {slot: batch.expression(slot) for slot in slots}
+        called = {slot: expression for slot, expression in new.items() if has_calls(expression)}
+        self._called = self._called | called
+        self._expressions = self._expressions | {slot: e for slot, e in new.items() if slot not in called}
 
     def remove(self, slots: NDArray[np.int32]) -> None:
         """Drop the expressions."""
         gone = set(slots.tolist())
         self._expressions = {slot: e for slot, e in self._expressions.items() if slot not in gone}
+        self._called = {slot: e for slot, e in self._called.items() if slot not in gone}
 
     def merge(self) -> None:
         """Choose nothing: there is nothing to reorganise."""
@@ -75,7 +81,7 @@ class Scan(OneByOne):
         self._n_events += 1
         self._n_evaluated += len(expressions)
         found = [slot for slot, expression in expressions.items() if matches(expression, event)]
-        return Candidates(np.array(found, dtype=np.int32), np.empty(0, dtype=np.int32))
+        return Candidates(np.array(found, dtype=np.int32), np.array(list(self._called), dtype=np.int32))
 
     def stats(self) -> dict[str, Any]:
         """Return how many expressions were evaluated."""
@@ -90,7 +96,7 @@ class Scan(OneByOne):
 
     def describe(self) -> str:
         """Return how many expressions there are."""
-        return f"scan: {len(self._expressions):,} expressions, evaluated one by one"
+        return f"scan: {len(self._expressions) + len(self._called):,} expressions, evaluated one by one"
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return nothing: the expressions are stored with the engine."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from siftline.model import TRUE, And, AnyElement, Expression, IsTrue, Not, Or, Predicate
+from siftline.model import TRUE, And, AnyElement, Call, Constraint, Expression, IsTrue, Not, Or, Predicate
 
 Clause = tuple[Expression, ...]
 
@@ -177,6 +177,8 @@ def _cover(expression: Expression, product: type[And] | type[Or], *, is_relaxed:
         leaf, asked = parts_of(expression)
         if isinstance(leaf, AnyElement):
             return _cover_of_any(leaf, asked)
+        if isinstance(leaf, (Call, Constraint)):
+            return Cover([()], False)  # operators decide it, on what the index leaves
     return Cover([(expression,)], True)
 
 

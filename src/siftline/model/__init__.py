@@ -22,6 +22,7 @@ from siftline.model.expression import (
     Variable,
     check_size,
     children,
+    has_calls,
     walk,
 )
 from siftline.model.predicate import (
@@ -34,6 +35,19 @@ from siftline.model.predicate import (
     kind_of,
 )
 from siftline.model.semantics import Truth, compare, evaluate, matches
+from siftline.model.solutions import (
+    Solution,
+    Solve,
+    Substitution,
+    all_variables,
+    best_substitution,
+    constraint_truth,
+    evaluate_solutions,
+    own_variables,
+    same,
+    truth_under,
+    variables_of,
+)
 from siftline.model.wildcard import fold, like
 
 __all__ = [
@@ -60,18 +74,30 @@ __all__ = [
     "Operand",
     "Or",
     "Predicate",
+    "Solution",
+    "Solve",
+    "Substitution",
     "Term",
     "Truth",
     "Variable",
+    "all_variables",
+    "best_substitution",
     "check_size",
     "children",
     "compare",
+    "constraint_truth",
     "evaluate",
+    "evaluate_solutions",
     "fold",
+    "has_calls",
     "iso_text",
     "kind_of",
     "leaf_of",
     "like",
     "matches",
+    "own_variables",
+    "same",
+    "truth_under",
+    "variables_of",
     "walk",
 ]

@@ -222,6 +222,11 @@ def walk(expression: Expression) -> Iterator[Expression]:
         pending.extend(reversed(children(node)))
 
 
+def has_calls(expression: Expression) -> bool:
+    """Return whether an operator call or a constraint stands anywhere in the expression."""
+    return any(isinstance(node, (Call, Constraint)) for node in walk(expression))
+
+
 def check_size(expression: Expression) -> None:
     """Raise SubscriptionError if the expression is larger or deeper than Siftline accepts."""
     leaves = 0

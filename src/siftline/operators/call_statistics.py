@@ -1,0 +1,104 @@
+"""How often call predicates are true and what calls cost, as far as events have shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from siftline.encoding.growable import Growable
+from siftline.kernels.schedules import FALSE, NOT_EVALUATED, TRUE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# What is known counts as this many evaluations at most, so that it follows when events change.
+_MEMORY: Final = 50.0
+# What is known of all predicates of an operator counts as this many evaluations of a new one.
+_PRIOR: Final = 2.0
+# Before anything is known, a predicate is as likely true as not.
+_UNKNOWN_SHARE: Final = 0.5
+# Never quite sure, so that every literal may decide its chain.
+_SMALLEST: Final = 1e-6
+
+
+class CallStatistics:
+    """Counts by node (how often it was true, false, evaluated) and by operator (the same, and what a call takes)."""
+
+    def __init__(self) -> None:
+        self._operators: dict[str, int] = {}
+        self._node_operators = Growable.empty(np.int32)
+        self._counts = [Growable.empty(np.float64) for _ in range(3)]  # true, false, all
+        self._pooled = np.zeros((3, 0))
+        self._costs = np.zeros(0)  # milliseconds
+        self._n_measured = np.zeros(0)
+
+    def add(self, operator: str, cost: float, share: float | None = None) -> None:
+        """Add the next node: a predicate of this operator, expected to cost so much and to be true so often."""
+        number = self._operators.setdefault(operator, len(self._operators))
+        if number == len(self._costs):
+            self._pooled = np.concatenate([self._pooled, np.zeros((3, 1))], axis=1)
+            self._costs = np.append(self._costs, cost)
+            self._n_measured = np.append(self._n_measured, 0.0)
+        self._node_operators.append(number)
+        known = (0.0, 0.0, 0.0) if share is None else (share * _MEMORY, (1 - share) * _MEMORY, _MEMORY)
+        for counts, value in zip(self._counts, known, strict=True):
+            counts.append(value)
+
+    def failing(self, nodes: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return for each literal of these nodes, asked true and asked false, how likely it does not hold."""
+        operators = self._node_operators.view[nodes]
+        pooled_all = self._pooled[2] + _PRIOR
+        found = np.empty(2 * len(nodes))
+        total = self._counts[2].view[nodes] + _PRIOR
+        for sign in (0, 1):
+            prior = (self._pooled[sign] + _PRIOR * _UNKNOWN_SHARE) / pooled_all
+            holds = (self._counts[sign].view[nodes] + _PRIOR * prior[operators]) / total
+            found[sign::2] = 1.0 - holds
+        return np.clip(found, _SMALLEST, 1.0 - _SMALLEST)
+
+    def costs(self, nodes: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return what a call of each node is expected to take."""
+        costs: NDArray[np.float64] = self._costs[self._node_operators.view[nodes]]
+        return costs
+
+    def learn(self, nodes: NDArray[np.int32], known: NDArray[np.int8]) -> None:
+        """Take in what became of some nodes."""
+        is_evaluated = known != NOT_EVALUATED
+        nodes, known = nodes[is_evaluated], known[is_evaluated]
+        if not len(nodes):
+            return
+        outcomes = (known == TRUE, known == FALSE, np.ones(len(nodes), dtype=np.bool_))
+        operators = self._node_operators.view[nodes]
+        scale = np.minimum(1.0, (_MEMORY - 1.0) / np.maximum(self._counts[2].view[nodes], 1.0))
+        pooled_scale = np.minimum(1.0, 100 * _MEMORY / np.maximum(self._pooled[2], 1.0))
+        for row, (counts, outcome) in enumerate(zip(self._counts, outcomes, strict=True)):
+            counts.view[nodes] = counts.view[nodes] * scale + outcome
+            new = np.bincount(operators, outcome, minlength=len(self._costs))
+            self._pooled[row] = self._pooled[row] * pooled_scale + new
+
+    def measured(self, operator: str, milliseconds: float) -> None:
+        """Take in how long a call took; what was declared counts as one call."""
+        number = self._operators[operator]
+        n = min(self._n_measured[number] + 1.0, _MEMORY)
+        self._n_measured[number] = n
+        self._costs[number] += (max(milliseconds, 1e-6) - self._costs[number]) / (n + 1.0)
+
+    def take_over(self, other: CallStatistics, nodes: list[int]) -> None:
+        """Take over what another knows: the nodes here are these of the other."""
+        for counts, others in zip(self._counts, other._counts, strict=True):
+            counts.view[:] = others.view[nodes]
+        for name, number in self._operators.items():
+            old = other._operators[name]
+            self._pooled[:, number] = other._pooled[:, old]
+            self._costs[number], self._n_measured[number] = other._costs[old], other._n_measured[old]
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Return what is known by operator."""
+        return {
+            name: {
+                "share_true": float(self._pooled[0, i] / self._pooled[2, i]) if self._pooled[2, i] else None,
+                "milliseconds": float(self._costs[i]),
+            }
+            for name, i in self._operators.items()
+        }

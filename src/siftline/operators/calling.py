@@ -1,0 +1,275 @@
+"""Calling operators: each result once per event, a time limit, and failures that stop nobody else.
+
+EventCalls    the results of one event, by call: a call with the same constants is made once
+BatchCalls    the results of a batch for operators that take many events at once
+CallCounts    calls, failures and time by operator, of one engine
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.errors import OperatorError, SubscriptionError
+from siftline.operators.operator import checked_value
+from siftline.operators.predicates import unified
+from siftline.operators.registry import get
+
+if TYPE_CHECKING:
+    from siftline.model import Constant, Solution
+    from siftline.operators.operator import Operator
+    from siftline.operators.predicates import CallKey, CallPredicate
+
+_log: Final = logging.getLogger("siftline.operators")
+
+# The rows of values that a call found; none is false, None is unknown.
+Rows = list[tuple["Constant", ...]] | None
+
+_FALSE: Final[list[Any]] = []
+_TRUE: Final[list[Any]] = [()]
+# Of each operator's failures, only so many are logged with a trace.
+_MOST_TRACES: Final = 3
+# So many calls of an operator may hang at a time; further ones count as timed out at once.
+_MOST_HANGING: Final = 8
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the calls of one operator have cost."""
+
+    calls: int = 0
+    failures: int = 0
+    timeouts: int = 0
+    nanoseconds: int = 0
+
+
+@dataclass(slots=True)
+class CallCounts:
+    """What all calls of an engine have cost, by operator; threads may count at the same time."""
+
+    by_operator: dict[str, Counts] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, name: str, nanoseconds: int, failure: str = "") -> int:
+        """Count one call and return how many of the operator's calls have failed; `failure` is one of its fields."""
+        with self._lock:
+            counts = self.by_operator.setdefault(name, Counts())
+            counts.calls += 1
+            counts.nanoseconds += nanoseconds
+            if failure:
+                setattr(counts, failure, getattr(counts, failure) + 1)
+            return counts.failures + counts.timeouts
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """Return all counts, times in milliseconds."""
+        with self._lock:
+            return {
+                name: {
+                    "calls": counts.calls,
+                    "failures": counts.failures,
+                    "timeouts": counts.timeouts,
+                    "milliseconds": counts.nanoseconds / 1e6,
+                }
+                for name, counts in sorted(self.by_operator.items())
+            }
+
+    def __getstate__(self) -> dict[str, Counts]:
+        with self._lock:
+            return dict(self.by_operator)
+
+    def __setstate__(self, state: dict[str, Counts]) -> None:
+        self.by_operator, self._lock = state, threading.Lock()
+
+
+class BatchCalls:
+    """The results of operators that take a whole table of events, made when the first event asks for them."""
+
+    def __init__(self, trees: Mapping[int, Mapping[str, Any]], counts: CallCounts) -> None:
+        self._trees = trees
+        self._counts = counts
+        self._table: Any = None
+        self._rows: dict[CallKey, dict[int, Rows]] = {}
+
+    def rows(self, operator: Operator, key: CallKey, position: int) -> Rows:
+        """Return what a call found for one of the events."""
+        if key not in self._rows:
+            self._rows[key] = self._called(operator, key)
+        return self._rows[key][position]
+
+    def _called(self, operator: Operator, key: CallKey) -> dict[int, Rows]:
+        from siftline.operators.arrow_batches import batch_of
+
+        if self._table is None:
+            self._table = batch_of(list(self._trees.values()))
+        n_values = _n_values(operator)
+
+        def results() -> list[Rows]:
+            found = list(operator.function(self._table, *key.values()))
+            if len(found) != len(self._trees):
+                raise OperatorError(f"there are {len(self._trees)} events and {len(found)} results")
+            return [_rows_of(_python(result), n_values) for result in found]
+
+        made = _limited(operator, results, self._counts)
+        return dict.fromkeys(self._trees, _FALSE) if made is _FALSE else dict(zip(self._trees, made, strict=True))
+
+
+def _python(result: Any) -> Any:
+    return result.as_py() if hasattr(result, "as_py") else result
+
+
+class EventCalls:
+    """The results of one event's calls."""
+
+    def __init__(
+        self, tree: Mapping[str, Any], counts: CallCounts, batch: BatchCalls | None = None, position: int = 0
+    ) -> None:
+        self._tree = tree
+        self._counts = counts
+        self._batch = batch
+        self._position = position
+        self._rows: dict[CallKey, Rows] = {}
+
+    def solutions(self, predicate: CallPredicate) -> list[Solution] | None:
+        """Return the solutions of a predicate: none if it is false, None if it is unknown."""
+        key = predicate.key
+        if key not in self._rows:
+            self._rows[key] = self._called(key)
+        rows = self._rows[key]
+        return None if rows is None else unified(rows, predicate)
+
+    def forget(self) -> None:
+        """Make every call again when it is asked for again."""
+        self._rows.clear()
+
+    def _called(self, key: CallKey) -> Rows:
+        try:
+            operator = get(key.name)
+        except SubscriptionError as error:  # it was there when the subscription was added
+            self._counts.note(key.name, 0, "failures")
+            _log.error("%s", error.reason)
+            return _FALSE
+        if operator.is_batch:
+            batch = self._batch or BatchCalls({self._position: self._tree}, self._counts)
+            return batch.rows(operator, key, self._position)
+        function, tree, constants, n_values = operator.function, self._tree, key.values(), _n_values(operator)
+        # What the function returns may be lazy, so its solutions are taken inside the limits too.
+        rows: Rows = _limited(operator, lambda: _rows_of(function(tree, *constants), n_values), self._counts)
+        return rows
+
+
+def _n_values(operator: Operator) -> int | None:
+    return None if operator.binds is None else len(operator.binds)
+
+
+def _rows_of(result: Any, n_values: int | None) -> Rows:
+    """Return what an operator returned as rows; raise TypeError or ValueError if it is no such thing."""
+    if result is None:
+        return None
+    if n_values == 0:
+        if type(result) is bool or type(result).__name__ == "bool":  # of numpy
+            return _TRUE if result else _FALSE
+        raise TypeError(f"an operator that binds nothing returns True, False or None, not {result!r}")
+    if isinstance(result, (str, bytes, tuple)) or not isinstance(result, Iterable):
+        return [_row(result, n_values)]
+    return list(dict.fromkeys(_row(solution, n_values) for solution in result))
+
+
+def _row(solution: Any, n_values: int | None) -> tuple[Constant, ...]:
+    values: Sequence[Any] = solution if isinstance(solution, (tuple, list)) else (solution,)
+    if n_values is not None and len(values) != n_values:
+        raise ValueError(f"a solution must have {n_values} values, not {len(values)}: {solution!r}")
+    return tuple(checked_value(value) for value in values)
+
+
+# Limits
+
+
+def _limited(operator: Operator, work: Callable[[], Any], counts: CallCounts) -> Any:
+    """Return what a call gives, and `_FALSE` if it fails or takes too long."""
+    start = time.perf_counter_ns()
+    try:
+        result = work() if operator.timeout is None else _in_time(operator, work)
+    except TimeoutError:
+        n = counts.note(operator.name, time.perf_counter_ns() - start, "timeouts")
+        if n <= _MOST_TRACES:
+            _log.warning("the operator %r took longer than %s s", operator.name, operator.timeout)
+        return _FALSE
+    except Exception as error:
+        n = counts.note(operator.name, time.perf_counter_ns() - start, "failures")
+        _log.warning("the operator %r failed: %r", operator.name, error, exc_info=n <= _MOST_TRACES)
+        return _FALSE
+    counts.note(operator.name, time.perf_counter_ns() - start)
+    return result
+
+
+class _Worker:
+    """A thread that makes the calls of operators with a time limit; one that hangs is left behind."""
+
+    def __init__(self) -> None:
+        self._tasks: queue.SimpleQueue[tuple[Callable[[], Any], queue.SimpleQueue[Any]]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="siftline-operator", daemon=True).start()
+
+    def start(self, work: Callable[[], Any]) -> queue.SimpleQueue[Any]:
+        """Begin a piece of work; return where (result, error) will be put."""
+        answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._tasks.put((work, answer))
+        return answer
+
+    def _run(self) -> None:
+        while True:
+            work, answer = self._tasks.get()
+            try:
+                answer.put((work(), None))
+            except BaseException as error:
+                answer.put((None, error))
+
+
+_idle: Final[list[_Worker]] = []
+_hanging: Final[dict[str, int]] = {}
+_counting: Final = threading.Lock()
+
+
+def _in_time(operator: Operator, work: Callable[[], Any]) -> Any:
+    """Run work in another thread, and raise TimeoutError if it does not end in time."""
+    name = operator.name
+    if _hanging.get(name, 0) >= _MOST_HANGING:
+        raise TimeoutError
+    worker = _idle.pop() if _idle else _Worker()
+    is_late = is_done = False
+
+    def watched() -> Any:
+        nonlocal is_done
+        try:
+            return work()
+        finally:
+            with _counting:
+                is_done = True
+                if is_late:  # given up, but at an end after all
+                    _hanging[name] -= 1
+                    _idle.append(worker)
+
+    answer = worker.start(watched)
+    try:
+        result, error = answer.get(timeout=operator.timeout)
+    except queue.Empty:
+        with _counting:
+            is_late = not is_done
+            if is_late:
+                _hanging[name] = _hanging.get(name, 0) + 1
+                raise TimeoutError from None
+        result, error = answer.get()  # it came to an end between the two
+    _idle.append(worker)
+    return _raised(result, error)
+
+
+def _raised(result: Any, error: BaseException | None) -> Any:
+    if error is None:
+        return result
+    if isinstance(error, Exception):
+        raise error
+    raise OperatorError(f"an operator ended with {error!r}")  # SystemExit and the like stay in their thread

@@ -1,0 +1,207 @@
+"""Schedules: in which order the calls of an event are made. Whatever the order, the ids are the same.
+
+    naive           subscription by subscription, each until its first false call; results are remembered
+    naive-no-memo   the same, and nothing is remembered
+    sequential      naive, but goes on with the calls of a subscription as long as any other needs them
+    sub-order       calls of a subscription by rising probability, subscriptions by pairwise cost differences
+    adaptive        the call that is expected to decide most subscriptions for its cost, as learned so far
+
+`everything`, which is no schedule, makes every call and tries every substitution: the oracle.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from siftline.errors import OperatorError
+from siftline.kernels.schedules import CURSOR_SIZE, DONE, LITERAL, TRUE, next_in_sequence, next_in_walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from siftline.operators.call_statistics import CallStatistics
+    from siftline.operators.problem import Problem
+
+EVERYTHING: Final = "everything"
+DEFAULT: Final = "adaptive"
+
+
+class Run(Protocol):
+    """One event on its way; see `kernels/schedules.py` for what a step is."""
+
+    known: NDArray[np.int8]
+    is_settled: NDArray[np.bool_]
+
+    def next(self, last: int) -> int:
+        """Return the next step, after `last`."""
+
+
+class Schedule(Protocol):
+    """A way to order calls by what is known about them, with what it keeps about the chains of an engine."""
+
+    remembers: bool  # whether an event's calls are made once each
+
+    def add(self, chain: int, literals: NDArray[np.int32]) -> None:
+        """Take in the next chain."""
+
+    def remove(self, chain: int) -> None:
+        """Let go of a chain."""
+
+    def begin(self, problem: Problem) -> Run:
+        """Return the run of an event over the chains that are left."""
+
+
+class Naive:
+    """Paper: expensive operators, 5.2. Subscriptions and their calls in the order in which they came."""
+
+    def __init__(self, *, remembers: bool) -> None:
+        self.remembers = remembers
+
+    def add(self, chain: int, literals: NDArray[np.int32]) -> None:
+        """Keep nothing."""
+
+    def remove(self, chain: int) -> None:
+        """Keep nothing."""
+
+    def begin(self, problem: Problem) -> Run:
+        """Go from chain to chain."""
+        if not self.remembers:
+            return _Forgetful(problem)
+        order = np.arange(problem.n_chains, dtype=np.int32)
+        return Walk(problem, problem.literals, order, looks_ahead=False)
+
+
+class _Forgetful:
+    """Every literal of every chain by itself, until the first that does not hold."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.known = np.zeros(problem.n_nodes, dtype=np.int8)
+        self.is_settled = np.zeros(problem.n_owners, dtype=np.bool_)
+        self._owners = problem.owners.tolist()
+        self._chains = [part.tolist() for part in np.split(problem.literals, problem.chain_starts[1:-1])]
+        self._chain = self._place = 0
+
+    def next(self, last: int) -> int:
+        """Return the next step."""
+        if last >= 0:
+            literal = self._chains[self._chain][self._place]
+            if self.known[last] == TRUE + (literal & 1):
+                self._place += 1
+            else:
+                self._chain, self._place = self._chain + 1, 0
+        while self._chain < len(self._owners):
+            if self._place < len(self._chains[self._chain]) and not self.is_settled[self._owners[self._chain]]:
+                return int(self._chains[self._chain][self._place]) >> 1
+            self._chain, self._place = self._chain + 1, 0
+            if not self.is_settled[self._owners[self._chain - 1]]:
+                return -2 - (self._chain - 1)
+        return DONE
+
+
+class Walk:
+    """Chains in an order, each until its first literal that does not hold."""
+
+    def __init__(
+        self, problem: Problem, literals: NDArray[np.int32], order: NDArray[np.int32], *, looks_ahead: bool
+    ) -> None:
+        self.known = np.zeros(problem.n_nodes, dtype=np.int8)
+        self.is_settled = np.zeros(problem.n_owners, dtype=np.bool_)
+        cursor = np.zeros(CURSOR_SIZE, dtype=np.int64)
+        starts, owners = problem.chain_starts, problem.owners
+        self._arguments = (starts, literals, owners, order, self.known, self.is_settled, cursor, looks_ahead)
+
+    def next(self, last: int) -> int:
+        """Return the next step; what came last stands in `known`."""
+        return int(next_in_walk(*self._arguments))
+
+
+class Sequential:
+    """Paper: expensive operators, Algorithm 1.
+
+    Idea: any undecided subscription is taken, and all its calls are made, also after one was false, as long as some
+    undecided subscription has them (line 9). Each subscription that is taken has at least one call that no schedule can
+    do without, so there are at most d times as many calls as the optimum has, d the most calls of a subscription; with
+    unequal costs, d * Cmax / Cmin times its cost.
+
+    Departures. D1: subscriptions are taken in the order in which they came, and so are their calls: any order will do.
+    """
+
+    remembers = True
+
+    def add(self, chain: int, literals: NDArray[np.int32]) -> None:
+        """Keep nothing."""
+
+    def remove(self, chain: int) -> None:
+        """Keep nothing."""
+
+    def begin(self, problem: Problem) -> Run:
+        """Start with the first subscription."""
+        return _Sequence(problem)
+
+
+class _Sequence:
+    def __init__(self, problem: Problem) -> None:
+        self.known = np.zeros(problem.n_nodes, dtype=np.int8)
+        self.is_settled = np.zeros(problem.n_owners, dtype=np.bool_)
+        cursor = np.zeros(CURSOR_SIZE, dtype=np.int64)
+        cursor[LITERAL] = -1
+        self._arguments = (
+            problem.chain_starts,
+            problem.literals,
+            problem.owners,
+            np.arange(problem.n_chains, dtype=np.int32),
+            problem.node_starts,
+            problem.node_chains,
+            self.known,
+            self.is_settled,
+            np.diff(problem.chain_starts).astype(np.int32),
+            cursor,
+        )
+
+    def next(self, last: int) -> int:
+        """Return the next step."""
+        return int(next_in_sequence(*self._arguments, last))
+
+
+def _sub_order(statistics: CallStatistics) -> Schedule:
+    from siftline.operators.sub_order import SubOrder
+
+    return SubOrder(statistics)
+
+
+def _adaptive(statistics: CallStatistics) -> Schedule:
+    from siftline.operators.adaptive import Adaptive
+
+    return Adaptive(statistics)
+
+
+_SCHEDULES: Final[dict[str, Callable[[CallStatistics], Schedule]]] = {
+    "naive": lambda _: Naive(remembers=True),
+    "naive-no-memo": lambda _: Naive(remembers=False),
+    "sequential": lambda _: Sequential(),
+    "sub-order": _sub_order,
+    "adaptive": _adaptive,
+}
+
+
+def schedules() -> list[str]:
+    """Return the names of all schedules."""
+    return [*_SCHEDULES, EVERYTHING]
+
+
+def check_schedule(name: Any) -> None:
+    """Raise OperatorError unless there is such a schedule."""
+    if name not in schedules():
+        close = difflib.get_close_matches(str(name), schedules(), n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(schedules())}"
+        raise OperatorError(f"there is no schedule {name!r}: {hint}")
+
+
+def make_schedule(name: str, statistics: CallStatistics) -> Schedule:
+    """Return a new schedule; `everything` needs none, and is given the simplest."""
+    return _SCHEDULES.get(name, _SCHEDULES["naive"])(statistics)

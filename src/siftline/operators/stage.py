@@ -1,0 +1,200 @@
+"""The last stage of matching: conditions with calls, on what the index has left of them.
+
+    owners that are left  →  chains whose guards hold  →  problem  →  schedule: a call, its result, ...  →  joins
+
+A stage has the chains of all conditions with calls of one table of subscriptions. Chains and nodes are only ever added
+behind what a reader sees; those of removed subscriptions go when the table is swept.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from siftline.encoding.growable import Growable
+from siftline.kernels.schedules import DONE, FALSE, TRUE, UNKNOWN
+from siftline.model import evaluate_solutions
+from siftline.operators.call_statistics import CallStatistics
+from siftline.operators.calling import BatchCalls, CallCounts, EventCalls
+from siftline.operators.clauses import chains_of
+from siftline.operators.predicates import predicate_of
+from siftline.operators.problem import Problem, problem_of
+from siftline.operators.registry import get
+from siftline.operators.schedules import EVERYTHING, make_schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from siftline.model import Event, Expression
+    from siftline.operators.clauses import Chain
+    from siftline.operators.predicates import CallPredicate
+
+
+class Stage:
+    """Conditions with calls, and the schedule of their calls.
+
+    Parameters
+    ----------
+    schedule : str
+        A name from `schedules()`.
+    counts : CallCounts, optional
+        Where calls are counted: a stage that takes the place of another goes on counting.
+    """
+
+    def __init__(self, schedule: str, counts: CallCounts | None = None) -> None:
+        self.schedule_name = schedule
+        self.counts = counts or CallCounts()
+        self.n_events = 0
+        self._statistics = CallStatistics()
+        self._schedule = make_schedule(schedule, self._statistics)
+        self._nodes: dict[CallPredicate, int] = {}
+        self._predicates: list[CallPredicate] = []
+        self._expressions: list[Expression] = []  # by owner
+        self._chains: list[Chain] = []
+        self._owner_starts = Growable(np.zeros(1, dtype=np.int64))
+        self._chain_starts = Growable(np.zeros(1, dtype=np.int64))
+        self._literals = Growable.empty(np.int32)
+        self._is_guarded = Growable.empty(np.bool_)
+        self._last_problem: Problem | None = None
+        self._learning = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: part for name, part in self.__dict__.items() if name != "_learning"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._learning = threading.Lock()
+
+    # conditions
+
+    def add(self, expression: Expression) -> int:
+        """Take in a condition and return its number, by which it is asked for."""
+        for chain in chains_of(expression):
+            literals = [2 * self._node(literal.predicate) + literal.is_denied for literal in chain.literals]
+            number = len(self._chains)
+            self._chains.append(chain)
+            self._literals.extend(literals)
+            self._is_guarded.append(bool(chain.guards))
+            self._chain_starts.append(len(self._literals))
+            self._schedule.add(number, np.array(literals, dtype=np.int32))
+        self._expressions.append(expression)
+        self._owner_starts.append(len(self._chains))
+        return len(self._expressions) - 1
+
+    def _node(self, predicate: CallPredicate) -> int:
+        node = self._nodes.get(predicate)
+        if node is None:
+            node = self._nodes[predicate] = len(self._predicates)
+            self._predicates.append(predicate)
+            self._statistics.add(predicate.key.name, get(predicate.key.name).cost)
+        return node
+
+    def remove(self, owner: int) -> None:
+        """Let go of a condition; who still sees its subscription may go on asking for it."""
+        for chain in range(*self._owner_starts.view[owner : owner + 2].tolist()):
+            self._schedule.remove(chain)
+
+    def swept(self, owners: NDArray[np.int32]) -> Stage:
+        """Return a stage with some of the conditions only, numbered anew in this order; what was learned stays."""
+        stage = Stage(self.schedule_name, self.counts)
+        stage.n_events = self.n_events
+        for owner in owners.tolist():
+            stage.add(self._expressions[owner])
+        stage._statistics.take_over(self._statistics, [self._nodes[predicate] for predicate in stage._predicates])
+        return stage
+
+    # events
+
+    def matching(
+        self,
+        owners: NDArray[np.int32],
+        event: Event,
+        batch: BatchCalls | None = None,
+        position: int = 0,
+    ) -> NDArray[np.bool_]:
+        """Return which of some conditions an event satisfies."""
+        calls = EventCalls(event.tree, self.counts, batch, position)
+        self.n_events += 1
+        if self.schedule_name == EVERYTHING:
+            return np.array([self._is_true(self._expressions[owner], event, calls) for owner in owners.tolist()], bool)
+        problem = self._problem(owners, event)
+        return self._run(problem, len(owners), event, calls)
+
+    def _is_true(self, expression: Expression, event: Event, calls: EventCalls) -> bool:
+        return evaluate_solutions(expression, event, lambda call: calls.solutions(predicate_of(call))) is True
+
+    def _problem(self, owners: NDArray[np.int32], event: Event) -> Problem:
+        """Return the chains whose guards hold; the last problem, if it is the same again."""
+        starts = self._owner_starts.view
+        counts = starts[owners + 1] - starts[owners]
+        local = np.repeat(np.arange(len(owners), dtype=np.int32), counts)
+        offsets = np.arange(len(local)) - np.repeat(np.cumsum(counts) - counts, counts)
+        chains = (starts[owners][local] + offsets).astype(np.int32)
+        is_guarded = self._is_guarded.view[chains]
+        if is_guarded.any():
+            is_left = ~is_guarded
+            for place in np.flatnonzero(is_guarded).tolist():
+                is_left[place] = self._chains[chains[place]].is_guarded(event)
+            chains, local = chains[is_left], local[is_left]
+        last = self._last_problem
+        if last is not None and np.array_equal(last.chains, chains) and np.array_equal(last.owners, local):
+            return last
+        # The number of nodes is read after the literals: all of theirs are there.
+        problem = problem_of(chains, local, self._chain_starts.view, self._literals.view, len(self._predicates))
+        self._last_problem = problem
+        return problem
+
+    def _run(self, problem: Problem, n_owners: int, event: Event, calls: EventCalls) -> NDArray[np.bool_]:
+        run = self._schedule.begin(problem)
+        found = np.zeros(n_owners, dtype=np.bool_)
+        nodes, known, is_settled = problem.nodes.tolist(), run.known, run.is_settled
+        times: dict[str, list[int]] = {}
+        step = DONE
+        while (step := run.next(step)) != DONE:
+            if step >= 0:
+                known[step] = self._evaluated(nodes[step], calls, times)
+                continue
+            chain, owner = -2 - step, int(problem.owners[-2 - step])
+            if self._chains[problem.chains[chain]].holds(event, calls.solutions):
+                found[owner] = is_settled[owner] = True
+        with self._learning:
+            self._statistics.learn(problem.nodes, known)
+            for name, (n, nanoseconds) in times.items():
+                self._statistics.measured(name, nanoseconds / n / 1e6)
+        return found
+
+    def _evaluated(self, node: int, calls: EventCalls, times: dict[str, list[int]]) -> int:
+        """Make a call and return what became of it."""
+        predicate = self._predicates[node]
+        if not self._schedule.remembers:
+            calls.forget()
+        start = time.perf_counter_ns()
+        solutions = calls.solutions(predicate)
+        total = times.setdefault(predicate.key.name, [0, 0])
+        total[0] += 1
+        total[1] += time.perf_counter_ns() - start
+        if solutions is None:
+            return UNKNOWN
+        return TRUE if solutions else FALSE
+
+    def batch(self, trees: Mapping[int, Mapping[str, Any]]) -> BatchCalls:
+        """Return room for what operators find for many events at once."""
+        return BatchCalls(trees, self.counts)
+
+    def stats(self) -> dict[str, Any]:
+        """Return the schedule, counts by operator, and what was learned."""
+        calls = self.counts.to_dict()
+        return {
+            "schedule": self.schedule_name,
+            "conditions": len(self._expressions),
+            "predicates": len(self._predicates),
+            "events": self.n_events,
+            "calls": sum(int(counts["calls"]) for counts in calls.values()),
+            "operators": calls,
+            "learned": self._statistics.to_dict(),
+        }
