@@ -69,7 +69,7 @@ ALLOWED = {
         "engine",
         "",
     },
-    "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "storage", "engine", "", "cli"},
+    "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "storage", "engine", "spark", "", "cli"},
     "cli": {
         "errors",
         "model",
