@@ -36,6 +36,7 @@ _N_SHARDS: Final = 8
 # What the figures are called.
 OF_SPARK, OF_DUCKDB = "x best Spark plan, by core", "x best DuckDB plan, by core"
 BY_CORE: Final = "events/s and core"
+IN_FILES: Final = ", from file to file"
 _COMPILE, _OPEN = "s to compile texts", "ms to open in a warm worker"
 _SHARDED, _LARGEST = "x as much processor time, sharded", "largest shard / mean"
 _VISITS, _BUSIEST = "shards that an event visits", "most visited shard / mean"
@@ -98,8 +99,8 @@ QUICK: Final = Sizes(
 TARGETS: Final = (
     Target("dense", SUBJECT, OF_SPARK, at_least=100),
     Target("dense", SUBJECT, OF_DUCKDB, at_least=25),
-    Target("sparse", SUBJECT, BY_CORE, at_least=100_000),
-    Target("dense", SUBJECT, BY_CORE, at_least=5_000),
+    *(Target("sparse", SUBJECT, BY_CORE + how, at_least=100_000) for how in ("", IN_FILES)),
+    *(Target("dense", SUBJECT, BY_CORE + how, at_least=5_000) for how in ("", IN_FILES)),
     Target("sparse", SUBJECT, _COMPILE, at_most=90),
     Target("sparse", SUBJECT, _OPEN, at_most=50),
     Target("products", SUBJECT, _SHARDED, at_most=3),
@@ -183,11 +184,25 @@ class Stage:
         """Match all events, from Parquet to Parquet, some times; ids are checked."""
         from siftline.spark import match
 
-        events, target, found = self.spark.read.parquet(data.events), str(data.folder / "matches"), []
+        events, path = self.spark.read.parquet(data.events), str(index.path)
         self.say(f"{data.workload.name}: matching {data.n_events:,} events {options or ''}")
+        return self._passes(data, lambda target: match(events, path, **options).write.parquet(target))
+
+    def matched_files(self, data: Data, index: IndexDirectory) -> list[Spent]:
+        """Do the same with workers that read and write files themselves."""
+        from siftline.spark import match_files
+
+        events, path = data.events, str(index.path)  # the files are written before the time begins
+        _ = self.spark
+        self.say(f"{data.workload.name}: matching {data.n_events:,} events from file to file")
+        return self._passes(data, lambda target: match_files(events, path, target))
+
+    def _passes(self, data: Data, work: Callable[[str], Any]) -> list[Spent]:
+        """Do some work again and again, with a folder for the matches; the first time does not count."""
+        target, found = str(data.folder / "matches"), []
         for number in range(1 + self.sizes.n_passes):
             shutil.rmtree(target, ignore_errors=True)
-            found.append(spent(lambda: match(events, str(index.path), **options).write.parquet(target)))
+            found.append(spent(lambda: work(target)))
             if not number:
                 data.check("match", target)
         return found[1:]
@@ -195,10 +210,6 @@ class Stage:
     def figure(self, data: Data, reading: Reading, **more: Any) -> Figure:
         """Return something measured, with what is needed to believe it."""
         return Figure({**data.workload.identity, "n_rows": data.n_events, **more}, reading)
-
-
-def _by_core(n_events: int, passes: Sequence[Spent]) -> Reading:
-    return Reading(BY_CORE, [n_events / each.processor_seconds for each in passes], is_rate=True)
 
 
 # the groups of figures
@@ -234,13 +245,15 @@ def matching(stage: Stage) -> Iterator[Figure]:
     sizes = stage.sizes
     dense = {"n_subscriptions": sizes.n_subscriptions, "n_events": sizes.n_dense}
     for data in (stage.sparse(), stage.data("dense", sizes.n_dense_copies, **dense)):
-        is_text = data.workload.name == "sparse"
-        passes = stage.matched(data, stage.compiled(data, is_text=is_text).result)
-        yield stage.figure(data, _by_core(data.n_events, passes))
-        yield stage.figure(data, Reading("events/s", [data.n_events / each.seconds for each in passes], is_rate=True))
-        for kind in (JAVA, PYTHON):
-            times = [1e6 * each.processor[kind] / data.n_events for each in passes]
-            yield stage.figure(data, Reading(f"{COST} in {kind}", times))
+        index = stage.compiled(data, is_text=data.workload.name == "sparse").result
+        for how, passes in (("", stage.matched(data, index)), (IN_FILES, stage.matched_files(data, index))):
+            n = data.n_events
+            yield stage.figure(data, Reading(BY_CORE + how, [n / s.processor_seconds for s in passes], is_rate=True))
+            yield stage.figure(data, Reading(f"events/s{how}", [n / s.seconds for s in passes], is_rate=True))
+            for kind in (JAVA, PYTHON):
+                yield stage.figure(
+                    data, Reading(f"{COST} in {kind}{how}", [1e6 * s.processor[kind] / n for s in passes])
+                )
 
 
 def compiling(stage: Stage) -> Iterator[Figure]:
@@ -306,7 +319,9 @@ def sharding(stage: Stage) -> Iterator[Figure]:
     whole, parts = (stage.compiled(data, shards).result for shards in (1, _N_SHARDS))
     replicated = stage.matched(data, whole, plan="replicated")
     sharded = stage.matched(data, parts, plan="sharded")
-    yield stage.figure(data, _by_core(data.n_events, replicated), plan="replicated")
+    for plan, passes in (("replicated", replicated), ("sharded", sharded)):
+        times = [1e6 * each.processor_seconds / data.n_events for each in passes]
+        yield stage.figure(data, Reading(f"{COST}, {plan}", times))
     ratios = [a.processor_seconds / b.processor_seconds for a, b in zip(sharded, replicated, strict=True)]
     yield stage.figure(data, Reading(_SHARDED, ratios))
     counts = [shard.subscriptions for shard in parts.shards]

@@ -51,7 +51,7 @@ def expression_texts(predicates: Any, n_subscriptions: int) -> Any:
     >>> import pyarrow as pa
     >>> columns = {"attribute": ["a", "b"], "op": ["between", ">="], "number": [1, 3], "upper": [2, None]}
     >>> expression_texts(pa.table({"subscription": [0, 0], **columns}), 1).to_pylist()
-    ['a between 1 and 2 and b >= 3']
+    ['"a" between 1 and 2 and "b" >= 3']
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -59,7 +59,8 @@ def expression_texts(predicates: Any, n_subscriptions: int) -> Any:
     def join(*parts: Any) -> Any:
         return pc.binary_join_element_wise(*parts, "")
 
-    names, ops = _strings(predicates["attribute"]), _strings(predicates["op"])
+    # Some attributes are named like words of the language.
+    names, ops = _quoted(_strings(predicates["attribute"]), '"'), _strings(predicates["op"])
     texts = {
         name: _strings(predicates[name]) for name in ("number", "upper", "text") if name in predicates.schema.names
     }

@@ -17,7 +17,7 @@ def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
     """Draw what the rows hold into a folder; return the files."""
     prepare(folder)
     drawn = []
-    costs = [row for row in rows if row.get("mode", "").startswith("us an event, ")]
+    costs = [row for row in rows if "n_subscriptions" in row and row["mode"].startswith("us an event")]
     if costs:
         drawn.append(_growth(costs, folder / "spark-growth.svg"))
     loads = [row for row in rows if row.get("figure") == "simulation"]
