@@ -72,7 +72,7 @@ class Sizes:
     n_sparse: int = 100_000
     n_copies: int = 10
     n_dense: int = 20_000
-    n_dense_copies: int = 2
+    n_dense_copies: int = 5
     n_products: int = 100_000
     n_product_copies: int = 4
     growth: tuple[int, ...] = (10_000, 100_000, 1_000_000, 2_000_000)
