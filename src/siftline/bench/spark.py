@@ -290,7 +290,7 @@ def _asked(stage: Stage, data: Data, shard: str) -> list[Any]:
 
         import pyarrow as pa
 
-        from siftline.engine import Engine
+        from siftline.spark.checked import open_checked
         from siftline.spark.worker import open_shards
 
         texts = [batch.column(1) for batch in batches]
@@ -299,7 +299,7 @@ def _asked(stage: Stage, data: Data, shard: str) -> list[Any]:
             engine.match_batch(text, threads=1)
         for _ in range(n_opened):
             begin = time.perf_counter()
-            Engine.open(shard)
+            open_checked(shard)
             times.append(1e3 * (time.perf_counter() - begin))
         time.sleep(2)  # the other one is there too, and keeps its pages
         numbers = [[each] for each in (*mapped_bytes(shard), *resident_bytes())]
