@@ -17,7 +17,10 @@ def test_the_documents_that_must_have_examples_have_some() -> None:
     assert {"README.md", "LANGUAGE.md"} <= {path.name for path in WITH_CODE}
 
 
-@pytest.mark.parametrize("path", WITH_CODE, ids=lambda path: str(path.relative_to(ROOT)))
+# The guide to Spark is run where there is a session: tests/spark/test_guide.py.
+@pytest.mark.parametrize(
+    "path", [path for path in WITH_CODE if path.name != "spark.md"], ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_examples_run(path: Path) -> None:
     results = doctest.testfile(str(path), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert results.attempted > 0

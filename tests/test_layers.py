@@ -72,7 +72,7 @@ ALLOWED = {
         "engine",
         "",
     },
-    "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "storage", "engine", "", "cli"},
+    "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "storage", "engine", "spark", "", "cli"},
     "demo": {"errors", "language", "engine", "spark", "bench", ""},
     "cli": {
         "operators",

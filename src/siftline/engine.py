@@ -464,11 +464,14 @@ class Engine(Matching):
             save(self, path)
 
     @classmethod
-    def open(cls, path: str | Path) -> Engine:
-        """Open a snapshot; its arrays are memory-mapped, so this is quick and the memory is shared."""
+    def open(cls, path: str | Path, *, check: bool = True) -> Engine:
+        """Open a snapshot; its arrays are memory-mapped, so this is quick and the memory is shared.
+
+        Every byte is compared with its checksum first; `check=False` is for those that were checked already.
+        """
         from siftline.saved import load
 
-        return load(cls, path)
+        return load(cls, path, check=check)
 
     def close(self) -> None:
         """Bring the file of an engine up to date and let others open it; without a file there is nothing to do."""

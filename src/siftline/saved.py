@@ -107,9 +107,9 @@ def _pattern_table(patterns: list[Pattern]) -> Any:
     return pa.table(columns, names=["attribute", "op", "text"])
 
 
-def load(engine_class: type[Engine], path: str | Path) -> Engine:
+def load(engine_class: type[Engine], path: str | Path, *, check: bool = True) -> Engine:
     """Open a snapshot."""
-    snapshot = read_snapshot(path)
+    snapshot = read_snapshot(path, check=check)
     try:
         return _opened(engine_class, snapshot)
     except (KeyError, ValueError, TypeError) as error:

@@ -95,7 +95,9 @@ MOMENTS = {
     "before the version is renamed": "directory.write_document = kill",
     "before the manifest is replaced": (
         "write = directory.write_document\n"
-        "directory.write_document = lambda file, content: kill() if file.name == 'manifest.json' else write(file, content)"
+        "def killing(file, content):\n"
+        "    return kill() if file.name == 'manifest.json' else write(file, content)\n"
+        "directory.write_document = killing"
     ),
 }
 

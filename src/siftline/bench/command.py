@@ -1,18 +1,21 @@
-"""`siftline bench`: list, generate, run, foundation, indexes, sift, growth, storage, compare.
+"""`siftline bench`: list, generate, run, foundation, indexes, sift, growth, storage, spark, compare.
 
 Only the standard library is imported here: the command line builds all parsers before it knows which one is wanted.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from siftline.bench import spark_command
+from siftline.bench.arguments import check_output, count, say
+
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from siftline.bench.foundation import Figure
@@ -39,6 +42,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     _add_sift(actions)
     _add_growth(actions)
     _add_storage(actions)
+    spark_command.add_parser(actions)
     _add_compare(actions)
     return parser
 
@@ -58,23 +62,12 @@ def _add_generate(actions: Any) -> None:
 
 
 def _add_parameters(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--size", type=_count, metavar="N", help="number of subscriptions")
-    parser.add_argument("--events", type=_count, metavar="N", help="number of events")
+    parser.add_argument("--size", type=count, metavar="N", help="number of subscriptions")
+    parser.add_argument("--events", type=count, metavar="N", help="number of events")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument(
         "--set", action="append", default=[], metavar="PARAMETER=VALUE", help="change another parameter"
     )
-
-
-def _count(text: str) -> int:
-    """Read a positive number; 1e6, 50_000 and 1,000,000 are welcome."""
-    try:
-        number = float(text.replace(",", "").replace("_", ""))
-    except ValueError:
-        number = 0.0
-    if number < 1 or number != int(number):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return int(number)
 
 
 def _add_run(actions: Any) -> None:
@@ -87,7 +80,7 @@ def _add_run(actions: Any) -> None:
         help="repeat for several; default: all but scan, pb-tree and dbms",
     )
     _add_parameters(parser)
-    parser.add_argument("--passes", type=_count, default=5, help="default: 5")
+    parser.add_argument("--passes", type=count, default=5, help="default: 5")
     parser.add_argument(
         "--sample", action="append", default=[], metavar="INDEX=N", help="fewer events for a slow index"
     )
@@ -122,8 +115,8 @@ def _add_indexes(actions: Any) -> None:
         help="repeat for several; default: all but scan, pb-tree and dbms",
     )
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
-    parser.add_argument("--events", type=_count, metavar="N", help="number of events; default: 200")
-    parser.add_argument("--passes", type=_count, default=5, help="default: 5")
+    parser.add_argument("--events", type=count, metavar="N", help="number of events; default: 200")
+    parser.add_argument("--passes", type=count, default=5, help="default: 5")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--fail", action="store_true", help="exit 1 if a target is missed")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep drawn workloads there")
@@ -144,9 +137,9 @@ def _add_sift(actions: Any) -> None:
     parser.add_argument("--workload", action="append", metavar="NAME", help="repeat for several; default: all")
     parser.add_argument("--only", action="append", choices=_GROUPS, help="repeat for several; default: all figures")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
-    parser.add_argument("--size", type=_count, metavar="N", help="at most so many subscriptions")
-    parser.add_argument("--events", type=_count, metavar="N", help="events that are timed one by one; default: 200")
-    parser.add_argument("--passes", type=_count, help="default: 5")
+    parser.add_argument("--size", type=count, metavar="N", help="at most so many subscriptions")
+    parser.add_argument("--events", type=count, metavar="N", help="events that are timed one by one; default: 200")
+    parser.add_argument("--passes", type=count, help="default: 5")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--fail", action="store_true", help="exit 1 if a target is missed")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep drawn workloads there")
@@ -165,8 +158,8 @@ def _add_growth(actions: Any) -> None:
     parser = actions.add_parser("growth", help="measure how the cost of a match grows with the subscriptions")
     parser.add_argument("--subject", default="sift", metavar="NAME", help="the index under examination; default: sift")
     parser.add_argument("--workload", action="append", metavar="NAME", help="default: sparse and dense")
-    parser.add_argument("--size", action="append", type=_count, metavar="N", help="default: 10 K, 100 K, 1 M and 4 M")
-    parser.add_argument("--passes", type=_count, default=5, help="default: 5")
+    parser.add_argument("--size", action="append", type=count, metavar="N", help="default: 10 K, 100 K, 1 M and 4 M")
+    parser.add_argument("--passes", type=count, default=5, help="default: 5")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep drawn workloads there")
@@ -181,7 +174,7 @@ def _add_storage(actions: Any) -> None:
         "storage", help="measure pages, memory, the PB+tree paper's Table 1, databases, and stores"
     )
     parser.add_argument("--only", action="append", choices=_STORAGE, help="repeat for several; default: all")
-    parser.add_argument("--size", action="append", type=_count, metavar="N", help="of dbms; default: 1 K to 1 M")
+    parser.add_argument("--size", action="append", type=count, metavar="N", help="of dbms; default: 1 K to 1 M")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="draw SVG files there; needs siftline[bench]")
@@ -212,10 +205,6 @@ def run(args: argparse.Namespace) -> int:
     except (SiftlineError, ValueError, OSError) as error:
         print(f"siftline bench: {error}", file=sys.stderr)
         return 2
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -273,20 +262,20 @@ def _run(args: argparse.Namespace) -> int:
     from siftline.bench.runner import Plan, run
     from siftline.bench.workloads import recipe
 
-    _check_output(args.output)
+    check_output(args.output)
     for name in args.workloads:
         recipe(name)
     choices = _choices(args.index)
     samples = {**Plan().n_events, **dict(_pair(text) for text in args.sample)}
     plan = Plan(n_passes=args.passes, n_events=samples, as_slots=args.slots, is_batch=args.batch)
     for name in args.workloads:
-        _say(f"drawing {name}")
+        say(f"drawing {name}")
         workload = _drawn(name, args, args.cache)
-        measured = (run_interleaved if args.interleaved else run)(workload, choices, plan, _say)
+        measured = (run_interleaved if args.interleaved else run)(workload, choices, plan, say)
         rows = results.rows_of(workload, measured, plan.n_passes)
         path = results.append(rows, args.output or _RESULTS / f"{name}.jsonl")
         _print_run(workload, measured, rows, args.json)
-        _say(f"{len(rows)} rows appended to {path}")
+        say(f"{len(rows)} rows appended to {path}")
     return 0
 
 
@@ -310,12 +299,12 @@ def _indexes(args: argparse.Namespace) -> int:
     from siftline.bench.runner import Plan
     from siftline.bench.tables import aligned
 
-    _check_output(args.output)
+    check_output(args.output)
     changes = dict(indexes.QUICK) if args.quick else {"n_events": 200}
     if args.events is not None:
         changes["n_events"] = args.events
     plan = Plan(n_passes=args.passes)
-    runs = indexes.measure(_choices(args.index), plan, changes, args.seed, args.cache, _say)
+    runs = indexes.measure(_choices(args.index), plan, changes, args.seed, args.cache, say)
     for workload, measured in runs:
         rows = results.rows_of(workload, measured, plan.n_passes)
         _print_run(workload, measured, rows, args.json)
@@ -337,14 +326,14 @@ def _sift(args: argparse.Namespace) -> int:
     if args.rows is not None:
         print(sift_tables.report(results.read(args.rows), args.subject))
         return 0
-    _check_output(args.output)
+    check_output(args.output)
     subject, others = _subject(args.subject), _choices(args.index)
     changes = {"n_subscriptions": args.size, "n_events": args.events, "n_passes": args.passes}
     given = {name: value for name, value in changes.items() if value is not None}
     sizes = dataclasses.replace(sift.QUICK if args.quick else Sizes(), **given)
     names, groups = args.workload or sift.WORKLOADS, args.only or _GROUPS
     found, all_rows = [], []
-    for bench, result in sift.measure(subject, others, names, groups, sizes, args.seed, args.cache, _say):
+    for bench, result in sift.measure(subject, others, names, groups, sizes, args.seed, args.cache, say):
         measured = results.rows_of(bench.workload, result.measured, sizes.n_passes)
         rows = [*measured, *bench.rows(result.readings)]
         results.append(rows, args.output)
@@ -362,7 +351,7 @@ def _sift(args: argparse.Namespace) -> int:
         print(sift_tables.report(all_rows, args.subject))
     elif not args.json:
         print(aligned(targets.table(verdicts)))
-    _say(f"rows appended to {args.output}")
+    say(f"rows appended to {args.output}")
     return int(args.fail and any(verdict.is_bad for verdict in verdicts))
 
 
@@ -371,18 +360,18 @@ def _growth(args: argparse.Namespace) -> int:
     from siftline.bench.runner import Plan
     from siftline.bench.tables import aligned, markdown
 
-    _check_output(args.output)
+    check_output(args.output)
     subject = _subject(args.subject)
     names = args.workload or growth.WORKLOADS
     sizes = args.size or (growth.QUICK if args.quick else growth.SIZES)
     rows: list[dict[str, Any]] = []
-    for found in growth.measure(subject, names, sizes, Plan(n_passes=args.passes), args.seed, args.cache, _say):
+    for found in growth.measure(subject, names, sizes, Plan(n_passes=args.passes), args.seed, args.cache, say):
         rows += found
         if args.output is not None:
             results.append(found, args.output)
     print((markdown if args.markdown else aligned)(growth.table(rows, subject.index)))
     if args.plots is not None:
-        _say(f"drawn: {growth.draw(rows, subject.index, args.plots)}")
+        say(f"drawn: {growth.draw(rows, subject.index, args.plots)}")
     return 0
 
 
@@ -390,40 +379,40 @@ def _storage(args: argparse.Namespace) -> int:
     from siftline.bench import results, storage, storage_changes, storage_dbms, storage_plots, storage_store, targets
     from siftline.bench.tables import aligned
 
-    _check_output(args.output)
+    check_output(args.output)
     sizes = storage.QUICK if args.quick else storage.Sizes()
     rows: list[dict[str, Any]] = []
     tables: list[list[list[str]]] = []
     for figure in args.only or _STORAGE:
         if figure == "pages":
-            found = storage.page_reads(sizes, args.seed, _say)
+            found = storage.page_reads(sizes, args.seed, say)
             found.append(storage.fitted(found))
             tables += [storage.search_lines(found), storage.change_lines(found), storage.lines_of(found[-1])]
         elif figure == "changes":
             found = storage_changes.changes(
-                storage_changes.QUICK if args.quick else storage_changes.Sizes(), args.seed, _say
+                storage_changes.QUICK if args.quick else storage_changes.Sizes(), args.seed, say
             )
             tables.append(storage.lines_of(found[0]))
         elif figure == "large":
-            found = [storage.large(sizes, args.seed, _say)]
+            found = [storage.large(sizes, args.seed, say)]
             tables.append(storage.lines_of(found[0]))
         elif figure == "dbms":
             chosen = storage_dbms.QUICK if args.quick else storage_dbms.Sizes()
             if args.size:
                 chosen = replace(chosen, subscriptions=tuple(args.size))
-            found = storage_dbms.dbms(chosen, args.seed, _say)
+            found = storage_dbms.dbms(chosen, args.seed, say)
             tables += storage_dbms.tables(found)
         elif figure == "store":
-            found = storage_store.store(storage_store.QUICK if args.quick else storage_store.Sizes(), args.seed, _say)
+            found = storage_store.store(storage_store.QUICK if args.quick else storage_store.Sizes(), args.seed, say)
             tables += [storage_store.lines_of(found), targets.table(storage_store.verdicts(found))]
         else:
-            found = storage.table_one(sizes, args.seed, _say)
+            found = storage.table_one(sizes, args.seed, say)
             tables += [storage.table_one_lines(found, workload) for workload in storage.WORKLOADS]
         rows += found
     print("\n".join(map(json.dumps, rows)) if args.json else "\n\n".join(map(aligned, tables)))
     if args.plots is not None:
         for path in storage_plots.draw(rows, args.plots):
-            _say(f"drawn: {path}")
+            say(f"drawn: {path}")
     if args.output is not None:
         results.append([{"seed": args.seed, **row, **results.circumstances()} for row in rows], args.output)
     return 0
@@ -495,18 +484,12 @@ def _run_line(measurement: Measurement) -> list[str]:
     ]
 
 
-def _check_output(path: Path | None) -> None:
-    """Refuse before the work begins what could not be written after it."""
-    if path is not None and path.is_dir():
-        raise ValueError(f"{path} is a directory; rows are appended to a file")
-
-
 def _foundation(args: argparse.Namespace) -> int:
     from siftline.bench import foundation, results
 
-    _check_output(args.output)
+    check_output(args.output)
     sizes = foundation.QUICK if args.quick else foundation.Sizes()
-    figures = foundation.Foundation(sizes, args.seed).figures(_say)
+    figures = foundation.Foundation(sizes, args.seed).figures(say)
     rows = foundation.rows_of(figures, sizes, args.seed)
     if args.json:
         print("\n".join(json.dumps(row) for row in rows))

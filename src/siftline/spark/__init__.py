@@ -20,11 +20,23 @@ from siftline.spark.compile import compile
 from siftline.spark.dead_letters import Counts
 from siftline.spark.deltas import apply
 from siftline.spark.directory import IndexDirectory
+from siftline.spark.files import match_files
 from siftline.spark.match import match
 from siftline.spark.profile import profile
 from siftline.spark.session import session
 from siftline.spark.stream import stream
 
-__all__ = ["Counts", "IndexDirectory", "apply", "compact", "compile", "match", "profile", "session", "stream"]
+__all__ = [
+    "Counts",
+    "IndexDirectory",
+    "apply",
+    "compact",
+    "compile",
+    "match",
+    "match_files",
+    "profile",
+    "session",
+    "stream",
+]
 
 del _pyspark

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from siftline.spark.events import Shape
+    from siftline.spark.live import State
 
 AUTO, REPLICATED, SHARDED = "auto", "replicated", "sharded"
 PLANS: Final = (AUTO, REPLICATED, SHARDED)
@@ -91,16 +92,21 @@ def match(
     matcher = matcher_of(directory, shape, how, k, weights, letters)
     rows = selected(events, shape)
     schema = result_schema(rows, matcher)
-    state = state_of(directory)
-    if directory is index:
-        state = state._replace(delta=directory.delta)
-    is_changed = state.delta > directory.delta or len(directory.ends) > 0
+    state, is_changed = state_for(index, directory)
     if plan == SHARDED or (plan == AUTO and _is_too_large(directory)):
         from siftline.spark.sharded import match_sharded
 
         return match_sharded(rows, directory, state, matcher, schema, is_changed=is_changed)
     stage = LiveMatcher(matcher, str(directory.path), state) if is_changed else matcher
     return rows.mapInArrow(function_of(stage), schema)
+
+
+def state_for(index: str | IndexDirectory, directory: IndexDirectory) -> tuple[State, bool]:
+    """Return how far an index has come, now or when it was opened by the caller, and whether it is not as compiled."""
+    state = state_of(directory)
+    if directory is index:
+        state = state._replace(delta=directory.delta)
+    return state, state.delta > directory.delta or len(directory.ends) > 0
 
 
 def matcher_of(

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from siftline.engine import Engine
 from siftline.errors import SnapshotError
+from siftline.spark.checked import open_checked
 from siftline.spark.reading import joined, pieces, readable
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from siftline.engine import Engine
     from siftline.spark.dead_letters import DeadLetters, TaskLetters
     from siftline.spark.events import Shape
 
@@ -45,7 +46,7 @@ def open_shards(paths: Sequence[str]) -> list[Engine]:
     stamps = [(path, *stamp_of(path)) for path in paths]
     for stamp in stamps:
         known = _opened.pop(stamp, None)
-        _opened[stamp] = Engine.open(stamp[0]) if known is None else known
+        _opened[stamp] = open_checked(stamp[0]) if known is None else known
     while len(_opened) > max(_MOST_OPEN, len(paths)):
         _opened.popitem(last=False)
     return [_opened[stamp] for stamp in stamps]
