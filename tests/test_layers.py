@@ -69,6 +69,8 @@ ALLOWED = {
         "engine",
         "",
     },
+    "broker": {"errors", "encoding", "engine", "storage"},
+    "server": {"errors", "language", "model", "engine", "explanation", "storage", "broker", ""},
     "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "storage", "engine", "", "cli"},
     "cli": {
         "errors",
@@ -82,6 +84,8 @@ ALLOWED = {
         "spark",
         "storage",
         "subscriptions",
+        "broker",
+        "server",
         "",
     },
     "__main__": {"cli"},
