@@ -173,7 +173,7 @@ def test_a_full_queue_is_busy(tmp_path: Path) -> None:
     with Broker(tmp_path / "store.db", limits=Limits(waiting_events=3)) as broker:
         gate = threading.Event()
         match = broker._publisher._match
-        broker._publisher._match = lambda events: (gate.wait(), match(events))[1]  # type: ignore[method-assign]
+        broker._publisher._match = lambda events: (gate.wait(), match(events))[1]
         first = broker.publish_later([{}])
         while broker.n_waiting:
             pass

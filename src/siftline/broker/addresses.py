@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from siftline.errors import LimitError
@@ -53,7 +53,7 @@ def check_url(url: str, *, allow_private: bool) -> Target:
     return target
 
 
-def _target(url: str) -> Target:
+def _target(url: Any) -> Target:
     if not isinstance(url, str) or len(url) > _MOST_CHARACTERS or not url.isascii() or not url.isprintable():
         raise LimitError(f"the URL of a webhook is at most {_MOST_CHARACTERS:,} printable ASCII characters")
     try:

@@ -34,7 +34,7 @@ def _matched_many(engine: Engine, events: list[bytes]) -> list[list[Id] | EventE
     pairs = engine.match_batch(source)
     found: list[list[Id] | EventError] = [[] for _ in events]
     for position, id in zip(pairs["event"].to_pylist(), pairs["subscription"].to_pylist(), strict=True):
-        found[position].append(id)  # type: ignore[union-attr]
+        found[position].append(id)
     for position in source.errors:
         refusal = _matched(engine, events[position])  # once more, for words that do not name a position in this batch
         found[position] = refusal if isinstance(refusal, EventError) else EventError(source.errors[position])

@@ -140,8 +140,13 @@ class Publisher:
             if refusal is not None:
                 request.answer.set_exception(refusal)
                 continue
-            pairs += [(event, ids) for event, ids in zip(request.events, mine, strict=True) if ids]  # type: ignore[misc]
-            good.append((request, sum(len(ids) for ids in mine)))  # type: ignore[arg-type]
+            found = [
+                (event, ids)
+                for event, ids in zip(request.events, mine, strict=True)
+                if ids and not isinstance(ids, EventError)
+            ]
+            pairs += found
+            good.append((request, sum(len(ids) for _, ids in found)))
         sequence = self._write(pairs)
         now = time.perf_counter()
         for request, n_matches in good:
