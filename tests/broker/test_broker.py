@@ -233,7 +233,7 @@ def test_a_snapshot_that_is_damaged_or_too_old_does_not_matter(tmp_path: Path) -
 def test_what_another_process_changes_is_heard_of(broker: Broker, clock: Clock) -> None:
     with Store(broker.store.path) as other:
         other.add("a = 1", "imported", owner="ann")
-        broker._follow()
+        broker.follow()
         assert broker.match({"a": 1}) == ["imported"]
         with pytest.raises(WrongTicketError):  # it has none
             broker.renew("imported", "ticket")

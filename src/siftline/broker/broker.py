@@ -232,7 +232,7 @@ class Broker:
             put_lease(connection, id, sealed(ticket), webhook)
             return transaction.sequence
 
-        self._follow(self.store.transact(work, self.now()))
+        self.follow(self.store.transact(work, self.now()))
         return Lease(id, ticket, expires, None if webhook is None else webhook.secret)
 
     def renew(self, id: Id, ticket: str | None, validity: Any = DAY) -> datetime:
@@ -283,7 +283,7 @@ class Broker:
                 forget_lease(connection, id)
             return transaction.sequence
 
-        self._follow(self.store.transact(work, now))
+        self.follow(self.store.transact(work, now))
 
     def _expiry(self, validity: Any) -> datetime:
         return self.now() + self.limits.lease(validity)
@@ -314,7 +314,7 @@ class Broker:
 
     # the engine
 
-    def _follow(self, sequence: int | None = None) -> None:
+    def follow(self, sequence: int | None = None) -> None:
         """Bring the engine up to a change, or to the last one."""
         with self._following:
             if sequence is not None and self._sequence >= sequence:
@@ -371,7 +371,7 @@ class Broker:
             return n
 
         n = int(self.store.transact(work, now))
-        self._follow()
+        self.follow()
         return n
 
     def _tick(self) -> None:
@@ -380,7 +380,7 @@ class Broker:
             # A full disk must not end this thread: the next second may be better.
             with contextlib.suppress(SiftlineError, OSError):
                 self.purge()
-                self._follow()
+                self.follow()
                 self.keys.refresh()
 
     def save(self) -> None:
