@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-all lint types unit interpreted format bench clean
+.PHONY: setup demo test test-all lint types unit browser interpreted format bench clean
 
 setup: $(STAMP)
 
@@ -16,9 +16,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/siftline demo
 
-test: lint types unit interpreted
+test: lint types browser unit interpreted
 
-test-all: lint types interpreted
+test-all: lint types browser interpreted
 	$(BIN)/pytest -n 2 --dist loadgroup
 
 lint: setup
@@ -30,6 +30,12 @@ types: setup
 
 unit: setup
 	$(BIN)/pytest -m 'not slow' -n 2 --dist loadgroup
+
+# The console is tested in a real browser, where there is one or it may be installed.
+browser:
+	@command -v chromium google-chrome > /dev/null || { test "$$(id -u)" = 0 && command -v apt-get > /dev/null \
+	&& apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium \
+	> /dev/null; } || echo '*** no Chromium, and no way to install it: the tests of the console are SKIPPED ***'
 
 # The kernels once more as plain Python: what compiled code silently wraps around or overruns is an error here.
 interpreted: setup

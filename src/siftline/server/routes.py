@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,7 +40,7 @@ _FORMS: Final = {"expression": TEXT, "pattern": EVENTBRIDGE, "filters": CLOUDEVE
 _CLOSED: Final = 4000  # a WebSocket is refused with this number and the status
 _MOST_LISTED: Final = 1000
 _POLICY: Final = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:;"
+    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:;"
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
@@ -293,8 +294,13 @@ class Routes:
         if not self._broker.keys.has_role(ADMIN) and not is_local(request):
             self._access.require(request, ADMIN)
         page = resources.files("siftline.server").joinpath("console.html").read_text(encoding="utf-8")
-        headers = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
-        return HTMLResponse(page, headers=headers)
+        nonce = secrets.token_urlsafe(16)
+        headers = {
+            "Content-Security-Policy": _POLICY.format(nonce=nonce),
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-store",
+        }
+        return HTMLResponse(page.replace("{{nonce}}", nonce), headers=headers)
 
 
 def _client(request: Request, key: Key | None) -> str:
