@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-demo
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: setup demo test test-all lint types unit interpreted format bench clean
+.PHONY: setup demo test test-all lint types unit browser interpreted format bench clean
 
 setup: $(STAMP)
 
@@ -25,9 +25,9 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 demo: $(DEMO_STAMP)
 	$(BIN)/siftline demo
 
-test: lint types unit interpreted
+test: lint types browser unit interpreted
 
-test-all: lint types interpreted
+test-all: lint types browser interpreted
 	$(BIN)/pytest -n 2 --dist loadgroup
 
 lint: setup
@@ -39,6 +39,12 @@ types: setup
 
 unit: setup
 	$(BIN)/pytest -m 'not slow' -n 2 --dist loadgroup
+
+# The console is tested in a real browser, where there is one or it may be installed.
+browser:
+	@command -v chromium google-chrome > /dev/null || { test "$$(id -u)" = 0 && command -v apt-get > /dev/null \
+	&& apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium \
+	> /dev/null; } || echo '*** no Chromium, and no way to install it: the tests of the console are SKIPPED ***'
 
 # The kernels once more as plain Python: what compiled code silently wraps around or overruns is an error here.
 interpreted: setup

@@ -74,6 +74,8 @@ ALLOWED = {
     },
     "bench": {"errors", "model", "language", "encoding", "indexes", "kernels", "storage", "engine", "spark", "", "cli"},
     "demo": {"errors", "language", "engine", "spark", "bench", ""},
+    "broker": {"errors", "encoding", "engine", "storage"},
+    "server": {"errors", "language", "model", "engine", "explanation", "storage", "broker", ""},
     "cli": {
         "operators",
         "errors",
@@ -88,6 +90,8 @@ ALLOWED = {
         "demo",
         "storage",
         "subscriptions",
+        "broker",
+        "server",
         "",
     },
     "__main__": {"cli"},

@@ -13,8 +13,10 @@ siftline.errors.SubscriptionError: line 1, column 7: expected an operator after 
 from __future__ import annotations
 
 __all__ = [
+    "BusyError",
     "DuplicateIdError",
     "EventError",
+    "LimitError",
     "OperatorError",
     "ResultsError",
     "SiftlineError",
@@ -29,6 +31,7 @@ __all__ = [
     "UnknownIdError",
     "UnknownIndexError",
     "WrongIdsError",
+    "WrongTicketError",
 ]
 
 # Of a very long line the error shows only this many characters around the position.
@@ -190,3 +193,15 @@ class ResultsError(SiftlineError):
 
 class SparkError(SiftlineError):
     """A pipeline on Spark that cannot run: no Java, another job in the way, a place that cannot be written."""
+
+
+class WrongTicketError(SiftlineError):
+    """A ticket that does not belong to the subscription; nothing has changed."""
+
+
+class LimitError(SiftlineError):
+    """Something larger, longer or more than the broker takes; nothing has changed."""
+
+
+class BusyError(SiftlineError):
+    """More than the broker can take at the moment: try again later."""

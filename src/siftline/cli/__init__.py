@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_COMMANDS: Final = ("match", "check", "explain", "store", "spark", "demo")
+_COMMANDS: Final = ("match", "check", "explain", "store", "serve", "spark", "demo")
 _BENCH: Final = "siftline.bench.command"
 
 _INTERRUPTED: Final = 130
@@ -39,6 +39,7 @@ examples:
   siftline match --subscriptions subscriptions.jsonl --events events.jsonl --output matches.csv
   siftline store import subscriptions.db subscriptions.jsonl
   siftline spark compile subscriptions.parquet --index wishes
+  siftline serve --demo
   siftline explain --subscription "price <= 580" --event '{"price": 600}'
 
 `siftline COMMAND --help` says more.

@@ -9,6 +9,8 @@ it:
          facts         whether ids are integers or text; up to where old changes were dropped
     3    readers       who follows the changes, and how far each has come
          checksums     of every change, so that a flipped bit is an error and never another subscription
+    4    leases        what the broker keeps of a subscription: its ticket, as a salted hash, and where notifications go
+         keys          who may publish, subscribe or look at everything; salted hashes too
 
 Times are microseconds since 1970, UTC. Ids and texts have no declared type: integers stay integers, and a text that
 is no valid Unicode (half of a surrogate pair) is kept as bytes.
@@ -74,7 +76,25 @@ def _make_readers(connection: sqlite3.Connection) -> None:
     )
 
 
-_STEPS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_make_subscriptions, _make_changes, _make_readers)
+def _make_leases(connection: sqlite3.Connection) -> None:
+    execute = connection.execute
+    execute(
+        "CREATE TABLE leases (id PRIMARY KEY NOT NULL, salt BLOB NOT NULL, digest BLOB NOT NULL, webhook TEXT,"
+        " secret TEXT) WITHOUT ROWID"
+    )
+    execute("CREATE INDEX leases_with_webhooks ON leases (id) WHERE webhook IS NOT NULL")
+    execute(
+        "CREATE TABLE keys (id TEXT PRIMARY KEY NOT NULL, salt BLOB NOT NULL, digest BLOB NOT NULL, role TEXT NOT NULL,"
+        " owner TEXT, created INTEGER NOT NULL) WITHOUT ROWID"
+    )
+
+
+_STEPS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (
+    _make_subscriptions,
+    _make_changes,
+    _make_readers,
+    _make_leases,
+)
 
 VERSION: Final = len(_STEPS)
 

@@ -265,6 +265,23 @@ class Store:
 
         return int(self._run(work))
 
+    def transact(self, work: Callable[[Transaction, sqlite3.Connection], Any], now: datetime | None = None) -> Any:
+        """Run work in one durable transaction and return its result: for the broker, which has tables beside ours.
+
+        Parameters
+        ----------
+        work : callable
+            Takes the transaction and its connection; what it raises undoes what it did.
+        now : datetime, optional
+            The time that decides what has expired.
+        """
+        return self._run(lambda transaction: work(transaction, transaction.connection), now)
+
+    def select(self, query: str, arguments: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return rows of the tables as they are now; for the broker as well."""
+        with self._reading() as connection:
+            return connection.execute(query, tuple(arguments)).fetchall()
+
     def _run(self, work: Callable[[Transaction], Any], now: datetime | None = None) -> Any:
         if self._writer is None:
             raise StoreError(f"{self.path} was opened read-only")
@@ -290,13 +307,13 @@ class Store:
             query = f"SELECT 1 FROM subscriptions s WHERE id = ? AND {_IS_LIVE}"
             return {id for id in ids if connection.execute(query, (id, moment)).fetchone() is not None}
 
-    def get(self, id: Id) -> StoredSubscription:
-        """Return one subscription."""
+    def get(self, id: Id, now: datetime | None = None) -> StoredSubscription:
+        """Return one subscription; `now` decides whether it has expired."""
         with self._reading() as connection:
             query = f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE s.id = ?"
             row = connection.execute(query, (checked_id(id),)).fetchone()
         subscription = None if row is None else _subscription(row, self.path)
-        if subscription is None or _is_over(subscription, _now()):
+        if subscription is None or _is_over(subscription, _now(now)):
             raise UnknownIdError(f"the store has no subscription with the id {id!r}")
         return subscription
 

@@ -46,7 +46,7 @@ class Transaction:
     """Adds, replaces and removes rows, and writes down each change under the next number."""
 
     def __init__(self, connection: sqlite3.Connection, path: str, now: int) -> None:
-        self._connection = connection
+        self.connection = connection
         self._execute = connection.execute
         self._path = path
         self._now = now
@@ -86,8 +86,8 @@ class Transaction:
             subscriptions.append((id, sequence, owner, expires))
         for kind in {type(id) for id, _ in rows}:
             self._check_kind(next(id for id, _ in rows if type(id) is kind))
-        self._connection.executemany("INSERT INTO subscriptions VALUES (?, ?, ?, ?)", subscriptions)
-        self._connection.executemany(_INSERT, changes)
+        self.connection.executemany("INSERT INTO subscriptions VALUES (?, ?, ?, ?)", subscriptions)
+        self.connection.executemany(_INSERT, changes)
         self.sequence += len(rows)
 
     def replace(self, id: Id, content: Content) -> None:

@@ -1,0 +1,470 @@
+"""The broker: subscriptions with leases and tickets, events published, notifications kept until they are delivered.
+
+    subscribe, renew, replace, unsubscribe ──► store ──► (feed of changes) ──► engine
+    publish ──► engine ──► log of notifications ──► hub ──► streams
+                                                ──► webhooks
+
+The store is the truth about subscriptions, and the log about notifications; the engine follows the store. What a method
+has returned from is durable in one of the two files, so it survives the end of the process at any moment.
+
+After the expensive-operators paper, section 2 (subscriptions with a validity; renewed and cancelled by a ticket). The
+paper makes tickets by hashing the content with a random number; ours are random, and what is kept is a salted hash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from siftline.broker.addresses import check_url
+from siftline.broker.hub import Hub, Listener
+from siftline.broker.keys import Keys
+from siftline.broker.leases import (
+    Webhook,
+    check_lease,
+    forget_ended,
+    forget_lease,
+    put_lease,
+    webhooks_of,
+)
+from siftline.broker.limits import DAY, Limits
+from siftline.broker.log import NotificationLog
+from siftline.broker.matching import matched_ids
+from siftline.broker.notifications import START, Everybody, Notification, Position
+from siftline.broker.publisher import Publisher, event_text
+from siftline.broker.snapshots import opened_engine, save_engine
+from siftline.broker.tickets import new_secret, sealed
+from siftline.broker.webhooks import Webhooks
+from siftline.errors import EventError, LimitError, SiftlineError, SubscriptionError
+from siftline.storage.batch import Batch
+from siftline.storage.feed import catch_up
+from siftline.storage.rows import microseconds
+from siftline.storage.store import Store
+from siftline.storage.written import TEXT, Written
+
+if TYPE_CHECKING:
+    import os
+    import sqlite3
+    from collections.abc import Callable, Iterable
+    from concurrent.futures import Future
+
+    from siftline.broker.publisher import Published
+    from siftline.storage.rows import Change, StoredSubscription
+    from siftline.storage.transaction import Transaction
+    from siftline.subscriptions import Id
+
+    Observer = Callable[[int, int, float], None]
+
+# Until then the webhooks of changed subscriptions are looked up one by one.
+_FEW: Final = 1000
+_TICK_SECONDS: Final = 1.0
+
+
+class Lease(NamedTuple):
+    """What a subscriber gets; the ticket and the secret of the webhook are shown this once."""
+
+    id: Id
+    ticket: str
+    expires: datetime
+    secret: str | None = None
+
+
+class Broker:
+    """Subscriptions that end unless they are renewed, and events for them; threads may share one.
+
+    Parameters
+    ----------
+    path : path
+        The file of the store; the log of notifications and a snapshot of the engine are beside it.
+    index : str
+        The index of the engine.
+    limits : Limits
+        What is taken, and no more.
+    clock : callable, optional
+        Returns the time, with a time zone. Time that runs backwards stands still here.
+    allow_private : bool
+        Whether webhooks may be sent to private and loopback addresses.
+    retry_seconds : sequence of float
+        How long to wait after each failed delivery; after the last one it is a dead letter.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> broker = Broker(folder.name + "/subscriptions.db")
+    >>> lease = broker.subscribe("model = 'iphone5s' and price <= 580")
+    >>> broker.publish({"model": "iphone5s", "price": 550}).events
+    1
+    >>> [each.payload for each in broker.notifications(lease.id, lease.ticket)]
+    [b'{"model": "iphone5s", "price": 550}']
+    >>> broker.renew(lease.id, lease.ticket, "7d") > lease.expires
+    True
+    >>> broker.unsubscribe(lease.id, lease.ticket)
+    >>> broker.close(); folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        index: str = "sift",
+        limits: Limits | None = None,
+        clock: Callable[[], datetime] | None = None,
+        allow_private: bool = False,
+        retry_seconds: Iterable[float] | None = None,
+    ) -> None:
+        self.limits = Limits() if limits is None else limits
+        self._clock = clock or (lambda: datetime.now(UTC))
+        self._latest = datetime.min.replace(tzinfo=UTC)
+        self._allow_private = allow_private
+        self._following = threading.Lock()
+        self._saving = threading.Lock()
+        self.observers: list[Observer] = []
+        self.store = Store(path)
+        try:
+            self.keys = Keys(self.store)
+            self.engine, self._sequence = opened_engine(self.store, index, self.now())
+            self._webhook_of = webhooks_of(self.store)
+            self._next_expiry = self._soonest(after=None)
+            self.log = NotificationLog(
+                f"{self.store.path}-notifications",
+                most_events=self.limits.log_events,
+                most_bytes=self.limits.log_bytes,
+            )
+        except BaseException:
+            self.store.close()
+            raise
+        self.hub = Hub()
+        self.webhooks = Webhooks(
+            self.log, self._webhook_of.get, self._now_us, allow_private=allow_private, retry_seconds=retry_seconds
+        )
+        self._publisher = Publisher(self._match_all, self._write, self._observe, self.limits)
+        self._is_stopping = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, name="siftline-broker", daemon=True)
+        self._ticker.start()
+
+    def close(self) -> None:
+        """Finish what was asked for, end all streams, save the engine, and close the files."""
+        if self._is_stopping.is_set():
+            return
+        self._is_stopping.set()
+        self._ticker.join()
+        self._publisher.close()
+        self.hub.end()
+        self.webhooks.close()
+        with contextlib.suppress(SiftlineError, OSError):  # only the next start would have been quicker
+            self.purge()
+            self.save()
+        self.log.close()
+        self.store.close()
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<siftline.Broker: {len(self.engine):,} subscriptions, {self.store.path}>"
+
+    def now(self) -> datetime:
+        """Return the time by which leases end."""
+        self._latest = max(self._latest, self._clock())
+        return self._latest
+
+    def _now_us(self) -> int:
+        moment = microseconds(self.now())
+        assert moment is not None
+        return moment
+
+    # subscriptions
+
+    def subscribe(
+        self,
+        expression: Any,
+        validity: Any = DAY,
+        *,
+        deliver: Webhook | None = None,
+        owner: str | None = None,
+        dialect: str = TEXT,
+        weight: float = 1.0,
+    ) -> Lease:
+        """Add a subscription for some time.
+
+        Parameters
+        ----------
+        expression
+            Text, an Expression, or JSON of another dialect.
+        validity : timedelta, seconds, or text such as '12h'
+            How long it lives unless it is renewed.
+        deliver : Webhook, optional
+            Where notifications are sent to; without it they wait in the log for a stream.
+        owner : str, optional
+            Whose it is.
+        dialect : {'text', 'eventbridge', 'sns', 'cloudevents'}
+            What the expression is written in.
+        weight : float
+            For the best matches.
+
+        Raises
+        ------
+        SubscriptionError
+            If the expression cannot be accepted; it says where and why.
+        LimitError
+            If it is too long, for too long, or one too many.
+        """
+        expires = self._expiry(validity)
+        written = self._written(expression, dialect)
+        webhook = None if deliver is None else self._webhook(deliver)
+        if len(self.engine) >= self.limits.subscriptions:
+            raise LimitError(f"there are {self.limits.subscriptions:,} subscriptions already, and no more may be")
+        id = self._new_id()
+        ticket = new_secret("ticket_")
+        batch = Batch()
+        batch.add(written, id, weight=weight, owner=owner, expires=expires)
+
+        def work(transaction: Transaction, connection: sqlite3.Connection) -> int:
+            self._check_room(connection, owner)
+            batch.apply(transaction)
+            put_lease(connection, id, sealed(ticket), webhook)
+            return transaction.sequence
+
+        self.follow(self.store.transact(work, self.now()))
+        return Lease(id, ticket, expires, None if webhook is None else webhook.secret)
+
+    def renew(self, id: Id, ticket: str | None, validity: Any = DAY) -> datetime:
+        """Let a subscription live on from now; return until when. Without a ticket, for admins."""
+        expires = self._expiry(validity)
+        self._change(id, ticket, lambda batch: batch.renew(id, expires))
+        return expires
+
+    def replace(self, id: Id, ticket: str | None, expression: Any, *, dialect: str = TEXT) -> None:
+        """Give a subscription another expression; every event sees either the old one or the new one."""
+        written = self._written(expression, dialect)
+        self._change(id, ticket, lambda batch: batch.replace(id, written))
+
+    def unsubscribe(self, id: Id, ticket: str | None) -> None:
+        """End a subscription."""
+        self._change(id, ticket, lambda batch: batch.remove(id), is_end=True)
+
+    def get(self, id: Id, ticket: str | None) -> StoredSubscription:
+        """Return a subscription as it is kept."""
+        now = self.now()
+        found = self.store.get(id, now)
+        if ticket is not None:
+            self.check(id, ticket)
+        return found
+
+    def check(self, id: Id, ticket: str) -> None:
+        """Raise unless there is the subscription, and the ticket is its own."""
+        check_lease(self.store.select, id, ticket, self._now_us())
+
+    def id_of(self, text: str) -> Id:
+        """Return the id that a text from outside names: ids of one store are all integers or all strings."""
+        if self.store.are_ids_text() is False:
+            with contextlib.suppress(ValueError):
+                return int(text)
+        return text
+
+    def _change(self, id: Id, ticket: str | None, change: Callable[[Batch], None], *, is_end: bool = False) -> None:
+        batch = Batch()
+        change(batch)
+        now = self.now()
+        moment = microseconds(now)
+        assert moment is not None
+
+        def work(transaction: Transaction, connection: sqlite3.Connection) -> int:
+            check_lease(lambda query, given: connection.execute(query, given).fetchall(), id, ticket, moment)
+            batch.apply(transaction)
+            if is_end:
+                forget_lease(connection, id)
+            return transaction.sequence
+
+        self.follow(self.store.transact(work, now))
+
+    def _expiry(self, validity: Any) -> datetime:
+        return self.now() + self.limits.lease(validity)
+
+    def _written(self, expression: Any, dialect: str) -> Written:
+        written = Written.of(expression, dialect)
+        n_bytes = len(written.text.encode("utf-8", "surrogatepass"))
+        if n_bytes > self.limits.expression_bytes:
+            raise SubscriptionError(
+                f"the expression has {n_bytes:,} bytes: at most {self.limits.expression_bytes:,} may be"
+            )
+        return written
+
+    def _webhook(self, deliver: Webhook) -> Webhook:
+        check_url(deliver.url, allow_private=self._allow_private)
+        return deliver if deliver.secret else deliver._replace(secret=new_secret("whsec_"))
+
+    def _check_room(self, connection: sqlite3.Connection, owner: str | None) -> None:
+        if owner is None:
+            return
+        most = self.limits.subscriptions_per_owner
+        query = "SELECT count(*) FROM (SELECT 1 FROM subscriptions WHERE owner = ? LIMIT ?)"
+        if connection.execute(query, (owner, most)).fetchone()[0] >= most:
+            raise LimitError(f"the owner has {most:,} subscriptions already, and no more may be")
+
+    def _new_id(self) -> Id:
+        return secrets.token_hex(10) if self.store.are_ids_text() is not False else secrets.randbits(62)
+
+    # the engine
+
+    def follow(self, sequence: int | None = None) -> None:
+        """Bring the engine up to a change, or to the last one."""
+        with self._following:
+            if sequence is not None and self._sequence >= sequence:
+                return
+            changes = list(self.store.changes(self._sequence))
+            last = catch_up(self.engine, changes, by_owner=False)
+            if last is not None:
+                self._sequence = last
+                self._hear(changes)
+
+    def _hear(self, changes: list[Change]) -> None:
+        """Take note of what changed beside the engine: times, webhooks, streams."""
+        gone = [change.id for change in changes if change.subscription is None]
+        here = [change.id for change in changes if change.subscription is not None]
+        for id in gone:
+            if self._webhook_of.pop(id, None) is not None:
+                self.log.forget(id)
+        self.hub.removed(gone)
+        self._webhook_of.update(webhooks_of(self.store, here if len(here) < _FEW else None))
+        for change in changes:
+            if change.subscription is not None:
+                self.hub.added(change.id, change.subscription.owner)
+                self._next_expiry = _sooner(self._next_expiry, change.subscription.expires)
+
+    def _evict(self) -> None:
+        """Take out of the engine what has expired by now; the store is purged a little later."""
+        now = self.now()
+        if self._next_expiry is None or now < self._next_expiry:
+            return
+        with self._following:
+            rows = self.store.select("SELECT id FROM subscriptions WHERE expires <= ?", (microseconds(now),))
+            self.engine.remove_many([id for (id,) in rows if id in self.engine])
+            self._next_expiry = self._soonest(after=now)
+
+    def _soonest(self, after: datetime | None) -> datetime | None:
+        from siftline.storage.rows import moment_of
+
+        query = "SELECT min(expires) FROM subscriptions WHERE expires > ?"
+        [(soonest,)] = self.store.select(query, (microseconds(after) if after else -(2**62),))
+        return None if soonest is None else moment_of(soonest)
+
+    def purge(self) -> int:
+        """Remove from the store what has expired; return how many. A running broker does it every second."""
+        now = self.now()
+        [(is_due,)] = self.store.select(
+            "SELECT exists(SELECT 1 FROM subscriptions WHERE expires <= ?)", (microseconds(now),)
+        )
+        if not is_due:
+            return 0
+
+        def work(transaction: Transaction, connection: sqlite3.Connection) -> int:
+            n = transaction.expire()
+            forget_ended(connection)
+            return n
+
+        n = int(self.store.transact(work, now))
+        self.follow()
+        return n
+
+    def _tick(self) -> None:
+        """Purge, and hear of what other processes have done to the store."""
+        while not self._is_stopping.wait(_TICK_SECONDS):
+            # A full disk must not end this thread: the next second may be better.
+            with contextlib.suppress(SiftlineError, OSError):
+                self.purge()
+                self.follow()
+                self.keys.refresh()
+
+    def save(self) -> None:
+        """Write a snapshot of the engine, from which the next start goes on."""
+        with self._saving, self._following:
+            save_engine(self.engine, self.store, self._sequence)
+
+    @property
+    def lag(self) -> int:
+        """How many changes of the store the engine has yet to hear of."""
+        return self.store.sequence - self._sequence
+
+    # events
+
+    def publish(self, event: Any) -> Published:
+        """Publish one event; return when everybody whom it matches is sure to be notified."""
+        return self.publish_later([event]).result()
+
+    def publish_many(self, events: Iterable[Any]) -> Published:
+        """Publish events together: all of them, or none if one is bad."""
+        return self.publish_later(events).result()
+
+    def publish_later(self, events: Iterable[Any]) -> Future[Published]:
+        """Publish events together; the answer comes when it is durable."""
+        texts = []
+        for position, event in enumerate(events):
+            try:
+                texts.append(event_text(event, self.limits))
+            except EventError as error:
+                raise EventError(f"event {position}: {error}" if position else str(error)) from None
+        return self._publisher.submit(texts)
+
+    def match(self, event: Any) -> list[Id]:
+        """Return which subscriptions an event would match, and notify nobody."""
+        self._evict()
+        return self.engine.match(event_text(event, self.limits))
+
+    def _match_all(self, events: list[bytes]) -> list[list[Id] | EventError]:
+        self._evict()
+        return matched_ids(self.engine, events)
+
+    def _write(self, pairs: list[tuple[bytes, list[Id]]]) -> int:
+        logged = self.log.append(pairs, self._now_us(), self._webhook_of)
+        if logged:
+            self.hub.tell(logged)
+            if self._webhook_of:
+                self.webhooks.wake()
+        return self.log.last
+
+    def _observe(self, n_events: int, n_matches: int, seconds: float) -> None:
+        for observer in self.observers:
+            observer(n_events, n_matches, seconds)
+
+    @property
+    def n_waiting(self) -> int:
+        """How many events wait for being matched."""
+        return self._publisher.n_waiting
+
+    # notifications
+
+    def notifications(
+        self, id: Id, ticket: str | None, after: Position = START, limit: int = 1000
+    ) -> list[Notification]:
+        """Return what a subscription was notified of after a position, oldest first, as far as it is kept."""
+        if ticket is not None:
+            self.check(id, ticket)
+        return self.log.read({id}, after, limit)
+
+    def listen(self, wanted: Id | Everybody | None, *, owner: str | None = None, wake: Callable[[], None]) -> Listener:
+        """Join the hub: for one subscription, for all of an owner (`wanted` None), or for everybody's."""
+        if len(self.hub) >= self.limits.streams:
+            raise LimitError(f"there are {self.limits.streams:,} streams already")
+        chosen: set[Id] | Everybody
+        if owner is not None:
+            chosen = {id for (id,) in self.store.select("SELECT id FROM subscriptions WHERE owner = ?", (owner,))}
+        else:
+            assert wanted is not None
+            chosen = wanted if isinstance(wanted, Everybody) else {wanted}
+        listener = Listener(chosen, owner=owner, capacity=self.limits.stream_items, wake=wake)
+        self.hub.join(listener)
+        return listener
+
+
+def _sooner(known: datetime | None, other: datetime | None) -> datetime | None:
+    if known is None or other is None:
+        return other if known is None else known
+    return min(known, other)

@@ -1,0 +1,76 @@
+"""API keys: who may publish, subscribe for an owner, or look at everything.
+
+key_3f9a…c2.Zk1…        the name of the key, which may be seen, then the secret, of which a hash is kept
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from siftline.broker.tickets import Seal, fits, new_secret, sealed
+from siftline.errors import LimitError, UnknownIdError
+
+if TYPE_CHECKING:
+    from siftline.storage.store import Store
+
+ADMIN: Final = "admin"
+PUBLISH: Final = "publish"
+SUBSCRIBE: Final = "subscribe"
+ROLES: Final = (ADMIN, PUBLISH, SUBSCRIBE)
+
+
+class Key(NamedTuple):
+    """A key but for its secret; an owner is what `subscribe` keys may act for."""
+
+    id: str
+    role: str
+    owner: str | None
+
+
+class Keys:
+    """The keys of a store, remembered until `refresh`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, tuple[Key, Seal]] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the keys again: another process may have added or revoked some."""
+        rows = self._store.select("SELECT id, role, owner, salt, digest FROM keys ORDER BY created")
+        self._known = {id: (Key(id, role, owner), Seal(salt, digest)) for id, role, owner, salt, digest in rows}
+
+    def listed(self) -> list[Key]:
+        """Return all keys."""
+        return [key for key, _ in self._known.values()]
+
+    def has_role(self, role: str) -> bool:
+        """Return whether any key was made for a role."""
+        return any(key.role == role for key, _ in self._known.values())
+
+    def add(self, role: str, owner: str | None = None) -> str:
+        """Make a key and return it with its secret, which is shown this once."""
+        if role not in ROLES:
+            raise LimitError(f"the role of a key is one of {', '.join(ROLES)}, not {role!r}")
+        if (owner is not None) is not (role == SUBSCRIBE):
+            raise LimitError("a key to subscribe has an owner (subscribe:NAME), and no other key has")
+        id = f"key_{secrets.token_hex(6)}"
+        secret = new_secret(f"{id}.")
+        row = (id, *sealed(secret), role, owner, time.time_ns() // 1000)
+        self._store.transact(lambda _, connection: connection.execute("INSERT INTO keys VALUES (?,?,?,?,?,?)", row))
+        self.refresh()
+        return secret
+
+    def revoke(self, id: str) -> None:
+        """Let a key open nothing any more."""
+        gone = self._store.transact(lambda _, c: c.execute("DELETE FROM keys WHERE id = ?", (id,)).rowcount)
+        self.refresh()
+        if not gone:
+            raise UnknownIdError(f"there is no key {id!r}")
+
+    def of(self, secret: str) -> Key | None:
+        """Return the key that a secret belongs to."""
+        known = self._known.get(secret.partition(".")[0])
+        return known[0] if known is not None and fits(secret, known[1]) else None

@@ -1,0 +1,76 @@
+"""What the broker keeps of a subscription in the store, beside the subscription itself: tickets and webhooks.
+
+The rows are written in the transaction that writes the subscription, so there is none without a ticket that was given
+one. Subscriptions that came by another way (`siftline store import`) have no ticket; only admins can end them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from siftline.broker.tickets import Seal, fits
+from siftline.errors import UnknownIdError, WrongTicketError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+    from typing import Any
+
+    from siftline.storage.store import Store
+    from siftline.subscriptions import Id
+
+    # Runs a query with its arguments, and returns all rows.
+    Select = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
+
+
+class Webhook(NamedTuple):
+    """Where notifications are sent to.
+
+    Attributes
+    ----------
+    url : str
+        Of http or https.
+    secret : str or None
+        What signatures are made with; a new one is made if it is None.
+    """
+
+    url: str
+    secret: str | None = None
+
+
+def put_lease(connection: sqlite3.Connection, id: Id, seal: Seal, webhook: Webhook | None) -> None:
+    """Write down the ticket of a subscription, and its webhook if it has one."""
+    url, secret = (None, None) if webhook is None else webhook
+    connection.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)", (id, *seal, url, secret))
+
+
+def check_lease(select: Select, id: Id, ticket: str | None, now: int) -> None:
+    """Raise unless there is such a subscription, it has not expired, and the ticket, if one is given, is its own."""
+    rows = select(
+        "SELECT expires, salt, digest FROM subscriptions LEFT JOIN leases USING (id) WHERE subscriptions.id = ?", (id,)
+    )
+    if not rows or (rows[0][0] is not None and rows[0][0] <= now):
+        raise UnknownIdError(f"there is no subscription {id!r}")
+    _, salt, digest = rows[0]
+    if ticket is not None and (salt is None or not fits(ticket, Seal(salt, digest))):
+        raise WrongTicketError("the ticket is not that of the subscription")
+
+
+def forget_lease(connection: sqlite3.Connection, id: Id) -> None:
+    """Drop the ticket of a subscription that has ended."""
+    connection.execute("DELETE FROM leases WHERE id = ?", (id,))
+
+
+def forget_ended(connection: sqlite3.Connection) -> None:
+    """Drop the tickets of all subscriptions that have ended."""
+    connection.execute("DELETE FROM leases WHERE id NOT IN (SELECT id FROM subscriptions)")
+
+
+def webhooks_of(store: Store, ids: list[Id] | None = None) -> dict[Id, Webhook]:
+    """Return the webhooks of some subscriptions, or of all that have one."""
+    query = "SELECT id, webhook, secret FROM leases WHERE webhook IS NOT NULL"
+    if ids is None:
+        rows = store.select(query)
+    else:
+        rows = [row for id in ids for row in store.select(f"{query} AND id = ?", (id,))]
+    return {id: Webhook(url, secret) for id, url, secret in rows}

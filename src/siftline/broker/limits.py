@@ -1,0 +1,84 @@
+"""What the broker takes, and no more."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from siftline.errors import LimitError
+
+DAY: Final = timedelta(days=1)
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION: Final = re.compile(r"([0-9]{1,12})\s*([smhd])")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a broker and its server.
+
+    Attributes
+    ----------
+    body_bytes, event_bytes, expression_bytes : int
+        Of a request, of one event, of an expression as it is written.
+    batch_events : int
+        Events that are published together.
+    waiting_events : int
+        Events that wait for being matched; more are refused for the moment.
+    subscriptions, subscriptions_per_owner : int
+        In all, and of one owner.
+    validity : timedelta
+        The longest lease.
+    log_events, log_bytes : int
+        How much of the past the log of notifications keeps.
+    stream_items : int
+        Notifications that wait in memory for one stream; what is beyond is read from the log again.
+    streams : int
+        Streams at the same time.
+    request_seconds, header_seconds : float
+        Within which a request has to be complete, and its first lines.
+    publishes_per_second, subscribes_per_second : float or None
+        Requests of one client; None is as many as it likes.
+    """
+
+    body_bytes: int = 16 << 20
+    event_bytes: int = 1 << 20
+    expression_bytes: int = 64 << 10
+    batch_events: int = 10_000
+    waiting_events: int = 50_000
+    subscriptions: int = 10_000_000
+    subscriptions_per_owner: int = 10_000
+    validity: timedelta = timedelta(days=366)
+    log_events: int = 100_000
+    log_bytes: int = 256 << 20
+    stream_items: int = 1_000
+    streams: int = 10_000
+    request_seconds: float = 30.0
+    header_seconds: float = 10.0
+    publishes_per_second: float | None = None
+    subscribes_per_second: float | None = 100.0
+
+    def lease(self, validity: Any) -> timedelta:
+        """Return how long a subscription is to live: a timedelta, seconds, or text such as '12h'.
+
+        >>> Limits().lease("2d"), Limits().lease(90)
+        (datetime.timedelta(days=2), datetime.timedelta(seconds=90))
+        """
+        asked = _duration(validity)
+        if not timedelta(0) < asked <= self.validity:
+            raise LimitError(f"the validity must be more than nothing and at most {self.validity.days} days")
+        return asked
+
+
+def _duration(validity: Any) -> timedelta:
+    if isinstance(validity, timedelta):
+        return validity
+    if isinstance(validity, (int, float)) and not isinstance(validity, bool) and abs(validity) < 1e10:
+        return timedelta(seconds=validity)
+    found = _DURATION.fullmatch(validity.strip()) if isinstance(validity, str) else None
+    if found is None:
+        raise LimitError("the validity must be a number of seconds, or text such as '45s', '30m', '12h' or '7d'")
+    seconds = int(found[1]) * _UNITS[found[2]]
+    return timedelta(seconds=min(seconds, 10**10))

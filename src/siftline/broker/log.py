@@ -1,0 +1,305 @@
+"""The durable, bounded log of notifications, in a SQLite file beside the store.
+
+    events        sequence, time, payload, the subscriptions that matched      the newest so many are kept
+    deliveries    what webhooks still have to get, how often it was tried, when it is due
+    dead_letters  what they did not take, and why                              the newest so many are kept
+
+Only events that matched somebody are written. One commit takes all events that are published together, with their
+deliveries, and returns when the disk has them; so what was acknowledged is delivered even after `kill -9`. Results of
+deliveries are committed without waiting for the disk: losing one means a repeat, which receivers can tell.
+
+By subscription the log is indexed in memory alone, because the log is bounded and read once at the start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from bisect import bisect_left
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from siftline.broker.notifications import Everybody, LoggedEvent, Notification, Position
+from siftline.errors import StoreError
+from siftline.storage.sqlite_files import open_sqlite, plain_errors
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from siftline.subscriptions import Id
+
+# Dead letters that are kept, and notifications that may wait for one webhook.
+MOST_DEAD: Final = 10_000
+MOST_WAITING: Final = 10_000
+
+_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS events (sequence INTEGER PRIMARY KEY, at INTEGER NOT NULL, payload BLOB NOT NULL,"
+    " subscriptions TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS deliveries (subscription NOT NULL, sequence INTEGER NOT NULL, place INTEGER NOT NULL,"
+    " attempts INTEGER NOT NULL, due INTEGER NOT NULL, PRIMARY KEY (subscription, sequence)) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS deliveries_by_due ON deliveries (due)",
+    "CREATE INDEX IF NOT EXISTS deliveries_by_sequence ON deliveries (sequence)",
+    "CREATE TABLE IF NOT EXISTS dead_letters (number INTEGER PRIMARY KEY AUTOINCREMENT, subscription NOT NULL,"
+    " notification TEXT NOT NULL, at INTEGER NOT NULL, attempts INTEGER NOT NULL, reason TEXT NOT NULL,"
+    " payload BLOB NOT NULL)",
+)
+
+
+class Delivery(NamedTuple):
+    """A notification that a webhook has yet to get."""
+
+    notification: Notification
+    attempts: int
+
+
+class DeadLetter(NamedTuple):
+    """A notification that a webhook did not take."""
+
+    subscription: Id
+    notification: str
+    at: int
+    attempts: int
+    reason: str
+    payload: bytes
+
+
+class _Kept(NamedTuple):
+    """What memory knows of an event in the log."""
+
+    sequence: int
+    n_bytes: int
+    subscriptions: list[Id]
+
+
+class NotificationLog:
+    """The log; one thread appends, any threads read.
+
+    Parameters
+    ----------
+    path : str
+        The file; it is made if it is not there.
+    most_events, most_bytes : int
+        What is older is dropped, unless a webhook still has to get it.
+    """
+
+    def __init__(self, path: str, *, most_events: int, most_bytes: int) -> None:
+        self.path = path
+        self._most_events, self._most_bytes = most_events, most_bytes
+        self._guard = threading.Lock()
+        self._reading, self._settling = threading.Lock(), threading.Lock()
+        self._events: deque[_Kept] = deque()
+        self._n_bytes = 0
+        self._by_subscription: dict[Id, deque[int]] = {}
+        self.last = 0
+        with plain_errors(path):
+            self._writer = open_sqlite(path, is_read_only=False, wait_seconds=5.0)
+            os.chmod(path, 0o600)  # events may be private
+            for table in _TABLES:
+                self._writer.execute(table)
+            self._reader = open_sqlite(path, is_read_only=False, wait_seconds=5.0)
+            self._settler = open_sqlite(path, is_read_only=False, wait_seconds=5.0)
+            self._settler.execute("PRAGMA synchronous = NORMAL")
+            self._load()
+
+    def _load(self) -> None:
+        for sequence, n_bytes, subscriptions in self._reader.execute(
+            "SELECT sequence, length(payload), subscriptions FROM events ORDER BY sequence"
+        ):
+            self._remember(_Kept(sequence, n_bytes, json.loads(subscriptions)))
+            self.last = sequence
+
+    def close(self) -> None:
+        """Close the file; what was appended is in it."""
+        for connection in (self._reader, self._settler, self._writer):
+            connection.close()
+
+    @property
+    def first(self) -> int:
+        """The oldest event that is still there; what comes next if there is none."""
+        with self._guard:
+            return self._events[0].sequence if self._events else self.last + 1
+
+    # writing
+
+    def append(self, events: list[tuple[bytes, list[Id]]], at: int, with_webhooks: Collection[Id]) -> list[LoggedEvent]:
+        """Write events with the subscriptions that they match, and return them once they are durable."""
+        logged = [LoggedEvent(self.last + n, at, payload, ids) for n, (payload, ids) in enumerate(events, 1)]
+        if not logged:
+            return []
+        with plain_errors(self.path), _transaction(self._writer) as execute:
+            self._writer.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", map(_row, logged))
+            if with_webhooks:
+                self._add_deliveries(logged, with_webhooks)
+            dropped = self._overflow(logged)
+            if dropped:
+                execute(
+                    "DELETE FROM events WHERE sequence <= ? AND sequence NOT IN (SELECT sequence FROM deliveries)",
+                    (dropped[-1].sequence,),
+                )
+        self.last = logged[-1].sequence
+        with self._guard:
+            for _ in dropped:
+                self._forget(self._events.popleft())
+            for event in logged:
+                self._remember(_Kept(event.sequence, len(event.payload), event.subscriptions))
+        return logged
+
+    def _add_deliveries(self, logged: list[LoggedEvent], with_webhooks: Collection[Id]) -> None:
+        self._writer.executemany(
+            "INSERT OR IGNORE INTO deliveries VALUES (?, ?, ?, 0, ?)",
+            (
+                (id, event.sequence, place, event.at)
+                for event in logged
+                for place, id in enumerate(event.subscriptions)
+                if id in with_webhooks
+            ),
+        )
+
+    def _overflow(self, logged: list[LoggedEvent]) -> list[_Kept]:
+        """Return the oldest events, which have to make room; the newest ones stay in any case."""
+        n_over = len(self._events) + len(logged) - self._most_events
+        bytes_over = self._n_bytes + sum(len(event.payload) for event in logged) - self._most_bytes
+        dropped: list[_Kept] = []
+        for kept in self._events:
+            if n_over <= 0 and bytes_over <= 0:
+                break
+            dropped.append(kept)
+            n_over -= 1
+            bytes_over -= kept.n_bytes
+        return dropped
+
+    def _remember(self, kept: _Kept) -> None:
+        self._events.append(kept)
+        self._n_bytes += kept.n_bytes
+        for id in kept.subscriptions:
+            self._by_subscription.setdefault(id, deque()).append(kept.sequence)
+
+    def _forget(self, kept: _Kept) -> None:
+        self._n_bytes -= kept.n_bytes
+        for id in kept.subscriptions:
+            sequences = self._by_subscription[id]
+            sequences.popleft()
+            if not sequences:
+                del self._by_subscription[id]
+
+    # reading
+
+    def read(self, wanted: Collection[Id] | Everybody, after: Position, limit: int) -> list[Notification]:
+        """Return the next notifications of some subscriptions after a position: those of at most `limit` events."""
+        found: list[Notification] = []
+        for event in self._fetched(self._sequences(wanted, after, limit)):
+            found += event.for_some(wanted, after)
+        return found
+
+    def _sequences(self, wanted: Collection[Id] | Everybody, after: Position, limit: int) -> list[int]:
+        """Return which events to look at; the event of the position itself too, which may be there for others."""
+        with self._guard:
+            if isinstance(wanted, Everybody):
+                first = self._events[0].sequence if self._events else self.last + 1
+                return list(range(max(after.sequence, first), self.last + 1)[: limit + 1])
+            chosen: set[int] = set()
+            for id in wanted:
+                sequences = self._by_subscription.get(id, ())
+                chosen.update(islice(sequences, bisect_left(sequences, after.sequence), None))
+        return sorted(chosen)[: limit + 1]
+
+    def _fetched(self, sequences: Iterable[int]) -> Iterator[LoggedEvent]:
+        query = "SELECT sequence, at, payload, subscriptions FROM events WHERE sequence = ?"
+        with self._reading, plain_errors(self.path):
+            rows = [self._reader.execute(query, (sequence,)).fetchone() for sequence in sequences]
+        return (_event(row) for row in rows if row is not None)  # None: dropped since it was looked up
+
+    # webhooks
+
+    def due(self, now: int, limit: int, busy: Collection[Id]) -> list[Delivery]:
+        """Return deliveries whose time has come, of each subscription the oldest; none of busy ones."""
+        query = (
+            "SELECT d.subscription, min(d.sequence), d.place, d.attempts, d.due FROM deliveries d"
+            " GROUP BY d.subscription HAVING d.due <= ? ORDER BY d.due LIMIT ?"
+        )
+        with self._settling, plain_errors(self.path):
+            rows = self._settler.execute(query, (now, limit + len(busy))).fetchall()
+            chosen = [row for row in rows if row[0] not in busy][:limit]
+        deliveries = []
+        for _, sequence, place, attempts, _ in chosen:
+            deliveries += [Delivery(event.notification(place), attempts) for event in self._fetched([sequence])]
+        return deliveries
+
+    def n_waiting(self) -> int:
+        """Return how many deliveries webhooks still have to get."""
+        with self._settling, plain_errors(self.path):
+            return int(self._settler.execute("SELECT count(*) FROM deliveries").fetchone()[0])
+
+    def delivered(self, notification: Notification) -> None:
+        """Note that a webhook has taken a notification."""
+        with self._settling, plain_errors(self.path):
+            self._settler.execute(*_end_of(notification))
+
+    def postpone(self, notification: Notification, attempts: int, due: int) -> None:
+        """Note that a delivery has failed and is to be tried again."""
+        with self._settling, plain_errors(self.path):
+            self._settler.execute(
+                "UPDATE deliveries SET attempts = ?, due = ? WHERE subscription = ? AND sequence = ?",
+                (attempts, due, notification.subscription, notification.position.sequence),
+            )
+
+    def bury(self, notification: Notification, attempts: int, reason: str, now: int) -> None:
+        """Give a delivery up: it becomes a dead letter."""
+        row = (notification.subscription, str(notification.position), now, attempts, reason, notification.payload)
+        with self._settling, plain_errors(self.path), _transaction(self._settler) as execute:
+            execute(*_end_of(notification))
+            execute(
+                "INSERT INTO dead_letters (subscription, notification, at, attempts, reason, payload)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                row,
+            )
+            execute("DELETE FROM dead_letters WHERE number <= (SELECT max(number) FROM dead_letters) - ?", (MOST_DEAD,))
+
+    def forget(self, id: Id) -> None:
+        """Drop what a webhook that is gone would have got."""
+        with self._settling, plain_errors(self.path):
+            self._settler.execute("DELETE FROM deliveries WHERE subscription = ?", (id,))
+
+    def dead_letters(self, limit: int = 100) -> list[DeadLetter]:
+        """Return what webhooks did not take, newest first."""
+        query = (
+            "SELECT subscription, notification, at, attempts, reason, payload FROM dead_letters"
+            " ORDER BY number DESC LIMIT ?"
+        )
+        with self._settling, plain_errors(self.path):
+            return [DeadLetter(*row) for row in self._settler.execute(query, (limit,))]
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[Callable[..., sqlite3.Cursor]]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield connection.execute
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _end_of(notification: Notification) -> tuple[str, tuple[Id, int]]:
+    return (
+        "DELETE FROM deliveries WHERE subscription = ? AND sequence = ?",
+        (notification.subscription, notification.position.sequence),
+    )
+
+
+def _row(event: LoggedEvent) -> tuple[int, int, bytes, str]:
+    return event.sequence, event.at, event.payload, json.dumps(event.subscriptions)
+
+
+def _event(row: tuple[int, int, bytes, str]) -> LoggedEvent:
+    sequence, at, payload, subscriptions = row
+    try:
+        return LoggedEvent(sequence, at, payload, json.loads(subscriptions))
+    except ValueError:
+        raise StoreError(f"event {sequence} of the log of notifications is damaged") from None

@@ -1,0 +1,194 @@
+"""Notifications to webhooks: signed, repeated until they are taken, given up in the end; never in anybody's way.
+
+    log: deliveries that are due ──► POST ──► 2xx                       taken
+                                          ──► anything else, or nothing  again after 1 s, 5 s, 30 s, ...
+                                          ──► the last time, or 410      dead letter
+
+One thread runs an event loop; hundreds of receivers may hang without holding up the others. A subscription gets its
+notifications in order, one at a time. Signatures are those of Standard Webhooks: an HMAC over id, time and body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import hmac
+import random
+import ssl
+import threading
+from typing import TYPE_CHECKING, Final
+
+from siftline.broker.addresses import check_url, resolved
+from siftline.errors import LimitError, SiftlineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from siftline.broker.leases import Webhook
+    from siftline.broker.log import Delivery, NotificationLog
+    from siftline.broker.notifications import Notification
+    from siftline.subscriptions import Id
+
+RETRY_SECONDS: Final = (1.0, 5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0)
+
+_AT_ONCE: Final = 256
+_TIMEOUT_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 0.5
+_GONE: Final = 410
+
+
+def signature(secret: str, id: str, timestamp: int, body: bytes) -> str:
+    """Return the signature of a notification, as the header `webhook-signature` has it."""
+    signed = b"%b.%d.%b" % (id.encode(), timestamp, body)
+    return "v1," + base64.b64encode(hmac.digest(secret.encode(), signed, hashlib.sha256)).decode()
+
+
+class Webhooks:
+    """Sends what the log says is due.
+
+    Parameters
+    ----------
+    log : NotificationLog
+        Has the deliveries, and is told what became of them.
+    webhook_of : callable
+        From the id of a subscription to its webhook, None if it has none any more.
+    now : callable
+        The time, in microseconds.
+    allow_private : bool
+        Whether private and loopback addresses are receivers as well.
+    retry_seconds : sequence of float, optional
+        How long to wait after each failure.
+    timeout_seconds : float
+        How long a receiver may take.
+    """
+
+    def __init__(
+        self,
+        log: NotificationLog,
+        webhook_of: Callable[[Id], Webhook | None],
+        now: Callable[[], int],
+        *,
+        allow_private: bool,
+        retry_seconds: Iterable[float] | None = None,
+        timeout_seconds: float = _TIMEOUT_SECONDS,
+    ) -> None:
+        self._log, self._webhook_of, self._now = log, webhook_of, now
+        self._allow_private = allow_private
+        self._retry_seconds = RETRY_SECONDS if retry_seconds is None else tuple(retry_seconds)
+        self._timeout_seconds = timeout_seconds
+        self._busy: dict[Id, asyncio.Task[None]] = {}
+        self._loop = asyncio.new_event_loop()
+        self._has_work = asyncio.Event()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="siftline-webhooks", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look for deliveries now."""
+        with contextlib.suppress(RuntimeError):  # closed meanwhile
+            self._loop.call_soon_threadsafe(self._has_work.set)
+
+    def close(self) -> None:
+        """Stop; what was not delivered stays in the log, and is sent after the next start."""
+        self._is_closed = True
+        self.wake()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve())
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        while not self._is_closed:
+            self._has_work.clear()
+            with contextlib.suppress(SiftlineError):  # the log cannot be read: perhaps a little later
+                await self._start_due()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._has_work.wait(), _POLL_SECONDS)
+        for task in self._busy.values():
+            task.cancel()
+        await asyncio.gather(*self._busy.values(), return_exceptions=True)
+
+    async def _start_due(self) -> None:
+        room = _AT_ONCE - len(self._busy)
+        if room <= 0:
+            return
+        for delivery in await asyncio.to_thread(self._log.due, self._now(), room, tuple(self._busy)):
+            id = delivery.notification.subscription
+            task = self._busy[id] = self._loop.create_task(self._deliver(delivery))
+            task.add_done_callback(lambda _, id=id: self._finished(id))  # type: ignore[misc]
+
+    def _finished(self, id: Id) -> None:
+        del self._busy[id]
+        self._has_work.set()
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        notification, attempts = delivery
+        webhook = self._webhook_of(notification.subscription)
+        if webhook is None:
+            await asyncio.to_thread(self._log.forget, notification.subscription)
+            return
+        problem, is_final = await self._attempt(webhook, notification)
+        with contextlib.suppress(SiftlineError):  # not noted: then it is sent once more
+            await asyncio.to_thread(self._settle, notification, attempts + 1, problem, is_final)
+
+    def _settle(self, notification: Notification, attempts: int, problem: str | None, is_final: bool) -> None:
+        if problem is None:
+            self._log.delivered(notification)
+        elif is_final or attempts > len(self._retry_seconds):
+            self._log.bury(notification, attempts, problem, self._now())
+        else:
+            seconds = self._retry_seconds[attempts - 1] * random.uniform(0.8, 1.2)
+            self._log.postpone(notification, attempts, self._now() + int(seconds * 1e6))
+
+    async def _attempt(self, webhook: Webhook, notification: Notification) -> tuple[str | None, bool]:
+        """Send once; return what went wrong, None if nothing did, and whether trying again is useless."""
+        try:
+            status = await asyncio.wait_for(self._post(webhook, notification), self._timeout_seconds)
+        except TimeoutError:
+            return f"no answer within {self._timeout_seconds:g} s", False
+        except LimitError as error:
+            return str(error), True
+        except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            return f"no connection, or no HTTP: {type(error).__name__}", False
+        if 200 <= status < 300:
+            return None, True
+        return f"the answer had status {status}", status == _GONE
+
+    async def _post(self, webhook: Webhook, notification: Notification) -> int:
+        target = check_url(webhook.url, allow_private=self._allow_private)
+        address = await resolved(target, allow_private=self._allow_private)
+        context = ssl.create_default_context() if target.is_secure else None
+        reader, writer = await asyncio.open_connection(
+            address, target.port, ssl=context, server_hostname=target.host if context else None, limit=1 << 16
+        )
+        try:
+            writer.write(self._request(webhook, notification, target.authority, target.resource))
+            await writer.drain()
+            line = await reader.readuntil(b"\n")
+        finally:
+            writer.close()
+        version, status, *_ = line.split(b" ")
+        if not version.startswith(b"HTTP/1."):
+            raise ValueError("not HTTP")
+        return int(status)
+
+    def _request(self, webhook: Webhook, notification: Notification, authority: str, resource: str) -> bytes:
+        id, body, timestamp = str(notification.position), notification.envelope(), self._now() // 1_000_000
+        headers = {
+            "Host": authority,
+            "User-Agent": "siftline",
+            "Content-Type": "application/cloudevents+json; charset=utf-8",
+            "Content-Length": len(body),
+            "Connection": "close",
+            "webhook-id": id,
+            "webhook-timestamp": timestamp,
+            "webhook-signature": signature(webhook.secret or "", id, timestamp, body),
+        }
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        return f"POST {resource} HTTP/1.1\r\n{head}\r\n".encode() + body

@@ -1,0 +1,196 @@
+"""`siftline serve`: the broker over HTTP, with its console."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import ipaddress
+import random
+import tempfile
+import threading
+from typing import TYPE_CHECKING, Final
+
+from siftline.cli.demo import product, subscription
+from siftline.cli.match import count
+from siftline.cli.problems import OK, CannotRunError, say, show
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from siftline.broker.broker import Broker
+    from siftline.broker.limits import Limits
+    from siftline.server.run import Server
+
+NAME: Final = "serve"
+SUMMARY: Final = "run the broker: subscribe, publish and be notified over HTTP, and a console to look at it"
+DETAILS: Final = """\
+Subscriptions are kept in the file of --store, notifications in FILE-notifications. What was acknowledged is on
+the disk. Publishing, subscribing and looking at everything need API keys (--new-key); as long as there is none for
+a role, requests from this machine need none. Keys and tickets are kept as hashes and shown once.
+
+exit status: 0 stopped by a signal, nothing lost; 2 could not run
+"""
+EXAMPLES: Final = """\
+examples:
+  siftline serve --demo
+  siftline serve --store subscriptions.db --port 8080
+  siftline serve --store subscriptions.db --new-key admin
+  siftline serve --store subscriptions.db --new-key subscribe:ann
+  siftline serve --store subscriptions.db --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
+"""
+
+_DEMO_SUBSCRIPTIONS: Final = 1000
+_DEMO_SECONDS: Final = 0.5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Define the options."""
+    parser.add_argument("--store", metavar="FILE", help="the file of subscriptions; made if it is not there")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8080, help="the port; 0 is any free one (8080)")
+    parser.add_argument("--index", default="sift", help="the index of the engine (sift)")
+    parser.add_argument("--demo", action="store_true", help="sample subscriptions, and product events all the time")
+    keys = parser.add_argument_group("keys")
+    keys.add_argument("--new-key", metavar="ROLE", help="make a key: admin, publish or subscribe:OWNER; then end")
+    keys.add_argument("--list-keys", action="store_true", help="show all keys but for their secrets; then end")
+    keys.add_argument("--revoke-key", metavar="KEY", help="let a key open nothing any more; then end")
+    keys.add_argument(
+        "--open", metavar="ROLE", action="append", default=[], choices=("publish", "subscribe"),
+        help="publish or subscribe needs no key, from anywhere",
+    )  # fmt: skip
+    tls = parser.add_argument_group("TLS")
+    tls.add_argument("--tls-cert", metavar="FILE", help="the certificate, with its chain")
+    tls.add_argument("--tls-key", metavar="FILE", help="its key, if it is not in the same file")
+    tls.add_argument("--tls-ca", metavar="FILE", help="clients must have a certificate of this authority")
+    limits = parser.add_argument_group("limits")
+    limits.add_argument("--max-body", metavar="BYTES", type=count, help="of a request (16777216)")
+    limits.add_argument("--max-expression", metavar="BYTES", type=count, help="of an expression (65536)")
+    limits.add_argument("--max-per-owner", metavar="N", type=count, help="subscriptions of one owner (10000)")
+    limits.add_argument("--publish-rate", metavar="N", type=float, help="requests a second of one client (no limit)")
+    limits.add_argument("--subscribe-rate", metavar="N", type=float, help="requests a second of one client (100)")
+    limits.add_argument("--log-events", metavar="N", type=count, help="events that streams can go back (100000)")
+    limits.add_argument(
+        "--private-webhooks", action="store_true", help="webhooks may go to private and loopback addresses"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until a signal comes, or do what is asked of the keys."""
+    if args.store is None and not args.demo:
+        raise CannotRunError("--store FILE is needed (or --demo)")
+    if args.new_key or args.list_keys or args.revoke_key:
+        return _keys(args)
+    if importlib.util.find_spec("starlette") is None or importlib.util.find_spec("uvicorn") is None:
+        raise CannotRunError("the server needs more packages: pip install 'siftline[server]'")
+    with _place(args) as path:
+        return _serve(args, path)
+
+
+def _keys(args: argparse.Namespace) -> int:
+    from siftline.broker.keys import Keys
+    from siftline.storage.store import Store
+
+    if args.store is None:
+        raise CannotRunError("keys are kept in a store: --store FILE is needed")
+    with Store(args.store) as store:
+        keys = Keys(store)
+        if args.new_key:
+            role, _, owner = args.new_key.partition(":")
+            show(keys.add(role, owner or None))
+            say("this is shown once: keep it")
+        elif args.revoke_key:
+            keys.revoke(args.revoke_key)
+        else:
+            for key in keys.listed():
+                show(f"{key.id}  {key.role}{f':{key.owner}' if key.owner else ''}")
+    return OK
+
+
+@contextlib.contextmanager
+def _place(args: argparse.Namespace) -> Iterator[str]:
+    """Give the path of the store; that of a demonstration without one is temporary."""
+    if args.store is not None:
+        yield args.store
+        return
+    with tempfile.TemporaryDirectory(prefix="siftline-") as folder:
+        yield f"{folder}/subscriptions.db"
+
+
+def _serve(args: argparse.Namespace, path: str) -> int:
+    from siftline.broker.broker import Broker
+
+    with Broker(path, index=args.index, limits=_limits(args), allow_private=args.private_webhooks) as broker:
+        server = _server(args, broker)
+        if not _is_loopback(args.host) and not broker.keys.listed():
+            say("there is no key yet: from other machines nothing but /healthz answers (--new-key makes one)")
+        stop = threading.Event()
+        threading.Thread(target=_announce, args=(server, args, stop), daemon=True).start()
+        demo = threading.Thread(target=_publish_products, args=(broker, stop), daemon=True)
+        if args.demo:
+            demo.start()
+        # uvicorn has stopped gracefully when it passes the signal on.
+        with contextlib.suppress(KeyboardInterrupt, SystemExit):
+            server.run()
+        stop.set()
+        if args.demo:
+            demo.join()
+        if not server.started:
+            raise CannotRunError(f"cannot listen on {args.host}:{args.port}")
+    if not args.quiet:
+        say("stopped")
+    return OK
+
+
+def _server(args: argparse.Namespace, broker: Broker) -> Server:
+    from siftline.server.run import Server, Tls
+
+    if args.tls_cert is None and (args.tls_key or args.tls_ca):
+        raise CannotRunError("--tls-key and --tls-ca need --tls-cert")
+    tls = None if args.tls_cert is None else Tls(args.tls_cert, args.tls_key, args.tls_ca)
+    try:
+        return Server(broker, host=args.host, port=args.port, tls=tls, is_open=args.open)
+    except ImportError as error:
+        raise CannotRunError(f"the server needs more packages: pip install 'siftline[server]' ({error})") from None
+
+
+def _limits(args: argparse.Namespace) -> Limits:
+    from siftline.broker.limits import Limits
+
+    given = {
+        "body_bytes": args.max_body,
+        "expression_bytes": args.max_expression,
+        "subscriptions_per_owner": args.max_per_owner,
+        "publishes_per_second": args.publish_rate,
+        "subscribes_per_second": args.subscribe_rate,
+        "log_events": args.log_events,
+    }
+    return Limits(**{name: value for name, value in given.items() if value is not None})
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _announce(server: Server, args: argparse.Namespace, stop: threading.Event) -> None:
+    """Say where the console is, once the server listens."""
+    while not server.started:
+        if stop.wait(0.02):
+            return
+    host = f"[{args.host}]" if ":" in args.host else args.host
+    show(f"{'https' if args.tls_cert else 'http'}://{host}:{server.port}/")
+
+
+def _publish_products(broker: Broker, stop: threading.Event) -> None:
+    """Subscribe as some people would, and publish products until the end."""
+    chance = random.Random(1)
+    missing = _DEMO_SUBSCRIPTIONS - len(broker.engine)
+    with broker.store.batch() as batch:
+        for n in range(missing):
+            batch.add(subscription(chance), f"demo-{n}", owner=f"customer-{n % 20}")
+    broker.follow()
+    while not stop.wait(_DEMO_SECONDS):
+        broker.publish_many([product(chance) for _ in range(chance.randrange(1, 6))])

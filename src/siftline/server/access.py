@@ -1,0 +1,124 @@
+"""Who may do what: API keys; without a key for a role, those on this machine.
+
+A request counts as one from this machine if its connection comes from a loopback address, no proxy has forwarded it,
+and it names this machine as its host: a page of some other site, opened in a browser here, does not get in.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from siftline.broker.keys import ADMIN, SUBSCRIBE
+from siftline.server.problems import ProblemError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from starlette.requests import HTTPConnection
+
+    from siftline.broker.broker import Broker
+    from siftline.broker.keys import Key
+    from siftline.subscriptions import Id
+
+_FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-real-ip")
+_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+
+
+class Access:
+    """Lets requests in, or not.
+
+    Parameters
+    ----------
+    broker : Broker
+        Has the keys, and knows the tickets.
+    is_open : collection of str
+        Roles that need no key, wherever a request comes from.
+    """
+
+    def __init__(self, broker: Broker, is_open: Collection[str] = ()) -> None:
+        self._broker = broker
+        self._is_open = frozenset(is_open) - {ADMIN}
+
+    def require(self, connection: HTTPConnection, role: str) -> Key | None:
+        """Return the key of a request that may act in a role, None if it needs none; raise if it may not."""
+        return self.permit(connection, bearer(connection), role)
+
+    def permit(self, connection: HTTPConnection, token: str | None, role: str) -> Key | None:
+        """Do the same for a token that came by another way than the header."""
+        keys = self._broker.keys
+        key = None if token is None else keys.of(token)
+        if key is not None and key.role in (role, ADMIN):
+            return key
+        if token is None and (role in self._is_open or (not keys.has_role(role) and is_local(connection))):
+            return None
+        if key is not None:
+            raise ProblemError(403, f"this key is for the role {key.role!r}, not {role!r}")
+        hint = "siftline serve --new-key makes one" if not keys.has_role(role) else None
+        reason = "the key is not known" if token is not None else f"a key for the role {role!r} is needed"
+        raise ProblemError(401, reason, hint=hint)
+
+    def ticket(self, connection: HTTPConnection) -> str | None:
+        """Return the ticket of a request for one subscription, None for an admin's, who needs no ticket."""
+        return self.checked_ticket(connection, bearer(connection))
+
+    def checked_ticket(self, connection: HTTPConnection, token: str | None) -> str | None:
+        """Do the same for a token that came by another way than the header."""
+        if token is None:
+            if not self._broker.keys.has_role(ADMIN) and is_local(connection):
+                return None
+            raise ProblemError(401, "the ticket of the subscription is needed, as a bearer token")
+        key = self._broker.keys.of(token)
+        return None if key is not None and key.role == ADMIN else token
+
+    def check_owner(self, connection: HTTPConnection, token: str | None, owner: str) -> None:
+        """Raise unless a request may act for an owner."""
+        key = self.permit(connection, token, SUBSCRIBE)
+        if key is not None and key.role != ADMIN and key.owner != owner:
+            raise ProblemError(403, "this key is for another owner")
+        if key is None:
+            self.permit(connection, token, ADMIN)
+
+    def check_ticket(self, id: Id, ticket: str | None) -> None:
+        """Raise unless there is the subscription, and the ticket is its own."""
+        self._broker.get(id, ticket)
+
+
+def bearer(connection: HTTPConnection) -> str | None:
+    """Return the bearer token of a request."""
+    header = connection.headers.get("authorization")
+    if header is None:
+        return None
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise ProblemError(401, "the header Authorization must be: Bearer TOKEN")
+    return token.strip()
+
+
+def is_local(connection: HTTPConnection) -> bool:
+    """Return whether a request comes from this machine, and means it."""
+    headers = connection.headers
+    if connection.client is None or not _is_loopback(connection.client.host):
+        return False
+    if any(name in headers for name in _FORWARDED):
+        return False
+    host = headers.get("host", "")
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != host:
+        return False
+    return _host(host) in _NAMES
+
+
+def _host(authority: str) -> str | None:
+    try:
+        return urlsplit(f"//{authority}").hostname
+    except ValueError:
+        return None
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False

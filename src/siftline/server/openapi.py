@@ -1,0 +1,287 @@
+"""The OpenAPI description of the server, served at `/openapi.json`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from siftline import __version__
+
+_ERROR: Final = {"$ref": "#/components/responses/Error"}
+_TICKET: Final[list[dict[str, list[str]]]] = [{"ticket": []}, {"key": []}]
+_KEY: Final[list[dict[str, list[str]]]] = [{"key": []}, {}]
+_ID: Final = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+_EVENT: Final = {"type": "object", "additionalProperties": True}
+_TIME: Final = {"type": "string", "format": "date-time"}
+_VALIDITY: Final = {
+    "description": "seconds, or text such as 45s, 30m, 12h, 7d",
+    "anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": "^[0-9]{1,12} *[smhd]$"}],
+    "default": "1d",
+}
+_EXPRESSIONS: Final[dict[str, Any]] = {
+    "expression": {"type": "string", "description": "in the text language"},
+    "pattern": {"type": "object", "description": "an event pattern"},
+    "filters": {"type": "array", "items": {"type": "object"}, "description": "CloudEvents filters"},
+    "dialect": {"enum": ["text", "eventbridge", "sns", "cloudevents"]},
+}
+
+
+def _json(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _object(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        **({"required": list(required)} if required else {}),
+    }
+
+
+def _body(schema: dict[str, Any], *, is_required: bool = True) -> dict[str, Any]:
+    return {"required": is_required, "content": _json(schema)}
+
+
+def _operation(
+    summary: str,
+    status: int,
+    schema: dict[str, Any] | None = None,
+    *,
+    errors: tuple[int, ...] = (),
+    security: list[dict[str, list[str]]] | None = None,
+    body: dict[str, Any] | None = None,
+    parameters: tuple[dict[str, Any], ...] = (),
+    media: str = "application/json",
+) -> dict[str, Any]:
+    answer: dict[str, Any] = {"description": summary}
+    if schema is not None:
+        answer["content"] = {media: {"schema": schema}}
+    operation: dict[str, Any] = {
+        "summary": summary,
+        "responses": {str(status): answer} | {str(number): _ERROR for number in errors},
+    }
+    if body is not None:
+        operation["requestBody"] = body
+    if parameters:
+        operation["parameters"] = list(parameters)
+    if security is not None:
+        operation["security"] = security
+    return operation
+
+
+def _query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "query", "schema": schema}
+
+
+_LIMIT: Final = _query("limit", {"type": "integer", "minimum": 1, "maximum": 1000})
+_AFTER: Final = _query("after", {"type": "string", "pattern": "^[0-9]{1,18}-[0-9]{1,9}$"})
+_LAST: Final = {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}}
+_TEXT: Final = {"type": "string"}
+_OWNED: Final = (400, 401, 403, 404, 408, 413, 422, 503)
+_ADMIN: Final = (400, 401, 403, 404, 408, 413, 415, 422, 503)
+_SHOWN: Final = {
+    "type": "object",
+    "required": ["id", "expression", "dialect", "expires"],
+    "properties": {
+        "id": {"type": ["string", "integer"]},
+        "expression": _TEXT,
+        "dialect": _TEXT,
+        "weight": {"type": "number"},
+        "owner": {"type": ["string", "null"]},
+        "created": _TIME,
+        "expires": {"type": ["string", "null"], "format": "date-time"},
+    },
+}
+
+
+def _stream(summary: str, *parameters: dict[str, Any]) -> dict[str, Any]:
+    return _operation(
+        f"{summary}, as server-sent events; the same path with /ws is a WebSocket",
+        200,
+        _TEXT,
+        errors=(401, 403, 404, 422, 503),
+        security=_TICKET,
+        parameters=(*parameters, _AFTER, _LAST),
+        media="text/event-stream",
+    )
+
+
+_EVENTS: Final = {
+    "required": True,
+    "content": {
+        "application/json": {"schema": {"anyOf": [_EVENT, {"type": "array", "items": _EVENT}]}},
+        "application/x-ndjson": {"schema": _TEXT},
+        "application/cloudevents+json": {"schema": _EVENT},
+        "application/cloudevents-batch+json": {"schema": {"type": "array", "items": _EVENT}},
+    },
+}
+
+_PATHS: Final[dict[str, Any]] = {
+    "/subscriptions": {
+        "post": _operation(
+            "Subscribe; the ticket is shown this once",
+            201,
+            {
+                "type": "object",
+                "required": ["id", "ticket", "expires"],
+                "properties": {
+                    "id": {"type": ["string", "integer"]},
+                    "ticket": _TEXT,
+                    "expires": _TIME,
+                    "secret": _TEXT,
+                },
+            },
+            errors=(400, 401, 403, 408, 413, 422, 429, 503),
+            security=_KEY,
+            body=_body(
+                _object(
+                    _EXPRESSIONS
+                    | {
+                        "validity": _VALIDITY,
+                        "owner": {"type": "string", "maxLength": 200},
+                        "weight": {"type": "number"},
+                        "deliver": _object({"webhook": _TEXT, "secret": _TEXT}, "webhook"),
+                    }
+                )
+            ),
+        ),
+        "get": _operation(
+            "List and search subscriptions (admins)",
+            200,
+            {"type": "object", "properties": {"subscriptions": {"type": "array"}, "more": {"type": "boolean"}}},
+            errors=_ADMIN,
+            security=_KEY,
+            parameters=(_query("search", _TEXT), _query("owner", _TEXT), _LIMIT),
+        ),
+    },
+    "/subscriptions/{id}": {
+        "get": _operation("Show a subscription", 200, _SHOWN, errors=_OWNED, security=_TICKET, parameters=(_ID,)),
+        "put": _operation(
+            "Give it another expression, atomically",
+            200,
+            _SHOWN,
+            errors=_OWNED,
+            security=_TICKET,
+            parameters=(_ID,),
+            body=_body(_object(_EXPRESSIONS)),
+        ),
+        "delete": _operation("Unsubscribe", 204, errors=_OWNED, security=_TICKET, parameters=(_ID,)),
+    },
+    "/subscriptions/{id}/renew": {
+        "post": _operation(
+            "Let it live on",
+            200,
+            {"type": "object", "required": ["expires"], "properties": {"expires": _TIME}},
+            errors=_OWNED,
+            security=_TICKET,
+            parameters=(_ID,),
+            body=_body(_object({"validity": _VALIDITY}), is_required=False),
+        )
+    },
+    "/subscriptions/{id}/notifications": {
+        "get": _operation(
+            "Notifications that are kept, oldest first",
+            200,
+            {"type": "object", "properties": {"notifications": {"type": "array"}}},
+            errors=_OWNED,
+            security=_TICKET,
+            parameters=(_ID, _AFTER, _LAST, _LIMIT),
+        )
+    },
+    "/subscriptions/{id}/stream": {"get": _stream("Notifications of one subscription", _ID)},
+    "/owners/{owner}/stream": {"get": _stream("Notifications of an owner", _ID | {"name": "owner"})},
+    "/stream": {"get": _stream("Everybody's notifications (admins)")},
+    "/events": {
+        "post": _operation(
+            "Publish one event or several: all of them, or none if one is bad",
+            202,
+            {"type": "object", "required": ["accepted"], "properties": {"accepted": {"type": "integer"}}},
+            errors=(400, 401, 403, 408, 413, 415, 422, 429, 503),
+            security=_KEY,
+            body=_EVENTS,
+        )
+    },
+    "/match": {
+        "post": _operation(
+            "Which subscriptions an event would match; nobody is notified (admins)",
+            200,
+            {
+                "type": "object",
+                "required": ["matches", "subscriptions"],
+                "properties": {"matches": {"type": "integer"}, "subscriptions": {"type": "array"}},
+            },
+            errors=_ADMIN,
+            security=_KEY,
+            body=_EVENTS,
+        )
+    },
+    "/explain": {
+        "post": _operation(
+            "Why an event matches an expression or a subscription, or why not (admins)",
+            200,
+            {"type": "object"},
+            errors=_ADMIN,
+            security=_KEY,
+            body=_body(_object(_EXPRESSIONS | {"id": {"type": ["string", "integer"]}, "event": _EVENT}, "event")),
+        )
+    },
+    "/dead-letters": {
+        "get": _operation(
+            "What webhooks did not take (admins)",
+            200,
+            {"type": "object"},
+            errors=_ADMIN,
+            security=_KEY,
+            parameters=(_LIMIT,),
+        )
+    },
+    "/stats": {"get": _operation("Counts (admins)", 200, {"type": "object"}, errors=_ADMIN, security=_KEY)},
+    "/metrics": {
+        "get": _operation(
+            "Counts for Prometheus (admins)", 200, _TEXT, errors=_ADMIN, security=_KEY, media="text/plain"
+        )
+    },
+    "/healthz": {"get": _operation("The process answers", 200, {"type": "object"})},
+    "/readyz": {"get": _operation("It takes requests", 200, {"type": "object"}, errors=(503,))},
+}
+
+DOCUMENT: Final[dict[str, Any]] = {
+    "openapi": "3.1.0",
+    "info": {
+        "title": "Siftline",
+        "version": __version__,
+        "description": "Subscriptions with leases and tickets; events published; notifications at least once.",
+    },
+    "paths": _PATHS,
+    "components": {
+        "securitySchemes": {
+            "ticket": {"type": "http", "scheme": "bearer", "description": "the ticket of the subscription"},
+            "key": {"type": "http", "scheme": "bearer", "description": "an API key"},
+        },
+        "responses": {
+            "Error": {
+                "description": "What is wrong, where, and what to do instead",
+                "content": _json(
+                    _object(
+                        {
+                            "error": {
+                                "type": "object",
+                                "required": ["status", "reason"],
+                                "properties": {
+                                    "status": {"type": "integer"},
+                                    "reason": _TEXT,
+                                    "position": {"type": "integer"},
+                                    "line": {"type": "integer"},
+                                    "column": {"type": "integer"},
+                                    "path": _TEXT,
+                                    "hint": _TEXT,
+                                },
+                            }
+                        },
+                        "error",
+                    )
+                ),
+            }
+        },
+    },
+}

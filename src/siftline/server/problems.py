@@ -1,0 +1,100 @@
+"""What goes wrong, as JSON: the status, the reason, and where and what instead, as far as known.
+
+{"error": {"status": 422, "reason": "expected an operator after 'price', found 'betwen'",
+           "line": 1, "column": 7, "position": 6, "hint": "did you mean 'between'?"}}
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from siftline.errors import (
+    BusyError,
+    DuplicateIdError,
+    EventError,
+    LimitError,
+    SiftlineError,
+    StorageError,
+    SubscriptionError,
+    UnknownIdError,
+    WrongTicketError,
+)
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+# The first that fits; what is none of these is our fault, or the disk's.
+_STATUSES: Final[tuple[tuple[type[SiftlineError], int], ...]] = (
+    (SubscriptionError, 422),
+    (EventError, 422),
+    (LimitError, 422),
+    (WrongTicketError, 403),
+    (UnknownIdError, 404),
+    (DuplicateIdError, 409),
+    (BusyError, 503),
+    (StorageError, 503),
+)
+
+
+class ProblemError(Exception):
+    """A request that cannot be answered as it wants; becomes the response."""
+
+    def __init__(self, status: int, reason: str, *, retry_seconds: float | None = None, **more: Any) -> None:
+        super().__init__(reason)
+        self.status, self.reason, self.more = status, reason, more
+        self.headers: dict[str, str] = {}
+        if retry_seconds is not None:
+            self.headers["Retry-After"] = str(max(1, math.ceil(retry_seconds)))
+        if status == 401:
+            self.headers["WWW-Authenticate"] = "Bearer"
+
+    def response(self) -> JSONResponse:
+        """Return the problem as a response."""
+        document = {"status": self.status, "reason": self.reason}
+        document |= {name: value for name, value in self.more.items() if value is not None}
+        return JSONResponse({"error": document}, self.status, self.headers)
+
+
+def problem_of(error: SiftlineError) -> ProblemError:
+    """Return an error of the library as a problem."""
+    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+    if isinstance(error, SubscriptionError):
+        return ProblemError(
+            status,
+            error.reason,
+            line=error.line,
+            column=error.column,
+            position=error.position,
+            path=error.path or None,
+            hint=error.hint,
+        )
+    return ProblemError(status, str(error), retry_seconds=1 if isinstance(error, BusyError) else None)
+
+
+def on_problem(request: Request, error: Exception) -> JSONResponse:
+    """Answer with a problem."""
+    assert isinstance(error, ProblemError)
+    return error.response()
+
+
+def on_error(request: Request, error: Exception) -> JSONResponse:
+    """Answer with an error of the library."""
+    assert isinstance(error, SiftlineError)
+    return problem_of(error).response()
+
+
+def on_http(request: Request, error: Exception) -> JSONResponse:
+    """Answer with what the framework found wrong: no such path, no such method."""
+    assert isinstance(error, HTTPException)
+    response = ProblemError(error.status_code, error.detail.lower()).response()
+    response.headers.update(error.headers or {})
+    return response
+
+
+def on_bug(request: Request, error: Exception) -> JSONResponse:
+    """Answer when it is our fault; the traceback is in the log alone."""
+    return ProblemError(500, "this is a bug of the server; its log says more").response()

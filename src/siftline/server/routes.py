@@ -1,0 +1,364 @@
+"""What each route does: take the request apart, ask the broker, put the answer together."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+
+from siftline.broker.keys import ADMIN, PUBLISH, SUBSCRIBE
+from siftline.broker.leases import Webhook
+from siftline.broker.notifications import START, Everybody, Position
+from siftline.errors import SiftlineError
+from siftline.server.access import bearer, is_local
+from siftline.server.bodies import body_of, events_of, json_of, object_of
+from siftline.server.openapi import DOCUMENT
+from siftline.server.problems import ProblemError, problem_of
+from siftline.server.streams import EventStream, Stream, position_of, send_over, token_of
+from siftline.storage.rows import moment_of
+from siftline.storage.written import CLOUDEVENTS, EVENTBRIDGE, TEXT, Written
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from starlette.requests import Request
+    from starlette.websockets import WebSocket
+
+    from siftline.broker.broker import Broker
+    from siftline.broker.keys import Key
+    from siftline.server.access import Access
+    from siftline.server.metrics import Metrics
+    from siftline.server.rates import Rate
+    from siftline.storage.rows import StoredSubscription
+
+# How an expression may be given, and what dialect it is in unless the request says so.
+_FORMS: Final = {"expression": TEXT, "pattern": EVENTBRIDGE, "filters": CLOUDEVENTS}
+_CLOSED: Final = 4000  # a WebSocket is refused with this number and the status
+_MOST_LISTED: Final = 1000
+_POLICY: Final = (
+    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:;"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class Routes:
+    """The routes of one broker."""
+
+    def __init__(self, broker: Broker, access: Access, metrics: Metrics, publishes: Rate, subscribes: Rate) -> None:
+        self._broker, self._access, self._metrics = broker, access, metrics
+        self._publishes, self._subscribes = publishes, subscribes
+        self.is_ready = True
+
+    # subscriptions
+
+    async def subscribe(self, request: Request) -> Response:
+        """`POST /subscriptions`."""
+        key = self._access.require(request, SUBSCRIBE)
+        self._subscribes.take(_client(request, key))
+        document = object_of(
+            await body_of(request, self._broker.limits),
+            (*_FORMS, "dialect", "validity", "deliver", "owner", "weight"),
+        )
+        expression, dialect = _expression(document)
+        owner = self._owner(request, key, document.get("owner"))
+        lease = await run_in_threadpool(
+            self._broker.subscribe,
+            expression,
+            document.get("validity", "1d"),
+            deliver=_webhook(document.get("deliver")),
+            owner=owner,
+            dialect=dialect,
+            weight=document.get("weight", 1.0),
+        )
+        answer = {"id": lease.id, "ticket": lease.ticket, "expires": _time(lease.expires)}
+        if lease.secret is not None:
+            answer["secret"] = lease.secret
+        return JSONResponse(answer, 201, {"Location": f"/subscriptions/{lease.id}", "Cache-Control": "no-store"})
+
+    def _owner(self, request: Request, key: Key | None, asked: object) -> str | None:
+        if asked is not None and not (isinstance(asked, str) and 0 < len(asked) <= 200):
+            raise ProblemError(422, "an owner must be a text of at most 200 characters", path="owner")
+        if key is not None and key.role == SUBSCRIBE:
+            if asked not in (None, key.owner):
+                raise ProblemError(403, "this key is for another owner", path="owner")
+            return key.owner
+        if asked is not None and key is None:
+            self._access.require(request, ADMIN)
+        return asked
+
+    async def listed(self, request: Request) -> Response:
+        """`GET /subscriptions`."""
+        self._access.require(request, ADMIN)
+        limit = _number(request, "limit", 50, _MOST_LISTED)
+        search = request.query_params.get("search", "")[:1000]
+        rows = await run_in_threadpool(self._found, search, request.query_params.get("owner"), limit + 1)
+        return JSONResponse({"subscriptions": rows[:limit], "more": len(rows) > limit})
+
+    def _found(self, search: str, owner: str | None, limit: int) -> list[dict[str, Any]]:
+        query = (
+            "SELECT s.id, s.owner, s.expires, c.dialect, c.text, c.created FROM subscriptions s JOIN changes c USING"
+            " (sequence) WHERE (s.expires IS NULL OR s.expires > ?1) AND (?2 = '' OR instr(lower(c.text), lower(?2))"
+            " OR CAST(s.id AS TEXT) = ?2) AND (?3 IS NULL OR s.owner = ?3) ORDER BY s.sequence DESC LIMIT ?4"
+        )
+        now = int(self._broker.now().timestamp() * 1e6)
+        return [
+            {
+                "id": id,
+                "owner": owner,
+                "expires": None if expires is None else _time(moment_of(expires)),
+                "created": _time(moment_of(created)),
+                "dialect": dialect,
+                "expression": text.decode("utf-8", "replace") if isinstance(text, bytes) else text,
+            }
+            for id, owner, expires, dialect, text, created in self._broker.store.select(
+                query, (now, _plain(search), None if owner is None else _plain(owner), limit)
+            )
+        ]
+
+    async def get(self, request: Request) -> Response:
+        """`GET /subscriptions/{id}`."""
+        ticket = self._access.ticket(request)
+        found = await run_in_threadpool(self._broker.get, self._id(request), ticket)
+        return JSONResponse(_shown(found))
+
+    async def replace(self, request: Request) -> Response:
+        """`PUT /subscriptions/{id}`."""
+        ticket = self._access.ticket(request)
+        document = object_of(await body_of(request, self._broker.limits), (*_FORMS, "dialect"))
+        expression, dialect = _expression(document)
+        id = self._id(request)
+        await run_in_threadpool(self._broker.replace, id, ticket, expression, dialect=dialect)
+        return JSONResponse(_shown(await run_in_threadpool(self._broker.get, id, ticket)))
+
+    async def renew(self, request: Request) -> Response:
+        """`POST /subscriptions/{id}/renew`."""
+        ticket = self._access.ticket(request)
+        body = await body_of(request, self._broker.limits)
+        document = object_of(body, ("validity",)) if body.strip() else {}
+        id = self._id(request)
+        expires = await run_in_threadpool(self._broker.renew, id, ticket, document.get("validity", "1d"))
+        return JSONResponse({"id": id, "expires": _time(expires)})
+
+    async def unsubscribe(self, request: Request) -> Response:
+        """`DELETE /subscriptions/{id}`."""
+        ticket = self._access.ticket(request)
+        await run_in_threadpool(self._broker.unsubscribe, self._id(request), ticket)
+        return Response(status_code=204)
+
+    async def notifications(self, request: Request) -> Response:
+        """`GET /subscriptions/{id}/notifications`."""
+        ticket = self._access.ticket(request)
+        id, after = self._id(request), position_of(request) or START
+        await run_in_threadpool(self._access.check_ticket, id, ticket)
+        limit = _number(request, "limit", 100, _MOST_LISTED)
+        found = await run_in_threadpool(self._broker.log.read, {id}, after, limit)
+        body = b'{"notifications":[%b]}' % b",".join(each.envelope() for each in found[:limit])
+        return Response(body, media_type="application/json")
+
+    def _id(self, request: Request | WebSocket) -> int | str:
+        return self._broker.id_of(_plain(request.path_params["id"]))
+
+    # events
+
+    async def publish(self, request: Request) -> Response:
+        """`POST /events`."""
+        key = self._access.require(request, PUBLISH)
+        self._publishes.take(_client(request, key))
+        limits = self._broker.limits
+        events = events_of(request, await body_of(request, limits))
+        answer = self._broker.publish_later(events)
+        try:
+            async with asyncio.timeout(limits.request_seconds):
+                published = await asyncio.wrap_future(answer)
+        except TimeoutError:
+            raise ProblemError(503, "not acknowledged in time: it may happen yet", retry_seconds=1) from None
+        return JSONResponse({"accepted": published.events}, 202)
+
+    async def match(self, request: Request) -> Response:
+        """`POST /match`."""
+        self._access.require(request, ADMIN)
+        events = events_of(request, await body_of(request, self._broker.limits))
+        if len(events) != 1:
+            raise ProblemError(422, "one event, not several, can be tried at a time")
+        ids = await run_in_threadpool(self._broker.match, events[0])
+        limit = _number(request, "limit", 10_000, 1_000_000)
+        return JSONResponse({"matches": len(ids), "subscriptions": ids[:limit]})
+
+    async def explain(self, request: Request) -> Response:
+        """`POST /explain`."""
+        self._access.require(request, ADMIN)
+        body = await body_of(request, self._broker.limits)
+        document = object_of(body, (*_FORMS, "dialect", "id", "event"))
+        if not isinstance(document.get("event"), dict):
+            raise ProblemError(422, "the event must be a JSON object", path="event")
+        return JSONResponse(await run_in_threadpool(self._explained, document))
+
+    def _explained(self, document: dict[str, Any]) -> dict[str, Any]:
+        from siftline.explanation import explain
+
+        if "id" in document:
+            if type(document["id"]) not in (int, str):
+                raise ProblemError(422, "an id is an integer or a text", path="id")
+            id = self._broker.id_of(_plain(str(document["id"])))
+            return explain(self._broker.get(id, None).expression(), document["event"], id).to_dict()
+        return explain(Written.of(*_expression(document)).expression(), document["event"]).to_dict()
+
+    # streams
+
+    async def stream(self, request: Request) -> Any:
+        """`GET /subscriptions/{id}/stream`, `/owners/{owner}/stream`, `/stream`."""
+        opened = await self._opened(request, bearer(request), position_of(request))
+        return EventStream(opened)
+
+    async def socket(self, websocket: WebSocket) -> None:
+        """Do the same over WebSocket."""
+        await websocket.accept()
+        try:
+            token, after = await token_of(websocket, bearer(websocket), self._broker.limits.header_seconds)
+            after = Position.of(str(after)) if after is not None else position_of(websocket)
+            opened = await self._opened(websocket, token, after)
+        except (ProblemError, SiftlineError) as error:
+            problem = error if isinstance(error, ProblemError) else problem_of(error)
+            await websocket.close(_CLOSED + problem.status, problem.reason[:100])
+            return
+        await send_over(websocket, opened)
+
+    async def _opened(self, connection: Request | WebSocket, token: str | None, after: Position | None) -> Stream:
+        broker = self._broker
+        if "id" in connection.path_params:
+            id = self._id(connection)
+            ticket = self._access.checked_ticket(connection, token)
+            await run_in_threadpool(self._access.check_ticket, id, ticket)
+            return Stream(broker, lambda wake: broker.listen(id, wake=wake), after)
+        if "owner" in connection.path_params:
+            owner = _plain(connection.path_params["owner"])
+            self._access.check_owner(connection, token, owner)
+            return Stream(broker, lambda wake: broker.listen(None, owner=owner, wake=wake), after)
+        self._access.permit(connection, token, ADMIN)
+        return Stream(broker, lambda wake: broker.listen(Everybody(), wake=wake), after)
+
+    # looking in
+
+    async def healthz(self, request: Request) -> Response:
+        """`GET /healthz`: the process answers."""
+        return JSONResponse({"status": "ok"})
+
+    async def readyz(self, request: Request) -> Response:
+        """`GET /readyz`: it takes requests, and the store can be read."""
+        if not self.is_ready:
+            raise ProblemError(503, "the server is about to stop")
+        sequence = await run_in_threadpool(lambda: self._broker.store.sequence)
+        return JSONResponse({"status": "ok", "change": sequence})
+
+    async def metrics(self, request: Request) -> Response:
+        """`GET /metrics`."""
+        self._access.require(request, ADMIN)
+        text = await run_in_threadpool(self._metrics.text)
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def stats(self, request: Request) -> Response:
+        """`GET /stats`: the same for the console, and how the index is built."""
+        self._access.require(request, ADMIN)
+        stats = await run_in_threadpool(self._metrics.stats)
+        if "structure" in request.query_params:
+            stats["structure"] = await run_in_threadpool(self._broker.engine.describe)
+        return JSONResponse(stats)
+
+    async def dead_letters(self, request: Request) -> Response:
+        """`GET /dead-letters`."""
+        self._access.require(request, ADMIN)
+        letters = await run_in_threadpool(self._broker.log.dead_letters, _number(request, "limit", 100, _MOST_LISTED))
+        shown = [
+            {
+                "subscription": each.subscription,
+                "notification": each.notification,
+                "at": _time(moment_of(each.at)),
+                "attempts": each.attempts,
+                "reason": each.reason,
+                "event": json_of(each.payload),
+            }
+            for each in letters
+        ]
+        return JSONResponse({"dead_letters": shown})
+
+    async def openapi(self, request: Request) -> Response:
+        """`GET /openapi.json`."""
+        return JSONResponse(DOCUMENT)
+
+    async def console(self, request: Request) -> Response:
+        """`GET /`: the page; with keys it asks for one, without it is for this machine alone."""
+        if not self._broker.keys.has_role(ADMIN) and not is_local(request):
+            self._access.require(request, ADMIN)
+        page = resources.files("siftline.server").joinpath("console.html").read_text(encoding="utf-8")
+        nonce = secrets.token_urlsafe(16)
+        headers = {
+            "Content-Security-Policy": _POLICY.format(nonce=nonce),
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-store",
+        }
+        return HTMLResponse(page.replace("{{nonce}}", nonce), headers=headers)
+
+
+def _client(request: Request, key: Key | None) -> str:
+    """Return whom a rate limit is for."""
+    if key is not None:
+        return key.id
+    return "" if request.client is None else request.client.host
+
+
+def _expression(document: dict[str, Any]) -> tuple[Any, str]:
+    given = [name for name in _FORMS if name in document]
+    if len(given) != 1:
+        raise ProblemError(422, f"exactly one of {', '.join(_FORMS)} is needed")
+    name = given[0]
+    dialect = document.get("dialect", _FORMS[name])
+    if not isinstance(dialect, str):
+        raise ProblemError(422, "the dialect must be a text", path="dialect")
+    expression = document[name]
+    wanted = str if dialect == TEXT else (str, dict, list)
+    if not isinstance(expression, wanted):
+        raise ProblemError(422, f"the {name} has the wrong type", path=name)
+    return expression, dialect
+
+
+def _webhook(deliver: Any) -> Webhook | None:
+    if deliver is None:
+        return None
+    if not isinstance(deliver, dict) or not deliver.keys() <= {"webhook", "secret"} or "webhook" not in deliver:
+        raise ProblemError(422, 'deliver must be {"webhook": URL, "secret": optional}', path="deliver")
+    secret = deliver.get("secret")
+    if secret is not None and (not isinstance(secret, str) or not 16 <= len(secret) <= 200 or not secret.isascii()):
+        raise ProblemError(422, "a secret must be 16 to 200 ASCII characters", path="deliver.secret")
+    return Webhook(deliver["webhook"], secret)
+
+
+def _number(request: Request, name: str, default: int, most: int) -> int:
+    text = request.query_params.get(name, str(default))
+    if not text.isdecimal() or not text.isascii() or len(text) > 9 or not 0 < int(text) <= most:
+        raise ProblemError(422, f"{name} must be a number from 1 to {most:,}", path=name)
+    return int(text)
+
+
+def _plain(text: str) -> str:
+    """Return text that SQLite takes."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def _time(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def _shown(found: StoredSubscription) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "expression": found.written.text,
+        "dialect": found.written.dialect,
+        "weight": found.weight,
+        "owner": found.owner,
+        "created": _time(found.created),
+        "expires": None if found.expires is None else _time(found.expires),
+    }

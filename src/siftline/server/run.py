@@ -1,0 +1,116 @@
+"""Running the application: uvicorn, with a time limit for the head of a request, and an end that loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from siftline.server.app import application
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Collection
+
+    from siftline.broker.broker import Broker
+
+_STOP_SECONDS = 20
+
+
+class Tls(NamedTuple):
+    """Files of a certificate and its key; with `ca`, clients must have a certificate too."""
+
+    certificate: str
+    key: str | None = None
+    ca: str | None = None
+
+
+class Server(uvicorn.Server):
+    """Serves a broker until it is told to stop.
+
+    Parameters
+    ----------
+    broker : Broker
+        Closed by the caller, after the server has stopped.
+    host, port
+        Where to listen; port 0 is any free one.
+    tls : Tls, optional
+        Serve https.
+    is_open : collection of str
+        Roles that need no key.
+    """
+
+    def __init__(
+        self, broker: Broker, *, host: str, port: int, tls: Tls | None = None, is_open: Collection[str] = ()
+    ) -> None:
+        self._broker = broker
+        self._app = application(broker, is_open=is_open)
+        secure: dict[str, Any] = {}
+        if tls is not None:
+            secure = {"ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}
+            if tls.ca is not None:
+                import ssl
+
+                secure |= {"ssl_ca_certs": tls.ca, "ssl_cert_reqs": ssl.CERT_REQUIRED}
+        super().__init__(
+            uvicorn.Config(
+                self._app,
+                host=host,
+                port=port,
+                http=_timed(broker.limits.header_seconds),
+                ws="websockets-sansio",
+                ws_max_size=1 << 16,
+                access_log=False,  # addresses of requests can hold what is nobody's business
+                log_level="warning",
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=30,
+                timeout_graceful_shutdown=_STOP_SECONDS,
+                lifespan="off",
+                **secure,
+            )
+        )
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self.servers[0].sockets[0].getsockname()[1])
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams, so that the connections can end; requests that have begun are answered."""
+        self._app.state.routes.is_ready = False
+        await asyncio.to_thread(self._broker.hub.end)
+        await super().shutdown(sockets)
+
+
+def _timed(seconds: float) -> type[HttpToolsProtocol]:
+    """Return a protocol that closes connections whose next request does not get to its body in time."""
+
+    class Timed(HttpToolsProtocol):
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._timer = self.loop.call_later(seconds, transport.close)
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            if self._timer is None:
+                self._timer = self.loop.call_later(seconds, self.transport.close)
+
+        def on_headers_complete(self) -> None:
+            self._stop_timer()
+            super().on_headers_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_timer()
+            super().connection_lost(exc)
+
+        def _stop_timer(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    return Timed

@@ -1,0 +1,199 @@
+"""Streams of notifications, as server-sent events and over WebSocket, resumable at any notification.
+
+    register with the hub ──► read the log from the position on ──► what came meanwhile, from the queue ──► live
+                                       ▲                                                                   │
+                                       └───────── the queue ran over: the receiver is slow ────────────────┘
+
+A receiver that does not read only makes its own stream wait; after a while the connection is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.websockets import WebSocketDisconnect
+
+from siftline.broker.notifications import Position
+from siftline.server.problems import ProblemError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from starlette.requests import HTTPConnection
+    from starlette.types import Receive, Scope, Send
+    from starlette.websockets import WebSocket
+
+    from siftline.broker.broker import Broker
+    from siftline.broker.hub import Listener
+    from siftline.broker.notifications import Notification
+
+_CHUNK: Final = 200
+_QUIET_SECONDS: Final = 15.0
+_SEND_SECONDS: Final = 60.0
+
+
+class Gap:
+    """Notifications after a position are no longer kept: the oldest one there is comes next."""
+
+    def __init__(self, after: Position, first: int) -> None:
+        self.document = {"after": str(after), "first": f"{first}-0", "reason": "older notifications are no longer kept"}
+
+
+class Stream:
+    """The notifications of one listener from a position on, for ever, or until the subscription ends."""
+
+    def __init__(self, broker: Broker, join: Callable[[Callable[[], None]], Listener], after: Position | None) -> None:
+        loop = asyncio.get_running_loop()
+        self._broker = broker
+        self._is_woken = asyncio.Event()
+        self._after = after
+        self._position = Position(broker.log.last, 1 << 30) if after is None else after
+        self._listener = join(lambda: _call_soon(loop, self._is_woken.set))
+
+    def close(self) -> None:
+        """Leave the hub."""
+        self._broker.hub.leave(self._listener)
+
+    async def items(self) -> AsyncIterator[Notification | Gap | None]:
+        """Give notifications; None when there has been nothing for a while."""
+        first = self._broker.log.first
+        if self._after is not None and 0 < self._after.sequence < first - 1:
+            yield Gap(self._after, first)
+        while True:
+            self._is_woken.clear()
+            if self._listener.is_behind and not self._listener.is_ended:
+                self._listener.listen()
+                while found := await self._read():
+                    for notification in found:
+                        yield self._moved(notification)
+            is_ended = self._listener.is_ended  # asked first: what is in the queue by now is given all the same
+            for notification in self._listener.take():
+                if notification.position > self._position:
+                    yield self._moved(notification)
+            if is_ended:
+                return
+            if not self._listener.is_behind and not await self._wait():
+                yield None
+
+    async def _read(self) -> list[Notification]:
+        return await run_in_threadpool(self._broker.log.read, self._listener.wanted, self._position, _CHUNK)
+
+    def _moved(self, notification: Notification) -> Notification:
+        self._position = notification.position
+        return notification
+
+    async def _wait(self) -> bool:
+        try:
+            async with asyncio.timeout(_QUIET_SECONDS):
+                await self._is_woken.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(call)
+
+
+def position_of(connection: HTTPConnection) -> Position | None:
+    """Return from where on a client wants notifications: `Last-Event-ID`, or `after=` in the address."""
+    text = connection.headers.get("last-event-id") or connection.query_params.get("after")
+    return None if not text else Position.of(text)
+
+
+class EventStream:
+    """A response of server-sent events."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until either side ends it."""
+        headers = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+        ]
+        sending = asyncio.ensure_future(self._send(send, headers))
+        gone = asyncio.ensure_future(_disconnected(receive))
+        try:
+            await asyncio.wait([sending, gone], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sending, gone):
+                task.cancel()
+            await asyncio.gather(sending, gone, return_exceptions=True)
+            self._stream.close()
+
+    async def _send(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await _chunk(send, b"retry: 1000\n\n")
+        async for item in self._stream.items():
+            await _chunk(send, _sse(item))
+        await send({"type": "http.response.body", "body": b"event: end\ndata: {}\n\n", "more_body": False})
+
+
+async def _chunk(send: Send, body: bytes) -> None:
+    async with asyncio.timeout(_SEND_SECONDS):
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def _sse(item: Notification | Gap | None) -> bytes:
+    if item is None:
+        return b": nothing new\n\n"
+    if isinstance(item, Gap):
+        return b"event: gap\ndata: %b\n\n" % json.dumps(item.document).encode()
+    return b"id: %b\nevent: match\ndata: %b\n\n" % (str(item.position).encode(), item.envelope())
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def send_over(websocket: WebSocket, stream: Stream) -> None:
+    """Send notifications over a WebSocket: each a CloudEvent in JSON; `{"gap": ...}` where some are no longer kept."""
+    sending = asyncio.ensure_future(_send_all(websocket, stream))
+    gone = asyncio.ensure_future(_closed(websocket))
+    try:
+        await asyncio.wait([sending, gone], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (sending, gone):
+            task.cancel()
+        await asyncio.gather(sending, gone, return_exceptions=True)
+        stream.close()
+
+
+async def _send_all(websocket: WebSocket, stream: Stream) -> None:
+    async for item in stream.items():
+        if item is None:
+            continue
+        text = json.dumps({"gap": item.document}) if isinstance(item, Gap) else item.envelope().decode()
+        async with asyncio.timeout(_SEND_SECONDS):
+            await websocket.send_text(text)
+    await websocket.close(1000, "the subscription has ended")
+
+
+async def _closed(websocket: WebSocket) -> None:
+    try:
+        while True:
+            await websocket.receive()
+    except (WebSocketDisconnect, RuntimeError):
+        return
+
+
+async def token_of(websocket: WebSocket, token: str | None, seconds: float) -> tuple[str | None, Any]:
+    """Return the token of a WebSocket, and where it wants to go on; browsers say both in the first message."""
+    if token is not None or "first-message" not in websocket.query_params:
+        return token, None
+    try:
+        async with asyncio.timeout(seconds):
+            document = json.loads(await websocket.receive_text())
+    except (TimeoutError, ValueError, KeyError, WebSocketDisconnect):
+        document = None
+    if not isinstance(document, dict) or not isinstance(document.get("token"), str):
+        raise ProblemError(401, 'the first message must be {"token": ..., "after": ...}')
+    return document["token"], document.get("after")

@@ -1,0 +1,160 @@
+"""Webhooks: signed, repeated, given up; and where they may not go."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import json
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from siftline.broker.addresses import Target, check_url, is_public, resolved
+from siftline.broker.broker import Broker
+from siftline.broker.leases import Webhook
+from siftline.broker.webhooks import signature
+from siftline.errors import LimitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+class Receiver:
+    """An HTTP server that answers as it is told, and keeps what it got."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str, dict[str, str], bytes]] = []
+        self.statuses: dict[str, list[int]] = {}
+        self.hanging = threading.Event()
+        receiver = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.got.append((self.path, dict(self.headers), body))
+                if self.path == "/hang":
+                    receiver.hanging.wait(20)
+                if self.path == "/close":
+                    self.close_connection = True
+                    return
+                planned = receiver.statuses.get(self.path, [])
+                self.send_response(planned.pop(0) if planned else 204)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self.hanging.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def bodies(self, path: str) -> list[Any]:
+        return [json.loads(body) for where, _, body in self.got if where == path]
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+    yield receiver
+    receiver.close()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with Broker(tmp_path / "store.db", allow_private=True, retry_seconds=[0.01, 0.01]) as broker:
+        yield broker
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 15) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def test_a_notification_is_signed_and_comes_once(broker: Broker, receiver: Receiver) -> None:
+    lease = broker.subscribe("a > 0", deliver=Webhook(receiver.url + "/hook?x=1"))
+    broker.publish_many([{"a": 1}, {"a": 2}])
+    wait_for(lambda: broker.log.n_waiting() == 0)
+    assert [body["data"] for body in receiver.bodies("/hook?x=1")] == [{"a": 1}, {"a": 2}]
+    _, headers, body = receiver.got[0]
+    assert lease.secret is not None
+    expected = signature(lease.secret, headers["webhook-id"], int(headers["webhook-timestamp"]), body)
+    assert headers["webhook-signature"] == expected
+    assert headers["Content-Type"].startswith("application/cloudevents+json")
+    document = json.loads(body)
+    assert (document["id"], document["subject"], document["specversion"]) == (headers["webhook-id"], lease.id, "1.0")
+
+
+def test_failures_are_repeated_and_then_given_up(broker: Broker, receiver: Receiver) -> None:
+    receiver.statuses = {"/twice": [500, 302], "/always": [500] * 9, "/gone": [410]}
+    for path in ("/twice", "/always", "/gone", "/close"):
+        broker.subscribe("a > 0", deliver=Webhook(receiver.url + path, "secret"))
+    broker.publish({"a": 1})
+    wait_for(lambda: broker.log.n_waiting() == 0)
+    assert [len(receiver.bodies(path)) for path in ("/twice", "/always", "/gone")] == [3, 3, 1]
+    reasons = sorted((letter.attempts, letter.reason) for letter in broker.log.dead_letters())
+    assert [attempts for attempts, _ in reasons] == [1, 3, 3]
+    assert "status 410" in reasons[0][1]
+
+
+def test_a_receiver_that_hangs_holds_up_nobody(broker: Broker, receiver: Receiver) -> None:
+    broker.subscribe("a > 0", deliver=Webhook(receiver.url + "/hang"))
+    broker.subscribe("a > 0", deliver=Webhook(receiver.url + "/fine"))
+    for n in range(1, 6):
+        broker.publish({"a": n})
+    wait_for(lambda: len(receiver.bodies("/fine")) == 5)
+    assert len(receiver.bodies("/hang")) == 1
+
+
+def test_what_was_not_delivered_is_sent_after_the_next_start(tmp_path: Path, receiver: Receiver) -> None:
+    path = tmp_path / "store.db"
+    with Broker(path, allow_private=True) as broker:
+        broker.subscribe("a > 0", deliver=Webhook(receiver.url + "/hang"))
+        broker.publish({"a": 1})
+        wait_for(lambda: receiver.bodies("/hang"))
+    receiver.hanging.set()
+    with Broker(path, allow_private=True) as broker:
+        wait_for(lambda: broker.log.n_waiting() == 0)
+    assert [body["id"] for body in receiver.bodies("/hang")] == ["1-0", "1-0"]
+
+
+def test_a_webhook_that_is_gone_gets_nothing_more(broker: Broker, receiver: Receiver) -> None:
+    lease = broker.subscribe("a > 0", deliver=Webhook(receiver.url + "/hang"))
+    broker.publish_many([{"a": 1}, {"a": 2}])
+    wait_for(lambda: receiver.bodies("/hang"))
+    broker.unsubscribe(lease.id, lease.ticket)
+    receiver.hanging.set()
+    wait_for(lambda: broker.log.n_waiting() == 0)
+    assert len(receiver.bodies("/hang")) == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/", "http://localhost/x", "http://localhost./", "https://10.1.2.3/", "http://[::1]/", "http://169.254.169.254/latest",
+        "http://[::ffff:10.0.0.1]/", "http://[64:ff9b::7f00:1]/", "http://[2002:7f00:1::]/", "http://0.0.0.0/",
+        "http://100.64.0.1/", "http://224.0.0.1/", "ftp://example.com/", "https://", "https://user:pass@example.com/",
+        "https://example.com:99999/", "https://example.com/\r\nX: y", "https://exämple.com/", "x" * 3000, "http://[::1",
+    ],
+)  # fmt: skip
+def test_where_webhooks_may_not_go(url: str) -> None:
+    with pytest.raises(LimitError):
+        check_url(url, allow_private=False)
+
+
+def test_a_name_that_leads_home_is_refused_when_it_is_resolved() -> None:
+    target = Target(False, "localhost", 80, "/")
+    with pytest.raises(LimitError, match="private"):
+        asyncio.run(resolved(target, allow_private=False))
+    assert not is_public(asyncio.run(resolved(target, allow_private=True)))
+    assert is_public("1.1.1.1")
