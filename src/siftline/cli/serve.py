@@ -10,7 +10,6 @@ import tempfile
 import threading
 from typing import TYPE_CHECKING, Final
 
-from siftline.cli.demo import product, subscription
 from siftline.cli.match import count
 from siftline.cli.problems import OK, CannotRunError, say, show
 
@@ -186,6 +185,8 @@ def _announce(server: Server, args: argparse.Namespace, stop: threading.Event) -
 
 def _publish_products(broker: Broker, stop: threading.Event) -> None:
     """Subscribe as some people would, and publish products until the end."""
+    from siftline.server.sample_shop import product, subscription
+
     chance = random.Random(1)
     missing = _DEMO_SUBSCRIPTIONS - len(broker.engine)
     with broker.store.batch() as batch:
