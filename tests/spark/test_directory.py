@@ -95,9 +95,7 @@ MOMENTS = {
     "before the version is renamed": "directory.write_document = kill",
     "before the manifest is replaced": (
         "write = directory.write_document\n"
-        "def killing(file, content):\n"
-        "    return kill() if file.name == 'manifest.json' else write(file, content)\n"
-        "directory.write_document = killing"
+        "directory.write_document = lambda file, new: kill() if file.name == 'manifest.json' else write(file, new)"
     ),
 }
 
