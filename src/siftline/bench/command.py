@@ -186,7 +186,7 @@ def _add_storage(actions: Any) -> None:
 
 def _add_server(actions: Any) -> None:
     parser = actions.add_parser("server", help="measure the server over loopback; needs siftline[server]")
-    parser.add_argument("--subscriptions", type=_count, metavar="N", help="stored before it starts; default: 100,000")
+    parser.add_argument("--subscriptions", type=count, metavar="N", help="stored before it starts; default: 100,000")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--output", type=Path, metavar="FILE", help="append rows there")
@@ -433,11 +433,11 @@ def _server(args: argparse.Namespace) -> int:
     from siftline.bench import results, server, targets
     from siftline.bench.tables import aligned
 
-    _check_output(args.output)
+    check_output(args.output)
     sizes = server.QUICK if args.quick else server.Sizes()
     if args.subscriptions:
         sizes = replace(sizes, n_subscriptions=args.subscriptions)
-    rows = server.server(sizes, args.seed, _say)
+    rows = server.server(sizes, args.seed, say)
     tables = [server.lines_of(rows), targets.table(server.verdicts(rows))]
     print("\n".join(map(json.dumps, rows)) if args.json else "\n\n".join(map(aligned, tables)))
     if args.output is not None:
