@@ -21,12 +21,13 @@ class Stages:
         self._start = time.perf_counter()
 
     @contextmanager
-    def stage(self, name: str, what: str, amount: int = 0, unit: str = "") -> Iterator[None]:
-        """Time one step."""
+    def stage(self, name: str, what: str, amount: int = 0, unit: str = "") -> Iterator[Stage]:
+        """Time one step; its amount may also be set while it runs."""
         self.tell(f"{name}: {what} ...")
         start = time.perf_counter()
-        yield
-        stage = Stage(name, time.perf_counter() - start, amount, unit)
+        stage = Stage(name, 0.0, amount, unit)
+        yield stage
+        stage.seconds = time.perf_counter() - start
         self.done.append(stage)
         rate = f" ({stage.rate:,.0f} {unit}/s)" if stage.rate else ""
         self.tell(f"{name}: {stage.seconds:.1f} s{rate}")
