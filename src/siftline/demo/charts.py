@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 360
 _ROW, _BAR = 26, 16
+# How wide a letter is, about.
+_LETTER: Final = 6.2
 _HEIGHT: Final = 170
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 8, 26, 22
 
@@ -18,7 +20,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 8, 26, 22
 def bars(title: str, rows: Sequence[tuple[str, float, str]]) -> str:
     """Return horizontal bars: label, length, and the text behind the bar."""
     most = max((length for _, length, _ in rows), default=0) or 1
-    label_width, text_width = 78, 92
+    label_width, text_width = 12 + _LETTER * max((len(label) for label, _, _ in rows), default=0), 60
     scale = (WIDTH - label_width - text_width) / most
     parts = []
     for number, (label, length, text) in enumerate(rows):
@@ -40,7 +42,8 @@ def columns(title: str, rows: Sequence[tuple[str, float, str]], *, unit: str, la
         y = _HEIGHT - _BOTTOM - length
         parts.append(_bar(x + step * 0.1, y, step * 0.8, length, f"{label}: {text}"))
         if height == most:
-            parts.append(_text(x + step / 2, y - 4, text, "middle"))
+            middle = min(max(x + step / 2, _LETTER * len(text) / 2), WIDTH - _LETTER * len(text) / 2)
+            parts.append(_text(middle, y - 4, text, "middle"))
         if number % label_every == 0:
             parts.append(_text(x + step / 2, _HEIGHT - 7, label, "middle"))
     parts.append(_line(0, _HEIGHT - _BOTTOM, WIDTH - _RIGHT, _HEIGHT - _BOTTOM))
@@ -49,16 +52,16 @@ def columns(title: str, rows: Sequence[tuple[str, float, str]], *, unit: str, la
 
 def log_curve(title: str, heights: Sequence[float], *, unit: str) -> str:
     """Return a curve of positive heights by rank (from 1), both on logarithmic axes; heights are shares of 1."""
-    decades_x = max(1, math.ceil(math.log10(max(2, len(heights)))))
+    decades_x = math.log10(max(2, len(heights)))
     decades_y = max(1, math.ceil(-math.log10(min(heights, default=0.1))))
     width, height = WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
     parts = []
     for decade in range(decades_y + 1):
         y = _TOP + height * decade / decades_y
         parts += [_line(_LEFT, y, WIDTH - _RIGHT, y), _text(_LEFT - 4, y + 4, f"{100 / 10**decade:g} %", "end")]
-    for decade in range(decades_x + 1):
+    for decade in range(int(decades_x) + 1):
         x = _LEFT + width * decade / decades_x
-        anchor = "start" if decade == 0 else "end" if decade == decades_x else "middle"
+        anchor = "end" if x > WIDTH - 30 else "middle"
         parts.append(_text(x, _HEIGHT - 7, f"{10**decade:,}", anchor))
     points = []
     for rank in _ranks(len(heights)):
