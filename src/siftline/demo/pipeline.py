@@ -118,11 +118,10 @@ class _Demo:
     def _profile(self) -> siftline.Statistics:
         from siftline.spark import profile
 
-        events = self._spark.read.parquet(str(self._data / "events.parquet"))
         share = min(1.0, _PROFILED / self._sizes.events)
-        sample = events if share == 1 else events.sample(share, seed=0)
         with self._stages.stage("profile", "which attributes products have, of a sample", 0, "events") as stage:
-            statistics = profile(sample)
+            events = self._spark.read.parquet(str(self._data / "events.parquet"))
+            statistics = profile(events if share == 1 else events.sample(share, seed=0))
             stage.amount = statistics.n_events
         shares = {name: statistics.frequency(name) for name in statistics.counts}
         self._figures.shares = sorted(shares.items(), key=lambda each: (-each[1], each[0]))
