@@ -137,7 +137,7 @@ def test_bad_input_changes_nothing(broker: Broker) -> None:
         broker.publish_many([{"a": 1}, b"[]"])
     with pytest.raises(EventError, match="NaN"):
         broker.publish(b'{"a": NaN}')
-    for bad in (b"", b"{", b"\xff", "null", [1], {"a": float("inf")}, {"a": object()}):
+    for bad in (b"", b"{", b"\xff", b'{"a": "\xed\xa0\x80"}', "null", [1], {"a": float("inf")}, {"a": object()}):
         with pytest.raises(EventError):
             broker.publish(bad)
     assert payloads(broker, lease.id, lease.ticket) == []

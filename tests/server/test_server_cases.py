@@ -64,11 +64,14 @@ def test_cases_are_delivered_as_expected(service: Service) -> None:
     first = service.broker.log.last
     answer = service.client.post("/events", content=body, headers={"Content-Type": "application/x-ndjson"})
     assert answer.json() == {"accepted": len(CASES)}
+    kind = {"Content-Type": "application/json"}
     for case, id in zip(CASES, ids, strict=True):
         found = service.client.get(f"/subscriptions/{id}/notifications?limit=1000").json()["notifications"]
         events = [json.dumps(each["data"]) for each in found]  # as text: in Python true is 1
         assert (json.dumps(case["event"]) in events) is case["expected"], case["name"]
-        matched = service.client.post("/match?limit=1000000", json=case["event"]).json()["subscriptions"]
+        matched = service.client.post("/match?limit=1000000", content=json.dumps(case["event"]), headers=kind).json()[
+            "subscriptions"
+        ]
         assert (id in matched) is case["expected"], case["name"]
     assert service.broker.log.last > first
 
@@ -152,3 +155,13 @@ def test_a_full_disk_is_told_and_survived(tmp_path: Path) -> None:
         service.publish(event)
         found = service.client.get(f"/subscriptions/{id}/notifications", headers=ticket).json()["notifications"]
         assert [each["data"] for each in found] == [event]
+
+
+def test_half_a_surrogate_pair_goes_everywhere(service: Service) -> None:
+    lease = service.client.post("/subscriptions", content=json.dumps({"expression": "a = '\ud800'"})).json()
+    path = f"/subscriptions/{lease['id']}"
+    assert service.client.get(path).json()["expression"] == "a = '\ud800'"
+    assert service.client.get("/subscriptions").status_code == 200
+    service.client.post("/events", content=json.dumps({"a": "\ud800"}))
+    found = service.client.get(f"{path}/notifications").json()["notifications"]
+    assert found[0]["data"] == {"a": "\ud800"}

@@ -174,6 +174,7 @@ def event_text(event: Any, limits: Limits) -> bytes:
     text = bytes(event) if isinstance(event, (bytes, bytearray, memoryview)) else _dumped(event)
     if len(text) > limits.event_bytes:
         raise LimitError(f"an event of {len(text):,} bytes: at most {limits.event_bytes:,} may be")
+    _check_unicode(text)
     if b"NaN" in text or b"Infinity" in text:
         _check_numbers(text)
     if text.startswith(b"\xef\xbb\xbf"):
@@ -184,9 +185,16 @@ def event_text(event: Any, limits: Limits) -> bytes:
 
 def _dumped(event: Any) -> bytes:
     try:
-        return json.dumps(event, ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass")
+        return json.dumps(event, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise EventError(f"not a JSON object: {error}") from None
+
+
+def _check_unicode(text: bytes) -> None:
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise EventError(f"not a JSON object: invalid UTF-8 at byte {error.start}") from None
 
 
 def _check_numbers(text: bytes) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +41,14 @@ _STATUSES: Final[tuple[tuple[type[SiftlineError], int], ...]] = (
 )
 
 
+class JsonResponse(JSONResponse):
+    """JSON in ASCII: a text may have half of a surrogate pair, which has no other form."""
+
+    def render(self, content: Any) -> bytes:
+        """Write the document."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
 class ProblemError(Exception):
     """A request that cannot be answered as it wants; becomes the response."""
 
@@ -52,11 +61,11 @@ class ProblemError(Exception):
         if status == 401:
             self.headers["WWW-Authenticate"] = "Bearer"
 
-    def response(self) -> JSONResponse:
+    def response(self) -> JsonResponse:
         """Return the problem as a response."""
         document = {"status": self.status, "reason": self.reason}
         document |= {name: value for name, value in self.more.items() if value is not None}
-        return JSONResponse({"error": document}, self.status, self.headers)
+        return JsonResponse({"error": document}, self.status, self.headers)
 
 
 def problem_of(error: SiftlineError) -> ProblemError:
@@ -75,19 +84,19 @@ def problem_of(error: SiftlineError) -> ProblemError:
     return ProblemError(status, str(error), retry_seconds=1 if isinstance(error, BusyError) else None)
 
 
-def on_problem(request: Request, error: Exception) -> JSONResponse:
+def on_problem(request: Request, error: Exception) -> JsonResponse:
     """Answer with a problem."""
     assert isinstance(error, ProblemError)
     return error.response()
 
 
-def on_error(request: Request, error: Exception) -> JSONResponse:
+def on_error(request: Request, error: Exception) -> JsonResponse:
     """Answer with an error of the library."""
     assert isinstance(error, SiftlineError)
     return problem_of(error).response()
 
 
-def on_http(request: Request, error: Exception) -> JSONResponse:
+def on_http(request: Request, error: Exception) -> JsonResponse:
     """Answer with what the framework found wrong: no such path, no such method."""
     assert isinstance(error, HTTPException)
     response = ProblemError(error.status_code, error.detail.lower()).response()
@@ -95,6 +104,6 @@ def on_http(request: Request, error: Exception) -> JSONResponse:
     return response
 
 
-def on_bug(request: Request, error: Exception) -> JSONResponse:
+def on_bug(request: Request, error: Exception) -> JsonResponse:
     """Answer when it is our fault; the traceback is in the log alone."""
     return ProblemError(500, "this is a bug of the server; its log says more").response()

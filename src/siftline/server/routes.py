@@ -8,7 +8,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from siftline.broker.keys import ADMIN, PUBLISH, SUBSCRIBE
 from siftline.broker.leases import Webhook
@@ -17,7 +17,7 @@ from siftline.errors import SiftlineError
 from siftline.server.access import bearer, is_local
 from siftline.server.bodies import body_of, events_of, json_of, object_of
 from siftline.server.openapi import DOCUMENT
-from siftline.server.problems import ProblemError, problem_of
+from siftline.server.problems import JsonResponse, ProblemError, problem_of
 from siftline.server.streams import EventStream, Stream, position_of, send_over, token_of
 from siftline.storage.rows import moment_of
 from siftline.storage.written import CLOUDEVENTS, EVENTBRIDGE, TEXT, Written
@@ -77,7 +77,7 @@ class Routes:
         answer = {"id": lease.id, "ticket": lease.ticket, "expires": _time(lease.expires)}
         if lease.secret is not None:
             answer["secret"] = lease.secret
-        return JSONResponse(answer, 201, {"Location": f"/subscriptions/{lease.id}", "Cache-Control": "no-store"})
+        return JsonResponse(answer, 201, {"Location": f"/subscriptions/{lease.id}", "Cache-Control": "no-store"})
 
     def _owner(self, request: Request, key: Key | None, asked: object) -> str | None:
         if asked is not None and not (isinstance(asked, str) and 0 < len(asked) <= 200):
@@ -96,7 +96,7 @@ class Routes:
         limit = _number(request, "limit", 50, _MOST_LISTED)
         search = request.query_params.get("search", "")[:1000]
         rows = await run_in_threadpool(self._found, search, request.query_params.get("owner"), limit + 1)
-        return JSONResponse({"subscriptions": rows[:limit], "more": len(rows) > limit})
+        return JsonResponse({"subscriptions": rows[:limit], "more": len(rows) > limit})
 
     def _found(self, search: str, owner: str | None, limit: int) -> list[dict[str, Any]]:
         query = (
@@ -123,7 +123,7 @@ class Routes:
         """`GET /subscriptions/{id}`."""
         ticket = self._access.ticket(request)
         found = await run_in_threadpool(self._broker.get, self._id(request), ticket)
-        return JSONResponse(_shown(found))
+        return JsonResponse(_shown(found))
 
     async def replace(self, request: Request) -> Response:
         """`PUT /subscriptions/{id}`."""
@@ -132,7 +132,7 @@ class Routes:
         expression, dialect = _expression(document)
         id = self._id(request)
         await run_in_threadpool(self._broker.replace, id, ticket, expression, dialect=dialect)
-        return JSONResponse(_shown(await run_in_threadpool(self._broker.get, id, ticket)))
+        return JsonResponse(_shown(await run_in_threadpool(self._broker.get, id, ticket)))
 
     async def renew(self, request: Request) -> Response:
         """`POST /subscriptions/{id}/renew`."""
@@ -141,7 +141,7 @@ class Routes:
         document = object_of(body, ("validity",)) if body.strip() else {}
         id = self._id(request)
         expires = await run_in_threadpool(self._broker.renew, id, ticket, document.get("validity", "1d"))
-        return JSONResponse({"id": id, "expires": _time(expires)})
+        return JsonResponse({"id": id, "expires": _time(expires)})
 
     async def unsubscribe(self, request: Request) -> Response:
         """`DELETE /subscriptions/{id}`."""
@@ -176,7 +176,7 @@ class Routes:
                 published = await asyncio.wrap_future(answer)
         except TimeoutError:
             raise ProblemError(503, "not acknowledged in time: it may happen yet", retry_seconds=1) from None
-        return JSONResponse({"accepted": published.events}, 202)
+        return JsonResponse({"accepted": published.events}, 202)
 
     async def match(self, request: Request) -> Response:
         """`POST /match`."""
@@ -186,7 +186,7 @@ class Routes:
             raise ProblemError(422, "one event, not several, can be tried at a time")
         ids = await run_in_threadpool(self._broker.match, events[0])
         limit = _number(request, "limit", 10_000, 1_000_000)
-        return JSONResponse({"matches": len(ids), "subscriptions": ids[:limit]})
+        return JsonResponse({"matches": len(ids), "subscriptions": ids[:limit]})
 
     async def explain(self, request: Request) -> Response:
         """`POST /explain`."""
@@ -195,7 +195,7 @@ class Routes:
         document = object_of(body, (*_FORMS, "dialect", "id", "event"))
         if not isinstance(document.get("event"), dict):
             raise ProblemError(422, "the event must be a JSON object", path="event")
-        return JSONResponse(await run_in_threadpool(self._explained, document))
+        return JsonResponse(await run_in_threadpool(self._explained, document))
 
     def _explained(self, document: dict[str, Any]) -> dict[str, Any]:
         from siftline.explanation import explain
@@ -245,14 +245,14 @@ class Routes:
 
     async def healthz(self, request: Request) -> Response:
         """`GET /healthz`: the process answers."""
-        return JSONResponse({"status": "ok"})
+        return JsonResponse({"status": "ok"})
 
     async def readyz(self, request: Request) -> Response:
         """`GET /readyz`: it takes requests, and the store can be read."""
         if not self.is_ready:
             raise ProblemError(503, "the server is about to stop")
         sequence = await run_in_threadpool(lambda: self._broker.store.sequence)
-        return JSONResponse({"status": "ok", "change": sequence})
+        return JsonResponse({"status": "ok", "change": sequence})
 
     async def metrics(self, request: Request) -> Response:
         """`GET /metrics`."""
@@ -266,7 +266,7 @@ class Routes:
         stats = await run_in_threadpool(self._metrics.stats)
         if "structure" in request.query_params:
             stats["structure"] = await run_in_threadpool(self._broker.engine.describe)
-        return JSONResponse(stats)
+        return JsonResponse(stats)
 
     async def dead_letters(self, request: Request) -> Response:
         """`GET /dead-letters`."""
@@ -283,11 +283,11 @@ class Routes:
             }
             for each in letters
         ]
-        return JSONResponse({"dead_letters": shown})
+        return JsonResponse({"dead_letters": shown})
 
     async def openapi(self, request: Request) -> Response:
         """`GET /openapi.json`."""
-        return JSONResponse(DOCUMENT)
+        return JsonResponse(DOCUMENT)
 
     async def console(self, request: Request) -> Response:
         """`GET /`: the page; with keys it asks for one, without it is for this machine alone."""
