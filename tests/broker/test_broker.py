@@ -219,7 +219,7 @@ def test_a_snapshot_that_is_damaged_or_too_old_does_not_matter(tmp_path: Path) -
     path = tmp_path / "store.db"
     with Broker(path) as broker:
         lease = broker.subscribe("a = 1")
-    [snapshot] = tmp_path.glob("store.db-engine-*")
+    [snapshot] = tmp_path.glob("store.db-sift-*")
     for file in snapshot.rglob("*"):
         if file.is_file():
             file.write_bytes(b"nothing")
@@ -327,3 +327,18 @@ def test_keys(tmp_path: Path) -> None:
                 keys.add(role, owner)
         with pytest.raises(UnknownIdError):
             keys.revoke("key_x")
+
+
+def test_a_large_store_gets_its_snapshot_at_the_first_start(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with Store(path) as store, store.batch() as batch:
+        for number in range(10_001):
+            batch.add(f"a = {number}", f"s{number}")
+    with Broker(path) as broker:
+        assert list(tmp_path.glob("store.db-sift-*"))
+        lease = broker.subscribe("a = 5")
+        broker.unsubscribe("s6", None)
+    with Broker(path) as broker:
+        assert sorted(broker.match({"a": 5})) == sorted(["s5", lease.id])
+        assert broker.match({"a": 6}) == []
+        assert len(list(tmp_path.glob("store.db-sift-*"))) == 1

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
+import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from server.serving import Service, bearer, data_of, serving, wait_for
 from siftline.broker.limits import Limits
+from siftline.server.run import Tls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    import httpx
 
 LIMITS = Limits(body_bytes=100_000, subscribes_per_second=None)
 
@@ -329,3 +331,21 @@ def test_stopping_ends_streams_and_loses_nothing(tmp_path: Path) -> None:
     with serving(path) as service:
         found = service.client.get(f"/subscriptions/{id}/notifications", headers=ticket).json()
         assert len(found["notifications"]) == 1
+
+
+def test_tls(tmp_path: Path) -> None:
+    import ssl
+
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("no openssl here to make a certificate")
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    made = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([openssl, *made, *names], check=True, capture_output=True)
+    with serving(tmp_path / "store.db", tls=Tls(str(certificate), str(key))) as service:
+        context = ssl.create_default_context(cafile=str(certificate))
+        with httpx.Client(base_url=service.url, verify=context, trust_env=False) as client:
+            assert client.get("/healthz").json() == {"status": "ok"}
+        with pytest.raises(httpx.ConnectError):
+            service.client.get("/healthz")

@@ -120,6 +120,7 @@ class Broker:
         self._clock = clock or (lambda: datetime.now(UTC))
         self._latest = datetime.min.replace(tzinfo=UTC)
         self._allow_private = allow_private
+        self._index = index
         self._following = threading.Lock()
         self._saving = threading.Lock()
         self.observers: list[Observer] = []
@@ -155,9 +156,9 @@ class Broker:
         self._publisher.close()
         self.hub.end()
         self.webhooks.close()
-        with contextlib.suppress(SiftlineError, OSError):  # only the next start would have been quicker
+        with contextlib.suppress(SiftlineError, OSError):  # a full disk, say; nothing is lost
             self.purge()
-            self.save()
+        self.save()
         self.log.close()
         self.store.close()
 
@@ -386,7 +387,7 @@ class Broker:
     def save(self) -> None:
         """Write a snapshot of the engine, from which the next start goes on."""
         with self._saving, self._following:
-            save_engine(self.engine, self.store, self._sequence)
+            save_engine(self.engine, self.store, self._index, self._sequence)
 
     @property
     def lag(self) -> int:

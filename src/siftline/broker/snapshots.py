@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from siftline.engine import Engine
-from siftline.errors import SiftlineError, StoreError
+from siftline.errors import SiftlineError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -21,40 +21,50 @@ if TYPE_CHECKING:
 
 # As which reader the store knows us, so that it keeps what happened after the snapshot.
 _READER: Final = "broker"
+# Fewer subscriptions are loaded quickly enough; and so many changes are not worth a new snapshot at the start.
+_FEW: Final = 10_000
 
 
 def opened_engine(store: Store, index: str, now: datetime) -> tuple[Engine, int]:
-    """Return an engine with all subscriptions of a store, and the number of the last change in it."""
-    for path, sequence in sorted(_snapshots(store).items(), key=lambda item: -item[1]):
+    """Return an engine with all subscriptions of a store, and the number of the last change in it.
+
+    If that took long, a snapshot is written at once, because the next start may follow a crash.
+    """
+    for path, number in sorted(_snapshots(store, index).items(), key=lambda item: -item[1]):
         with contextlib.suppress(SiftlineError, OSError):
             engine = Engine.open(path)
-            if engine.stats()["index"] == index:
-                return engine, store.follow(engine, sequence)
+            sequence = store.follow(engine, number)
+            if sequence - number > _FEW:
+                save_engine(engine, store, index, sequence)
+            return engine, sequence
     engine = Engine(index)
-    return engine, store.load_into(engine, now=now)
+    sequence = store.load_into(engine, now=now)
+    if len(engine) > _FEW:
+        save_engine(engine, store, index, sequence)
+    return engine, sequence
 
 
-def save_engine(engine: Engine, store: Store, sequence: int) -> None:
+def save_engine(engine: Engine, store: Store, index: str, sequence: int) -> None:
     """Write a snapshot, drop older ones, and drop from the store what nobody needs any more."""
-    older = _snapshots(store)
-    target = _path(store, sequence)
+    older = _snapshots(store, index)
+    target = _path(store, index, sequence)
     if sequence == 0 or target in older:
         return
-    engine.save(target)
-    with contextlib.suppress(StoreError):  # in a store that was compacted further by somebody else
+    with contextlib.suppress(OSError, SiftlineError):  # a full disk: the next start takes longer, and that is all
+        engine.save(target)
         store.acknowledge(_READER, sequence)
         store.compact()
-    for path in older:
-        shutil.rmtree(path, ignore_errors=True)
+        for path in older:
+            shutil.rmtree(path, ignore_errors=True)
 
 
-def _path(store: Store, sequence: int) -> Path:
-    return Path(f"{store.path}-engine-{sequence}")
+def _path(store: Store, index: str, sequence: int) -> Path:
+    return Path(f"{store.path}-{index}-{sequence}")
 
 
-def _snapshots(store: Store) -> dict[Path, int]:
+def _snapshots(store: Store, index: str) -> dict[Path, int]:
     place = Path(store.path)
-    prefix = f"{place.name}-engine-"
+    prefix = f"{place.name}-{index}-"
     names = [path.name for path in place.absolute().parent.iterdir() if path.name.startswith(prefix)]
     numbers = [int(name.removeprefix(prefix)) for name in names if name.removeprefix(prefix).isdecimal()]
-    return {_path(store, number): number for number in numbers}
+    return {_path(store, index, number): number for number in numbers}
