@@ -128,6 +128,15 @@ def test_what_was_not_delivered_is_sent_after_the_next_start(tmp_path: Path, rec
     assert [body["id"] for body in receiver.bodies("/hang")] == ["1-0", "1-0"]
 
 
+def test_too_many_that_wait_are_given_up(tmp_path: Path, receiver: Receiver) -> None:
+    with Broker(tmp_path / "store.db", allow_private=True) as broker:
+        broker.subscribe("a > 0", deliver=Webhook(receiver.url + "/hang"))
+        broker.publish_many([{"a": n} for n in range(1, 7)])
+        broker.log.bury_overflow(0, most=2)
+        assert broker.log.n_waiting() == 2
+        assert [json.loads(letter.payload)["a"] for letter in broker.log.dead_letters()] == [4, 3, 2, 1]
+
+
 def test_a_webhook_that_is_gone_gets_nothing_more(broker: Broker, receiver: Receiver) -> None:
     lease = broker.subscribe("a > 0", deliver=Webhook(receiver.url + "/hang"))
     broker.publish_many([{"a": 1}, {"a": 2}])

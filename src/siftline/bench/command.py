@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench import spark_command
+from siftline.bench import server_command, spark_command
 from siftline.bench.arguments import check_output, count, say
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     _add_growth(actions)
     _add_storage(actions)
     spark_command.add_parser(actions)
-    _add_server(actions)
+    server_command.add_parser(actions)
     _add_compare(actions)
     return parser
 
@@ -182,16 +182,6 @@ def _add_storage(actions: Any) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE", help="append rows there")
     parser.add_argument("--json", action="store_true", help="print the rows instead of tables")
     parser.set_defaults(act=_storage)
-
-
-def _add_server(actions: Any) -> None:
-    parser = actions.add_parser("server", help="measure the server over loopback; needs siftline[server]")
-    parser.add_argument("--subscriptions", type=count, metavar="N", help="stored before it starts; default: 100,000")
-    parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
-    parser.add_argument("--seed", type=int, default=0, help="default: 0")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="append rows there")
-    parser.add_argument("--json", action="store_true", help="print the rows instead of tables")
-    parser.set_defaults(act=_server)
 
 
 def _add_compare(actions: Any) -> None:
@@ -424,22 +414,6 @@ def _storage(args: argparse.Namespace) -> int:
     if args.plots is not None:
         for path in storage_plots.draw(rows, args.plots):
             say(f"drawn: {path}")
-    if args.output is not None:
-        results.append([{"seed": args.seed, **row, **results.circumstances()} for row in rows], args.output)
-    return 0
-
-
-def _server(args: argparse.Namespace) -> int:
-    from siftline.bench import results, server, targets
-    from siftline.bench.tables import aligned
-
-    check_output(args.output)
-    sizes = server.QUICK if args.quick else server.Sizes()
-    if args.subscriptions:
-        sizes = replace(sizes, n_subscriptions=args.subscriptions)
-    rows = server.server(sizes, args.seed, say)
-    tables = [server.lines_of(rows), targets.table(server.verdicts(rows))]
-    print("\n".join(map(json.dumps, rows)) if args.json else "\n\n".join(map(aligned, tables)))
     if args.output is not None:
         results.append([{"seed": args.seed, **row, **results.circumstances()} for row in rows], args.output)
     return 0

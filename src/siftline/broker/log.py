@@ -229,6 +229,24 @@ class NotificationLog:
             deliveries += [Delivery(event.notification(place), attempts) for event in self._fetched([sequence])]
         return deliveries
 
+    def bury_overflow(self, now: int, most: int = MOST_WAITING) -> None:
+        """Give up the oldest deliveries of subscriptions for which too many wait."""
+        with self._settling, plain_errors(self.path):
+            crowded = self._settler.execute(
+                "SELECT subscription, count(*) FROM deliveries GROUP BY subscription HAVING count(*) > ?", (most,)
+            ).fetchall()
+            oldest = [
+                row
+                for id, n in crowded
+                for row in self._settler.execute(
+                    "SELECT sequence, place, attempts FROM deliveries WHERE subscription = ? ORDER BY sequence LIMIT ?",
+                    (id, n - most),
+                )
+            ]
+        for sequence, place, attempts in oldest:
+            for event in self._fetched([sequence]):
+                self.bury(event.notification(place), attempts, f"more than {most:,} notifications waited", now)
+
     def n_waiting(self) -> int:
         """Return how many deliveries webhooks still have to get."""
         with self._settling, plain_errors(self.path):

@@ -107,6 +107,7 @@ class Webhooks:
         while not self._is_closed:
             self._has_work.clear()
             with contextlib.suppress(SiftlineError):  # the log cannot be read: perhaps a little later
+                await asyncio.to_thread(self._log.bury_overflow, self._now())
                 await self._start_due()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._has_work.wait(), _POLL_SECONDS)
