@@ -396,11 +396,15 @@ class Engine(Matching):
     def rebuild(self) -> None:
         """Lay out the index anew, as one piece, without removed subscriptions; matching goes on meanwhile.
 
+        The order of calls that `sub-order` keeps is made anew too, from what was learned about them.
+
         Never needed for right results: an index takes additions and removals as they come.
         """
         with self._writing:
             self._sweep_all()
             self._rebuild()
+            if self._table.stage is not None:
+                self._table.stage.rebuild()
 
     def settle(self) -> None:
         """Wait until everything that follows from changes is done, such as merging parts of the index.

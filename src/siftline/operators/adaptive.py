@@ -69,6 +69,9 @@ class Adaptive:
     def remove(self, chain: int) -> None:
         """Keep nothing."""
 
+    def rebuild(self) -> None:
+        """Keep nothing."""
+
     def begin(self, problem: Problem) -> Greedy:
         """Put all nodes into buckets by what is known now."""
         last = self._last

@@ -23,7 +23,10 @@ _SMALLEST: Final = 1e-6
 
 
 class CallStatistics:
-    """Counts by node (how often it was true, false, evaluated) and by operator (the same, and what a call takes)."""
+    """Counts by node (how often it was true, false, evaluated) and by operator (the same, and what a call takes).
+
+    Whoever changes it takes turns with others who do; reading needs no turn.
+    """
 
     def __init__(self) -> None:
         self._operators: dict[str, int] = {}
@@ -48,11 +51,12 @@ class CallStatistics:
     def failing(self, nodes: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return for each literal of these nodes, asked true and asked false, how likely it does not hold."""
         operators = self._node_operators.view[nodes]
-        pooled_all = self._pooled[2] + _PRIOR
+        pooled = self._pooled  # after the line above: it has all their operators
+        pooled_all = pooled[2] + _PRIOR
         found = np.empty(2 * len(nodes))
         total = self._counts[2].view[nodes] + _PRIOR
         for sign in (0, 1):
-            prior = (self._pooled[sign] + _PRIOR * _UNKNOWN_SHARE) / pooled_all
+            prior = (pooled[sign] + _PRIOR * _UNKNOWN_SHARE) / pooled_all
             holds = (self._counts[sign].view[nodes] + _PRIOR * prior[operators]) / total
             found[sign::2] = 1.0 - holds
         return np.clip(found, _SMALLEST, 1.0 - _SMALLEST)

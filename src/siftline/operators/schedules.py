@@ -52,6 +52,9 @@ class Schedule(Protocol):
     def remove(self, chain: int) -> None:
         """Let go of a chain."""
 
+    def rebuild(self) -> None:
+        """Make what is kept anew, from what is known now."""
+
     def begin(self, problem: Problem) -> Run:
         """Return the run of an event over the chains that are left."""
 
@@ -66,6 +69,9 @@ class Naive:
         """Keep nothing."""
 
     def remove(self, chain: int) -> None:
+        """Keep nothing."""
+
+    def rebuild(self) -> None:
         """Keep nothing."""
 
     def begin(self, problem: Problem) -> Run:
@@ -137,6 +143,9 @@ class Sequential:
         """Keep nothing."""
 
     def remove(self, chain: int) -> None:
+        """Keep nothing."""
+
+    def rebuild(self) -> None:
         """Keep nothing."""
 
     def begin(self, problem: Problem) -> Run:

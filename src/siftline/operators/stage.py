@@ -89,15 +89,20 @@ class Stage:
     def _node(self, predicate: CallPredicate) -> int:
         node = self._nodes.get(predicate)
         if node is None:
+            with self._learning:
+                self._statistics.add(predicate.key.name, get(predicate.key.name).cost)
             node = self._nodes[predicate] = len(self._predicates)
             self._predicates.append(predicate)
-            self._statistics.add(predicate.key.name, get(predicate.key.name).cost)
         return node
 
     def remove(self, owner: int) -> None:
         """Let go of a condition; who still sees its subscription may go on asking for it."""
         for chain in range(*self._owner_starts.view[owner : owner + 2].tolist()):
             self._schedule.remove(chain)
+
+    def rebuild(self) -> None:
+        """Let the schedule make its order anew, from what was learned."""
+        self._schedule.rebuild()
 
     def swept(self, owners: NDArray[np.int32]) -> Stage:
         """Return a stage with some of the conditions only, numbered anew in this order; what was learned stays."""
