@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,6 +75,14 @@ def test_city(schedule: str) -> None:
     assert sorted(zip(table["event"].to_pylist(), table["subscription"].to_pylist(), strict=True)) == [
         (i, id) for i, (_, ids) in enumerate(CASES) for id in ids
     ]
+
+
+def test_the_example_runs() -> None:
+    example = Path(__file__).parents[2] / "examples" / "city_monitoring.py"
+    output = subprocess.run([sys.executable, example, "5"], capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in output.splitlines()[1:6]]
+    assert [row[0] for row in rows] == ["naive-no-memo", "naive", "sequential", "sub-order", "adaptive"]
+    assert len({row[1] for row in rows}) == 1
 
 
 def test_explanation() -> None:

@@ -320,6 +320,14 @@ def test_batch_operators_that_fail_are_false() -> None:
     assert engine.match({}) == [1]
 
 
+def test_batches_of_events_without_keys() -> None:
+    operator("rows", batch=True)(lambda events: [True] * len(events))
+    engine = Engine()
+    engine.add("rows()", id=1)
+    assert engine.match({}) == [1]
+    assert engine.match_batch([{}, {}])["event"].to_pylist() == [0, 1]
+
+
 def test_ordinary_predicates_come_first() -> None:
     made: list[str] = []
 
