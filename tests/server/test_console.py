@@ -68,7 +68,7 @@ def test_explain_as_one_types(page: Page) -> None:
 
 
 def test_create_see_a_match_renew_and_end(page: Page, service: Service) -> None:
-    page.wait_for_selector("#state >> text=streams")
+    page.wait_for_selector("#state >> text=stream")
     fill(page, "console > 1", '{"console": 2}')
     page.click("#subscribe")
     page.wait_for_selector("#done >> text=ticket_")
@@ -133,6 +133,6 @@ def test_with_keys_the_page_asks_for_one(page: Page, service: Service) -> None:
         page.wait_for_selector("#state >> text=a key for the role")
         page.fill("#key", key)
         page.keyboard.press("Enter")
-        page.wait_for_selector("#state >> text=streams")
+        page.wait_for_selector("#state >> text=stream")
     finally:
         service.broker.keys.revoke(key.partition(".")[0])

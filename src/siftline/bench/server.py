@@ -18,7 +18,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -67,9 +67,9 @@ def server(sizes: Sizes, seed: int, say: Say) -> list[Row]:
         say("starting")
         with started(path) as (_, seconds):
             row["first_start_s"] = round(seconds, 2)
-        with started(path) as (port, seconds):
+        with started(path) as (running, seconds):
             row["start_s"] = round(seconds, 2)
-            row |= asyncio.run(_measured(port, sizes, rng, say))
+            row |= asyncio.run(_measured(running, sizes, rng, say))
     return [row]
 
 
@@ -89,8 +89,8 @@ def _event(rng: random.Random) -> bytes:
 
 
 @contextlib.contextmanager
-def started(path: Path) -> Iterator[tuple[int, float]]:
-    """Run the server on the first core and give its port, and how long it took to listen."""
+def started(path: Path) -> Iterator[tuple[Running, float]]:
+    """Run the server on the first core and give it, and how long it took to listen."""
     cores = sorted(os.sched_getaffinity(0))
     command = [
         sys.executable,
@@ -112,11 +112,23 @@ def started(path: Path) -> Iterator[tuple[int, float]]:
         seconds = time.perf_counter() - begin
         os.sched_setaffinity(0, cores[1:] or cores)
         try:
-            yield int(url.strip().strip("/").rpartition(":")[2]), seconds
+            yield Running(int(url.strip().strip("/").rpartition(":")[2]), process.pid), seconds
         finally:
             os.sched_setaffinity(0, cores)
             process.terminate()
             process.wait()
+
+
+class Running(NamedTuple):
+    """A server that listens."""
+
+    port: int
+    process: int
+
+    def processor_seconds(self) -> float:
+        """Return how much of its core the server has used; other programs do not count."""
+        fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Connection:
@@ -158,7 +170,8 @@ def request(path: str, body: bytes, kind: str = "application/json") -> bytes:
     return head.encode() + body
 
 
-async def _measured(port: int, sizes: Sizes, rng: random.Random, say: Say) -> Row:
+async def _measured(running: Running, sizes: Sizes, rng: random.Random, say: Say) -> Row:
+    port = running.port
     singles = [request("/events", _event(rng)) for _ in range(500)]
     batches = [
         request("/events", b"\n".join(_event(rng) for _ in range(_BATCH)), "application/x-ndjson") for _ in range(20)
@@ -166,14 +179,24 @@ async def _measured(port: int, sizes: Sizes, rng: random.Random, say: Say) -> Ro
     await _rate(port, batches, 1, 0.2)
     await _rate(port, singles, 1, 0.2)  # kernels are loaded
     say("single events")
-    row: Row = {"publishes_per_s": round(await _rate(port, singles, sizes.n_connections, sizes.seconds))}
+    rate, cost = await _costed(running, singles, sizes.n_connections, sizes.seconds)
+    row: Row = {"publishes_per_s": round(rate), "publish_processor_us": round(cost * 1e6, 1)}
     say("batches")
-    row["batched_events_per_s"] = round(_BATCH * await _rate(port, batches, 4, sizes.seconds))
+    rate, cost = await _costed(running, batches, 4, sizes.seconds)
+    row |= {"batched_events_per_s": round(_BATCH * rate), "batched_event_processor_us": round(cost * 1e6 / _BATCH, 2)}
     say("latency at half the load")
     row["single_p99_ms"] = await _p99(port, singles, SINGLES / 2, sizes)
     row["batch_p99_ms"] = await _p99(port, batches, BATCHED / 2 / _BATCH, sizes)
     say(f"{sizes.n_streams:,} streams")
     return row | await _streamed(port, sizes, rng)
+
+
+async def _costed(running: Running, requests: list[bytes], n_connections: int, seconds: float) -> tuple[float, float]:
+    """Return requests a second, and the seconds that the processor works for one."""
+    before, begin = running.processor_seconds(), time.perf_counter()
+    rate = await _rate(running.port, requests, n_connections, seconds)
+    used = running.processor_seconds() - before
+    return rate, used / (rate * (time.perf_counter() - begin))
 
 
 async def _rate(port: int, requests: list[bytes], n_connections: int, seconds: float) -> float:
