@@ -383,6 +383,7 @@ class Broker:
                 self.purge()
                 self.follow()
                 self.keys.refresh()
+                self.log.tend()
 
     def save(self) -> None:
         """Write a snapshot of the engine, from which the next start goes on."""

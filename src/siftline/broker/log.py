@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # Dead letters that are kept, and notifications that may wait for one webhook.
 MOST_DEAD: Final = 10_000
 MOST_WAITING: Final = 10_000
+_MOST_WAL_PAGES: Final = 16_384
 
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS events (sequence INTEGER PRIMARY KEY, at INTEGER NOT NULL, payload BLOB NOT NULL,"
@@ -103,6 +104,9 @@ class NotificationLog:
             self._reader = open_sqlite(path, is_read_only=False, wait_seconds=5.0)
             self._settler = open_sqlite(path, is_read_only=False, wait_seconds=5.0)
             self._settler.execute("PRAGMA synchronous = NORMAL")
+            self._keeper = open_sqlite(path, is_read_only=False, wait_seconds=5.0)
+            for connection in (self._writer, self._settler):  # it takes tens of milliseconds: `tend` does it instead
+                connection.execute("PRAGMA wal_autocheckpoint = 0")
             self._load()
 
     def _load(self) -> None:
@@ -114,8 +118,15 @@ class NotificationLog:
 
     def close(self) -> None:
         """Close the file; what was appended is in it."""
-        for connection in (self._reader, self._settler, self._writer):
+        for connection in (self._reader, self._keeper, self._settler, self._writer):
             connection.close()
+
+    def tend(self) -> None:
+        """Move what SQLite has in its write-ahead log into the file, beside those who write; to be called often."""
+        with plain_errors(self.path):
+            _, n_pages, _ = self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if n_pages > _MOST_WAL_PAGES:  # writers were never quiet for long enough: now they have to wait
+                self._keeper.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
 
     @property
     def first(self) -> int:
