@@ -159,9 +159,10 @@ class Connection:
         """Return the next line of a stream."""
         return (await self._reader.readuntil(b"\n")).strip()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Hang up."""
         self._writer.close()
+        await self._writer.wait_closed()
 
 
 def request(path: str, body: bytes, kind: str = "application/json") -> bytes:
@@ -211,7 +212,7 @@ async def _rate(port: int, requests: list[bytes], n_connections: int, seconds: f
             if status != 202:
                 raise WrongIdsError(f"status {status}: {body[:200]!r}")
             done += 1
-        connection.close()
+        await connection.close()
         return done
 
     begin = time.perf_counter()
@@ -237,7 +238,7 @@ async def _p99(port: int, requests: list[bytes], per_second: float, sizes: Sizes
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             group.create_task(work(due, requests[number % len(requests)]))
     for connection in idle:
-        connection.close()
+        await connection.close()
     return round(1e3 * float(np.percentile(taken, 99)), 2)
 
 
@@ -258,6 +259,8 @@ async def _streamed(port: int, sizes: Sizes, rng: random.Random) -> Row:
     async with asyncio.timeout(60):
         got = await asyncio.gather(*(_numbers(streams[topic], len(expected[topic])) for topic in topics))
     seconds = time.perf_counter() - begin
+    for connection in (publisher, *streams):
+        await connection.close()
     if got != expected:
         raise WrongIdsError("a stream has got other notifications than it should")
     return {"n_streams": sizes.n_streams, "streamed_per_s": round(len(events) / seconds)}
