@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 SUBJECT: Final = "spark"
 _CORES: Final = 2
 _N_SHARDS: Final = 8
+# Events of a micro-batch.
+_MICRO_BATCH: Final = 100
 
 # What the figures are called.
 OF_SPARK, OF_DUCKDB = "x best Spark plan, by core", "x best DuckDB plan, by core"
@@ -40,6 +42,7 @@ IN_FILES: Final = ", from file to file"
 _COMPILE, _OPEN = "s to compile texts", "ms to open in a warm worker"
 _SHARDED, _LARGEST = "x as much processor time, sharded", "largest shard / mean"
 _VISITS, _BUSIEST = "shards that an event visits", "most visited shard / mean"
+_FLOOR, _LIVE = "x bare micro-batch", "micro-batches until a change is live"
 COST: Final = "us an event"
 
 
@@ -57,6 +60,8 @@ class Sizes:
         Events that are drawn.
     n_copies, n_dense_copies, n_product_copies : int
         How often they are matched, under new ids.
+    n_batches, n_changes : int
+        Micro-batches of a query, and changes while one runs.
     growth : tuple of int
         Numbers of subscriptions to see how the cost grows.
     n_passes : int
@@ -75,6 +80,8 @@ class Sizes:
     n_dense_copies: int = 5
     n_products: int = 100_000
     n_product_copies: int = 4
+    n_batches: int = 25
+    n_changes: int = 10
     growth: tuple[int, ...] = (10_000, 100_000, 1_000_000, 2_000_000)
     n_passes: int = 3
     memory: str = "3g"
@@ -91,6 +98,8 @@ QUICK: Final = Sizes(
     n_dense_copies=1,
     n_products=500,
     n_product_copies=1,
+    n_batches=8,
+    n_changes=2,
     growth=(1_000, 2_000),
     n_passes=1,
     memory="1g",
@@ -105,6 +114,8 @@ TARGETS: Final = (
     Target("sparse", SUBJECT, _OPEN, at_most=50),
     Target("products", SUBJECT, _SHARDED, at_most=3),
     Target("products", SUBJECT, _LARGEST, at_most=1.5),
+    Target("sparse", SUBJECT, _FLOOR, at_most=1.3),
+    Target("sparse", SUBJECT, _LIVE, at_most=1),
 )
 
 
@@ -262,6 +273,7 @@ def compiling(stage: Stage) -> Iterator[Figure]:
     made = stage.compiled(data, is_text=True)
     directory: IndexDirectory = made.result
     yield stage.figure(data, Reading(_COMPILE, [made.seconds]))
+    yield stage.figure(data, Reading("s of processor time to compile", [made.processor_seconds]))
     n = data.workload.n_subscriptions
     yield stage.figure(data, Reading("bytes a subscription", [sum(s.bytes for s in directory.shards) / n]))
     rows = _asked(stage, data, str(directory.shard_path(0)))
@@ -346,6 +358,29 @@ def _visits(data: Data, directory: IndexDirectory) -> list[int]:
     return [int(n) for n in np.bincount(shards, minlength=len(directory.shards))]
 
 
+def streaming(stage: Stage) -> Iterator[Figure]:
+    """Compare micro-batches with those that do nothing, and see when changes are live."""
+    from siftline.bench.spark_data import event_texts
+    from siftline.bench.spark_streaming import BARE, OURS, PYTHON, Streams
+
+    data = stage.sparse()
+    index = stage.compiled(data, is_text=True).result
+    texts = event_texts(data.workload.values, data.workload.n_events).slice(0, 10_000).to_pylist()
+    streams = Streams(stage.spark, str(index.path), data.folder / "streams", texts, _MICRO_BATCH)
+    stage.say("micro-batches")
+    found = {
+        kind: Reading(f"ms a micro-batch, {kind}", ms)
+        for kind, ms in streams.times_ms(stage.sizes.n_batches, stage.sizes.n_passes).items()
+    }
+    for reading in found.values():
+        yield stage.figure(data, reading)
+    ours = found[OURS].value
+    yield stage.figure(data, Reading(_FLOOR, [ours / found[BARE].value]))
+    yield stage.figure(data, Reading("x one through a Python worker", [ours / found[PYTHON].value]))
+    stage.say("changes while a stream runs")
+    yield stage.figure(data, Reading(_LIVE, list(streams.batches_until_live(stage.sizes.n_changes))))
+
+
 def scaling(stage: Stage) -> Iterator[Figure]:
     """Measure events a second with one core and with two, each in a session of its own."""
     data = stage.sparse()
@@ -378,6 +413,7 @@ GROUPS: Final[dict[str, Callable[[Stage], Iterator[Figure]]]] = {
     "match": matching,
     "sharded": sharding,
     "baselines": baselines,
+    "streaming": streaming,
     "growth": growth,
     "scale-up": scaling,
 }
