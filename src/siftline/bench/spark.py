@@ -54,8 +54,9 @@ class Sizes:
     ----------
     n_subscriptions : int
         Of all groups but two.
-    n_compared, n_baseline, n_slow : int
-        Subscriptions beside the baselines; events for those that are quick, and for the slow ones.
+    n_compared, n_baseline, n_slow, n_compared_copies : int
+        Subscriptions beside the baselines; events for those that are quick, and for the slow ones; how often the dense
+        events are matched by us.
     n_sparse, n_dense, n_products : int
         Events that are drawn.
     n_copies, n_dense_copies, n_product_copies : int
@@ -73,7 +74,8 @@ class Sizes:
     n_subscriptions: int = 1_000_000
     n_compared: int = 100_000
     n_baseline: int = 10_000
-    n_slow: int = 500
+    n_slow: int = 200
+    n_compared_copies: int = 10
     n_sparse: int = 100_000
     n_copies: int = 10
     n_dense: int = 20_000
@@ -92,6 +94,7 @@ QUICK: Final = Sizes(
     n_compared=500,
     n_baseline=200,
     n_slow=50,
+    n_compared_copies=1,
     n_sparse=500,
     n_copies=2,
     n_dense=300,
@@ -233,7 +236,7 @@ def baselines(stage: Stage) -> Iterator[Figure]:
     sizes = stage.sizes
     n = rivals.N_PREDICATES
     changes = {"n_subscriptions": sizes.n_compared, "least_predicates": n, "most_predicates": n}
-    data = stage.data("dense", max(1, 20 * sizes.n_baseline // sizes.n_dense), n_events=sizes.n_dense, **changes)
+    data = stage.data("dense", sizes.n_compared_copies, n_events=sizes.n_dense, **changes)
     tables = rivals.Tables(data)
     costs: dict[str, float] = {}
     rows = rivals.spark_baselines(stage.spark, tables, sizes.n_baseline, sizes.n_slow)
