@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 SUBJECT: Final = "spark"
 _CORES: Final = 2
 _N_SHARDS: Final = 8
+# Events that statistics are made of.
+_PROFILED: Final = 10_000
 # Events of a micro-batch.
 _MICRO_BATCH: Final = 100
 
@@ -182,7 +184,7 @@ class Stage:
         sizes = self.sizes
         return self.data("sparse", sizes.n_copies, n_subscriptions=sizes.n_subscriptions, n_events=sizes.n_sparse)
 
-    def compiled(self, data: Data, shards: int = 1, *, is_text: bool = False) -> Spent:
+    def compiled(self, data: Data, shards: int = 1, *, is_text: bool = False, statistics: Any = None) -> Spent:
         """Compile the subscriptions of a workload; the result is an index directory."""
         from siftline.spark import compile
 
@@ -190,8 +192,8 @@ class Stage:
         if key not in self._compiled:
             table = self.spark.read.parquet(data.subscriptions if is_text else data.predicates)
             self.say(f"{data.workload.name}: compiling into {shards} shards")
-            work = lambda: compile(table, data.folder / f"index-{shards}", shards=shards)  # noqa: E731
-            self._compiled[key] = spent(work)
+            target = data.folder / f"index-{shards}"
+            self._compiled[key] = spent(lambda: compile(table, target, statistics, shards))
         return self._compiled[key]
 
     def matched(self, data: Data, index: IndexDirectory, **options: Any) -> list[Spent]:
@@ -327,11 +329,14 @@ def _asked(stage: Stage, data: Data, shard: str) -> list[Any]:
 
 
 def sharding(stage: Stage) -> Iterator[Figure]:
-    """Compare the sharded plan with the replicated one."""
+    """Compare the sharded plan with the replicated one, both with the statistics of some events."""
+    from siftline.spark import profile
+
     sizes = stage.sizes
     changes = {"n_subscriptions": sizes.n_subscriptions, "n_events": sizes.n_products}
     data = stage.data("products", sizes.n_product_copies, **changes)
-    whole, parts = (stage.compiled(data, shards).result for shards in (1, _N_SHARDS))
+    statistics = profile(stage.spark.read.parquet(data.events).limit(_PROFILED))
+    whole, parts = (stage.compiled(data, shards, statistics=statistics).result for shards in (1, _N_SHARDS))
     replicated = stage.matched(data, whole, plan="replicated")
     sharded = stage.matched(data, parts, plan="sharded")
     for plan, passes in (("replicated", replicated), ("sharded", sharded)):
