@@ -59,6 +59,12 @@ def test_baselines_find_the_same_ids(spark: Any) -> None:
     assert ("dense", "x best DuckDB plan, by core") in found  # nothing that so few events take can be measured
 
 
+def test_streaming(spark: Any) -> None:
+    found = measured(["streaming"])
+    assert found["sparse", "x bare micro-batch"] > 0
+    assert found["sparse", "micro-batches until a change is live"] == 1
+
+
 @pytest.mark.parametrize("name", ["sparse", "dense", "products"])
 def test_texts_mean_what_the_tables_say(name: str) -> None:
     workload = generate(name, n_subscriptions=300, n_events=30, seed=3)

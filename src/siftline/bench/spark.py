@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 SUBJECT: Final = "spark"
 _CORES: Final = 2
 _N_SHARDS: Final = 8
+# Events that statistics are made of.
+_PROFILED: Final = 10_000
+# Events of a micro-batch.
+_MICRO_BATCH: Final = 100
 
 # What the figures are called.
 OF_SPARK, OF_DUCKDB = "x best Spark plan, by core", "x best DuckDB plan, by core"
@@ -40,6 +44,7 @@ IN_FILES: Final = ", from file to file"
 _COMPILE, _OPEN = "s to compile texts", "ms to open in a warm worker"
 _SHARDED, _LARGEST = "x as much processor time, sharded", "largest shard / mean"
 _VISITS, _BUSIEST = "shards that an event visits", "most visited shard / mean"
+_FLOOR, _LIVE = "x bare micro-batch", "micro-batches until a change is live"
 COST: Final = "us an event"
 
 
@@ -51,12 +56,15 @@ class Sizes:
     ----------
     n_subscriptions : int
         Of all groups but two.
-    n_compared, n_baseline, n_slow : int
-        Subscriptions beside the baselines; events for those that are quick, and for the slow ones.
+    n_compared, n_baseline, n_slow, n_compared_copies : int
+        Subscriptions beside the baselines; events for those that are quick, and for the slow ones; how often the dense
+        events are matched by us.
     n_sparse, n_dense, n_products : int
         Events that are drawn.
     n_copies, n_dense_copies, n_product_copies : int
         How often they are matched, under new ids.
+    n_batches, n_changes : int
+        Micro-batches of a query, and changes while one runs.
     growth : tuple of int
         Numbers of subscriptions to see how the cost grows.
     n_passes : int
@@ -68,13 +76,16 @@ class Sizes:
     n_subscriptions: int = 1_000_000
     n_compared: int = 100_000
     n_baseline: int = 10_000
-    n_slow: int = 500
+    n_slow: int = 200
+    n_compared_copies: int = 10
     n_sparse: int = 100_000
     n_copies: int = 10
     n_dense: int = 20_000
     n_dense_copies: int = 5
     n_products: int = 100_000
     n_product_copies: int = 4
+    n_batches: int = 25
+    n_changes: int = 10
     growth: tuple[int, ...] = (10_000, 100_000, 1_000_000, 2_000_000)
     n_passes: int = 3
     memory: str = "3g"
@@ -85,12 +96,15 @@ QUICK: Final = Sizes(
     n_compared=500,
     n_baseline=200,
     n_slow=50,
+    n_compared_copies=1,
     n_sparse=500,
     n_copies=2,
     n_dense=300,
     n_dense_copies=1,
     n_products=500,
     n_product_copies=1,
+    n_batches=8,
+    n_changes=2,
     growth=(1_000, 2_000),
     n_passes=1,
     memory="1g",
@@ -105,6 +119,8 @@ TARGETS: Final = (
     Target("sparse", SUBJECT, _OPEN, at_most=50),
     Target("products", SUBJECT, _SHARDED, at_most=3),
     Target("products", SUBJECT, _LARGEST, at_most=1.5),
+    Target("sparse", SUBJECT, _FLOOR, at_most=1.3),
+    Target("sparse", SUBJECT, _LIVE, at_most=1),
 )
 
 
@@ -168,7 +184,7 @@ class Stage:
         sizes = self.sizes
         return self.data("sparse", sizes.n_copies, n_subscriptions=sizes.n_subscriptions, n_events=sizes.n_sparse)
 
-    def compiled(self, data: Data, shards: int = 1, *, is_text: bool = False) -> Spent:
+    def compiled(self, data: Data, shards: int = 1, *, is_text: bool = False, statistics: Any = None) -> Spent:
         """Compile the subscriptions of a workload; the result is an index directory."""
         from siftline.spark import compile
 
@@ -176,8 +192,8 @@ class Stage:
         if key not in self._compiled:
             table = self.spark.read.parquet(data.subscriptions if is_text else data.predicates)
             self.say(f"{data.workload.name}: compiling into {shards} shards")
-            work = lambda: compile(table, data.folder / f"index-{shards}", shards=shards)  # noqa: E731
-            self._compiled[key] = spent(work)
+            target = data.folder / f"index-{shards}"
+            self._compiled[key] = spent(lambda: compile(table, target, statistics, shards))
         return self._compiled[key]
 
     def matched(self, data: Data, index: IndexDirectory, **options: Any) -> list[Spent]:
@@ -222,7 +238,7 @@ def baselines(stage: Stage) -> Iterator[Figure]:
     sizes = stage.sizes
     n = rivals.N_PREDICATES
     changes = {"n_subscriptions": sizes.n_compared, "least_predicates": n, "most_predicates": n}
-    data = stage.data("dense", max(1, 20 * sizes.n_baseline // sizes.n_dense), n_events=sizes.n_dense, **changes)
+    data = stage.data("dense", sizes.n_compared_copies, n_events=sizes.n_dense, **changes)
     tables = rivals.Tables(data)
     costs: dict[str, float] = {}
     rows = rivals.spark_baselines(stage.spark, tables, sizes.n_baseline, sizes.n_slow)
@@ -262,6 +278,7 @@ def compiling(stage: Stage) -> Iterator[Figure]:
     made = stage.compiled(data, is_text=True)
     directory: IndexDirectory = made.result
     yield stage.figure(data, Reading(_COMPILE, [made.seconds]))
+    yield stage.figure(data, Reading("s of processor time to compile", [made.processor_seconds]))
     n = data.workload.n_subscriptions
     yield stage.figure(data, Reading("bytes a subscription", [sum(s.bytes for s in directory.shards) / n]))
     rows = _asked(stage, data, str(directory.shard_path(0)))
@@ -312,11 +329,14 @@ def _asked(stage: Stage, data: Data, shard: str) -> list[Any]:
 
 
 def sharding(stage: Stage) -> Iterator[Figure]:
-    """Compare the sharded plan with the replicated one."""
+    """Compare the sharded plan with the replicated one, both with the statistics of some events."""
+    from siftline.spark import profile
+
     sizes = stage.sizes
     changes = {"n_subscriptions": sizes.n_subscriptions, "n_events": sizes.n_products}
     data = stage.data("products", sizes.n_product_copies, **changes)
-    whole, parts = (stage.compiled(data, shards).result for shards in (1, _N_SHARDS))
+    statistics = profile(stage.spark.read.parquet(data.events).limit(_PROFILED))
+    whole, parts = (stage.compiled(data, shards, statistics=statistics).result for shards in (1, _N_SHARDS))
     replicated = stage.matched(data, whole, plan="replicated")
     sharded = stage.matched(data, parts, plan="sharded")
     for plan, passes in (("replicated", replicated), ("sharded", sharded)):
@@ -344,6 +364,29 @@ def _visits(data: Data, directory: IndexDirectory) -> list[int]:
     texts = pq.read_table(data.events)["event"].slice(0, data.workload.n_events).combine_chunks()
     _, shards = routes.visits(routes.encode(ArrowSource(texts)))
     return [int(n) for n in np.bincount(shards, minlength=len(directory.shards))]
+
+
+def streaming(stage: Stage) -> Iterator[Figure]:
+    """Compare micro-batches with those that do nothing, and see when changes are live."""
+    from siftline.bench.spark_data import event_texts
+    from siftline.bench.spark_streaming import BARE, OURS, PYTHON, Streams
+
+    data = stage.sparse()
+    index = stage.compiled(data, is_text=True).result
+    texts = event_texts(data.workload.values, data.workload.n_events).slice(0, 10_000).to_pylist()
+    streams = Streams(stage.spark, str(index.path), data.folder / "streams", texts, _MICRO_BATCH)
+    stage.say("micro-batches")
+    found = {
+        kind: Reading(f"ms a micro-batch, {kind}", ms)
+        for kind, ms in streams.times_ms(stage.sizes.n_batches, stage.sizes.n_passes).items()
+    }
+    for reading in found.values():
+        yield stage.figure(data, reading)
+    ours = found[OURS].value
+    yield stage.figure(data, Reading(_FLOOR, [ours / found[BARE].value]))
+    yield stage.figure(data, Reading("x one through a Python worker", [ours / found[PYTHON].value]))
+    stage.say("changes while a stream runs")
+    yield stage.figure(data, Reading(_LIVE, list(streams.batches_until_live(stage.sizes.n_changes))))
 
 
 def scaling(stage: Stage) -> Iterator[Figure]:
@@ -378,6 +421,7 @@ GROUPS: Final[dict[str, Callable[[Stage], Iterator[Figure]]]] = {
     "match": matching,
     "sharded": sharding,
     "baselines": baselines,
+    "streaming": streaming,
     "growth": growth,
     "scale-up": scaling,
 }

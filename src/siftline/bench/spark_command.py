@@ -12,7 +12,7 @@ from siftline.bench.arguments import check_output, count, say
 if TYPE_CHECKING:
     import argparse
 
-GROUPS: Final = ("compile", "match", "sharded", "baselines", "growth", "scale-up", "simulation")
+GROUPS: Final = ("compile", "match", "sharded", "baselines", "streaming", "growth", "scale-up", "simulation")
 
 
 def add_parser(actions: Any) -> None:
