@@ -89,8 +89,8 @@ def test_other_things_are_refused(engine: Engine, expression: Any) -> None:
 
 
 def test_operator_calls_are_refused_until_an_operator_is_registered(engine: Engine) -> None:
-    with pytest.raises(SubscriptionError, match="no operator 'loc_in'"):
-        engine.add("loc_in('Bronx') and a = 1")
+    with pytest.raises(SubscriptionError, match="no operator 'is_near'"):
+        engine.add("is_near('Bronx') and a = 1")
 
 
 def test_replace_keeps_the_weight(engine: Engine) -> None:

@@ -82,7 +82,7 @@ def test_bad_subscriptions_are_quarantined_with_reason_and_place(spark: Any, tmp
         (4, "a = 1", float("nan")),
         (None, "a = 1", 1.0),
         (5, '{"a": [{"prefixx": "x"}]}', 1.0),
-        (6, "loc_in('Bronx')", 1.0),
+        (6, "is_near('Bronx')", 1.0),
     ]
     table = spark.createDataFrame(rows, "subscription bigint, expression string, weight double")
     index = compile(table, tmp_path)
