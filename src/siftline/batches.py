@@ -118,6 +118,7 @@ def confirmed(
         is_called = np.zeros(len(kept), dtype=np.bool_)
         if table.owners is not None:
             is_called = table.owners.taken(checked) >= 0
+        if is_called.any():
             holds[is_called] = _called(kept[is_called], checked[is_called], events, table)
         for i in np.flatnonzero(~is_called).tolist():
             holds[i] = matches(table.expression(int(checked[i])), events.event(int(kept[i])))
@@ -128,7 +129,7 @@ def confirmed(
 def _called(
     positions: NDArray[np.int64], slots: NDArray[np.int32], events: EncodedEvents, table: SubscriptionTable
 ) -> NDArray[np.bool_]:
-    """Return which pairs of an event and a condition with calls hold; the events ascend."""
+    """Return which pairs of an event and a condition with calls hold; the events ascend, and there are some."""
     stage, owners = table.stage, table.owners
     assert stage is not None
     assert owners is not None
@@ -138,7 +139,7 @@ def _called(
         stage.matching(owners.taken(of_event), events.event(position), batch, position)
         for position, of_event in zip(present.tolist(), np.split(slots, starts[1:]), strict=True)
     ]
-    return np.concatenate(found) if found else np.zeros(0, dtype=np.bool_)
+    return np.concatenate(found)
 
 
 def joined(some: Matches, others: Matches) -> Matches:

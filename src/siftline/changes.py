@@ -200,7 +200,8 @@ class Changing:
             return
         covers = [_NO_CLAUSES if expression is None else covering(expression) for expression in own]
         constants = constants_of(covers)
-        new = new._replace(with_calls=[i for i, each in enumerate(own) if each is not None and has_calls(each)])
+        may_call = (i for i, each in enumerate(covers) if not each.is_exact)
+        new = new._replace(with_calls=[i for i in may_call if has_calls(expressions[i])])
         if self._domains.has_room(constants):
             with self._changing():
                 self._domains.add(constants)

@@ -184,6 +184,17 @@ def test_a_full_queue_is_busy(tmp_path: Path) -> None:
         assert [each.result().events for each in (first, *waiting)] == [1, 2]
 
 
+def test_who_no_longer_waits_stops_nobody(tmp_path: Path) -> None:
+    with Broker(tmp_path / "store.db") as broker:
+        gate = threading.Event()
+        match = broker._publisher._match
+        broker._publisher._match = lambda events: (gate.wait(), match(events))[1]
+        several = [broker.publish_later([{}]) for _ in range(3)]
+        assert not any(each.cancel() for each in several[:2])
+        gate.set()
+        assert [each.result().events for each in several] == [1, 1, 1]
+
+
 def test_many_threads(broker: Broker) -> None:
     def work(n: int) -> None:
         for i in range(10):

@@ -152,6 +152,7 @@ def test_a_webhook_that_is_gone_gets_nothing_more(broker: Broker, receiver: Rece
     [
         "http://127.0.0.1/", "http://localhost/x", "http://localhost./", "https://10.1.2.3/", "http://[::1]/", "http://169.254.169.254/latest",
         "http://[::ffff:10.0.0.1]/", "http://[64:ff9b::7f00:1]/", "http://[2002:7f00:1::]/", "http://0.0.0.0/",
+        "http://[fec0::1]/", "http://[64:ff9b:1::1]/", "http://[::7f00:1]/",
         "http://100.64.0.1/", "http://224.0.0.1/", "ftp://example.com/", "https://", "https://user:pass@example.com/",
         "https://example.com:99999/", "https://example.com/\r\nX: y", "https://exämple.com/", "x" * 3000, "http://[::1",
     ],

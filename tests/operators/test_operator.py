@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from importlib.metadata import EntryPoint
@@ -326,6 +327,33 @@ def test_batches_of_events_without_keys() -> None:
     engine.add("rows()", id=1)
     assert engine.match({}) == [1]
     assert engine.match_batch([{}, {}])["event"].to_pylist() == [0, 1]
+
+
+def test_batches_whose_candidates_ask_for_no_call() -> None:
+    operator("unasked")(lambda event: True)
+    engine = Engine()
+    engine.add("kind = 'a' and unasked()", id=1)
+    engine.add("not (kind = 'b' and n = 1)", id=2)
+    assert engine.match_batch([{"kind": "c", "n": 2}])["subscription"].to_pylist() == [2]
+
+
+def test_a_forked_child_starts_its_own_threads() -> None:
+    operator("forked", timeout=5)(lambda event: True)
+    engine = Engine()
+    engine.add("forked()", id=1)
+    assert engine.match({}) == [1]
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if engine.match({}) == [1] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_solutions_are_told_apart_by_type() -> None:
+    operator("mixed", binds=["x"])(lambda event: [1, True, 1])
+    engine = Engine()
+    engine.add("mixed(?x) and ?x = true", id=1)
+    engine.add("mixed(?x) and ?x = 1", id=2)
+    assert sorted(engine.match({})) == [1, 2]
 
 
 def test_ordinary_predicates_come_first() -> None:

@@ -18,6 +18,8 @@ _PORTS: Final = {"http": 80, "https": 443}
 _MOST_CHARACTERS: Final = 2000
 # Addresses of IPv6 that lead to one of IPv4: translated (NAT64), and 6to4.
 _TRANSLATED: Final = ipaddress.ip_network("64:ff9b::/96")
+# All of the IPv6 internet; beside it are old and local ways to write IPv4 addresses.
+_UNICAST: Final = ipaddress.ip_network("2000::/3")
 
 
 class Target(NamedTuple):
@@ -80,8 +82,9 @@ def is_public(text: str) -> bool:
         inner = address.ipv4_mapped or address.sixtofour
         if address in _TRANSLATED:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        if inner is not None:
-            address = inner
+        if inner is None and address not in _UNICAST:
+            return False
+        address = inner or address
     return address.is_global and not address.is_multicast
 
 

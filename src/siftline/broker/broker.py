@@ -14,6 +14,7 @@ paper makes tickets by hashing the content with a random number; ours are random
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import threading
 from datetime import UTC, datetime
@@ -46,7 +47,6 @@ from siftline.storage.store import Store
 from siftline.storage.written import TEXT, Written
 
 if TYPE_CHECKING:
-    import os
     import sqlite3
     from collections.abc import Callable, Iterable
     from concurrent.futures import Future
@@ -125,6 +125,9 @@ class Broker:
         self._saving = threading.Lock()
         self.observers: list[Observer] = []
         self.store = Store(path)
+        for file in (f"{self.store.path}{suffix}" for suffix in ("", "-wal", "-shm")):
+            with contextlib.suppress(FileNotFoundError):
+                os.chmod(file, 0o600)  # secrets of webhooks are in there
         try:
             self.keys = Keys(self.store)
             self.engine, self._sequence = opened_engine(self.store, index, self.now())
@@ -323,8 +326,8 @@ class Broker:
             changes = list(self.store.changes(self._sequence))
             last = catch_up(self.engine, changes, by_owner=False)
             if last is not None:
-                self._sequence = last
                 self._hear(changes)
+                self._sequence = last  # not before: what raises is done again
 
     def _hear(self, changes: list[Change]) -> None:
         """Take note of what changed beside the engine: times, webhooks, streams."""
@@ -332,7 +335,8 @@ class Broker:
         here = [change.id for change in changes if change.subscription is not None]
         for id in gone:
             if self._webhook_of.pop(id, None) is not None:
-                self.log.forget(id)
+                with contextlib.suppress(SiftlineError):  # they are also forgotten when they come up
+                    self.log.forget(id)
         self.hub.removed(gone)
         self._webhook_of.update(webhooks_of(self.store, here if len(here) < _FEW else None))
         for change in changes:
@@ -456,13 +460,14 @@ class Broker:
         if len(self.hub) >= self.limits.streams:
             raise LimitError(f"there are {self.limits.streams:,} streams already")
         chosen: set[Id] | Everybody
-        if owner is not None:
-            chosen = {id for (id,) in self.store.select("SELECT id FROM subscriptions WHERE owner = ?", (owner,))}
-        else:
-            assert wanted is not None
-            chosen = wanted if isinstance(wanted, Everybody) else {wanted}
-        listener = Listener(chosen, owner=owner, capacity=self.limits.stream_items, wake=wake)
-        self.hub.join(listener)
+        with self._following:  # between the two, a new subscription of the owner would be missed
+            if owner is not None:
+                chosen = {id for (id,) in self.store.select("SELECT id FROM subscriptions WHERE owner = ?", (owner,))}
+            else:
+                assert wanted is not None
+                chosen = wanted if isinstance(wanted, Everybody) else {wanted}
+            listener = Listener(chosen, owner=owner, capacity=self.limits.stream_items, wake=wake)
+            self.hub.join(listener)
         return listener
 
 

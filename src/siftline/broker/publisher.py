@@ -79,6 +79,8 @@ class Publisher:
         if len(events) > self._limits.batch_events:
             raise LimitError(f"{len(events):,} events at once: at most {self._limits.batch_events:,} may be")
         request = _Request(events, Future(), time.perf_counter())
+        # Who no longer waits for it cannot cancel it: the others that share its commit would be told of that.
+        request.answer.set_running_or_notify_cancel()
         with self._changed:
             if self._is_closed:
                 raise StoreError("the broker is closed")

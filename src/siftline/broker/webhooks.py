@@ -78,6 +78,7 @@ class Webhooks:
         self._allow_private = allow_private
         self._retry_seconds = RETRY_SECONDS if retry_seconds is None else tuple(retry_seconds)
         self._timeout_seconds = timeout_seconds
+        self._tls = ssl.create_default_context()
         self._busy: dict[Id, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
         self._has_work = asyncio.Event()
@@ -164,7 +165,7 @@ class Webhooks:
     async def _post(self, webhook: Webhook, notification: Notification) -> int:
         target = check_url(webhook.url, allow_private=self._allow_private)
         address = await resolved(target, allow_private=self._allow_private)
-        context = ssl.create_default_context() if target.is_secure else None
+        context = self._tls if target.is_secure else None
         reader, writer = await asyncio.open_connection(
             address, target.port, ssl=context, server_hostname=target.host if context else None, limit=1 << 16
         )

@@ -8,6 +8,7 @@ CallCounts    calls, failures and time by operator, of one engine
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import threading
 import time
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import OperatorError, SubscriptionError
 from siftline.operators.operator import checked_value
-from siftline.operators.predicates import unified
+from siftline.operators.predicates import typed, unified
 from siftline.operators.registry import get
 
 if TYPE_CHECKING:
@@ -176,7 +177,8 @@ def _rows_of(result: Any, n_values: int | None) -> Rows:
         raise TypeError(f"an operator that binds nothing returns True, False or None, not {result!r}")
     if isinstance(result, (str, bytes, tuple)) or not isinstance(result, Iterable):
         return [_row(result, n_values)]
-    return list(dict.fromkeys(_row(solution, n_values) for solution in result))
+    rows = (_row(solution, n_values) for solution in result)
+    return list({tuple(map(typed, row)): row for row in rows}.values())
 
 
 def _row(solution: Any, n_values: int | None) -> tuple[Constant, ...]:
@@ -231,7 +233,25 @@ class _Worker:
 
 _idle: Final[list[_Worker]] = []
 _hanging: Final[dict[str, int]] = {}
-_counting: Final = threading.Lock()
+_counting = threading.Lock()
+
+
+def _idle_worker() -> _Worker:
+    try:
+        return _idle.pop()  # at once: other threads are looking for one too
+    except IndexError:
+        return _Worker()
+
+
+def _forget_threads() -> None:
+    """Start over in a child of a fork, which has none of the threads."""
+    global _counting
+    _idle.clear()
+    _hanging.clear()
+    _counting = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
 
 
 def _in_time(operator: Operator, work: Callable[[], Any]) -> Any:
@@ -239,7 +259,7 @@ def _in_time(operator: Operator, work: Callable[[], Any]) -> Any:
     name = operator.name
     if _hanging.get(name, 0) >= _MOST_HANGING:
         raise TimeoutError
-    worker = _idle.pop() if _idle else _Worker()
+    worker = _idle_worker()
     is_late = is_done = False
 
     def watched() -> Any:

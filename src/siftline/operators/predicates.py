@@ -61,16 +61,17 @@ def predicate_of(call: Call) -> CallPredicate:
     False
     """
     n = get(call.name).n_constants(call.arguments)
-    constants = tuple(_typed(argument) for argument in call.arguments[:n])  # type: ignore[arg-type]
+    constants = tuple(typed(argument) for argument in call.arguments[:n])  # type: ignore[arg-type]
     numbers: dict[str, int] = {}
     pattern = tuple(
-        numbers.setdefault(argument.name, len(numbers)) if isinstance(argument, Variable) else (_typed(argument),)
+        numbers.setdefault(argument.name, len(numbers)) if isinstance(argument, Variable) else (typed(argument),)
         for argument in call.arguments[n:]
     )
     return CallPredicate(CallKey(call.name, constants), pattern)
 
 
-def _typed(value: Constant) -> _Typed:
+def typed(value: Constant) -> _Typed:
+    """Return what tells a constant from all others: True is not 1."""
     return type(value) is bool, value
 
 
