@@ -10,7 +10,7 @@ from numba import carray
 from siftline.kernels.compiler import inline_kernel, kernel
 from siftline.kernels.json_path import HASH_SEED, attribute_of, extend_path, find_path
 from siftline.kernels.json_words import ZERO
-from siftline.kernels.pointers import pointer
+from siftline.kernels.pointers import fetch, pointer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,6 +51,9 @@ KIND_NUMBER, KIND_TEXT, KIND_INTEGER, KIND_BOOLEAN = 3, 4, 5, 6
 
 # So many texts of a column are located in step.
 _N_LANES = 16
+
+# Leaves of JSON are fetched so long before they are located: their lines first, then their entries of tables.
+_FAR, _NEAR = 24, 12
 
 # What `locate_values` returns when it needs help.
 INEXACT, ODD_KEYS = -1, -2
@@ -106,6 +109,14 @@ def locate_number(
         # All constants are integers, so a fraction right above a constant lies in the space after it.
         return entry if value == floor else entry + np.int32(1)
     return _search_number(value, residual, lines[line, NUMBERS], lines[line, NUMBERS_END], numbers, residuals, labels)
+
+
+@inline_kernel
+def _fetch_entry(value: float, line: Any, lines: NDArray[np.int64], tables: NDArray[np.int32]) -> None:
+    """Ask for the entry of a number that `locate_number` will look at soon."""
+    n_entries, table_first = lines[line, TABLE_END] - lines[line, TABLE], lines[line, TABLE_FIRST]
+    if n_entries > 0 and value >= table_first and value < table_first + n_entries:
+        fetch(tables, lines[line, TABLE] + (np.int64(value) - table_first))
 
 
 @inline_kernel
@@ -293,8 +304,13 @@ def locate_leaves(
     string_labels: NDArray[np.int32],
 ) -> NDArray[np.int32]:
     """Return the codes of parsed JSON leaves: kinds 0, 1, 2 are codes themselves, 3 is a number, 4 a text."""
-    codes = np.empty(len(attributes), dtype=np.int32)
-    for i in range(len(attributes)):
+    n = len(attributes)
+    codes = np.empty(n, dtype=np.int32)
+    for i in range(n):
+        if i + _FAR < n:
+            fetch(lines, np.int64(attributes[i + _FAR]) * LINE_COLUMNS)
+        if i + _NEAR < n and kinds[i + _NEAR] == KIND_NUMBER:
+            _fetch_entry(values[i + _NEAR], np.uint64(attributes[i + _NEAR]), lines, tables)
         line = np.uint64(attributes[i])
         if kinds[i] < 3:
             codes[i] = kinds[i]

@@ -1,6 +1,7 @@
-"""Arrays by their addresses: a kernel that takes one table of them is called in half the time of one that takes twenty.
+"""Arrays by their addresses.
 
-The owner of the table must keep the arrays alive, and must not use it when kernels are interpreted (IS_COMPILED).
+A kernel that takes one table of arrays is called in half the time of one that takes twenty. The owner of the table must
+keep the arrays alive, and must not use it when kernels are interpreted (IS_COMPILED).
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils, config
 from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,3 +37,25 @@ def pointer(typing_context: Any, address: Any) -> Any:
         return builder.inttoptr(arguments[0], cgutils.voidptr_t)
 
     return types.voidptr(types.int64), code
+
+
+def _fetch(typing_context: Any, array: Any, place: Any) -> Any:
+    """Ask for the cache line of array[place], and do not wait for it."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        items = make_array(signature.args[0])(context, builder, arguments[0]).data
+        address = builder.bitcast(builder.gep(items, [arguments[1]]), cgutils.voidptr_t)
+        number = ir.IntType(32)
+        to_fetch = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, to_fetch, "llvm.prefetch.p0")
+        builder.call(function, [address, number(0), number(3), number(1)])  # to read, into the nearest cache, data
+        return context.get_dummy_value()
+
+    return types.void(array, place), code
+
+
+def _fetch_nothing(array: NDArray[Any], place: Any) -> None:
+    pass
+
+
+fetch = intrinsic(_fetch) if IS_COMPILED else _fetch_nothing

@@ -6,16 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from siftline.kernels.compiler import kernel
+from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.pointers import fetch
 from siftline.kernels.scan import spread_event
 from siftline.kernels.sift import SEVERAL, _match
-from siftline.kernels.sift_layout import with_room
+from siftline.kernels.sift_layout import LINE, with_room
 from siftline.kernels.verify import clause_holds, clear_event, distinct_slots
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LOW_HALF = 0xFFFFFFFF
+# Blocks are fetched so many events before they are looked at.
+_AHEAD = 2
+
+
+@inline_kernel
+def _fetch_blocks(event_attributes: NDArray[np.int32], blocks: NDArray[np.int32], flat: NDArray[np.int32]) -> None:
+    """Ask for the blocks of an event to come: they are on their way while others are matched."""
+    for p in range(len(event_attributes)):
+        a = event_attributes[np.uint64(p)]
+        block = blocks[np.uint64(a)] if a < len(blocks) else np.int32(-1)
+        if block >= 0:
+            fetch(flat, np.uint64(block))
+            fetch(flat, np.uint64(block) + np.uint64(LINE))
 
 
 @kernel
@@ -53,6 +67,9 @@ def match_events(
     for i in range(n_events):
         begin, stop = starts[first + i], starts[first + i + 1]
         event = (attributes[begin:stop], codes[begin:stop])
+        if i + _AHEAD < n_events:
+            later = first + i + _AHEAD
+            _fetch_blocks(attributes[starts[later] : starts[later + 1]], *arrays[-4:-2])
         counts = _match(*event, living, no_weights, no_weights, no_ids, no_ids, *not_shared, *arrays)
         if counts == SEVERAL:
             several[n_several] = first + i
