@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from siftline.kernels.sharing import pairs_with_followers
+from siftline.kernels.sharing import with_followers
 from siftline.model import matches
 from siftline.subscriptions import SubscriptionTable, check_top
 
@@ -155,9 +155,10 @@ def followed(found: Matches) -> Matches:
     """Return the same with all subscriptions that share the entries of those that were found."""
     table = found.table
     assert table.following is not None
-    following, is_live = table.following.view, table.is_live.view
-    events, slots = pairs_with_followers(found.events, found.slots, following, is_live)
-    return Matches(events, slots, table)
+    firsts = np.flatnonzero(np.diff(found.events, prepend=-1))
+    starts = np.append(firsts, len(found.events))
+    starts, slots = with_followers(starts, found.slots, table.following.view, table.is_live.view)
+    return Matches(np.repeat(found.events[firsts], np.diff(starts)), slots, table)
 
 
 def kept(found: Matches, has: Callable[[Any], Any]) -> Matches:

@@ -212,7 +212,9 @@ def _scanned(scan: Tail, events: EncodedEvents, position: int) -> tuple[NDArray[
 def _with_followers(slots: NDArray[np.int32], table: SubscriptionTable) -> NDArray[np.int32]:
     """Return all live subscriptions that share the entries of some slots."""
     assert table.following is not None
-    found: NDArray[np.int32] = with_followers(slots, table.following.view, table.is_live.view)
+    starts = np.array([0, len(slots)])
+    found: NDArray[np.int32]
+    _, found = with_followers(starts, slots, table.following.view, table.is_live.view)
     return found
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.sift_layout import with_room
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,27 +19,22 @@ _PRIME = np.uint64(0x100000001B3)
 _SHIFT = np.uint64(29)
 
 
-@kernel
-def with_followers(slots: NDArray[np.int32], following: NDArray[np.int32], is_live: NDArray[np.bool_]) -> Any:
-    """Return the live slots among some slots and all that follow them; newer ones than the arrays know are left out."""
-    n_known = min(len(following), len(is_live))
-    n = 0
-    for k in range(len(slots)):
-        slot = slots[k]
-        while slot != _NONE and slot < n_known:
-            n += is_live[slot]
-            slot = following[slot]
-    found = np.empty(n, dtype=np.int32)
-    place = 0
-    for k in range(len(slots)):
-        slot = slots[k]
-        while slot != _NONE and slot < n_known:
-            # Others may remove or add in between: never more than was counted.
-            if is_live[slot] and place < n:
-                found[place] = slot
-                place += 1
-            slot = following[slot]
-    return found[:place]
+@inline_kernel
+def _append_followers(start: int, n: int, found: NDArray[Any], following: NDArray[np.int32], n_known: int) -> Any:
+    """Append who follows found[start : n] directly, and so on; return how many there are in all, or -1 without room.
+
+    First all that follow a leader directly, then who follows those: what one step reads from memory does not wait for
+    what the step before has read.
+    """
+    end = np.uint64(n)
+    n_room = np.uint64(len(found))
+    i = np.uint64(start)
+    while i < end < n_room:
+        follower = following[np.uint64(found[i])]
+        found[end] = follower
+        end += np.uint64((follower != _NONE) & (follower < n_known))
+        i += np.uint64(1)
+    return np.int64(end) if end < n_room else np.int64(-1)
 
 
 @inline_kernel
@@ -50,44 +46,54 @@ def ids_with_followers(
     ids: NDArray[np.int64],
     found: NDArray[np.int64],
 ) -> Any:
-    """Write the ids of what `with_followers` gives for the first slots; return how many, or -1 if they have no room."""
+    """Write the ids of the live slots among the first slots and all that follow them; newer ones are left out.
+
+    Returns how many there are, or -1 if they have no room.
+    """
     n_known = min(len(following), len(is_live), len(ids))
-    n_room = len(found)
-    n = 0
-    for k in range(np.uint64(n_slots)):
-        slot = slots[k]
-        while slot != _NONE and slot < n_known and n < n_room:
-            found[np.uint64(n)] = ids[np.uint64(slot)]
-            n += is_live[np.uint64(slot)]
-            slot = following[np.uint64(slot)]
-    return n if n < n_room else -1
+    n_leaders = 0
+    for k in range(min(np.int64(n_slots), len(found))):
+        found[np.uint64(n_leaders)] = slots[np.uint64(k)]
+        n_leaders += slots[np.uint64(k)] < n_known
+    n_found = _append_followers(0, n_leaders, found, following, n_known)
+    n_live = 0
+    for k in range(n_found):
+        slot = np.uint64(found[np.uint64(k)])
+        found[np.uint64(n_live)] = ids[slot]
+        n_live += is_live[slot]
+    return n_live if n_found >= 0 else -1
 
 
 @kernel
-def pairs_with_followers(
-    events: NDArray[np.int64], slots: NDArray[np.int32], following: NDArray[np.int32], is_live: NDArray[np.bool_]
+def with_followers(
+    starts: NDArray[np.int64], slots: NDArray[np.int32], following: NDArray[np.int32], is_live: NDArray[np.bool_]
 ) -> Any:
-    """Return pairs of events and slots: for each one all live slots that `with_followers` gives for it."""
+    """Return (starts, slots): of each event, the live slots and all that follow them; newer ones are left out.
+
+    The slots of event e are slots[starts[e] : starts[e + 1]], before and after.
+    """
     n_known = min(len(following), len(is_live))
+    new_starts = np.zeros(len(starts), dtype=np.int64)
+    found = np.empty(4 * len(slots) + 64, dtype=np.int32)
     n = 0
-    for k in range(len(slots)):
-        slot = slots[k]
-        while slot != _NONE and slot < n_known:
+    for e in range(len(starts) - 1):
+        n_of_event = starts[e + 1] - starts[e]
+        found = with_room(found, n, n_of_event + 1)
+        end = np.int64(-1)
+        while end < 0:
+            leaders = n
+            for k in range(starts[e], starts[e + 1]):
+                found[np.uint64(leaders)] = slots[np.uint64(k)]
+                leaders += slots[np.uint64(k)] < n_known
+            end = _append_followers(n, leaders, found, following, n_known)
+            if end < 0:
+                found = with_room(found, n, len(found) + 1)
+        for k in range(n, end):
+            slot = found[np.uint64(k)]
+            found[np.uint64(n)] = slot
             n += is_live[np.uint64(slot)]
-            slot = following[np.uint64(slot)]
-    found_events = np.empty(n, dtype=np.int64)
-    found = np.empty(n, dtype=np.int32)
-    place = 0
-    for k in range(len(slots)):
-        slot = slots[k]
-        while slot != _NONE and slot < n_known:
-            # As above: never more than was counted.
-            if is_live[np.uint64(slot)] and place < n:
-                found_events[np.uint64(place)] = events[k]
-                found[np.uint64(place)] = slot
-                place += 1
-            slot = following[np.uint64(slot)]
-    return found_events[:place], found[:place]
+        new_starts[e + 1] = n
+    return new_starts, found[:n]
 
 
 @kernel
