@@ -115,8 +115,10 @@ if TYPE_CHECKING:
     from siftline.encoding.growable import Growable
     from siftline.indexes.protocol import Sharing
 
-# An attribute with more postings than this gets a tree.
+# An attribute with more postings than this gets a tree, unless few of them have a second attribute that events have;
+# with so many times as many it always does.
 _FLAT: Final = 128
+_TIMES_FLAT: Final = 8
 
 # Lane 0 is for entries without a literal, the last one for attributes that no entry asks for.
 _MOST_LANES: Final = N_LANES - 2
@@ -293,7 +295,7 @@ class Sift(PartedIndex):
         slots = [clauses.slots, clauses.is_exact]
         pieces = list(access_pieces(*[chosen, clauses.starts, order, *ranges, *sets]))
         n_pieces = np.bincount(pieces[1], minlength=len(context.domains))
-        is_tree = n_pieces > _FLAT
+        is_tree = _are_trees(n_pieces, pieces, clauses, order, context)
         is_posted = is_tree[pieces[1]]
         is_in_tree = np.zeros(clauses.n_clauses, dtype=np.bool_)
         is_in_tree[pieces[0]] = is_posted
@@ -569,6 +571,28 @@ def _shares(clauses: Clauses, context: Context) -> NDArray[np.float64]:
         frequencies = attribute_frequencies(clauses, context.domains, None)
         shares *= (frequencies / frequencies.max())[clauses.attributes]
     return shares
+
+
+def _are_trees(
+    n_pieces: NDArray[np.int64], pieces: list[Any], clauses: Clauses, order: NDArray[np.int64], context: Context
+) -> NDArray[np.bool_]:
+    """Choose which attributes get trees.
+
+    In a block, all postings of an attribute are looked at, and those go on whose second attribute the event has. In a
+    tree, only those whose values fit are looked at, but it takes some more cache misses to come to them.
+    """
+    is_large = n_pieces > _FLAT
+    if not is_large.any():
+        return is_large
+    frequencies = attribute_frequencies(clauses, context.domains, context.statistics)
+    if context.statistics is None:
+        frequencies = np.minimum(frequencies / clauses.n_clauses, 1)
+    owners, firsts = pieces[0], clauses.starts[pieces[0]]
+    has_second = np.diff(clauses.starts)[owners] > 1
+    passing = np.ones(len(owners))
+    passing[has_second] = frequencies[clauses.attributes[order[firsts[has_second] + 1]]]
+    n_passing = np.bincount(pieces[1], passing, minlength=len(n_pieces))
+    return is_large & ((n_pieces > _TIMES_FLAT * _FLAT) | (n_passing > _FLAT / _TIMES_FLAT))
 
 
 def _lanes(counts: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
