@@ -40,7 +40,7 @@ def _calls_lines(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def _calls(rows: Sequence[Row], workload: str, schedule: str) -> float:
-    return mean(row["calls"] for row in rows if (row["workload"], row["schedule"]) == (workload, schedule))
+    return mean(float(row["calls"]) for row in rows if (row["workload"], row["schedule"]) == (workload, schedule))
 
 
 def _lines(rows: Sequence[Row], figure: str, by: tuple[str, ...], names: tuple[str, ...]) -> list[list[str]]:
