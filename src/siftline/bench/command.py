@@ -1,4 +1,4 @@
-"""`siftline bench`: list, generate, run, foundation, indexes, sift, growth, storage, spark, server, compare.
+"""`siftline bench`: list, generate, run, compare; and figures of all parts with their targets.
 
 Only the standard library is imported here: the command line builds all parsers before it knows which one is wanted.
 """
@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench import server_command, spark_command
+from siftline.bench import operator_command, server_command, spark_command
 from siftline.bench.arguments import check_output, count, say
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     _add_sift(actions)
     _add_growth(actions)
     _add_storage(actions)
+    operator_command.add_parser(actions)
     spark_command.add_parser(actions)
     server_command.add_parser(actions)
     _add_compare(actions)

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 
 class Simulation(NamedTuple):
-    """The number of calls of each event, and their costs."""
+    """The number of calls of each event, their costs, and the subscriptions that were found to match."""
 
     calls: NDArray[np.int64]
     costs: NDArray[np.float64]
+    matched: list[NDArray[np.int64]]  # nothing without a memo, where results are only counted
 
 
 def simulate(schedule: str, problem: Problem, truths: NDArray[np.bool_], statistics: CallStatistics) -> Simulation:
@@ -37,14 +38,17 @@ def simulate(schedule: str, problem: Problem, truths: NDArray[np.bool_], statist
     """
     costs = statistics.costs(problem.nodes)
     calls, spent = np.zeros(len(truths), dtype=np.int64), np.zeros(len(truths))
+    matched = []
     run = _RUNS[schedule](problem, statistics)
     for i, row in enumerate(truths):
         known = np.zeros(problem.n_nodes, dtype=np.int8)
-        calls[i] = run(row, known, np.zeros(problem.n_owners, dtype=np.bool_))
+        is_settled = np.zeros(problem.n_owners, dtype=np.bool_)
+        calls[i] = run(row, known, is_settled)
+        matched.append(np.flatnonzero(is_settled))
         spent[i] = costs[known != 0].sum()
         if schedule == "adaptive":
             statistics.learn(problem.nodes, known)
-    return Simulation(calls, spent)
+    return Simulation(calls, spent, matched)
 
 
 def calls_of(schedule: str, problem: Problem, truths: NDArray[np.bool_], statistics: CallStatistics) -> float:
