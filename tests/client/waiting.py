@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 class WaitingClient:
     def __init__(self, url: str, **options: Any) -> None:
         self._loop = asyncio.new_event_loop()
+        self._streams: list[Any] = []
         self._client = siftline.AsyncClient(url, **options)
 
     def __enter__(self) -> WaitingClient:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for stream in self._streams:
+            self._loop.run_until_complete(stream.aclose())
         self._loop.run_until_complete(self._client.close())
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
     def __getattr__(self, name: str) -> Any:
@@ -32,6 +34,7 @@ class WaitingClient:
 
     def stream(self, *args: Any, **options: Any) -> Iterator[Notification]:
         found = self._client.stream(*args, **options)
+        self._streams.append(found)
         try:
             while True:
                 yield self._loop.run_until_complete(anext(found))

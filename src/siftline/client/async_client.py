@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import httpx
+
 from siftline.broker.limits import DAY
 from siftline.client import calls
 from siftline.client.answers import error_of
-from siftline.client.connection import httpx, options, result_of, stream_timeout, unreachable
+from siftline.client.connection import options, result_of, stream_timeout, unreachable
 from siftline.client.following import Following, warn_of_gap
 from siftline.errors import BusyError, LimitError, ServerError, UnknownIdError
 

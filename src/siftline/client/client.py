@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import httpx
+
 from siftline.broker.limits import DAY
 from siftline.client import calls
 from siftline.client.answers import error_of
-from siftline.client.connection import httpx, options, result_of, stream_timeout, unreachable
+from siftline.client.connection import options, result_of, stream_timeout, unreachable
 from siftline.client.following import Following, warn_of_gap
 from siftline.errors import BusyError, LimitError, ServerError, UnknownIdError
 
@@ -53,7 +55,7 @@ class Client:
     >>> from siftline.broker.broker import Broker
     >>> from siftline.server.run import running
     >>> folder = tempfile.TemporaryDirectory()
-    >>> with Broker(folder.name + "/store.db") as broker, running(broker) as server, siftline.Client(server.url) as client:
+    >>> with Broker(folder.name + "/s.db") as broker, running(broker) as server, siftline.Client(server.url) as client:
     ...     lease = client.subscribe("model = 'iphone5s' and price <= 580", validity="12h")
     ...     client.publish({"model": "iphone5s", "price": 550})
     ...     for notification in client.stream(lease.id, lease.ticket, after="0-0"):

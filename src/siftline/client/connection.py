@@ -6,14 +6,11 @@ import json
 import ssl
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import httpx
+
 from siftline.client.answers import error_of
 from siftline.client.calls import bearer
 from siftline.errors import ServerError
-
-try:
-    import httpx
-except ImportError:
-    raise ImportError("the client needs one more package: pip install 'siftline[client]'") from None
 
 if TYPE_CHECKING:
     from siftline.client.calls import Call
