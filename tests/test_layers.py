@@ -89,6 +89,7 @@ ALLOWED = {
     "demo": {"errors", "language", "engine", "spark", "bench", ""},
     "broker": {"errors", "encoding", "engine", "storage"},
     "server": {"errors", "language", "model", "engine", "explanation", "storage", "broker", ""},
+    "client": {"errors", "model", "language", "broker"},
     "cli": {
         "operators",
         "errors",
@@ -168,7 +169,12 @@ def test_the_front_door_loads_nothing_heavy() -> None:
         "pandas",
         "starlette",
         "numpy",
+        "httpx",
     }
+
+
+def test_the_client_needs_no_engine() -> None:
+    assert not loaded_by("import siftline; siftline.Client") & {"numba", "numpy", "pyarrow", "starlette"}
 
 
 def test_parsing_needs_no_compiler() -> None:

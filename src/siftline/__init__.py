@@ -26,6 +26,8 @@ __version__ = "0.1.0"
 
 # Public name -> module. Loaded on first use, so that `import siftline` is quick and compiles nothing.
 _HOMES = {
+    "AsyncClient": "siftline.client.async_client",
+    "Client": "siftline.client.client",
     "Engine": "siftline.engine",
     "EventError": "siftline.errors",
     "Expression": "siftline.model",
@@ -42,6 +44,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "AsyncClient",
+    "Client",
     "Engine",
     "EventError",
     "Expression",
@@ -61,6 +65,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from siftline import errors
+    from siftline.client.async_client import AsyncClient
+    from siftline.client.client import Client
     from siftline.encoding.statistics import Statistics
     from siftline.engine import Engine
     from siftline.errors import EventError, SiftlineError, SubscriptionError

@@ -13,12 +13,14 @@ siftline.errors.SubscriptionError: line 1, column 7: expected an operator after 
 from __future__ import annotations
 
 __all__ = [
+    "AccessError",
     "BusyError",
     "DuplicateIdError",
     "EventError",
     "LimitError",
     "OperatorError",
     "ResultsError",
+    "ServerError",
     "SiftlineError",
     "SnapshotError",
     "SparkError",
@@ -205,3 +207,23 @@ class LimitError(SiftlineError):
 
 class BusyError(SiftlineError):
     """More than the broker can take at the moment: try again later."""
+
+
+class AccessError(SiftlineError):
+    """A request that needs an API key or a ticket that it does not have; nothing has changed."""
+
+
+class ServerError(SiftlineError):
+    """A server that cannot be reached, takes too long, or does not answer as a broker does.
+
+    What was asked for may have happened, or not.
+
+    Attributes
+    ----------
+    status : int or None
+        Of the answer, if there was one.
+    """
+
+    def __init__(self, reason: str, status: int | None = None) -> None:
+        super().__init__(reason)
+        self.status = status

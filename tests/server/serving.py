@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from siftline.broker.broker import Broker
-from siftline.server.run import Server
+from siftline.server.run import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
-    from siftline.server.run import Tls
+    from siftline.server.run import Server, Tls
 
 
 class Service:
@@ -78,15 +77,7 @@ def serving(
     path: Path, *, host: str = "127.0.0.1", tls: Tls | None = None, is_open: Collection[str] = (), **options: Any
 ) -> Iterator[Service]:
     """Run a server on a new broker."""
-    with Broker(path, **options) as broker:
-        server = Server(broker, host=host, port=0, tls=tls, is_open=is_open)
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        wait_for(lambda: server.started)
-        service = Service(broker, server, f"{'https' if tls else 'http'}://127.0.0.1:{server.port}")
-        try:
-            with service.client:
-                yield service
-        finally:
-            server.should_exit = True
-            thread.join()
+    with Broker(path, **options) as broker, running(broker, host=host, tls=tls, is_open=is_open) as server:
+        service = Service(broker, server, server.url.replace(host, "127.0.0.1"))
+        with service.client:
+            yield service

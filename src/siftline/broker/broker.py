@@ -18,12 +18,13 @@ import os
 import secrets
 import threading
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from siftline.broker.addresses import check_url
 from siftline.broker.hub import Hub, Listener
 from siftline.broker.keys import Keys
 from siftline.broker.leases import (
+    Lease,
     Webhook,
     check_lease,
     forget_ended,
@@ -61,15 +62,6 @@ if TYPE_CHECKING:
 # Until then the webhooks of changed subscriptions are looked up one by one.
 _FEW: Final = 1000
 _TICK_SECONDS: Final = 1.0
-
-
-class Lease(NamedTuple):
-    """What a subscriber gets; the ticket and the secret of the webhook are shown this once."""
-
-    id: Id
-    ticket: str
-    expires: datetime
-    secret: str | None = None
 
 
 class Broker:

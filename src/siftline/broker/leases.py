@@ -14,6 +14,7 @@ from siftline.errors import UnknownIdError, WrongTicketError
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
+    from datetime import datetime
     from typing import Any
 
     from siftline.storage.store import Store
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
 
     # Runs a query with its arguments, and returns all rows.
     Select = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
+
+
+class Lease(NamedTuple):
+    """What a subscriber gets; the ticket and the secret of the webhook are shown this once."""
+
+    id: Id
+    ticket: str
+    expires: datetime
+    secret: str | None = None
 
 
 class Webhook(NamedTuple):

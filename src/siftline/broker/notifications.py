@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siftline.errors import LimitError
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 TYPE: Final = "siftline.match"
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 _ID: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,9})", re.ASCII)
 
 
@@ -46,6 +47,8 @@ class Position(NamedTuple):
 
 # Before everything.
 START: Final = Position(0, 0)
+# After everything that an event has for anybody.
+LAST_PLACE: Final = 10**9 - 1
 
 
 class Notification(NamedTuple):
@@ -55,6 +58,22 @@ class Notification(NamedTuple):
     subscription: Id
     at: int
     payload: bytes
+
+    @property
+    def id(self) -> str:
+        """By which receivers drop repeats, and after which a stream goes on."""
+        return str(self.position)
+
+    @property
+    def event(self) -> Any:
+        """The event, parsed."""
+        return json.loads(self.payload)
+
+    @classmethod
+    def of(cls, envelope: dict[str, Any]) -> Notification:
+        """Return what an envelope holds; the id of the subscription is a text there."""
+        at = (datetime.fromisoformat(envelope["time"]) - _EPOCH) // _MICROSECOND
+        return cls(Position.of(envelope["id"]), envelope["subject"], at, json.dumps(envelope["data"]).encode())
 
     def envelope(self) -> bytes:
         """Return the notification as a CloudEvent in JSON; the event is its data, byte for byte."""

@@ -124,7 +124,7 @@ def _serve(args: argparse.Namespace, path: str) -> int:
         if not _is_loopback(args.host) and not broker.keys.listed():
             say("there is no key yet: from other machines nothing but /healthz answers (--new-key makes one)")
         stop = threading.Event()
-        threading.Thread(target=_announce, args=(server, args, stop), daemon=True).start()
+        threading.Thread(target=_announce, args=(server, stop), daemon=True).start()
         demo = threading.Thread(target=_publish_products, args=(broker, stop), daemon=True)
         if args.demo:
             demo.start()
@@ -174,13 +174,12 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _announce(server: Server, args: argparse.Namespace, stop: threading.Event) -> None:
+def _announce(server: Server, stop: threading.Event) -> None:
     """Say where the console is, once the server listens."""
     while not server.started:
         if stop.wait(0.02):
             return
-    host = f"[{args.host}]" if ":" in args.host else args.host
-    show(f"{'https' if args.tls_cert else 'http'}://{host}:{server.port}/")
+    show(f"{server.url}/")
 
 
 def _publish_products(broker: Broker, stop: threading.Event) -> None:

@@ -270,6 +270,7 @@ DOCUMENT: Final[dict[str, Any]] = {
                                 "properties": {
                                     "status": {"type": "integer"},
                                     "reason": _TEXT,
+                                    "kind": _TEXT | {"description": "the exception of the Python library"},
                                     "position": {"type": "integer"},
                                     "line": {"type": "integer"},
                                     "column": {"type": "integer"},

@@ -1,6 +1,6 @@
 """What goes wrong, as JSON: the status, the reason, and where and what instead, as far as known.
 
-{"error": {"status": 422, "reason": "expected an operator after 'price', found 'betwen'",
+{"error": {"status": 422, "kind": "SubscriptionError", "reason": "expected an operator after 'price', found 'betwen'",
            "line": 1, "column": 7, "position": 6, "hint": "did you mean 'between'?"}}
 """
 
@@ -71,17 +71,19 @@ class ProblemError(Exception):
 def problem_of(error: SiftlineError) -> ProblemError:
     """Return an error of the library as a problem."""
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+    kind = type(error).__name__
     if isinstance(error, SubscriptionError):
         return ProblemError(
             status,
             error.reason,
+            kind=kind,
             line=error.line,
             column=error.column,
             position=error.position,
             path=error.path or None,
             hint=error.hint,
         )
-    return ProblemError(status, str(error), retry_seconds=1 if isinstance(error, BusyError) else None)
+    return ProblemError(status, str(error), kind=kind, retry_seconds=1 if isinstance(error, BusyError) else None)
 
 
 def on_problem(request: Request, error: Exception) -> JsonResponse:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from siftline.errors import ServerError
 from siftline.server.app import application
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from siftline.broker.broker import Broker
 
@@ -78,11 +82,34 @@ class Server(uvicorn.Server):
         """The port that it listens on."""
         return int(self.servers[0].sockets[0].getsockname()[1])
 
+    @property
+    def url(self) -> str:
+        """Where it is reached."""
+        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+        return f"{'https' if self.config.is_ssl else 'http'}://{host}:{self.port}"
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, so that the connections can end; requests that have begun are answered."""
         self._app.state.routes.is_ready = False
         await asyncio.to_thread(self._broker.hub.end)
         await super().shutdown(sockets)
+
+
+@contextlib.contextmanager
+def running(broker: Broker, *, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Iterator[Server]:
+    """Serve a broker in a thread of this process; options are those of `Server`."""
+    server = Server(broker, host=host, port=port, **options)
+    thread = threading.Thread(target=server.run, name="siftline-server", daemon=True)
+    thread.start()
+    try:
+        while not server.started:
+            if not thread.is_alive():
+                raise ServerError(f"cannot listen on {host}:{port}")
+            time.sleep(0.01)
+        yield server
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def _timed(seconds: float) -> type[HttpToolsProtocol]:

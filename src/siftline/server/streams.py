@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocketDisconnect
 
-from siftline.broker.notifications import Position
+from siftline.broker.notifications import LAST_PLACE, Position
 from siftline.server.problems import ProblemError
 
 if TYPE_CHECKING:
@@ -50,8 +50,13 @@ class Stream:
         self._broker = broker
         self._is_woken = asyncio.Event()
         self._after = after
-        self._position = Position(broker.log.last, 1 << 30) if after is None else after
+        self._position = Position(broker.log.last, LAST_PLACE) if after is None else after
         self._listener = join(lambda: _call_soon(loop, self._is_woken.set))
+
+    @property
+    def position(self) -> Position:
+        """What comes after it comes next."""
+        return self._position
 
     def close(self) -> None:
         """Leave the hub."""
@@ -130,7 +135,8 @@ class EventStream:
 
     async def _send(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await _chunk(send, b"retry: 1000\n\n")
+        # The id is for a client whose connection breaks before the first notification.
+        await _chunk(send, b"id: %b\nretry: 1000\n\n" % str(self._stream.position).encode())
         async for item in self._stream.items():
             await _chunk(send, _sse(item))
         await send({"type": "http.response.body", "body": b"event: end\ndata: {}\n\n", "more_body": False})

@@ -1,0 +1,120 @@
+"""What a server answers, as the types and the errors that the broker has in Python."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from siftline import errors
+from siftline.broker.leases import Lease
+from siftline.broker.notifications import Notification
+
+if TYPE_CHECKING:
+    from siftline.subscriptions import Id
+
+# Errors of the library that a server may name.
+_KINDS: Final = {
+    kind.__name__: kind
+    for kind in (
+        errors.BusyError,
+        errors.DuplicateIdError,
+        errors.EventError,
+        errors.LimitError,
+        errors.OperatorError,
+        errors.StorageError,
+        errors.StoreError,
+        errors.StoreLockedError,
+        errors.UnknownIdError,
+        errors.WrongTicketError,
+    )
+}
+# What a status means if the server names no error.
+_STATUSES: Final[dict[int, type[errors.SiftlineError]]] = {
+    401: errors.AccessError,
+    403: errors.AccessError,
+    408: errors.BusyError,
+    413: errors.LimitError,
+    429: errors.BusyError,
+    503: errors.BusyError,
+}
+# Statuses that say: what you have sent is wrong.
+_REFUSED: Final = (400, 415, 422)
+
+
+class Subscription(NamedTuple):
+    """A subscription as a server keeps it."""
+
+    id: Id
+    expression: str
+    dialect: str
+    weight: float
+    owner: str | None
+    created: datetime
+    expires: datetime | None
+
+
+def error_of(
+    status: int, body: bytes, refusal: type[errors.SiftlineError], text: str | None = None
+) -> errors.SiftlineError:
+    """Return the error that an answer stands for.
+
+    Parameters
+    ----------
+    status, body
+        Of the answer.
+    refusal : type
+        What it is if the server found the request itself wrong.
+    text : str, optional
+        The expression that was sent, in which the error shows the place.
+    """
+    document = _error(body)
+    reason = str(document.get("reason", f"the server answers with status {status}"))
+    kind = document.get("kind")
+    if kind == "SubscriptionError" or (kind is None and status in _REFUSED and refusal is errors.SubscriptionError):
+        return errors.SubscriptionError(
+            reason, text=text, position=document.get("position"), hint=document.get("hint"), path=document.get("path")
+        )
+    if kind in _KINDS:
+        return _KINDS[kind](reason)
+    if status in _REFUSED:
+        return refusal(reason)
+    if status in _STATUSES and document:
+        return _STATUSES[status](reason)
+    return errors.ServerError(reason, status)
+
+
+def _error(body: bytes) -> dict[str, Any]:
+    """Return what a server says is wrong; nothing if it is no broker's server, or a proxy before it answers."""
+    try:
+        document = json.loads(body)["error"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def lease_of(document: dict[str, Any]) -> Lease:
+    """Return what `subscribe` gives."""
+    return Lease(document["id"], document["ticket"], _moment(document["expires"]), document.get("secret"))
+
+
+def expiry_of(document: dict[str, Any]) -> datetime:
+    """Return what `renew` gives."""
+    return _moment(document["expires"])
+
+
+def subscription_of(document: dict[str, Any]) -> Subscription:
+    """Return what `get` gives."""
+    created, expires = _moment(document["created"]), document["expires"]
+    return Subscription(
+        **document | {"created": created, "expires": None if expires is None else _moment(expires)},
+    )
+
+
+def notifications_of(document: dict[str, Any]) -> list[Notification]:
+    """Return what `notifications` gives."""
+    return [Notification.of(each) for each in document["notifications"]]
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,192 @@
+"""The client for programs that do other things meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx
+
+from siftline.broker.limits import DAY
+from siftline.client import calls
+from siftline.client.answers import error_of
+from siftline.client.connection import options, result_of, stream_timeout, unreachable
+from siftline.client.following import Following, warn_of_gap
+from siftline.errors import BusyError, LimitError, ServerError, UnknownIdError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+    from datetime import datetime
+
+    from siftline.broker.leases import Lease, Webhook
+    from siftline.broker.notifications import Notification
+    from siftline.client.answers import Subscription
+    from siftline.client.calls import Call
+    from siftline.subscriptions import Id
+
+Result = TypeVar("Result")
+
+
+class AsyncClient:
+    """What `Client` is, for asyncio: every verb is awaited, and streams are read by `async for`.
+
+    Parameters are those of `Client`.
+
+    Examples
+    --------
+    >>> import asyncio, tempfile, siftline
+    >>> from siftline.broker.broker import Broker
+    >>> from siftline.server.run import running
+    >>> async def main(url):
+    ...     async with siftline.AsyncClient(url) as client:
+    ...         lease = await client.subscribe("price <= 580")
+    ...         await client.publish_many([{"price": 550}, {"price": 600}])
+    ...         async for notification in client.stream(lease.id, lease.ticket, after="0-0"):
+    ...             print(notification.event)
+    ...             await client.unsubscribe(lease.id, lease.ticket)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with Broker(folder.name + "/store.db") as broker, running(broker) as server:
+    ...     asyncio.run(main(server.url))
+    {'price': 550}
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout: float = 30.0,
+        ca: str | None = None,
+        certificate: str | None = None,
+        certificate_key: str | None = None,
+        use_proxies: bool = True,
+    ) -> None:
+        self._timeout = timeout
+        self._http = httpx.AsyncClient(
+            **options(
+                url,
+                key=key,
+                timeout=timeout,
+                ca=ca,
+                certificate=certificate,
+                certificate_key=certificate_key,
+                use_proxies=use_proxies,
+            )
+        )
+
+    async def close(self) -> None:
+        """Close the connections; streams end."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<siftline.AsyncClient: {self._http.base_url}>"
+
+    async def subscribe(
+        self,
+        expression: Any,
+        validity: Any = DAY,
+        *,
+        deliver: Webhook | None = None,
+        owner: str | None = None,
+        dialect: str = calls.TEXT,
+        weight: float = 1.0,
+    ) -> Lease:
+        """Add a subscription for some time; the arguments are those of `Broker.subscribe`."""
+        return await self._ask(
+            calls.subscribe(expression, validity, deliver=deliver, owner=owner, dialect=dialect, weight=weight)
+        )
+
+    async def renew(self, id: Id, ticket: str | None = None, validity: Any = DAY) -> datetime:
+        """Let a subscription live on from now; return until when. Admins need no ticket, here and below."""
+        return await self._ask(calls.renew(id, ticket, validity))
+
+    async def replace(self, id: Id, ticket: str | None, expression: Any, *, dialect: str = calls.TEXT) -> None:
+        """Give a subscription another expression; every event sees either the old one or the new one."""
+        await self._ask(calls.replace(id, ticket, expression, dialect=dialect))
+
+    async def unsubscribe(self, id: Id, ticket: str | None = None) -> None:
+        """End a subscription."""
+        await self._ask(calls.unsubscribe(id, ticket))
+
+    async def get(self, id: Id, ticket: str | None = None) -> Subscription:
+        """Return a subscription as it is kept."""
+        return await self._ask(calls.get(id, ticket))
+
+    async def publish(self, event: Any) -> int:
+        """Publish one event, a dict or JSON text; return when everybody whom it matches is sure to be notified."""
+        return await self._ask(calls.publish(event))
+
+    async def publish_many(self, events: Iterable[Any]) -> int:
+        """Publish events together, all of them or none if one is bad; return how many."""
+        return await self._ask(calls.publish_many(events))
+
+    async def match(self, event: Any) -> list[Id]:
+        """Return which subscriptions an event would match, and notify nobody; for admins."""
+        return await self._ask(calls.match(event))
+
+    async def explain(
+        self, event: Any, expression: Any = None, *, id: Id | None = None, dialect: str = calls.TEXT
+    ) -> dict[str, Any]:
+        """Return why an event matches an expression or a subscription, or why not; for admins."""
+        return await self._ask(calls.explain(event, expression, id=id, dialect=dialect))
+
+    async def notifications(
+        self, id: Id, ticket: str | None = None, after: str | None = None, limit: int = 1000
+    ) -> list[Notification]:
+        """Return what a subscription was notified of after a notification, oldest first, as far as it is kept."""
+        return await self._ask(calls.notifications(id, ticket, after, limit))
+
+    async def stream(
+        self,
+        id: Id | None = None,
+        ticket: str | None = None,
+        *,
+        owner: str | None = None,
+        after: str | None = None,
+        patience: float | None = 300.0,
+        on_gap: Callable[[str], None] = warn_of_gap,
+    ) -> AsyncIterator[Notification]:
+        """Give notifications as they come, each once, until the subscription ends; as `Client.stream` does."""
+        following = Following(ticket, after, patience, on_gap)
+        path = calls.stream_path(id, owner)
+        while not self._http.is_closed:
+            error: ServerError | BusyError | None = None
+            try:
+                async with contextlib.aclosing(self._connected(path, following)) as found:
+                    async for notification in found:
+                        yield notification
+            except (BusyError, ServerError) as problem:
+                error = problem
+            except (httpx.HTTPError, httpx.StreamError) as problem:
+                error = unreachable(problem)
+            except UnknownIdError:
+                if following.was_open:
+                    return
+                raise
+            if not self._http.is_closed:
+                await asyncio.sleep(following.pause(error))
+
+    async def _connected(self, path: str, following: Following) -> AsyncGenerator[Notification]:
+        timeout = stream_timeout(self._timeout)
+        async with self._http.stream("GET", path, headers=following.headers(), timeout=timeout) as response:
+            if response.status_code != 200:
+                raise error_of(response.status_code, await response.aread(), LimitError)
+            following.opened()
+            async for chunk in response.aiter_bytes():
+                for notification in following.take(chunk):
+                    yield notification
+
+    async def _ask(self, call: Call[Result]) -> Result:
+        try:
+            response = await self._http.request(call.method, call.path, content=call.body, headers=call.headers())
+        except httpx.HTTPError as error:
+            raise unreachable(error) from error
+        return result_of(call, response)

@@ -1,0 +1,190 @@
+"""The verbs of a broker as calls over HTTP: what to send, and how to read the answer. Nothing here sends anything."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from urllib.parse import quote
+
+from siftline.client.answers import expiry_of, lease_of, notifications_of, subscription_of
+from siftline.errors import EventError, LimitError, SiftlineError, SubscriptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+
+    from siftline.broker.leases import Lease, Webhook
+    from siftline.broker.notifications import Notification
+    from siftline.client.answers import Subscription
+    from siftline.subscriptions import Id
+
+Result = TypeVar("Result")
+
+TEXT: Final = "text"
+_JSON: Final = "application/json"
+_LINES: Final = "application/x-ndjson"
+_MOST_MATCHES: Final = 1_000_000
+
+
+class Call(NamedTuple, Generic[Result]):
+    """One request and what becomes of its answer.
+
+    Attributes
+    ----------
+    read : callable
+        From the JSON document of the answer, None if it has none, to what the verb returns.
+    token : str or None
+        The ticket; without one, the key of the client counts.
+    refusal : type
+        The error if the server finds wrong what was sent.
+    text : str or None
+        The expression, to show the place of an error in it.
+    """
+
+    method: str
+    path: str
+    read: Callable[[Any], Result]
+    token: str | None = None
+    body: bytes | None = None
+    media: str = _JSON
+    refusal: type[SiftlineError] = SubscriptionError
+    text: str | None = None
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers of the request."""
+        headers = {} if self.body is None else {"Content-Type": self.media}
+        return headers if self.token is None else headers | bearer(self.token)
+
+
+def bearer(token: str) -> dict[str, str]:
+    """Return the header with a ticket or a key."""
+    return {"Authorization": f"Bearer {token}"}
+
+
+def subscribe(
+    expression: Any,
+    validity: Any,
+    *,
+    deliver: Webhook | None,
+    owner: str | None,
+    dialect: str,
+    weight: float,
+) -> Call[Lease]:
+    """Add a subscription."""
+    document = _expression(expression, dialect) | {"validity": _validity(validity), "weight": weight}
+    if deliver is not None:
+        secret = {} if deliver.secret is None else {"secret": deliver.secret}
+        document["deliver"] = {"webhook": deliver.url} | secret
+    if owner is not None:
+        document["owner"] = owner
+    return Call("POST", "/subscriptions", lease_of, body=_document(document), text=_text(document))
+
+
+def renew(id: Id, ticket: str | None, validity: Any) -> Call[datetime]:
+    """Let a subscription live on."""
+    body = _document({"validity": _validity(validity)})
+    return Call("POST", f"{_place(id)}/renew", expiry_of, ticket, body, refusal=LimitError)
+
+
+def replace(id: Id, ticket: str | None, expression: Any, *, dialect: str) -> Call[None]:
+    """Give a subscription another expression."""
+    document = _expression(expression, dialect)
+    return Call("PUT", _place(id), _nothing, ticket, _document(document), text=_text(document))
+
+
+def unsubscribe(id: Id, ticket: str | None) -> Call[None]:
+    """End a subscription."""
+    return Call("DELETE", _place(id), _nothing, ticket)
+
+
+def get(id: Id, ticket: str | None) -> Call[Subscription]:
+    """Ask for a subscription."""
+    return Call("GET", _place(id), subscription_of, ticket)
+
+
+def publish(event: Any) -> Call[int]:
+    """Publish one event."""
+    return _events("/events", [event], lambda document: int(document["accepted"]))
+
+
+def publish_many(events: Iterable[Any]) -> Call[int]:
+    """Publish events together."""
+    return _events("/events", list(events), lambda document: int(document["accepted"]))
+
+
+def match(event: Any) -> Call[list[Id]]:
+    """Ask which subscriptions an event would match."""
+    return _events(f"/match?limit={_MOST_MATCHES}", [event], lambda document: list(document["subscriptions"]))
+
+
+def explain(event: Any, expression: Any, *, id: Id | None, dialect: str) -> Call[dict[str, Any]]:
+    """Ask why an event matches an expression or a subscription, or why not."""
+    asked = {"id": id} if expression is None else _expression(expression, dialect)
+    document = asked | {"event": json.loads(_line(event))}
+    return Call("POST", "/explain", dict, body=_document(document), text=_text(document))
+
+
+def notifications(id: Id, ticket: str | None, after: str | None, limit: int) -> Call[list[Notification]]:
+    """Ask for what a subscription was notified of."""
+    since = "" if after is None else f"&after={quote(after, safe='')}"
+    return Call("GET", f"{_place(id)}/notifications?limit={limit}{since}", notifications_of, ticket, refusal=LimitError)
+
+
+def stream_path(id: Id | None, owner: str | None) -> str:
+    """Return where the stream of a subscription, of an owner, or of everything is."""
+    if id is not None:
+        return f"{_place(id)}/stream"
+    return "/stream" if owner is None else f"/owners/{quote(owner, safe='')}/stream"
+
+
+def _place(id: Id) -> str:
+    return f"/subscriptions/{quote(str(id), safe='')}"
+
+
+def _nothing(document: Any) -> None:
+    return None
+
+
+def _document(document: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(document, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SubscriptionError(f"it cannot be written as JSON: {error}") from None
+
+
+def _expression(expression: Any, dialect: str) -> dict[str, Any]:
+    from siftline.language.printer import to_text
+    from siftline.model import Expression
+
+    written = to_text(expression) if isinstance(expression, Expression) else expression
+    return {"expression": written, "dialect": dialect}
+
+
+def _text(document: dict[str, Any]) -> str | None:
+    expression = document.get("expression")
+    return expression if isinstance(expression, str) and document["dialect"] == TEXT else None
+
+
+def _validity(validity: Any) -> Any:
+    return validity.total_seconds() if isinstance(validity, timedelta) else validity
+
+
+def _events(path: str, events: list[Any], read: Callable[[Any], Result]) -> Call[Result]:
+    lines = b"\n".join(map(_line, events))
+    return Call("POST", path, read, body=lines, media=_LINES, refusal=EventError)
+
+
+def _line(event: Any) -> bytes:
+    """Return an event as JSON on one line; line feeds are between tokens only."""
+    if isinstance(event, str):
+        event = event.encode("utf-8", "surrogatepass")
+    if not isinstance(event, (bytes, bytearray, memoryview)):
+        try:
+            return json.dumps(event, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise EventError(f"not a JSON object: {error}") from None
+    line = bytes(event).replace(b"\n", b" ")
+    if not line.strip():
+        raise EventError("not a JSON object: it is empty")
+    return line

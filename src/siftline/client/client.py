@@ -1,0 +1,220 @@
+"""The client that waits for answers."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx
+
+from siftline.broker.limits import DAY
+from siftline.client import calls
+from siftline.client.answers import error_of
+from siftline.client.connection import options, result_of, stream_timeout, unreachable
+from siftline.client.following import Following, warn_of_gap
+from siftline.errors import BusyError, LimitError, ServerError, UnknownIdError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from datetime import datetime
+
+    from siftline.broker.leases import Lease, Webhook
+    from siftline.broker.notifications import Notification
+    from siftline.client.answers import Subscription
+    from siftline.client.calls import Call
+    from siftline.subscriptions import Id
+
+Result = TypeVar("Result")
+
+
+class Client:
+    """A broker behind `siftline serve`, with the verbs of `Broker`; threads may share one.
+
+    Errors are those of the library, such as SubscriptionError with the place; AccessError if a key is missing or
+    wrong, BusyError if the server asks to try again later, ServerError if there is no answer. Nothing is sent twice:
+    after a ServerError, an event may have been published or not.
+
+    Parameters
+    ----------
+    url : str
+        Of the server, such as ``https://broker.example:8080``.
+    key : str, optional
+        An API key.
+    timeout : float
+        Seconds that connecting, sending, or waiting for the next bytes may take.
+    ca : str, optional
+        A file with the certificates to trust instead of those of the system.
+    certificate, certificate_key : str, optional
+        Files of the certificate and the key by which the client shows who it is.
+    use_proxies : bool
+        Go by the proxies that the environment names.
+
+    Examples
+    --------
+    >>> import tempfile, siftline
+    >>> from siftline.broker.broker import Broker
+    >>> from siftline.server.run import running
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with Broker(folder.name + "/s.db") as broker, running(broker) as server, siftline.Client(server.url) as client:
+    ...     lease = client.subscribe("model = 'iphone5s' and price <= 580", validity="12h")
+    ...     client.publish({"model": "iphone5s", "price": 550})
+    ...     for notification in client.stream(lease.id, lease.ticket, after="0-0"):
+    ...         notification.id, notification.event
+    ...         client.unsubscribe(lease.id, lease.ticket)  # which ends the stream
+    1
+    ('1-0', {'model': 'iphone5s', 'price': 550})
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout: float = 30.0,
+        ca: str | None = None,
+        certificate: str | None = None,
+        certificate_key: str | None = None,
+        use_proxies: bool = True,
+    ) -> None:
+        self._timeout = timeout
+        self._http = httpx.Client(
+            **options(
+                url,
+                key=key,
+                timeout=timeout,
+                ca=ca,
+                certificate=certificate,
+                certificate_key=certificate_key,
+                use_proxies=use_proxies,
+            )
+        )
+
+    def close(self) -> None:
+        """Close the connections; streams end."""
+        self._http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<siftline.Client: {self._http.base_url}>"
+
+    def subscribe(
+        self,
+        expression: Any,
+        validity: Any = DAY,
+        *,
+        deliver: Webhook | None = None,
+        owner: str | None = None,
+        dialect: str = calls.TEXT,
+        weight: float = 1.0,
+    ) -> Lease:
+        """Add a subscription for some time; the arguments are those of `Broker.subscribe`."""
+        return self._ask(
+            calls.subscribe(expression, validity, deliver=deliver, owner=owner, dialect=dialect, weight=weight)
+        )
+
+    def renew(self, id: Id, ticket: str | None = None, validity: Any = DAY) -> datetime:
+        """Let a subscription live on from now; return until when. Admins need no ticket, here and below."""
+        return self._ask(calls.renew(id, ticket, validity))
+
+    def replace(self, id: Id, ticket: str | None, expression: Any, *, dialect: str = calls.TEXT) -> None:
+        """Give a subscription another expression; every event sees either the old one or the new one."""
+        self._ask(calls.replace(id, ticket, expression, dialect=dialect))
+
+    def unsubscribe(self, id: Id, ticket: str | None = None) -> None:
+        """End a subscription."""
+        self._ask(calls.unsubscribe(id, ticket))
+
+    def get(self, id: Id, ticket: str | None = None) -> Subscription:
+        """Return a subscription as it is kept."""
+        return self._ask(calls.get(id, ticket))
+
+    def publish(self, event: Any) -> int:
+        """Publish one event, a dict or JSON text; return when everybody whom it matches is sure to be notified."""
+        return self._ask(calls.publish(event))
+
+    def publish_many(self, events: Iterable[Any]) -> int:
+        """Publish events together, all of them or none if one is bad; return how many."""
+        return self._ask(calls.publish_many(events))
+
+    def match(self, event: Any) -> list[Id]:
+        """Return which subscriptions an event would match, and notify nobody; for admins."""
+        return self._ask(calls.match(event))
+
+    def explain(
+        self, event: Any, expression: Any = None, *, id: Id | None = None, dialect: str = calls.TEXT
+    ) -> dict[str, Any]:
+        """Return why an event matches an expression or a subscription, or why not; for admins."""
+        return self._ask(calls.explain(event, expression, id=id, dialect=dialect))
+
+    def notifications(
+        self, id: Id, ticket: str | None = None, after: str | None = None, limit: int = 1000
+    ) -> list[Notification]:
+        """Return what a subscription was notified of after a notification, oldest first, as far as it is kept."""
+        return self._ask(calls.notifications(id, ticket, after, limit))
+
+    def stream(
+        self,
+        id: Id | None = None,
+        ticket: str | None = None,
+        *,
+        owner: str | None = None,
+        after: str | None = None,
+        patience: float | None = 300.0,
+        on_gap: Callable[[str], None] = warn_of_gap,
+    ) -> Iterator[Notification]:
+        """Give notifications as they come, each once, until the subscription ends.
+
+        A connection that breaks is made again, with growing pauses, and the stream goes on where it was.
+
+        Parameters
+        ----------
+        id, ticket
+            Of the subscription; without them, everybody's notifications, for admins.
+        owner : str, optional
+            Give the notifications of all his subscriptions, with his key.
+        after : str, optional
+            The id of the last notification that was received earlier; '0-0' is everything that is kept. Without it,
+            what comes from now on.
+        patience : float, optional
+            Seconds without a connection after which ServerError is raised; None is never.
+        on_gap : callable
+            Told why, if notifications are missing because they are no longer kept; a warning otherwise.
+        """
+        following = Following(ticket, after, patience, on_gap)
+        path = calls.stream_path(id, owner)
+        while not self._http.is_closed:
+            error: ServerError | BusyError | None = None
+            try:
+                yield from self._connected(path, following)
+            except (BusyError, ServerError) as problem:
+                error = problem
+            except (httpx.HTTPError, httpx.StreamError) as problem:
+                error = unreachable(problem)
+            except UnknownIdError:
+                if following.was_open:
+                    return
+                raise
+            if not self._http.is_closed:
+                time.sleep(following.pause(error))
+
+    def _connected(self, path: str, following: Following) -> Iterator[Notification]:
+        timeout = stream_timeout(self._timeout)
+        with self._http.stream("GET", path, headers=following.headers(), timeout=timeout) as response:
+            if response.status_code != 200:
+                raise error_of(response.status_code, response.read(), LimitError)
+            following.opened()
+            for chunk in response.iter_bytes():
+                yield from following.take(chunk)
+
+    def _ask(self, call: Call[Result]) -> Result:
+        try:
+            response = self._http.request(call.method, call.path, content=call.body, headers=call.headers())
+        except httpx.HTTPError as error:
+            raise unreachable(error) from error
+        return result_of(call, response)

@@ -1,0 +1,67 @@
+"""What both clients tell httpx, and what they make of its errors."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import httpx
+
+from siftline.client.answers import error_of
+from siftline.client.calls import bearer
+from siftline.errors import ServerError
+
+if TYPE_CHECKING:
+    from siftline.client.calls import Call
+
+Result = TypeVar("Result")
+
+# A server says something every 15 s, if only that there is nothing new.
+_SILENT_SECONDS: Final = 60.0
+
+
+def options(
+    url: str,
+    *,
+    key: str | None,
+    timeout: float,
+    ca: str | None,
+    certificate: str | None,
+    certificate_key: str | None,
+    use_proxies: bool,
+) -> dict[str, Any]:
+    """Return the options of a client of httpx."""
+    context = ssl.create_default_context(cafile=ca)
+    if certificate is not None:
+        context.load_cert_chain(certificate, certificate_key)
+    return {
+        "base_url": url,
+        "headers": {"User-Agent": "siftline"} | ({} if key is None else bearer(key)),
+        "verify": context,
+        "timeout": timeout,
+        "limits": httpx.Limits(max_connections=None, max_keepalive_connections=20),  # a stream keeps one
+        "trust_env": use_proxies,
+    }
+
+
+def stream_timeout(timeout: float) -> httpx.Timeout:
+    """Return the limits of a stream: silence may last longer than an answer."""
+    return httpx.Timeout(timeout, read=max(timeout, _SILENT_SECONDS))
+
+
+def result_of(call: Call[Result], response: httpx.Response) -> Result:
+    """Return what a call gives; raise what the server says is wrong."""
+    if response.status_code // 100 != 2:
+        raise error_of(response.status_code, response.content, call.refusal, call.text)
+    try:
+        return call.read(json.loads(response.content) if response.content else None)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ServerError(f"the answer is not that of a broker: {error!r}", response.status_code) from None
+
+
+def unreachable(error: Exception) -> ServerError:
+    """Return what an error of httpx means."""
+    if isinstance(error, httpx.TimeoutException):
+        return ServerError(f"the server did not answer in time ({type(error).__name__})")
+    return ServerError(f"no connection to the server: {str(error) or type(error).__name__}")

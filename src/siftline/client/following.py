@@ -1,0 +1,124 @@
+"""A stream that goes on: bytes of server-sent events in, notifications out, each once; when and where to connect again.
+
+    connect ──► bytes ──► notifications, their ids remembered
+       ▲          │
+       └── wait ◄─┘ the connection broke, or the server stops: then go on after the last id
+
+Nothing here reads or waits: both clients do that in their own way.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import warnings
+from typing import TYPE_CHECKING, Final
+
+from siftline.broker.notifications import Notification, Position
+from siftline.client.calls import bearer
+from siftline.errors import ServerError, SiftlineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    OnGap = Callable[[str], None]
+
+_FIRST_SECONDS: Final = 0.5
+_MOST_SECONDS: Final = 30.0
+
+
+def warn_of_gap(reason: str) -> None:
+    """Say that notifications are missing: what a stream does unless it is told to do something else."""
+    warnings.warn(f"the stream has a gap: {reason}", RuntimeWarning, stacklevel=2)
+
+
+class Following:
+    """What is known of a stream from one connection to the next.
+
+    Parameters
+    ----------
+    token : str, optional
+        The ticket.
+    after : str, optional
+        The id of the notification to go on after; without it, what comes from now on.
+    patience : float, optional
+        Seconds without a connection after which the stream gives up; None is never.
+    on_gap : callable
+        Told why notifications are missing.
+    """
+
+    def __init__(self, token: str | None, after: str | None, patience: float | None, on_gap: OnGap) -> None:
+        self._token, self._patience, self._on_gap = token, patience, on_gap
+        self._after = None if after is None else Position.of(after)
+        self._rest = b""
+        self._fields: dict[bytes, bytes] = {}
+        self._n_failures = 0
+        self._failing_since: float | None = None
+        self.was_open = False
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers of the next connection."""
+        headers = {} if self._token is None else bearer(self._token)
+        return headers if self._after is None else headers | {"Last-Event-ID": str(self._after)}
+
+    def opened(self) -> None:
+        """There is a connection."""
+        self._rest, self._fields = b"", {}
+        self._n_failures, self._failing_since = 0, None
+        self.was_open = True
+
+    def take(self, chunk: bytes) -> list[Notification]:
+        """Return what has come with some bytes; repeats are left out."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        found = [self._line(line.removesuffix(b"\r")) for line in lines]
+        return [each for each in found if each is not None]
+
+    def pause(self, error: SiftlineError | None) -> float:
+        """Return how many seconds to wait before connecting again; raise the error if that is useless."""
+        if isinstance(error, ServerError) and error.status is not None and error.status < 500:
+            raise error  # it will not get better
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        if self._patience is not None and now - self._failing_since >= self._patience:
+            raise error or ServerError("the server ends the stream again and again")
+        seconds = min(_MOST_SECONDS, _FIRST_SECONDS * 2.0 ** min(self._n_failures, 10))
+        self._n_failures += 1
+        return seconds * random.uniform(0.5, 1.0)
+
+    def _line(self, line: bytes) -> Notification | None:
+        if line:
+            name, _, value = line.partition(b":")
+            self._fields[name] = value.removeprefix(b" ")
+            return None
+        fields, self._fields = self._fields, {}
+        kind = fields.get(b"event")
+        if kind == b"match":
+            return self._new(_notification(fields[b"data"]))
+        if kind == b"gap":
+            self._on_gap(_reason(fields.get(b"data", b"")))
+        elif b"id" in fields and self._after is None:
+            self._after = Position.of(fields[b"id"].decode())
+        return None
+
+    def _new(self, notification: Notification) -> Notification | None:
+        """Return a notification unless it came before: the ids of a stream ascend."""
+        if self._after is not None and notification.position <= self._after:
+            return None
+        self._after = notification.position
+        return notification
+
+
+def _notification(data: bytes) -> Notification:
+    try:
+        return Notification.of(json.loads(data))
+    except (ValueError, KeyError, TypeError):
+        raise ServerError(f"the stream sends what is no notification: {data[:100]!r}") from None
+
+
+def _reason(data: bytes) -> str:
+    try:
+        return str(json.loads(data)["reason"])
+    except (ValueError, KeyError, TypeError):
+        return "some notifications are no longer kept"
