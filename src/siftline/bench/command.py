@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench import server_command, spark_command
+from siftline.bench import figures_command, server_command, spark_command
 from siftline.bench.arguments import check_output, count, say
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
 
 
 def _add_list(actions: Any) -> None:
-    parser = actions.add_parser("list", help="show workloads with their parameters, and indexes")
+    parser = actions.add_parser("list", help="show workloads with their parameters, indexes, and the papers' figures")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.set_defaults(act=_list)
 
@@ -72,8 +72,9 @@ def _add_parameters(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_run(actions: Any) -> None:
-    parser = actions.add_parser("run", help="measure indexes on workloads")
-    parser.add_argument("workloads", nargs="+", metavar="WORKLOAD", help="see `siftline bench list`")
+    parser = actions.add_parser("run", help="measure indexes on workloads, or the papers' figures")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of workloads, or of figures and papers; see `list`")
+    figures_command.add_run_arguments(parser)
     parser.add_argument(
         "--index",
         action="append",
@@ -217,13 +218,15 @@ def _list(args: argparse.Namespace) -> int:
     recipes = [recipe(name) for name in workloads()]
     if args.json:
         shown = {r.name: {"description": r.description, **dataclasses.asdict(r.parameters)} for r in recipes}
-        print(json.dumps({"workloads": shown, "indexes": siftline.indexes()}, indent=2))
+        listed = {"workloads": shown, "indexes": siftline.indexes(), "figures": figures_command.as_json()}
+        print(json.dumps(listed, indent=2))
         return 0
     for each in recipes:
         print(f"{each.name}: {each.description}")
         pairs = dataclasses.asdict(each.parameters).items()
         print("    " + "  ".join(f"{key}={value}" for key, value in pairs))
     print(f"indexes: {', '.join(siftline.indexes())}")
+    figures_command.print_list()
     return 0
 
 
@@ -264,12 +267,14 @@ def _run(args: argparse.Namespace) -> int:
     from siftline.bench.workloads import recipe
 
     check_output(args.output)
-    for name in args.workloads:
+    if figures_command.is_asked(args):
+        return figures_command.run(args)
+    for name in args.names:
         recipe(name)
     choices = _choices(args.index)
     samples = {**Plan().n_events, **dict(_pair(text) for text in args.sample)}
     plan = Plan(n_passes=args.passes, n_events=samples, as_slots=args.slots, is_batch=args.batch)
-    for name in args.workloads:
+    for name in args.names:
         say(f"drawing {name}")
         workload = _drawn(name, args, args.cache)
         measured = (run_interleaved if args.interleaved else run)(workload, choices, plan, say)
