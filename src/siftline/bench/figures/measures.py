@@ -38,6 +38,14 @@ _MEASURES: Final = (
     Measure("memory_mb", "index_bytes", "memory of the index (MB)", 1e-6),
     Measure("add_us", "add_us.median", "time of an addition (µs)"),
     Measure("remove_us", "remove_us.median", "time of a removal (µs)"),
+    Measure("load_s", "load_s", "time to load (s)"),
+    Measure("search_steps", "search_steps", "steps of a search"),
+    Measure("insert_steps", "insert_steps", "steps of an insertion"),
+    Measure("delete_steps", "delete_steps", "steps of a deletion"),
+    Measure("entries_each", "entries_each", "entries for each predicate"),
+    Measure("locate_ms", "locate_s", "time to locate all points (ms)", 1e3),
+    Measure("list_ms", "list_s", "time to list the intervals of all points (ms)", 1e3),
+    Measure("calls", "calls", "calls of an event"),
     Measure("matches", "matches_each", "matches of an event"),
 )
 _BY_NAME: Final = {each.name: each for each in _MEASURES}

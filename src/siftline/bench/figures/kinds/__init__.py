@@ -52,7 +52,20 @@ class Kind:
         return importlib.import_module(f"{__name__}.{self.name.replace('-', '_')}")
 
 
-_KINDS: Final = {each.name: each for each in (Kind("matching"), Kind("interleaved"), Kind("changes"))}
+_KINDS: Final = {
+    each.name: each
+    for each in (
+        Kind("matching"),
+        Kind("interleaved"),
+        Kind("changes"),
+        Kind("finite-domains"),
+        Kind("finite-changes"),
+        Kind("dbms"),
+        Kind("table-one", is_drawn=False),
+        Kind("intervals", is_drawn=False),
+        Kind("operators", is_drawn=False),
+    )
+}
 
 
 def kind(name: str) -> Kind:
