@@ -1,4 +1,4 @@
-"""As `matching`, for `counting` with publication types: every attribute of the workload has the domain of its values."""
+"""As `matching`, for `counting` with publication types: every attribute has the domain of the workload's values."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def use_once(ground: Any, run: Run) -> None:
 
 
 def measure(ground: Any, run: Run) -> Row:
-    """Build several times and ask for all points several times; the fastest build counts, and the median of the rest."""
+    """Build and ask for all points several times; the fastest build counts, and the median of the rest."""
     structure, builds = None, []
     for _ in range(run.settings.passes):
         built = time_once(lambda: _STRUCTURES[run.choice.index].build(ground.lows, ground.highs))
