@@ -1,4 +1,4 @@
-"""`siftline bench`: list, generate, run, foundation, indexes, sift, growth, storage, spark, server, compare.
+"""`siftline bench`: measures indexes on workloads, the papers' figures, storage, Spark, the server; and reports.
 
 Only the standard library is imported here: the command line builds all parsers before it knows which one is wanted.
 """
@@ -44,6 +44,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     _add_storage(actions)
     spark_command.add_parser(actions)
     server_command.add_parser(actions)
+    figures_command.add_report(actions)
     _add_compare(actions)
     return parser
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.bench.arguments import say
 
 if TYPE_CHECKING:
     import argparse
-    from pathlib import Path
 
     from siftline.bench.figures.harness import Outcome
 
@@ -21,6 +21,37 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", dest="is_all", help="all figures of all papers")
     parser.add_argument("--scale", choices=_SCALES, help="of figures: quick sizes, or the papers'; default: small")
     parser.add_argument("--again", action="store_true", help="measure figures anew that have rows already")
+
+
+def add_report(actions: Any) -> None:
+    """Add `report`."""
+    parser = actions.add_parser("report", help="write figures and claims of the papers as one HTML page")
+    parser.add_argument("--scale", choices=_SCALES, default="small", help="default: small")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="default: results/figures-SCALE.jsonl")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--output", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html")
+    parser.set_defaults(act=report)
+
+
+def report(args: argparse.Namespace) -> int:
+    """Write the page, and say what the verdicts are."""
+    from siftline.bench.figures import claims, harness
+    from siftline.bench.figures.report import html_of
+
+    rows = harness.rows_by_run(args.rows or harness.path_of(args.scale))
+    if not rows:
+        raise ValueError("there are no rows: `siftline bench run --all` makes them")
+    args.output.write_text(html_of(args.scale, rows, args.seed), encoding="utf-8")
+    found = claims.verdicts(claims.claims(), args.scale, rows, args.seed)
+    for word in claims.VERDICTS:
+        numbers = [str(each.claim.number) for each in found if each.word == word]
+        if numbers:
+            print(f"{word}: {len(numbers)} ({', '.join(numbers)})")
+    near = [str(each.claim.number) for each in found if any(answer.is_near for answer in each.answers)]
+    if near:
+        print(f"near to a bound: {', '.join(near)}")
+    print(args.output)
+    return 0
 
 
 def is_asked(args: argparse.Namespace) -> bool:

@@ -210,14 +210,15 @@ def read(path: Path) -> Figure:
 
     What depends on other files, that is, names of workloads and parameters, shows when `runs` is called.
     """
-    said = _loaded(path)
+    said = loaded(path)
     try:
         return _figure(path.stem, said)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _loaded(path: Path) -> Any:
+def loaded(path: Path) -> Any:
+    """Return what a YAML file says."""
     try:
         import yaml
     except ImportError:
@@ -229,18 +230,18 @@ def _loaded(path: Path) -> Any:
 
 
 def _figure(name: str, said: Any) -> Figure:
-    _check_keys("a figure", said, _REQUIRED, _OPTIONAL)
+    check_keys("a figure", said, _REQUIRED, _OPTIONAL)
     scales = said["scales"]
-    _check_keys("scales", scales, {"small"}, set(SCALES))
+    check_keys("scales", scales, {"small"}, set(SCALES))
     for scale in scales.values():
-        _check_keys("a scale", scale, set(), _OF_SCALES)
+        check_keys("a scale", scale, set(), _OF_SCALES)
         for point in scale.get("points", []):
-            _check_keys("a point", point, {"x"}, _OF_POINTS)
+            check_keys("a point", point, {"x"}, _OF_POINTS)
         if ("values" in scale) == ("points" in scale) or ("values" in scale and "vary" not in said):
             raise ValueError("a scale has either values of what varies, or points")
     lines = {label: {"index": line} if isinstance(line, str) else line for label, line in said["series"].items()}
     for line in lines.values():
-        _check_keys("a series", line, {"index"}, _OF_SERIES)
+        check_keys("a series", line, {"index"}, _OF_SERIES)
     vary = said.get("vary", [])
     return Figure(
         name=name,
@@ -260,7 +261,7 @@ def _figure(name: str, said: Any) -> Figure:
 
 
 def _axis(said: Any) -> Axis:
-    _check_keys("an axis", said, set(), {"label", "log", "measure"})
+    check_keys("an axis", said, set(), {"label", "log", "measure"})
     found = measure(said["measure"]) if "measure" in said else None
     label = said.get("label") or (found.label if found else None)
     if not label:
@@ -268,7 +269,8 @@ def _axis(said: Any) -> Axis:
     return Axis(label, said.get("log", False), found)
 
 
-def _check_keys(what: str, said: Any, required: set[str], optional: set[str]) -> None:
+def check_keys(what: str, said: Any, required: set[str], optional: set[str]) -> None:
+    """Raise unless a mapping has what it must have and nothing else than it may have."""
     if not isinstance(said, Mapping):
         raise ValueError(f"{what} is a mapping, not {said!r}")
     missing, unknown = required - said.keys(), said.keys() - required - optional
