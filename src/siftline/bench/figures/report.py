@@ -97,8 +97,8 @@ def _machine(rows: Mapping[str, Row]) -> str:
     )
     return (
         f"<p class=small>{escape('; '.join(sorted(machines)))}. {len(rows):,} rows, {dates[0]} to {dates[-1]}, "
-        f"seed {seeds}, commit {escape(', '.join(commits[:5]))}{' and others' if len(commits) > 5 else ''}. Page made on "
-        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}.{busy}</p>"
+        f"seed {seeds}, commit {escape(', '.join(commits[:5]))}{' and others' if len(commits) > 5 else ''}. "
+        f"Page made on {datetime.datetime.now(datetime.UTC):%Y-%m-%d}.{busy}</p>"
     )
 
 
@@ -129,7 +129,8 @@ def _claim_line(verdict: Verdict) -> str:
     return (
         f"<tr id=claim-{claim.number}><td>{claim.number}<td>{escape(PAPERS[claim.paper].partition(' (')[0])}, "
         f"{escape(claim.where)}<td>{escape(claim.claim)}"
-        f"<td class='verdict {verdict.word.replace(' ', '-')}'>{verdict.word}<td><ul class=plain>{answers}</ul>{why}</tr>"
+        f"<td class='verdict {verdict.word.replace(' ', '-')}'>{verdict.word}"
+        f"<td><ul class=plain>{answers}</ul>{why}</tr>"
     )
 
 
