@@ -27,6 +27,7 @@ _MODULES: Final = tuple(
         "documents",
         "be_gen",
         "topss",
+        "intervals",
     )
 )
 

@@ -13,8 +13,7 @@ five predicates, hence 1 to 8; 40 attributes an event, 40 % equalities (its mode
 events are said to have a maximum; ours all have it, as in its model of costs.
 
 `topss` is what we put in the place of the lost subscription workload of the ToPSS paper (section 5.1.2): few different
-predicates, so that the authors' bit matrix fits into memory. `intervals` is for one-dimensional structures, as in
-Table 3 of the PS-Tree paper: one `between` each, over ten million numbers.
+predicates, so that the authors' bit matrix fits into memory.
 """
 
 from __future__ import annotations
@@ -249,21 +248,6 @@ RECIPES: Final = (
         description="ToPSS, subscriptions: five predicates each, over 20 attributes of 20 values; events have them all",
         parameters=Synthetic(
             n_attributes=20, least_predicates=5, most_predicates=5, equal_share=0.5, n_values=20, event_size=20
-        ),
-        draw=draw,
-    ),
-    Recipe(
-        name="intervals",
-        description="PS-Tree, Table 3: one attribute, intervals over ten million numbers",
-        parameters=Synthetic(
-            n_subscriptions=100_000,
-            n_events=100_000,
-            n_attributes=1,
-            least_predicates=1,
-            most_predicates=1,
-            equal_share=0.0,
-            n_values=10_000_000,
-            event_size=1,
         ),
         draw=draw,
     ),
