@@ -15,7 +15,8 @@ tenth of what is wanted; and themes get the rest. What remains of an error is wh
 all runs do.
 
 Ours: sizes are uniform (3 to 7 instead of 5 on average), events all have the same size, and a predicate that is no
-equality is `<=`, `>=` or `between` and accepts at most so many values as `range_share` says, on average.
+equality is `<=`, `>=` or `between` and accepts at most so many values as `range_share` says, on average. (With a theme
+it is mostly `between`: to reach from an end to the value of the theme, most ranges would have to be wider.)
 """
 
 from __future__ import annotations
@@ -93,12 +94,19 @@ def _calibrated(parameters: BeGen) -> tuple[float, float]:
     carried = _carried(parameters)
     equal, n_values = parameters.equal_share, parameters.n_values
     narrowest = 1 / n_values
-    widths = np.geomspace(max(parameters.range_share, narrowest), narrowest, 100)
-    holds = equal / n_values + (1 - equal) * widths
+    shares = np.geomspace(max(parameters.range_share, narrowest), narrowest / 2, 100)
+    drawn = np.linspace(0, 1, 1_001)
+    accepted = np.array([_widths(drawn, share, n_values).mean() for share in shares]) / n_values
+    holds = equal / n_values + (1 - equal) * accepted
     matching = (carried * holds[:, None] ** np.arange(len(carried))).sum(axis=1)
     is_little = matching <= _BY_CHANCE * parameters.matching_share
-    place = int(is_little.argmax()) if is_little.any() else len(widths) - 1
-    return float(widths[place]), float(matching[place])
+    place = int(is_little.argmax()) if is_little.any() else len(shares) - 1
+    return float(shares[place]), float(matching[place])
+
+
+def _widths(drawn: NDArray[Any], range_share: float, n_values: int) -> NDArray[Any]:
+    """Return how many values ranges accept, from uniform numbers up to 1."""
+    return np.clip(np.rint(drawn * (2 * range_share * n_values)), 1, n_values)
 
 
 def _carried(parameters: BeGen) -> NDArray[np.float64]:
@@ -169,9 +177,14 @@ def _draw_bounds(
     n_values, shape = parameters.n_values, attributes.shape
     operators = chance.integers(AT_MOST, BETWEEN + parameters.has_between, size=shape, dtype=np.int8)
     operators[chance.random(shape, dtype=np.float32) < parameters.equal_share] = EQUAL
-    drawn = chance.random(shape, dtype=np.float32) * (2 * range_share * n_values)
-    widths = np.where(operators == EQUAL, 1, np.clip(np.rint(drawn), 1, n_values)).astype(np.int32)
+    drawn = _widths(chance.random(shape, dtype=np.float32), range_share, n_values)
+    widths = np.where(operators == EQUAL, 1, drawn).astype(np.int32)
     is_wanted = wanted >= 0
+    if parameters.has_between:  # a range that would have to be wider, to reach from an end to the wanted value
+        is_far = ((operators == AT_MOST) & (wanted >= widths)) | (
+            (operators == AT_LEAST) & (wanted < n_values - widths)
+        )
+        operators[is_wanted & is_far] = BETWEEN
     least = np.where(is_wanted, np.maximum(wanted - widths + 1, 0), 0)
     most = np.where(is_wanted, np.minimum(wanted, n_values - widths), n_values - widths)
     lows = least + (chance.random(shape, dtype=np.float32) * (most - least + 1)).astype(np.int32)

@@ -28,6 +28,7 @@ from siftline.bench.workloads.drawing import (
     long_table,
     named,
     predicate_table,
+    subscription_attributes,
     zipf_weights,
 )
 from siftline.bench.workloads.words import names, words
@@ -140,7 +141,8 @@ def _draw_sets(parameters: Documents | KeywordLog, chance: np.random.Generator) 
     mean, spread = parameters.event_size, parameters.size_spread
     drawn = chance.lognormal(np.log(mean) - spread**2 / 2, spread, size=parameters.n_events)
     sizes = np.clip(np.rint(drawn), 1, _LONGEST * mean).astype(np.int64)
-    return draw_by_count(chance, zipf_weights(parameters.n_attributes, parameters.skew), sizes)
+    weights = zipf_weights(parameters.n_attributes, parameters.skew)
+    return subscription_attributes(chance, weights, sizes, int(sizes.max(initial=0)))
 
 
 def _draw_words(parameters: KeywordLog, attributes: NDArray[np.int32], chance: np.random.Generator) -> Any:

@@ -52,7 +52,7 @@ def draw_distinct(
 def subscription_attributes(
     chance: np.random.Generator, weights: NDArray[np.float64], counts: NDArray[np.int64], n_columns: int
 ) -> NDArray[np.int32]:
-    """Draw the attributes of subscriptions, one row each; -1 behind the `counts[i]` of row i."""
+    """Draw the attributes of subscriptions or events, one row each; -1 behind the `counts[i]` of row i."""
     attributes = draw_distinct(chance, weights, n_columns, np.empty((len(counts), 0), dtype=np.int32))
     attributes[np.arange(n_columns) >= counts[:, None]] = -1
     return attributes

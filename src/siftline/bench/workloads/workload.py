@@ -95,12 +95,14 @@ class Recipe:
         n = n_chunks(parameters, chunk)
         begin, end = number * chunk, min((number + 1) * chunk, parameters.n_subscriptions)
         first, last = (parameters.n_events * k // n for k in (number, number + 1))
-        part = replace(parameters, n_subscriptions=end - begin, n_events=last - first)
+        # At least one event is drawn, because recipes need not be able to draw none.
+        part = replace(parameters, n_subscriptions=end - begin, n_events=max(1, last - first))
         chance, event_chance = _generators(seed, number)
         prepared = []
         if self.prepare is not None:
             prepared.append(self.prepare(parameters, _generators(seed, 0)[0] if number else chance))
         predicates, values = self.draw(part, chance, event_chance, *prepared)
+        values = values if last > first else values.slice(0, 0)
         return _numbered_from(predicates, "subscription", begin), _numbered_from(values, "event", first)
 
 
