@@ -167,7 +167,7 @@ def conjunctions(parameters: Synthetic, matrix: Matrix) -> Any:
     )
 
 
-def value_table(attributes: NDArray[np.int32], numbers: NDArray[np.int32], names: Sequence[str]) -> Any:
+def value_table(attributes: NDArray[np.int32], numbers: NDArray[Any], names: Sequence[str]) -> Any:
     """Return one row a value, of events that all have the same size."""
     import pyarrow as pa
 
