@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from siftline.bench.workloads import Parameters
 
 
 def count(text: str) -> int:
@@ -30,3 +33,34 @@ def check_output(path: Path | None) -> None:
     """Refuse before the work begins what could not be written after it."""
     if path is not None and path.is_dir():
         raise ValueError(f"{path} is a directory; rows are appended to a file")
+
+
+def add_parameters(parser: argparse.ArgumentParser) -> None:
+    """Add what decides how a workload is drawn."""
+    parser.add_argument("--size", type=count, metavar="N", help="number of subscriptions")
+    parser.add_argument("--events", type=count, metavar="N", help="number of events")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PARAMETER=VALUE", help="change another parameter"
+    )
+
+
+def parameters_of(name: str, args: argparse.Namespace) -> Parameters:
+    """Return the parameters of a workload as they were asked for."""
+    from siftline.bench.workloads import make_parameters
+
+    changes = dict(pair(text) for text in args.set)
+    if args.size is not None:
+        changes["n_subscriptions"] = args.size
+    if args.events is not None:
+        changes["n_events"] = args.events
+    return make_parameters(name, **changes)
+
+
+def pair(text: str) -> tuple[str, Any]:
+    """Read NAME=NUMBER."""
+    key, _, value = text.partition("=")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        raise ValueError(f"{text!r} is not of the form NAME=NUMBER") from None

@@ -1,4 +1,4 @@
-"""`siftline bench`: list, generate, run, compare; and figures of all parts with their targets.
+"""`siftline bench`: measures indexes, the papers' figures, and all parts against their targets; compares and reports.
 
 Only the standard library is imported here: the command line builds all parsers before it knows which one is wanted.
 """
@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench import operator_command, server_command, spark_command
-from siftline.bench.arguments import check_output, count, say
+from siftline.bench import figures_command, generate_command, operator_command, server_command, spark_command
+from siftline.bench.arguments import add_parameters, check_output, count, pair, parameters_of, say
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +35,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     _add_list(actions)
-    _add_generate(actions)
+    generate_command.add_parser(actions)
     _add_run(actions)
     _add_foundation(actions)
     _add_indexes(actions)
@@ -45,43 +45,28 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     operator_command.add_parser(actions)
     spark_command.add_parser(actions)
     server_command.add_parser(actions)
+    figures_command.add_report(actions)
     _add_compare(actions)
     return parser
 
 
 def _add_list(actions: Any) -> None:
-    parser = actions.add_parser("list", help="show workloads with their parameters, and indexes")
+    parser = actions.add_parser("list", help="show workloads with their parameters, indexes, and the papers' figures")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.set_defaults(act=_list)
 
 
-def _add_generate(actions: Any) -> None:
-    parser = actions.add_parser("generate", help="draw a workload and write it as Parquet")
-    parser.add_argument("workload", metavar="WORKLOAD")
-    _add_parameters(parser)
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="a new directory for the two files")
-    parser.set_defaults(act=_generate)
-
-
-def _add_parameters(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--size", type=count, metavar="N", help="number of subscriptions")
-    parser.add_argument("--events", type=count, metavar="N", help="number of events")
-    parser.add_argument("--seed", type=int, default=0, help="default: 0")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="PARAMETER=VALUE", help="change another parameter"
-    )
-
-
 def _add_run(actions: Any) -> None:
-    parser = actions.add_parser("run", help="measure indexes on workloads")
-    parser.add_argument("workloads", nargs="+", metavar="WORKLOAD", help="see `siftline bench list`")
+    parser = actions.add_parser("run", help="measure indexes on workloads, or the papers' figures")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of workloads, or of figures and papers; see `list`")
+    figures_command.add_run_arguments(parser)
     parser.add_argument(
         "--index",
         action="append",
         metavar="NAME[:OPTION=VALUE,...]",
         help="repeat for several; default: all but scan, pb-tree and dbms",
     )
-    _add_parameters(parser)
+    add_parameters(parser)
     parser.add_argument("--passes", type=count, default=5, help="default: 5")
     parser.add_argument(
         "--sample", action="append", default=[], metavar="INDEX=N", help="fewer events for a slow index"
@@ -218,43 +203,15 @@ def _list(args: argparse.Namespace) -> int:
     recipes = [recipe(name) for name in workloads()]
     if args.json:
         shown = {r.name: {"description": r.description, **dataclasses.asdict(r.parameters)} for r in recipes}
-        print(json.dumps({"workloads": shown, "indexes": siftline.indexes()}, indent=2))
+        listed = {"workloads": shown, "indexes": siftline.indexes(), "figures": figures_command.as_json()}
+        print(json.dumps(listed, indent=2))
         return 0
     for each in recipes:
         print(f"{each.name}: {each.description}")
         pairs = dataclasses.asdict(each.parameters).items()
         print("    " + "  ".join(f"{key}={value}" for key, value in pairs))
     print(f"indexes: {', '.join(siftline.indexes())}")
-    return 0
-
-
-def _drawn(name: str, args: argparse.Namespace, cache: Path | None) -> Workload:
-    from siftline.bench.workloads import cached, make_parameters
-
-    changes = dict(_pair(text) for text in args.set)
-    if args.size is not None:
-        changes["n_subscriptions"] = args.size
-    if args.events is not None:
-        changes["n_events"] = args.events
-    return cached(name, make_parameters(name, **changes), args.seed, cache)
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    key, _, value = text.partition("=")
-    try:
-        return key, json.loads(value)
-    except ValueError:
-        raise ValueError(f"{text!r} is not of the form NAME=NUMBER") from None
-
-
-def _generate(args: argparse.Namespace) -> int:
-    from siftline.bench.workloads import save
-
-    if args.output.exists():
-        raise ValueError(f"{args.output} exists already")
-    workload = _drawn(args.workload, args, None)
-    save(workload, args.output)
-    print(f"{workload.n_subscriptions:,} subscriptions and {workload.n_events:,} events in {args.output}")
+    figures_command.print_list()
     return 0
 
 
@@ -262,17 +219,19 @@ def _run(args: argparse.Namespace) -> int:
     from siftline.bench import results
     from siftline.bench.interleaving import run_interleaved
     from siftline.bench.runner import Plan, run
-    from siftline.bench.workloads import recipe
+    from siftline.bench.workloads import cached, recipe
 
     check_output(args.output)
-    for name in args.workloads:
+    if figures_command.is_asked(args):
+        return figures_command.run(args)
+    for name in args.names:
         recipe(name)
     choices = _choices(args.index)
-    samples = {**Plan().n_events, **dict(_pair(text) for text in args.sample)}
+    samples = {**Plan().n_events, **dict(pair(text) for text in args.sample)}
     plan = Plan(n_passes=args.passes, n_events=samples, as_slots=args.slots, is_batch=args.batch)
-    for name in args.workloads:
+    for name in args.names:
         say(f"drawing {name}")
-        workload = _drawn(name, args, args.cache)
+        workload = cached(name, parameters_of(name, args), args.seed, args.cache)
         measured = (run_interleaved if args.interleaved else run)(workload, choices, plan, say)
         rows = results.rows_of(workload, measured, plan.n_passes)
         path = results.append(rows, args.output or _RESULTS / f"{name}.jsonl")

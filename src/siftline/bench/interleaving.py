@@ -14,7 +14,7 @@ import numpy as np
 
 from siftline.bench.checks import check_same
 from siftline.bench.measure import Passes, Spread, no_collection
-from siftline.bench.runner import REFERENCE, REFUSALS, Measurement, refusal, with_reference
+from siftline.bench.runner import REFERENCE, REFUSALS, Choice, Measurement, refusal, with_reference
 from siftline.engine import Engine
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.bench.checks import Found
-    from siftline.bench.runner import Choice, Plan, Say
+    from siftline.bench.runner import Plan, Say
     from siftline.bench.workloads import Workload
 
 MODE = "interleaved"
@@ -33,26 +33,38 @@ def run_interleaved(
     workload: Workload, choices: Sequence[Choice], plan: Plan, say: Say = lambda text: None
 ) -> list[Measurement]:
     """Time adds and matches in alternation; every match is compared with that of `fast-scan`."""
-    n_late = plan.n_passes * workload.n_events
-    if not 0 < n_late < workload.n_subscriptions:
-        raise ValueError(f"{n_late:,} of {workload.n_subscriptions:,} subscriptions cannot be added one by one")
-    first_late = workload.n_subscriptions - n_late
-    late = _expressions(workload, first_late)
-    reference, *others = with_reference(choices)
-    first, expected = _alternate(workload, reference, plan.n_passes, late)
-    measured, refused = [first], []
-    for choice in others:
+    alternation = Alternation(workload, plan.n_passes)
+    measured, refused = [alternation.reference], []
+    for choice in with_reference(choices)[1:]:
         say(f"alternating with {choice.label}")
-        try:
-            measurement, found = _alternate(workload, choice, plan.n_passes, late)
-        except REFUSALS as error:
-            refused.append(refusal(choice, MODE, error))
-        else:
-            check_same(choice.label, found, expected, REFERENCE)
-            measured.append(measurement)
-    for each in measured:
-        each.ratio = float(f"{first.median_us / each.median_us:.4g}")
+        each = alternation.measure(choice)
+        (refused if each.passes is None else measured).append(each)
     return [*measured, *refused]
+
+
+class Alternation:
+    """A workload whose last subscriptions come one by one, and what `fast-scan` finds after each."""
+
+    def __init__(self, workload: Workload, n_passes: int) -> None:
+        n_late = n_passes * workload.n_events
+        if not 0 < n_late < workload.n_subscriptions:
+            raise ValueError(f"{n_late:,} of {workload.n_subscriptions:,} subscriptions cannot be added one by one")
+        self.workload, self._n_passes = workload, n_passes
+        self._late = _expressions(workload, workload.n_subscriptions - n_late)
+        self.reference, self._expected = _alternate(workload, Choice(REFERENCE), n_passes, self._late)
+        self.reference.ratio = 1.0
+
+    def measure(self, choice: Choice) -> Measurement:
+        """Alternate with one index, and compare what it finds; or return why it refused."""
+        if choice == Choice(REFERENCE):
+            return self.reference
+        try:
+            measurement, found = _alternate(self.workload, choice, self._n_passes, self._late)
+        except REFUSALS as error:
+            return refusal(choice, MODE, error)
+        check_same(choice.label, found, self._expected, REFERENCE)
+        measurement.ratio = float(f"{self.reference.median_us / measurement.median_us:.4g}")
+        return measurement
 
 
 def _expressions(workload: Workload, first: int) -> list[tuple[int, Any]]:

@@ -9,15 +9,20 @@ if TYPE_CHECKING:
 
 
 def prepare(folder: Path) -> None:
-    """Make the folder, and set matplotlib up; it is an extra."""
+    """Make the folder, and set matplotlib up."""
+    set_up()
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def set_up(salt: str = "siftline") -> None:
+    """Set matplotlib up; it is an extra. Names inside of a file are made from its content and the salt."""
     try:
         import matplotlib as mpl
     except ImportError:
         raise ValueError("plots need matplotlib: pip install 'siftline[bench]'") from None
     mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "siftline"  # the same rows give the same file
+    mpl.rcParams["svg.hashsalt"] = salt  # the same rows give the same file
     mpl.rcParams["svg.fonttype"] = "none"
-    folder.mkdir(parents=True, exist_ok=True)
 
 
 def saved(figure: Any, path: Path) -> Path:

@@ -26,10 +26,11 @@ Row = dict[str, Any]
 def rows_of(workload: Workload, measurements: Iterable[Measurement], n_passes: int) -> list[Row]:
     """Return the rows of a run."""
     head = {**workload.identity, "n_passes": n_passes}
-    return [{**head, **_columns(measurement), **circumstances()} for measurement in measurements]
+    return [{**head, **columns(measurement), **circumstances()} for measurement in measurements]
 
 
-def _columns(measurement: Measurement) -> Row:
+def columns(measurement: Measurement) -> Row:
+    """Return what a row says of the index: its times, or why there are none."""
     choice = measurement.choice
     row: Row = {"index": choice.index, "options": dict(choice.options), "mode": measurement.mode}
     if measurement.passes is None or measurement.encode_us is None:

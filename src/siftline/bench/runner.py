@@ -170,7 +170,7 @@ class _Candidate:
 
     def build(self, workload: Workload) -> None:
         first = self.measurement.choice.engine()
-        self.measurement.first_use_s = time_once(lambda: _use_once(first, workload)).seconds
+        self.measurement.first_use_s = time_once(lambda: use_engine_once(first, workload)).seconds
         if self.plan.build_box_s is not None and self.measurement.choice.index != REFERENCE:
             _check_build(self.measurement.choice, workload, self.plan.build_box_s)
         self.measurement.build_s = time_once(lambda: self.engine.add_many(workload.predicates)).seconds
@@ -253,7 +253,8 @@ def _check_build(choice: Choice, workload: Workload, box_s: float) -> None:
             raise Hopeless(f"1/{share} of the subscriptions took {seconds:.1f} s to add, and {box_s:g} s are for all")
 
 
-def _use_once(engine: Engine, workload: Workload) -> None:
+def use_engine_once(engine: Engine, workload: Workload) -> None:
+    """Add a few subscriptions and match an event, so that the kernels are compiled."""
     engine.add_many(workload.predicates.slice(0, _FIRST_ROWS))
     engine.match(workload.dicts[0])
     engine.match_batch(workload.dicts[:1])
@@ -297,6 +298,32 @@ def run_in_turn(
             last.subject_us = beside[-1].median_over(last)
             measured.append(last)
     return [*measured, *refused]
+
+
+class Standing:
+    """`fast-scan` over a workload, its ids checked: other indexes are measured beside it, one at a time."""
+
+    def __init__(self, workload: Workload, plan: Plan, say: Say = lambda text: None) -> None:
+        self.workload = workload
+        self._plan, self._say = plan, say
+        (self._reference,), _ = _prepared(workload, [Choice(REFERENCE)], plan, say)
+        _check_all(workload, [self._reference])
+
+    @property
+    def found(self) -> Found:
+        """What every index must find, by event; as many events as there was time for."""
+        return self._reference.found
+
+    def measure(self, choice: Choice) -> Measurement:
+        """Build an index, check its ids, and time it in turn with `fast-scan`; or return why it refused."""
+        if choice == Choice(REFERENCE):
+            return _measured([self._reference], self._plan, self._say)[0]
+        gc.collect()
+        rivals, refused = _prepared(self.workload, [choice], self._plan, self._say, len(self.found))
+        if refused:
+            return refused[0]
+        _check_found(rivals[0], self._reference)
+        return _measured([self._reference, *rivals], self._plan, self._say)[-1]
 
 
 def _measured(candidates: Sequence[_Candidate], plan: Plan, say: Say) -> list[Measurement]:

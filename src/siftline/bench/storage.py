@@ -327,18 +327,23 @@ WORKLOADS: Final = ("points", "half-infinite")
 
 def table_one(sizes: Sizes, seed: int, say: Say) -> list[Row]:
     """Count steps and entries of all structures: equalities, and `<` of which a search satisfies one in a hundred."""
-    structures: dict[str, type[Any]] = {"PB+tree": _Paged, **STRUCTURES}
     rows = []
     for workload in WORKLOADS:
-        for name, make in structures.items():
+        for name in _structures():
             say(f"Table 1, {workload}: {name}")
             is_square = workload == "half-infinite" and name == "time index"
             chosen = [n for n in sizes.small if not is_square or n <= _MOST_SQUARED]
-            rows += [{"figure": "table 1", **_measured(workload, name, make(), n, seed)} for n in chosen]
+            rows += [{"figure": "table 1", **measured_structure(workload, name, n, seed)} for n in chosen]
     return rows
 
 
-def _measured(workload: str, name: str, structure: Any, n: int, seed: int) -> Row:
+def _structures() -> dict[str, type[Any]]:
+    return {"PB+tree": _Paged, **STRUCTURES}
+
+
+def measured_structure(workload: str, name: str, n: int, seed: int) -> Row:
+    """Count steps and entries of one structure with n predicates."""
+    structure = _structures()[name]()
     rng = random.Random(f"{seed} {workload} {n}")
     op = "=" if workload == "points" else "<"
     predicates = {id: Predicate(op, rng.random()) for id in range(n)}

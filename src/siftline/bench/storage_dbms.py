@@ -112,7 +112,7 @@ def _measured(n: int, sizes: Sizes, seed: int, say: Say) -> list[Row]:
         if n > _MOST and label == _SLOWEST:
             continue
         say(f"{n:,} subscriptions: loading {label}")
-        engine, loads = _loaded(index, options, workload, sizes.n_loads if n <= _MOST else 1)
+        engine, loads = loaded(index, options, workload, sizes.n_loads if n <= _MOST else 1)
         found = find_all(engine, workload.dicts)
         expected = expected or found
         check_same(label, found, expected, next(iter(INDEXES)))
@@ -139,7 +139,7 @@ def _measured(n: int, sizes: Sizes, seed: int, say: Say) -> list[Row]:
     return rows
 
 
-def _loaded(index: str, options: dict[str, Any], workload: Workload, n_loads: int) -> tuple[Engine, list[float]]:
+def loaded(index: str, options: dict[str, Any], workload: Workload, n_loads: int) -> tuple[Engine, list[float]]:
     """Load new engines; return the last one, and the seconds that each took."""
     loads = []
     for _ in range(n_loads):

@@ -52,7 +52,7 @@ def ids_with_followers(
     """
     n_known = min(len(following), len(is_live), len(ids))
     n_leaders = 0
-    for k in range(min(np.int64(n_slots), len(found))):
+    for k in range(n_slots if n_slots < len(found) else 0):
         found[np.uint64(n_leaders)] = slots[np.uint64(k)]
         n_leaders += slots[np.uint64(k)] < n_known
     n_found = _append_followers(0, n_leaders, found, following, n_known)
@@ -61,7 +61,7 @@ def ids_with_followers(
         slot = np.uint64(found[np.uint64(k)])
         found[np.uint64(n_live)] = ids[slot]
         n_live += is_live[slot]
-    return n_live if n_found >= 0 else -1
+    return n_live if n_slots < len(found) and n_found >= 0 else -1
 
 
 @kernel

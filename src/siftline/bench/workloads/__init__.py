@@ -5,10 +5,12 @@ A new workload is a frozen dataclass of parameters, a function that draws from t
 """
 
 from siftline.bench.workloads.registry import generate, make_parameters, recipe, workloads
-from siftline.bench.workloads.stored import cached, load, save
-from siftline.bench.workloads.workload import Parameters, Recipe, Workload
+from siftline.bench.workloads.stored import Drawing, cached, load, save
+from siftline.bench.workloads.workload import CHUNK, Parameters, Recipe, Workload
 
 __all__ = [
+    "CHUNK",
+    "Drawing",
     "Parameters",
     "Recipe",
     "Workload",

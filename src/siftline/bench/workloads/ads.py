@@ -1,7 +1,11 @@
-"""`ads-eq`, `ads`: display advertisements, which ask for a dozen properties of a visitor, each one of few values.
+"""Display advertisements, which ask for some properties of a visitor, each one of few values.
 
 Attributes follow the Zipf law in subscriptions and events alike; values are numbers, 0 .. n_values - 1, and uniform. A
 predicate accepts a set of values, held as a bit mask while it is drawn: one bit is an equality, several are an `in`.
+
+`ads-eq` and `ads` have a uniform number of predicates. `display-ads` has the shape that the PS-Tree paper tells of its
+data set (section 7.4): 3 million subscriptions of 1 to 56 predicates, 8 on average, 122 attributes, 20 of them in an
+event. That sizes are geometric, all else about values, sets and skew, and the planted match are ours.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import numpy as np
 from siftline.bench.workloads.drawing import (
     Planted,
     choose_planted,
+    draw_by_count,
     fill_events,
     listed,
     named,
@@ -23,7 +28,7 @@ from siftline.bench.workloads.drawing import (
     zipf_weights,
 )
 from siftline.bench.workloads.synthetic import attribute_names, value_table
-from siftline.bench.workloads.workload import Parameters, Recipe
+from siftline.bench.workloads.workload import Parameters, Recipe, later
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,6 +58,8 @@ class Ads(Parameters):
         Attributes of an event.
     n_planted : int
         Subscriptions that each event is made to match.
+    mean_predicates : float
+        If not 0, sizes are geometric with this mean, up to the largest; only those that fit into events are planted.
     """
 
     n_subscriptions: int = 1_000_000
@@ -67,18 +74,15 @@ class Ads(Parameters):
     n_values: int = 20
     event_size: int = 20
     n_planted: int = 1
+    mean_predicates: float = later(0.0)
 
 
 def draw(parameters: Ads, chance: np.random.Generator, event_chance: np.random.Generator) -> tuple[Any, Any]:
     """Draw the tables of predicates and of values."""
-    if parameters.n_planted * parameters.most_predicates > parameters.event_size:
-        raise ValueError("an event is too small for the subscriptions that it is to match")
-    n, most = parameters.n_subscriptions, parameters.most_predicates
-    counts = chance.integers(parameters.least_predicates, most + 1, size=n)
     weights = zipf_weights(parameters.n_attributes, parameters.skew)
-    attributes = subscription_attributes(chance, weights, counts, most)
-    is_used = attributes >= 0
-    masks = np.zeros((n, most), dtype=np.int32)
+    counts, attributes = _draw_attributes(parameters, weights, chance)
+    n, is_used = parameters.n_subscriptions, attributes >= 0
+    masks = np.zeros(attributes.shape, dtype=np.int32)
     masks[is_used] = _draw_masks(parameters, chance, int(counts.sum()))
     planted = _planted(parameters, attributes, masks, event_chance)
     events = fill_events(event_chance, weights, parameters.event_size, parameters.n_values, planted)
@@ -86,6 +90,21 @@ def draw(parameters: Ads, chance: np.random.Generator, event_chance: np.random.G
     owners = np.repeat(np.arange(n), counts)
     predicates = _predicate_table(owners, named(attributes[is_used], names), masks[is_used], parameters.n_values)
     return predicates, value_table(*events, names)
+
+
+def _draw_attributes(
+    parameters: Ads, weights: NDArray[np.float64], chance: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Draw how many predicates subscriptions have, and on which attributes."""
+    n, least, most = parameters.n_subscriptions, parameters.least_predicates, parameters.most_predicates
+    if parameters.mean_predicates:
+        beyond = chance.geometric(1 / (parameters.mean_predicates - least + 1), size=n)
+        counts = np.minimum(least - 1 + beyond, most)
+        return counts, draw_by_count(chance, weights, counts)
+    if parameters.n_planted * most > parameters.event_size:
+        raise ValueError("an event is too small for the subscriptions that it is to match")
+    counts = chance.integers(least, most + 1, size=n)
+    return counts, subscription_attributes(chance, weights, counts, most)
 
 
 def _draw_masks(parameters: Ads, chance: np.random.Generator, n: int) -> NDArray[np.int32]:
@@ -114,7 +133,12 @@ def _planted(
     parameters: Ads, attributes: NDArray[np.int32], masks: NDArray[np.int32], chance: np.random.Generator
 ) -> Planted:
     """Choose subscriptions for each event, and a value out of each of their sets."""
-    n = parameters.n_events
+    n, room = parameters.n_events, parameters.event_size // max(1, parameters.n_planted)
+    if parameters.mean_predicates:
+        is_small = (attributes >= 0).sum(axis=1) <= room
+        if not is_small.any():
+            return Planted(*np.empty((2, n, 0), dtype=np.int32))
+        attributes, masks = attributes[is_small, :room], masks[is_small, :room]
     chosen = choose_planted(chance, attributes, n, parameters.n_planted)
     wanted = masks[chosen].reshape(n, -1)
     scores = chance.random((*wanted.shape, parameters.n_values)) * _bits(wanted, parameters.n_values)
@@ -149,6 +173,14 @@ RECIPES: Final = (
         name="ads",
         description="as ads-eq, but half of the predicates are sets of 2 to 10 numbers",
         parameters=Ads(in_share=0.5),
+        draw=draw,
+    ),
+    Recipe(
+        name="display-ads",
+        description="PS-Tree, section 7.4: 1 to 56 predicates, 8 on average, half of them sets; 122 attributes",
+        parameters=Ads(
+            n_subscriptions=3_000_000, least_predicates=1, most_predicates=56, in_share=0.5, mean_predicates=8.0
+        ),
         draw=draw,
     ),
 )

@@ -52,10 +52,64 @@ def draw_distinct(
 def subscription_attributes(
     chance: np.random.Generator, weights: NDArray[np.float64], counts: NDArray[np.int64], n_columns: int
 ) -> NDArray[np.int32]:
-    """Draw the attributes of subscriptions, one row each; -1 behind the `counts[i]` of row i."""
+    """Draw the attributes of subscriptions or events, one row each; -1 behind the `counts[i]` of row i."""
     attributes = draw_distinct(chance, weights, n_columns, np.empty((len(counts), 0), dtype=np.int32))
     attributes[np.arange(n_columns) >= counts[:, None]] = -1
     return attributes
+
+
+def draw_by_count(
+    chance: np.random.Generator,
+    weights: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    taken: NDArray[np.int32] | None = None,
+) -> NDArray[np.int32]:
+    """Draw `counts[i]` attributes for row i, one after the other, none twice and none that is taken; then -1.
+
+    `draw_distinct` draws again what it has already. Here the weight of what is left is cut out of the line instead, so
+    that it takes no longer when a few attributes have nearly all of the weight.
+    """
+    taken = np.empty((len(counts), 0), dtype=np.int32) if taken is None else taken
+    most = int(counts.max(initial=0))
+    if most + taken.shape[1] > len(weights):
+        raise ValueError(f"cannot draw {most + taken.shape[1]} distinct attributes out of {len(weights)}")
+    ends = np.cumsum(weights)
+    rows = np.argsort(-counts, kind="stable")  # those that still want one come first
+    wanted = counts[rows]
+    drawn = np.full((len(counts), most), -1, dtype=np.int32)
+    known = np.sort(taken[rows], axis=1)
+    for column in range(most):
+        n = int(np.searchsorted(-wanted, -column, side="left"))
+        known = known[:n]
+        chosen = _draw_beside(chance, weights, ends, known)
+        drawn[rows[:n], column] = chosen
+        known = np.sort(np.concatenate([known, chosen[:, None]], axis=1), axis=1)
+    return drawn
+
+
+def _draw_beside(
+    chance: np.random.Generator, weights: NDArray[np.float64], ends: NDArray[np.float64], known: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """Draw one attribute for each row that is not among those, in order, that it has."""
+    chosen = np.empty(len(known), dtype=np.int32)
+    rows = np.arange(len(known))
+    while len(rows):
+        own = known[rows]
+        places = chance.random(len(rows)) * (ends[-1] - weights[own].sum(axis=1))
+        for column in own.T:
+            places += np.where(places >= ends[column] - weights[column], weights[column], 0.0)
+        found = np.searchsorted(ends[:-1], places, side="right").astype(np.int32)
+        chosen[rows] = found
+        rows = rows[(own == found[:, None]).any(axis=1)]  # by rounding, hardly ever
+    return chosen
+
+
+def draw_values(chance: np.random.Generator, n_values: int, skew: float, shape: tuple[int, ...]) -> NDArray[np.int32]:
+    """Draw values 0 .. n_values - 1 by the Zipf law; the exponent 0 is uniform."""
+    if skew == 0:
+        return chance.integers(0, n_values, shape, dtype=np.int32)
+    ends = np.cumsum(zipf_weights(n_values, skew))
+    return np.searchsorted(ends[:-1], chance.random(shape), side="right").astype(np.int32)
 
 
 def choose_planted(
@@ -78,13 +132,18 @@ def _clashing(attributes: NDArray[np.int32], chosen: NDArray[np.int64]) -> NDArr
 
 
 def fill_events(
-    chance: np.random.Generator, weights: NDArray[np.float64], size: int, n_values: int, planted: Planted
+    chance: np.random.Generator,
+    weights: NDArray[np.float64],
+    size: int,
+    n_values: int,
+    planted: Planted,
+    value_skew: float = 0.0,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return attributes and values of events, one row each: what is planted, then others, with uniform values."""
+    """Return attributes and values of events, one row each: what is planted, then others, with values by chance."""
     n = len(planted.attributes)
     filling = draw_distinct(chance, weights, size, planted.attributes)
     attributes = np.concatenate([planted.attributes, filling], axis=1)
-    values = np.concatenate([planted.values, chance.integers(0, n_values, (n, size), dtype=np.int32)], axis=1)
+    values = np.concatenate([planted.values, draw_values(chance, n_values, value_skew, (n, size))], axis=1)
     # Planted places come first, unused ones last, and the first `size` make the event.
     order = np.argsort(attributes < 0, axis=1, kind="stable")[:, :size]
     return np.take_along_axis(attributes, order, 1), np.take_along_axis(values, order, 1)
@@ -106,6 +165,19 @@ def predicate_table(
         "op": pa.DictionaryArray.from_arrays(operators, list(spellings)),
     }
     return pa.table({**fixed, **columns})
+
+
+def long_table(attributes: NDArray[np.int32], names: Sequence[str], **columns: Any) -> Any:
+    """Return one row a value, of events of any size: one row of `attributes` each, -1 where there is none.
+
+    A column is an array of the same shape, or the column itself.
+    """
+    import pyarrow as pa
+
+    used = attributes >= 0
+    parts = {key: values[used] if isinstance(values, np.ndarray) else values for key, values in columns.items()}
+    owners = np.repeat(np.arange(len(attributes)), used.sum(axis=1))
+    return pa.table({"event": owners, "attribute": named(attributes[used], names), **parts})
 
 
 def named(codes: NDArray[Any], names: Sequence[str], is_there: NDArray[np.bool_] | None = None) -> Any:

@@ -5,6 +5,10 @@
 proportional to the logarithm of the number of products (of 296,846) that have it. Most attributes are texts with an own
 vocabulary of 2 to 500 words, asked for by `=` and `in`; the others are numbers, asked for by ranges. Products have 5 to
 40 attributes, 14 on average; a match is planted in each, as few would be found otherwise.
+
+`catalogue` is nearer to the paper: all attributes are texts, and nothing is planted, so that subscriptions may be as
+long as they like. The crawl itself is not public; sizes of products, of vocabularies and of sets, and how soon
+attributes become rare, are ours.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from siftline.bench.workloads.drawing import (
     subscription_attributes,
 )
 from siftline.bench.workloads.words import names, words
-from siftline.bench.workloads.workload import Parameters, Recipe
+from siftline.bench.workloads.workload import Parameters, Recipe, later
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +56,12 @@ class Products(Parameters):
     text_share : float
         The share of attributes that are texts.
     least_predicates, most_predicates : int
-        A subscription has between so many predicates, uniformly; at most 5, the size of the smallest product.
+        A subscription has between so many predicates, uniformly; where one is planted in each product, at most 5, the
+        size of the smallest product.
+    set_share : float
+        The share of predicates on texts that are `in`; the others are `=`.
+    has_planted : bool
+        Whether each product is made to match a subscription.
     """
 
     n_subscriptions: int = 1_000_000
@@ -62,6 +71,8 @@ class Products(Parameters):
     text_share: float = 0.7
     least_predicates: int = 2
     most_predicates: int = 5
+    set_share: float = later(0.3)
+    has_planted: bool = later(True)
 
 
 class Catalogue(NamedTuple):
@@ -86,6 +97,7 @@ class Wishes(NamedTuple):
     counts: NDArray[np.int64]
     attributes: NDArray[np.int32]
     predicates: Predicates
+    has_planted: bool = True
 
     @property
     def used(self) -> NDArray[np.int32]:
@@ -94,7 +106,7 @@ class Wishes(NamedTuple):
 
 
 class Offers(NamedTuple):
-    """Events: one row a value, and for each event the subscription that is planted in it."""
+    """Events: one row a value, and for each event the subscription that is planted in it, if any is."""
 
     events: NDArray[np.int64]
     attributes: NDArray[np.int32]
@@ -102,9 +114,10 @@ class Offers(NamedTuple):
     planted: NDArray[np.int64]
 
 
-def draw(parameters: Products, chance: np.random.Generator, event_chance: np.random.Generator) -> tuple[Any, Any]:
+def draw(
+    parameters: Products, chance: np.random.Generator, event_chance: np.random.Generator, catalogue: Catalogue
+) -> tuple[Any, Any]:
     """Draw the tables of predicates and of values."""
-    catalogue = draw_catalogue(parameters, chance)
     wishes = draw_wishes(catalogue, parameters, chance)
     offers = draw_offers(catalogue, wishes, parameters.n_events, event_chance)
     all_names = names(parameters.n_attributes)
@@ -124,18 +137,21 @@ def draw_catalogue(parameters: Products, chance: np.random.Generator) -> Catalog
 
 def draw_wishes(catalogue: Catalogue, parameters: Products, chance: np.random.Generator) -> Wishes:
     """Draw the subscriptions."""
-    if parameters.most_predicates > _LEAST_SIZE:
+    if parameters.has_planted and parameters.most_predicates > _LEAST_SIZE:
         raise ValueError(f"a product of {_LEAST_SIZE} attributes cannot match more predicates")
     n, most = parameters.n_subscriptions, parameters.most_predicates
     counts = chance.integers(parameters.least_predicates, most + 1, size=n)
     attributes = subscription_attributes(chance, np.log(catalogue.frequencies * _N_PRODUCTS), counts, most)
-    return Wishes(counts, attributes, _draw_predicates(catalogue, attributes[attributes >= 0], chance))
+    predicates = _draw_predicates(catalogue, attributes[attributes >= 0], parameters.set_share, chance)
+    return Wishes(counts, attributes, predicates, parameters.has_planted)
 
 
 def draw_offers(catalogue: Catalogue, wishes: Wishes, n_events: int, chance: np.random.Generator) -> Offers:
     """Draw the events: what is planted, the two commonest attributes by their share, then others by theirs."""
     chosen = choose_planted(chance, wishes.attributes, n_events, 1)[:, 0]
     planted, planted_values = _planted(chosen, wishes, chance)
+    if not wishes.has_planted:
+        planted, planted_values = planted[:, :0], planted_values[:, :0]
     beyond = chance.exponential(_MEAN_BEYOND, size=n_events).astype(np.int64)
     sizes = np.minimum(_LEAST_SIZE + beyond, _MOST_SIZE)
     common = np.where(chance.random((n_events, 2)) < (_FIRST, _SECOND), np.array([0, 1], dtype=np.int32), np.int32(-1))
@@ -152,12 +168,14 @@ def draw_offers(catalogue: Catalogue, wishes: Wishes, n_events: int, chance: np.
     return Offers(events, attributes[is_there], values[is_there], chosen)
 
 
-def _draw_predicates(catalogue: Catalogue, attributes: NDArray[np.int32], chance: np.random.Generator) -> Predicates:
-    """Draw operators and constants: `=` and, for three of ten, `in` for texts, ranges for numbers."""
+def _draw_predicates(
+    catalogue: Catalogue, attributes: NDArray[np.int32], set_share: float, chance: np.random.Generator
+) -> Predicates:
+    """Draw operators and constants: `=` and `in` for texts, ranges for numbers."""
     n = len(attributes)
     is_text, n_values = catalogue.is_text[attributes], catalogue.n_values[attributes]
     operators = chance.integers(AT_MOST, BETWEEN + 1, size=n, dtype=np.int8)
-    is_set = chance.random(n, dtype=np.float32) < 0.3
+    is_set = chance.random(n, dtype=np.float32) < set_share
     operators[is_text] = np.where(is_set, IN, EQUAL)[is_text]
     one, other = (_draw_values(n_values, is_text, chance) for _ in range(2))
     lows = np.where(operators == BETWEEN, np.minimum(one, other), one)
@@ -235,5 +253,13 @@ RECIPES: Final = (
         description="10,204 attributes, the commonest in 31 % of the products: texts (=, in) and numbers (ranges)",
         parameters=Products(),
         draw=draw,
+        prepare=draw_catalogue,
+    ),
+    Recipe(
+        name="catalogue",
+        description="OpIndex, eBay: 10,204 attributes, the commonest in 31 % of the products, all of them texts",
+        parameters=Products(text_share=1.0, least_predicates=1, most_predicates=8, set_share=0.0, has_planted=False),
+        draw=draw,
+        prepare=draw_catalogue,
     ),
 )

@@ -14,7 +14,21 @@ if TYPE_CHECKING:
 # The files of this package that define recipes, in a tuple `RECIPES`.
 _MODULES: Final = tuple(
     f"siftline.bench.workloads.{name}"
-    for name in ("synthetic", "wide", "ads", "keywords", "products", "rules", "strings")
+    for name in (
+        "synthetic",
+        "wide",
+        "ads",
+        "keywords",
+        "products",
+        "rules",
+        "strings",
+        "normal_forms",
+        "prefixes",
+        "documents",
+        "be_gen",
+        "topss",
+        "intervals",
+    )
 )
 
 

@@ -1,4 +1,10 @@
-"""Workloads on disk: two Parquet files in a directory, with parameters and seed in the metadata of both."""
+"""Workloads on disk: predicates and values as Parquet in a directory, with parameters and seed in the metadata.
+
+    predicates.parquet                      one file each, or
+    predicates.parquet/part-00000.parquet   a file for each chunk, written by processes or by Spark
+
+The same files come out however many processes draw them.
+"""
 
 from __future__ import annotations
 
@@ -7,59 +13,162 @@ import json
 import os
 import shutil
 import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.bench.workloads.registry import make_parameters, recipe
-from siftline.bench.workloads.workload import Workload
+from siftline.bench.workloads.workload import CHUNK, Workload, identity, n_chunks
 from siftline.errors import TableError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from siftline.bench.workloads.workload import Parameters
 
 _KEY: Final = b"siftline.workload"
 _FILES: Final = ("predicates.parquet", "values.parquet")
 
 
-def save(workload: Workload, directory: str | Path) -> Path:
-    """Write a workload into a new directory, which appears only when it is complete."""
-    import pyarrow.parquet as pq
-
+@contextmanager
+def _appearing(directory: str | Path) -> Iterator[Path]:
+    """Give a place to write to, which becomes the directory when all is written."""
     target = Path(directory)
     target.parent.mkdir(parents=True, exist_ok=True)
-    metadata = {_KEY: json.dumps(workload.identity)}
     partial = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
     try:
-        for table, file in zip((workload.predicates, workload.values), _FILES, strict=True):
-            pq.write_table(table.replace_schema_metadata(metadata), partial / file, compression="zstd")
+        yield partial
         shutil.rmtree(target, ignore_errors=True)
         os.replace(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return target
+
+
+def save(workload: Workload, directory: str | Path) -> Path:
+    """Write a workload into a new directory, which appears only when it is complete."""
+    with _appearing(directory) as partial:
+        for table, file in zip((workload.predicates, workload.values), _FILES, strict=True):
+            _write(table, partial / file, workload.identity)
+    return Path(directory)
+
+
+def _write(table: Any, path: Path, known: dict[str, Any]) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(table.replace_schema_metadata({_KEY: json.dumps(known)}), path, compression="zstd")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A workload that is drawn chunk by chunk into a directory, and never in memory as a whole."""
+
+    name: str
+    parameters: Parameters
+    seed: int = 0
+    chunk: int = CHUNK
+
+    def write(self, directory: str | Path, *, workers: int = 1) -> Path:
+        """Draw with so many processes."""
+        with _appearing(directory) as partial:
+            self._make_folders(partial)
+            if workers == 1 or self._n_chunks == 1:
+                for number in range(self._n_chunks):
+                    self.write_chunk(number, partial)
+            else:
+                self._write_in_processes(partial, workers)
+        return Path(directory)
+
+    def write_by_spark(self, session: Any, directory: str | Path) -> Path:
+        """Draw with the workers of a Spark session, which must see the directory under the same path."""
+        import pyarrow as pa
+
+        with _appearing(Path(directory).absolute()) as partial:
+            self._make_folders(partial)
+
+            def write_chunks(batches: Iterator[Any]) -> Iterator[Any]:
+                for batch in batches:
+                    numbers = batch.column(0).to_pylist()
+                    for number in numbers:
+                        self.write_chunk(number, partial)
+                    yield pa.RecordBatch.from_pydict({"id": pa.array(numbers, pa.int64())})
+
+            numbers = session.range(0, self._n_chunks, 1, self._n_chunks)
+            numbers.mapInArrow(write_chunks, "id long").count()
+        return Path(directory)
+
+    def write_chunk(self, number: int, folder: Path) -> None:
+        """Draw one chunk into its files. A task that is repeated replaces them with the same."""
+        made = recipe(self.name)
+        known = identity(self.name, self.parameters, self.seed, made.version, self.chunk)
+        tables = made.draw_chunk(self.parameters, self.seed, number, self.chunk)
+        for table, file in zip(tables, _FILES, strict=True):
+            own = folder / f".{file}-{number}-{os.getpid()}"
+            _write(table, own, known)
+            os.replace(own, folder / file / f"part-{number:05}.parquet")
+
+    @property
+    def _n_chunks(self) -> int:
+        return n_chunks(self.parameters, self.chunk)
+
+    def _make_folders(self, partial: Path) -> None:
+        for file in _FILES:
+            (partial / file).mkdir()
+
+    def _write_in_processes(self, partial: Path, workers: int) -> None:
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        numbers = range(self._n_chunks)
+        # Spawned, because a process with the threads of Arrow in it cannot be forked safely.
+        with ProcessPoolExecutor(min(workers, len(numbers)), get_context("spawn")) as pool:
+            list(pool.map(self.write_chunk, numbers, [partial] * len(numbers)))
 
 
 def load(directory: str | Path) -> Workload:
-    """Read a workload that `save` wrote.
+    """Read a workload that `save` or a `Drawing` wrote.
 
     Raises
     ------
     TableError
-        If a file is missing or no workload, or the two do not belong together.
+        If a file is missing or no workload, or they do not belong together.
     """
-    (predicates, identity), (values, other) = (_read(Path(directory) / file) for file in _FILES)
-    if identity != other:
+    (predicates, known), (values, other) = (_read(Path(directory) / file) for file in _FILES)
+    if known != other:
         raise TableError(f"the files in {directory} belong to different workloads")
-    parameters = make_parameters(identity["workload"], **identity["parameters"])
-    return Workload(identity["workload"], parameters, identity["seed"], identity["version"], predicates, values)
+    parameters = make_parameters(known["workload"], **known["parameters"])
+    chunk = _chunk_of(known)
+    return Workload(known["workload"], parameters, known["seed"], known["version"], predicates, values, chunk)
 
 
 def _read(path: Path) -> tuple[Any, dict[str, Any]]:
     import pyarrow as pa
+
+    if not path.is_dir():
+        return _read_file(path)
+    read = [_read_file(part) for part in sorted(path.glob("part-*.parquet"))]
+    if not read:
+        raise TableError(f"{path} has no parts")
+    tables, known = zip(*read, strict=True)
+    if any(each != known[0] for each in known):
+        raise TableError(f"the parts in {path} belong to different workloads")
+    n = known[0]["parameters"]["n_subscriptions"]
+    if len(read) != -(-n // _chunk_of(known[0])):
+        raise TableError(f"{path} is not complete: it has {len(read)} parts")
+    return pa.concat_tables(tables), known[0]
+
+
+def _chunk_of(known: dict[str, Any]) -> int:
+    """Return in what chunks a workload was drawn; without a word, as one."""
+    return int(known.get("chunk", max(CHUNK, known["parameters"]["n_subscriptions"])))
+
+
+def _read_file(path: Path) -> tuple[Any, dict[str, Any]]:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
+        table = pq.ParquetFile(path).read()
     except (OSError, pa.ArrowInvalid) as error:
         raise TableError(f"cannot read {path}: {error}") from None
     text = (table.schema.metadata or {}).get(_KEY)
@@ -77,7 +186,7 @@ def cached(name: str, parameters: Parameters, seed: int, directory: str | Path |
         workload = load(path)
         if (workload.name, workload.parameters, workload.seed) != (name, parameters, seed):
             raise TableError(f"{path} holds another workload: {workload.identity}")
-        if workload.version == recipe(name).version:
+        if (workload.version, workload.chunk) == (recipe(name).version, CHUNK):
             return workload
     workload = recipe(name).generate(parameters, seed)
     save(workload, path)
@@ -85,5 +194,5 @@ def cached(name: str, parameters: Parameters, seed: int, directory: str | Path |
 
 
 def _file_name(name: str, parameters: Parameters, seed: int) -> str:
-    digest = hashlib.sha256(repr((parameters, seed)).encode()).hexdigest()[:10]
+    digest = hashlib.sha256(repr((parameters.as_dict(), seed)).encode()).hexdigest()[:10]
     return f"{name}-{parameters.n_subscriptions}-{digest}"

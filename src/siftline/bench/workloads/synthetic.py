@@ -1,9 +1,19 @@
 """Numeric attributes, some equalities, only these or none, mostly ranges.
 
-`dense`, `sparse`, `equality`, `zipf`, `all-range`, `long` and `dense-short` differ in their parameters only.
+The recipes of this file differ in their parameters only.
 
 A subscription has a uniform number of predicates on distinct attributes; an event has a fixed number of distinct
-attributes. Attributes are drawn by the Zipf law (exponent 0: uniformly), values and constants uniformly.
+attributes. Attributes, values and constants are drawn by the Zipf law (exponent 0: uniformly).
+
+`many-attributes` has the parameters of Table 3 of the OpIndex paper (section 7.1): n_subscriptions is its N,
+n_attributes d, most_predicates its largest subscription, event_size m, equal_share theta1, n_values sigma, and skew and
+value_skew are its Zipf exponent, both of them. Operators are `=`, `<=` and `>=`. The paper's defaults are lost but for
+20,000 attributes. The others are ours: the 0.2 GB of its Fig. 8(b) are the memory of a million subscriptions of about
+five predicates, hence 1 to 8; 40 attributes an event, 40 % equalities (its model has a third), 200 values. Sizes of
+events are said to have a maximum; ours all have it, as in its model of costs.
+
+`topss` is what we put in the place of the lost subscription workload of the ToPSS paper (section 5.1.2): few different
+predicates, so that the authors' bit matrix fits into memory.
 """
 
 from __future__ import annotations
@@ -16,6 +26,7 @@ import numpy as np
 from siftline.bench.workloads.drawing import (
     Planted,
     choose_planted,
+    draw_values,
     fill_events,
     named,
     numbered,
@@ -23,7 +34,7 @@ from siftline.bench.workloads.drawing import (
     subscription_attributes,
     zipf_weights,
 )
-from siftline.bench.workloads.workload import Parameters, Recipe
+from siftline.bench.workloads.workload import Parameters, Recipe, later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,13 +58,17 @@ class Synthetic(Parameters):
     least_predicates, most_predicates : int
         A subscription has between so many predicates, uniformly.
     equal_share : float
-        The share of predicates with `=`; the others are `<=`, `>=` and `between`, a third each.
+        The share of predicates with `=`; the others are `<=`, `>=` and `between`, equally often.
     n_values : int
         Values and constants are 0 .. n_values - 1.
     event_size : int
         Attributes of an event.
     n_planted : int
         Subscriptions that each event is made to match.
+    value_skew : float
+        Value i, in events and as a constant, is drawn with a probability proportional to 1 / (i + 1) ** value_skew.
+    has_between : bool
+        Whether there are predicates with `between`.
     """
 
     n_subscriptions: int = 1_000_000
@@ -66,6 +81,8 @@ class Synthetic(Parameters):
     n_values: int = 100
     event_size: int = 30
     n_planted: int = 0
+    value_skew: float = later(0.0)
+    has_between: bool = later(True)
 
 
 class Matrix(NamedTuple):
@@ -88,7 +105,7 @@ def draw(parameters: Synthetic, chance: np.random.Generator, event_chance: np.ra
     matrix = draw_predicates(parameters, chance)
     attributes, numbers = draw_events(parameters, matrix, event_chance)
     names = attribute_names(parameters.n_attributes)
-    return _predicate_table(parameters, matrix), value_table(attributes, numbers, names)
+    return conjunctions(parameters, matrix), value_table(attributes, numbers, names)
 
 
 def draw_predicates(parameters: Synthetic, chance: np.random.Generator) -> Matrix:
@@ -96,15 +113,16 @@ def draw_predicates(parameters: Synthetic, chance: np.random.Generator) -> Matri
     n, most = parameters.n_subscriptions, parameters.most_predicates
     counts = chance.integers(parameters.least_predicates, most + 1, size=n)
     attributes = subscription_attributes(chance, attribute_weights(parameters), counts, most)
-    operators = chance.integers(AT_MOST, BETWEEN + 1, size=(n, most), dtype=np.int8)
+    operators = chance.integers(AT_MOST, BETWEEN + parameters.has_between, size=(n, most), dtype=np.int8)
     operators[chance.random((n, most), dtype=np.float32) < parameters.equal_share] = EQUAL
-    lows, highs = _bounds(operators, parameters.n_values, chance)
+    lows, highs = _bounds(operators, parameters, chance)
     return Matrix(counts, attributes, operators, lows, highs)
 
 
-def _bounds(operators: NDArray[np.int8], n_values: int, chance: np.random.Generator) -> tuple[Any, Any]:
+def _bounds(operators: NDArray[np.int8], parameters: Synthetic, chance: np.random.Generator) -> tuple[Any, Any]:
     """Draw constants: the values from low to high satisfy the predicate."""
-    one, other = chance.integers(0, n_values, size=(2, *operators.shape), dtype=np.int32)
+    n_values = parameters.n_values
+    one, other = draw_values(chance, n_values, parameters.value_skew, (2, *operators.shape))
     is_between = operators == BETWEEN
     lows = np.where(is_between, np.minimum(one, other), np.where(operators == AT_MOST, 0, one))
     highs = np.where(is_between, np.maximum(one, other), np.where(operators == AT_LEAST, n_values - 1, one))
@@ -119,7 +137,8 @@ def attribute_weights(parameters: Synthetic) -> NDArray[np.float64]:
 def draw_events(parameters: Synthetic, matrix: Matrix, chance: np.random.Generator) -> tuple[Any, Any]:
     """Draw attributes and values of events, one row each: first those that make planted subscriptions match."""
     planted = _planted(parameters, matrix, chance)
-    return fill_events(chance, attribute_weights(parameters), parameters.event_size, parameters.n_values, planted)
+    weights, size = attribute_weights(parameters), parameters.event_size
+    return fill_events(chance, weights, size, parameters.n_values, planted, parameters.value_skew)
 
 
 def _planted(parameters: Synthetic, matrix: Matrix, chance: np.random.Generator) -> Planted:
@@ -133,12 +152,13 @@ def _planted(parameters: Synthetic, matrix: Matrix, chance: np.random.Generator)
     return Planted(matrix.attributes[chosen].reshape(n, -1), values)
 
 
-def _predicate_table(parameters: Synthetic, matrix: Matrix) -> Any:
+def conjunctions(parameters: Synthetic, matrix: Matrix) -> Any:
+    """Return one row a predicate; each row of the matrix is a subscription."""
     used = matrix.is_used
     operators = matrix.operators[used]
     constants = np.where(operators == AT_MOST, matrix.highs[used], matrix.lows[used]).astype(np.int64)
     return predicate_table(
-        np.repeat(np.arange(parameters.n_subscriptions), matrix.counts),
+        np.repeat(np.arange(len(matrix.counts)), matrix.counts),
         named(matrix.attributes[used], attribute_names(parameters.n_attributes)),
         operators,
         OPERATORS,
@@ -147,7 +167,7 @@ def _predicate_table(parameters: Synthetic, matrix: Matrix) -> Any:
     )
 
 
-def value_table(attributes: NDArray[np.int32], numbers: NDArray[np.int32], names: Sequence[str]) -> Any:
+def value_table(attributes: NDArray[np.int32], numbers: NDArray[Any], names: Sequence[str]) -> Any:
     """Return one row a value, of events that all have the same size."""
     import pyarrow as pa
 
@@ -207,6 +227,28 @@ RECIPES: Final = (
         name="dense-short",
         description="as dense with 1 to 9 predicates: more than ten thousand matches an event",
         parameters=Synthetic(least_predicates=1, most_predicates=9),
+        draw=draw,
+    ),
+    Recipe(
+        name="many-attributes",
+        description="OpIndex, Table 3: 20,000 attributes; =, <= and >=",
+        parameters=Synthetic(
+            n_attributes=20_000,
+            least_predicates=1,
+            most_predicates=8,
+            equal_share=0.4,
+            n_values=200,
+            event_size=40,
+            has_between=False,
+        ),
+        draw=draw,
+    ),
+    Recipe(
+        name="topss",
+        description="ToPSS, subscriptions: five predicates each, over 20 attributes of 20 values; events have them all",
+        parameters=Synthetic(
+            n_attributes=20, least_predicates=5, most_predicates=5, equal_share=0.5, n_values=20, event_size=20
+        ),
         draw=draw,
     ),
 )

@@ -1,0 +1,200 @@
+"""The papers' claims, in our words, and what the rows say about each.
+
+    - number: 12
+      paper: opindex
+      where: Fig. 8(a)
+      claim: BE-Tree needs about twice, k-index about seven times the memory of OpIndex
+      checks:
+        - {check: ratio, figure: opindex-8a, measure: memory_mb, of: BE-Tree, to: OpIndex, at_least: 1.5, at_most: 3}
+      why: what explains the numbers, where they are others than the paper's
+    - number: 82
+      ...
+      untestable: why
+
+All checks hold: reproduced; some: partly; none: not reproduced. A bound is where a verdict turns, and lies away from
+what was measured by more than the noise of a run; a number nearer than `NEAR` to its bound is marked.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.bench.figures.checks import CHECKS, MissingRowsError, NoAnswerError
+from siftline.bench.figures.figure import check_keys, loaded
+from siftline.bench.figures.measures import measure
+from siftline.bench.figures.panels import panel
+from siftline.bench.figures.registry import CLAIMS, PAPERS, figures, folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from siftline.bench.results import Row
+
+REPRODUCED: Final = "reproduced"
+PARTLY: Final = "partly"
+NOT_REPRODUCED: Final = "not reproduced"
+NOT_TESTABLE: Final = "not testable"
+NOT_MEASURED: Final = "not measured"
+VERDICTS: Final = (REPRODUCED, PARTLY, NOT_REPRODUCED, NOT_TESTABLE, NOT_MEASURED)
+# Numbers nearer to their bound than this factor could fall on the other side of it another time.
+NEAR: Final = 1.15
+
+_REQUIRED: Final = {"number", "paper", "where", "claim"}
+_OPTIONAL: Final = {"checks", "why", "untestable"}
+_BOUNDS: Final = ("at_least", "at_most")
+
+
+@dataclass(frozen=True)
+class Check:
+    """A question to one measure of one figure, and the bounds of the answer."""
+
+    name: str
+    figure: str
+    measure: str
+    arguments: Mapping[str, Any]
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The question in words."""
+        said = {**self.arguments}
+        of, to = (_listed(said.pop(name, None)) for name in ("of", "to"))
+        words = f"{self.name} of {of}" + (f" to {to}" if to else "")
+        rest = ", ".join(f"{key} {_listed(value)}" for key, value in said.items())
+        return f"{words}, {self.measure}{f', {rest}' if rest else ''}"
+
+    @property
+    def bounds(self) -> str:
+        """The bounds in words."""
+        bounds = [f"≥ {self.at_least:g}"] if self.at_least is not None else []
+        return " and ".join([*bounds, *([f"≤ {self.at_most:g}"] if self.at_most is not None else [])])
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says, and how it is checked."""
+
+    number: int
+    paper: str
+    where: str
+    claim: str
+    checks: Sequence[Check] = ()
+    why: str = ""
+    untestable: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A check and the number that it gave, or why there is none."""
+
+    check: Check
+    number: float | None
+    problem: str = ""
+    is_missing: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether the number is within its bounds."""
+        return self.number is not None and all(margin >= 1 for margin in self._margins)
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the number is so near to a bound that noise could turn it."""
+        return any(1 / NEAR < margin < NEAR for margin in self._margins)
+
+    @property
+    def _margins(self) -> list[float]:
+        """By which factors the number lies within its bounds; below 1, outside."""
+        if self.number is None:
+            return []
+        low, high = self.check.at_least, self.check.at_most
+        margins = [] if low is None else [_factor(self.number, low)]
+        return [*margins, *([] if high is None else [_factor(high, self.number)])]
+
+
+def _factor(large: float, small: float) -> float:
+    """Return large / small of numbers that may be 0 or infinite."""
+    return large / small if small and math.isfinite(small) else 0.0 if large < small else math.inf
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim, the answers to its checks, and what follows."""
+
+    claim: Claim
+    answers: Sequence[Answer]
+
+    @property
+    def word(self) -> str:
+        """One of `VERDICTS`."""
+        if self.claim.untestable:
+            return NOT_TESTABLE
+        if any(answer.is_missing for answer in self.answers):
+            return NOT_MEASURED
+        answered = [answer for answer in self.answers if answer.number is not None]
+        if not answered:
+            return NOT_TESTABLE
+        n_held = sum(answer.holds for answer in self.answers)
+        return REPRODUCED if n_held == len(self.answers) else PARTLY if n_held else NOT_REPRODUCED
+
+    @property
+    def why(self) -> str:
+        """The explanation, where one is due."""
+        if self.claim.untestable:
+            return self.claim.untestable
+        problems = "; ".join(answer.problem for answer in self.answers if answer.problem)
+        return problems or ("" if self.word == REPRODUCED else self.claim.why)
+
+
+def claims(path: Path | None = None) -> list[Claim]:
+    """Read the claims, in the order of their numbers."""
+    source = path or folder() / CLAIMS
+    try:
+        return sorted((_claim(said) for said in loaded(source)), key=lambda claim: claim.number)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{source}: {error}") from None
+
+
+def _claim(said: Any) -> Claim:
+    check_keys("a claim", said, _REQUIRED, _OPTIONAL)
+    if said["paper"] not in PAPERS:
+        raise ValueError(f"claim {said['number']} is of no known paper: {said['paper']!r}")
+    if ("checks" in said) == ("untestable" in said):
+        raise ValueError(f"claim {said['number']} has either checks, or why it cannot be tested")
+    checks = [_check(said["number"], each) for each in said.get("checks", [])]
+    return Claim(**{**said, "checks": checks})
+
+
+def _check(number: int, said: dict[str, Any]) -> Check:
+    rest = dict(said)
+    name, figure = rest.pop("check"), rest.pop("figure")
+    bounds = {bound: rest.pop(bound) for bound in _BOUNDS if bound in rest}
+    if name not in CHECKS or not bounds:
+        raise ValueError(f"claim {number}: a check has a name, one of {', '.join(CHECKS)}, and a bound")
+    if figure not in figures():
+        raise ValueError(f"claim {number}: there is no figure {figure!r}")
+    measures = [axis.measure.name for axis in figures()[figure].y if axis.measure is not None]
+    return Check(name, figure, rest.pop("measure", measures[0]), rest, **bounds)
+
+
+def verdicts(found: Sequence[Claim], scale: str, rows: Mapping[str, Row], seed: int = 0) -> list[Verdict]:
+    """Ask the rows about each claim."""
+    return [Verdict(claim, [_answer(check, scale, rows, seed) for check in claim.checks]) for claim in found]
+
+
+def _answer(check: Check, scale: str, rows: Mapping[str, Row], seed: int) -> Answer:
+    shown = panel(figures()[check.figure], measure(check.measure), scale, rows, seed)
+    try:
+        return Answer(check, CHECKS[check.name](shown, **check.arguments))
+    except MissingRowsError as error:
+        return Answer(check, None, str(error), is_missing=True)
+    except NoAnswerError as error:
+        return Answer(check, None, str(error))

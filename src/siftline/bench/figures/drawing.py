@@ -1,0 +1,102 @@
+"""A figure as SVG, in the paper's axes: lines, or bars where x is text. Markers tell series apart in grey, too."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from siftline.bench.figures.panels import MISSING, panel
+from siftline.bench.plots import set_up
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from siftline.bench.figures.figure import Axis, Figure
+    from siftline.bench.figures.panels import Panel, Point
+    from siftline.bench.results import Row
+
+_WIDTH: Final = 4.6
+_HEIGHT: Final = 3.6
+_MARKERS: Final = "osv^D*Pxh8<>"
+_DASHES: Final = ("-", "--", "-.", ":")
+_HATCHES: Final = ("", "///", "...", "xx", "\\\\\\", "++", "oo", "**")
+# From dark to light, so that a copy in grey keeps them apart; the extra line of this project is the darkest.
+_COLOURS: Final = ("#1b4f72", "#b03a2e", "#148f77", "#8e44ad", "#d68910", "#5d6d7e", "#e08283", "#7fb3d5", "#a9b84a")
+_OURS: Final = "sift"
+
+
+def svg(figure: Figure, scale: str, rows: Mapping[str, Row], seed: int = 0) -> str:
+    """Return a picture of all panels of a figure."""
+    from matplotlib.figure import Figure as Canvas
+
+    set_up(salt=f"siftline {figure.name}")  # pictures of one page must not share names
+    n = len(figure.y)
+    canvas = Canvas(figsize=(_WIDTH * n, _HEIGHT), layout="constrained")
+    for axes, y in zip(np.atleast_1d(canvas.subplots(1, n)), figure.y, strict=True):
+        assert y.measure is not None
+        _draw(axes, figure, y, panel(figure, y.measure, scale, rows, seed))
+    handles, labels = canvas.axes[0].get_legend_handles_labels()
+    canvas.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 3 * n + 1), fontsize="small")
+    written = io.StringIO()
+    canvas.savefig(written, format="svg", metadata={"Date": None})
+    text = written.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _draw(axes: Any, figure: Figure, y: Axis, shown: Panel) -> None:
+    is_text = any(isinstance(point.x, str) for points in shown.series.values() for point in points)
+    (_draw_bars if is_text else _draw_lines)(axes, shown)
+    if not is_text and figure.x.is_log:
+        axes.set_xscale("log")
+    if y.is_log and any(point.value for points in shown.series.values() for point in points):
+        axes.set_yscale("log")
+    elif not y.is_log:
+        axes.set_ylim(bottom=0)
+    axes.set_xlabel(figure.x.label)
+    axes.set_ylabel(y.label)
+    axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def _style(number: int, label: str) -> dict[str, Any]:
+    if label.startswith(_OURS):
+        return {"color": "black", "linewidth": 2.0, "marker": "o", "linestyle": "-", "markersize": 5}
+    return {
+        "color": _COLOURS[number % len(_COLOURS)],
+        "linewidth": 1.3,
+        "marker": _MARKERS[(number + 1) % len(_MARKERS)],
+        "linestyle": _DASHES[number % len(_DASHES)],
+        "markersize": 5,
+    }
+
+
+def _draw_lines(axes: Any, shown: Panel) -> None:
+    for number, (label, points) in enumerate(shown.series.items()):
+        measured = [point for point in points if point.value is not None]
+        xs, values = [point.x for point in measured], [point.value for point in measured]
+        axes.plot(xs, values, label=_label(label, points), fillstyle="none", **_style(number, label))
+
+
+def _draw_bars(axes: Any, shown: Panel) -> None:
+    names = list(dict.fromkeys(point.x for points in shown.series.values() for point in points))
+    width = 0.8 / max(1, len(shown.series))
+    for number, (label, points) in enumerate(shown.series.items()):
+        measured = [point for point in points if point.value is not None]
+        places = [names.index(point.x) + (number + 0.5) * width - 0.4 for point in measured]
+        colour = _style(number, label)["color"]
+        hatch = "" if label.startswith(_OURS) else _HATCHES[number % len(_HATCHES)]
+        fill = colour if label.startswith(_OURS) else "white"
+        values = [point.value for point in measured]
+        axes.bar(places, values, width, label=_label(label, points), color=fill, edgecolor=colour, hatch=hatch)
+    axes.set_xticks(range(len(names)), names)
+
+
+def _label(label: str, points: Sequence[Point]) -> str:
+    """Return the name of a series, with what became of the runs that have no value."""
+    ends: dict[str, list[str]] = {}
+    for point in points:
+        if point.value is None and point.status != MISSING:
+            ends.setdefault(point.status, []).append(f"{point.x:,}" if isinstance(point.x, int) else str(point.x))
+    return label + "".join(f" ({status}: {', '.join(xs)})" for status, xs in ends.items())

@@ -1,0 +1,34 @@
+"""As `matching`, for `counting` with publication types: every attribute has the domain of the workload's values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from siftline.bench.figures.kinds import matching
+from siftline.bench.figures.kinds.matching import prepare
+
+if TYPE_CHECKING:
+    from siftline.bench.figures.figure import Run
+    from siftline.bench.results import Row
+
+__all__ = ["measure", "prepare", "use_once"]
+
+
+def use_once(ground: Any, run: Run) -> None:
+    """Have the kernels compiled."""
+    matching.use_once(ground, typed(run))
+
+
+def measure(ground: Any, run: Run) -> Row:
+    """Measure one index; the row has its options as the figure says them."""
+    return {**matching.measure(ground, typed(run)), "options": dict(run.choice.options)}
+
+
+def typed(run: Run) -> Run:
+    """Give the tables of `counting` the domains that they need."""
+    if run.choice.options.get("predicates") != "table":
+        return run
+    domain = {"from": 0, "to": run.parameters["n_values"] - 1}
+    types = {f"a{i}": domain for i in range(run.parameters["n_attributes"])}
+    return replace(run, choice=replace(run.choice, options={**run.choice.options, "types": types}))

@@ -1,0 +1,108 @@
+"""Which of many intervals contain a point: the structures of the PS-Tree paper's Table 3.
+
+Locating, where a structure has places, and listing the ids are timed apart; both cover all points of a call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from siftline.bench.measure import time_once
+from siftline.errors import WrongIdsError
+from siftline.indexes.interval_tree import IntervalTree
+from siftline.indexes.intervals import IntervalScan
+from siftline.indexes.ps_tree import PsTree
+from siftline.indexes.segment_tree import SegmentTree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from siftline.bench.figures.figure import Run
+    from siftline.bench.results import Row
+
+_STRUCTURES: Final[dict[str, Any]] = {
+    "scan": IntervalScan,
+    "interval-tree": IntervalTree,
+    "segment-tree": SegmentTree,
+    "ps-tree": PsTree,
+}
+_FEW: Final = 50
+
+
+class Ground(NamedTuple):
+    """Intervals, points, and how many intervals contain each point."""
+
+    lows: NDArray[np.int64]
+    highs: NDArray[np.int64]
+    points: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
+def prepare(run: Run, cache: Path | None) -> Ground:
+    """Draw intervals: low ends and points uniform, lengths uniform up to a share of all values."""
+    rng = np.random.default_rng(run.seed)
+    n_values, longest = run.parameters["n_values"], run.parameters["longest"]
+    lows = rng.integers(0, n_values, size=run.parameters["n"])
+    highs = lows + rng.integers(0, longest, size=len(lows))
+    points = rng.integers(0, n_values, size=run.parameters["n_points"])
+    counts = IntervalScan.build(lows, highs).count_many(points)
+    return Ground(lows, highs, points, counts)
+
+
+def use_once(ground: Any, run: Run) -> None:
+    """Have the kernels compiled."""
+    few = _STRUCTURES[run.choice.index].build(ground.lows[:_FEW], ground.highs[:_FEW])
+    _locate(few, ground.points[:_FEW])
+    few.query_many(ground.points[:_FEW])
+
+
+def measure(ground: Any, run: Run) -> Row:
+    """Build and ask for all points several times; the fastest build counts, and the median of the rest."""
+    structure, builds = None, []
+    for _ in range(run.settings.passes):
+        built = time_once(lambda: _STRUCTURES[run.choice.index].build(ground.lows, ground.highs))
+        structure, seconds = built.result, built.seconds
+        builds.append(seconds)
+    _check(structure, ground)
+    locates = _timed(lambda: _locate(structure, ground.points), run.settings.passes)
+    lists = _timed(lambda: structure.query_many(ground.points), run.settings.passes)
+    return {
+        "mode": "points",
+        "status": "ok",
+        "unit": "s",
+        "build_s": min(builds),
+        "builds_s": builds,
+        "locate_s": float(np.median(locates)),
+        "list_s": float(np.median(lists)),
+        "locates_s": locates,
+        "passes": lists,
+        "matches_each": float(ground.counts.mean()),
+        "index_bytes": sum(structure.stats()["bytes"].values()),
+    }
+
+
+def _timed(work: Callable[[], Any], n_passes: int) -> list[float]:
+    return [time_once(work).seconds for _ in range(n_passes)]
+
+
+def _locate(structure: Any, points: NDArray[np.int64]) -> Any:
+    """Say where points lie; a structure without places counts the intervals."""
+    if isinstance(structure, PsTree):
+        return structure.match_many(points)
+    return structure.locate_many(points) if isinstance(structure, SegmentTree) else structure.count_many(points)
+
+
+def _check(structure: Any, ground: Ground) -> None:
+    """Compare the ids of some points, and the numbers of ids of all."""
+    starts, ids = structure.query_many(ground.points)
+    if not np.array_equal(np.diff(starts), ground.counts):
+        raise WrongIdsError("a structure finds other numbers of intervals than a scan")
+    for i, point in enumerate(ground.points[:_FEW]):
+        expected = np.flatnonzero((ground.lows <= point) & (point <= ground.highs))
+        if not np.array_equal(np.sort(ids[starts[i] : starts[i + 1]]), expected):
+            raise WrongIdsError(f"a structure finds other intervals around {point} than a scan")

@@ -1,0 +1,56 @@
+"""What can be read off a row and drawn on a y axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of a row: where it stands, how it is scaled, what it is called."""
+
+    name: str
+    column: str
+    label: str
+    factor: float = 1.0
+
+    def of(self, row: Mapping[str, Any]) -> float | None:
+        """Return the number, or None of a row that has none: timed out, out of memory, unsupported.
+
+        >>> measure("match_ms").of({"status": "ok", "match_us": {"median": 1500.0}})
+        1.5
+        """
+        value: Any = row if row.get("status") == "ok" else None
+        for part in self.column.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        return None if value is None else float(value) * self.factor
+
+
+_MEASURES: Final = (
+    Measure("match_ms", "match_us.median", "matching time of an event (ms)", 1e-3),
+    Measure("match_us", "match_us.median", "matching time of an event (µs)"),
+    Measure("index_s", "index_s", "time to build the index (s)"),
+    Measure("build_s", "build_s", "time to add all subscriptions (s)"),
+    Measure("memory_mb", "index_bytes", "memory of the index (MB)", 1e-6),
+    Measure("add_us", "add_us.median", "time of an addition (µs)"),
+    Measure("remove_us", "remove_us.median", "time of a removal (µs)"),
+    Measure("load_s", "load_s", "time to load (s)"),
+    Measure("search_steps", "search_steps", "steps of a search"),
+    Measure("insert_steps", "insert_steps", "steps of an insertion"),
+    Measure("delete_steps", "delete_steps", "steps of a deletion"),
+    Measure("entries_each", "entries_each", "entries for each predicate"),
+    Measure("locate_ms", "locate_s", "time to locate all points (ms)", 1e3),
+    Measure("list_ms", "list_s", "time to list the intervals of all points (ms)", 1e3),
+    Measure("calls", "calls", "calls of an event"),
+    Measure("matches", "matches_each", "matches of an event"),
+)
+_BY_NAME: Final = {each.name: each for each in _MEASURES}
+
+
+def measure(name: str) -> Measure:
+    """Return a measure by its name; any other name is a column, `stats.candidates` for one inside of another."""
+    return _BY_NAME.get(name) or Measure(name, name, "")

@@ -1,0 +1,198 @@
+"""One HTML page with all figures, all claims with their verdicts, and the machine; it needs nothing else."""
+
+from __future__ import annotations
+
+import datetime
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.bench.figures.claims import VERDICTS, claims, verdicts
+from siftline.bench.figures.drawing import svg
+from siftline.bench.figures.panels import MISSING, panel
+from siftline.bench.figures.registry import PAPERS, figures
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from siftline.bench.figures.claims import Answer, Verdict
+    from siftline.bench.figures.figure import Figure
+    from siftline.bench.figures.measures import Measure
+    from siftline.bench.results import Row
+
+_STYLE: Final = """\
+:root { --ink: #1a1a1a; --soft: #f3f3f3; --rule: #c4c4c4; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 64rem; padding: 1rem; color: var(--ink); background: white;
+  font: 1rem/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; line-height: 1.2; margin: .5rem 0; }
+h2 { font-size: 1.25rem; margin: 2.2rem 0 .5rem; border-top: 1px solid var(--rule); padding-top: 1rem; }
+h3 { font-size: 1rem; margin: 1.8rem 0 .3rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; }
+th, td { text-align: left; padding: .3rem .5rem; border-bottom: 1px solid var(--rule); vertical-align: top; }
+td.number, th.number { text-align: right; white-space: nowrap; }
+.verdict { white-space: nowrap; font-weight: 600; }
+.reproduced::before { content: "● "; } .partly::before { content: "◐ "; } .not-reproduced::before { content: "○ "; }
+.not-testable::before, .not-measured::before { content: "- "; }
+.not-testable, .not-measured { font-weight: 400; }
+svg { display: block; max-width: 100%; height: auto; }
+svg text { font-family: system-ui, sans-serif; }
+summary { cursor: pointer; }
+.small { font-size: .85rem; color: #444; margin: .2rem 0; }
+ul.plain { list-style: none; padding: 0; margin: 0; }
+a { color: #1b4f72; }
+"""
+
+
+def html_of(scale: str, rows: Mapping[str, Row], seed: int = 0) -> str:
+    """Return the page; `rows` are by run."""
+    found = verdicts(claims(), scale, rows, seed)
+    shown = [each for each in figures().values() if scale in each.scales]
+    parts = [_head(scale, rows, found), _claims(found), *(_paper(paper, shown, scale, rows, seed) for paper in PAPERS)]
+    body = "\n".join(parts)
+    return f"""\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Siftline: five papers, measured again</title>
+<style>
+{_STYLE}</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+# at the top
+
+
+def _head(scale: str, rows: Mapping[str, Row], found: Sequence[Verdict]) -> str:
+    counts = ", ".join(f"{sum(each.word == word for each in found)} {word}" for word in VERDICTS)
+    sizes = "sizes chosen to take half an hour in all" if scale == "small" else "the papers' sizes, as memory allows"
+    return f"""\
+<h1>Five papers on matching events with subscriptions, measured again</h1>
+<p>Every experiment of the papers, run by Siftline's own implementation of their indexes, at the scale <b>{scale}</b>:
+{sizes}. A row is written only if the ids that an index found are those of a scan. Times are medians over events of each
+event's median over passes. {len(found)} claims: {counts}.</p>
+{_machine(rows)}"""
+
+
+def _machine(rows: Mapping[str, Row]) -> str:
+    if not rows:
+        return "<p>There are no rows yet.</p>"
+    machines = {_machine_text(row["machine"]) for row in rows.values()}
+    dates = sorted(str(row["date"])[:10] for row in rows.values())
+    commits = sorted({f"{str(row['commit'])[:10]}{' and changes' if row['is_dirty'] else ''}" for row in rows.values()})
+    seeds = ", ".join(sorted({str(row["seed"]) for row in rows.values()}))
+    shares = [row["processor_share"] for row in rows.values() if "processor_share" in row]
+    n_busy = sum(share < 0.9 for share in shares)
+    busy = (
+        f" In {n_busy} of {len(shares)} timed runs others had the core for a tenth of the time or more."
+        if n_busy
+        else ""
+    )
+    return (
+        f"<p class=small>{escape('; '.join(sorted(machines)))}. {len(rows):,} rows, {dates[0]} to {dates[-1]}, "
+        f"seed {seeds}, commit {escape(', '.join(commits[:5]))}{' and others' if len(commits) > 5 else ''}. "
+        f"Page made on {datetime.datetime.now(datetime.UTC):%Y-%m-%d}.{busy}</p>"
+    )
+
+
+def _machine_text(machine: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {machine[name]}" for name in ("siftline", "python", "numpy", "numba"))
+    return f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB; {versions}"
+
+
+# claims
+
+
+def _claims(found: Sequence[Verdict]) -> str:
+    lines = "\n".join(_claim_line(each) for each in found)
+    return f"""\
+<h2 id=claims>Claims</h2>
+<p class=small>A claim is <i>reproduced</i> if all its checks hold, <i>partly</i> if some do. A number marked ≈ is so
+near to its bound that another run may fall on the other side.</p>
+<div class=wide><table>
+<tr><th>no.<th>where<th>claim<th>verdict<th>measured</tr>
+{lines}
+</table></div>"""
+
+
+def _claim_line(verdict: Verdict) -> str:
+    claim = verdict.claim
+    answers = "".join(f"<li>{_answer(each)}" for each in verdict.answers)
+    why = f"<p class=small>{escape(verdict.why)}</p>" if verdict.why else ""
+    return (
+        f"<tr id=claim-{claim.number}><td>{claim.number}<td>{escape(PAPERS[claim.paper].partition(' (')[0])}, "
+        f"{escape(claim.where)}<td>{escape(claim.claim)}"
+        f"<td class='verdict {verdict.word.replace(' ', '-')}'>{verdict.word}"
+        f"<td><ul class=plain>{answers}</ul>{why}</tr>"
+    )
+
+
+def _answer(answer: Answer) -> str:
+    check = answer.check
+    number = "-" if answer.number is None else f"{answer.number:.3g}"
+    sign = "≈ " if answer.is_near else ""
+    outcome = "" if answer.number is None else " holds" if answer.holds else " does not hold"
+    return (
+        f"{sign}<b>{number}</b> ({escape(check.bounds)}{outcome}): {escape(check.text)} "
+        f"in <a href='#{check.figure}'>{check.figure}</a>"
+    )
+
+
+# figures
+
+
+def _paper(paper: str, shown: Sequence[Figure], scale: str, rows: Mapping[str, Row], seed: int) -> str:
+    mine = "\n".join(_figure(each, scale, rows, seed) for each in shown if each.paper == paper)
+    return f"<h2 id={paper}>{escape(PAPERS[paper])}</h2>\n{mine}"
+
+
+def _figure(figure: Figure, scale: str, rows: Mapping[str, Row], seed: int) -> str:
+    note = f"<p class=small>{escape(figure.note)}</p>" if figure.note else ""
+    return f"""\
+<h3 id={figure.name}>{escape(figure.where)}: {escape(figure.title)}</h3>
+{svg(figure, scale, rows, seed)}
+<p class=small>{escape(_setting(figure, scale))}</p>{note}
+<details><summary class=small>numbers</summary><div class=wide>{_table(figure, scale, rows, seed)}</div></details>"""
+
+
+def _setting(figure: Figure, scale: str) -> str:
+    """Return what the runs of a figure have in common."""
+    runs = figure.runs(scale)
+    first = runs[0].parameters
+    common = [name for name in first if all(run.parameters.get(name) == first[name] for run in runs)]
+    return f"{runs[0].workload}: " + ", ".join(f"{name} {first[name]}" for name in common)
+
+
+def _table(figure: Figure, scale: str, rows: Mapping[str, Row], seed: int) -> str:
+    measures = [axis.measure for axis in figure.y if axis.measure is not None]
+    return "".join(
+        _lines(figure, axis.label, each, scale, rows, seed) for axis, each in zip(figure.y, measures, strict=True)
+    )
+
+
+def _lines(figure: Figure, label: str, measure: Measure, scale: str, rows: Mapping[str, Row], seed: int) -> str:
+    shown = panel(figure, measure, scale, rows, seed)
+    xs = list(dict.fromkeys(point.x for points in shown.series.values() for point in points))
+    heading = "".join(f"<th class=number>{_x(x)}" for x in xs)
+    lines = ""
+    for name, points in shown.series.items():
+        cells = {point.x: _cell(point.value, point.status) for point in points}
+        lines += f"<tr><td>{escape(name)}" + "".join(f"<td class=number>{cells.get(x, '')}" for x in xs) + "</tr>"
+    return f"<table><tr><th>{escape(label)}, by {escape(figure.x.label)}{heading}</tr>{lines}</table>"
+
+
+def _x(x: Any) -> str:
+    return f"{x:,}" if isinstance(x, (int, float)) else escape(str(x))
+
+
+def _cell(value: float | None, status: str) -> str:
+    if value is None:
+        return "" if status == MISSING else escape(status)
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:.3g}"

@@ -1,0 +1,146 @@
+"""Another process that measures: it can be ended when a run takes too long or too much, and the next one starts anew.
+
+It lives on from run to run, because loading the kernels takes as long as a small run, and because runs of the same
+ground share what was prepared.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.bench.figures.kinds import kind
+from siftline.errors import WrongIdsError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from siftline.bench.figures.figure import Run
+    from siftline.bench.results import Row
+
+_LOOK_S: Final = 0.05  # between two looks at clock and memory
+_ENDED_S: Final = 10.0
+_PREPARED_S: Final = 600.0
+TIMED_OUT: Final = "timed out"
+OUT_OF_MEMORY: Final = "out of memory"
+
+
+class RunFailedError(Exception):
+    """A run that gives no row: its process met an error that is no finding about the index."""
+
+
+class Worker:
+    """The process, seen from the one that started it."""
+
+    def __init__(self, cache: Path | None = None) -> None:
+        self._cache = cache
+        self._process: Any = None
+        self._connection: Any = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._end()
+
+    def measure(self, run: Run) -> Row:
+        """Return the columns of the row of a run.
+
+        Raises
+        ------
+        WrongIdsError
+            If an index finds other ids than it must.
+        RunFailedError
+            If something else goes wrong.
+        """
+        self._start()
+        self._connection.send(run)
+        # Drawing a workload, `fast-scan` over it, and the compiler are no fault of the index.
+        answer = self._wait(run, _PREPARED_S + run.settings.limit_s)
+        if answer == ("prepared", None):
+            answer = self._wait(run, run.settings.limit_s)
+        word, content = answer
+        if word == "row":
+            row: Row = content
+            return row
+        self._end()  # whatever it was, the next run shall not suffer from it
+        if word == "wrong ids":
+            raise WrongIdsError(content)
+        if word == "failed":
+            raise RunFailedError(content)
+        return {"mode": run.kind, "status": word, "reason": content}
+
+    def _start(self) -> None:
+        if self._process is not None and self._process.is_alive():
+            return
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, self._cache), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join(_ENDED_S)
+            self._connection.close()
+        self._process = None
+
+    def _wait(self, run: Run, seconds: float) -> tuple[str, Any]:
+        end = time.monotonic() + seconds
+        while not self._connection.poll(_LOOK_S):
+            if time.monotonic() > end:
+                return TIMED_OUT, f"more than {seconds:g} s"
+            if _resident_mb(self._process.pid) > run.settings.memory_mb:
+                return OUT_OF_MEMORY, f"more than {run.settings.memory_mb:,.0f} MB"
+        try:
+            answer: tuple[str, Any] = self._connection.recv()
+        except EOFError:
+            self._process.join(_ENDED_S)
+            return _death(self._process.exitcode)
+        return answer
+
+
+def _death(exit_code: int | None) -> tuple[str, str]:
+    """Say what the end of a process means: nobody but the system's guard of memory kills it with signal 9."""
+    return (OUT_OF_MEMORY, "ended by the system") if exit_code == -9 else ("failed", f"exit status {exit_code}")
+
+
+def _resident_mb(pid: int) -> float:
+    """Return the memory of a process; 0 if it is gone, or the system does not say."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, IndexError):
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+# in the other process
+
+
+def _serve(connection: Connection, cache: Path | None) -> None:
+    """Measure what comes, until the connection is closed."""
+    name, ground = "", None
+    while True:
+        try:
+            run = connection.recv()
+        except EOFError:
+            return
+        if run.ground != name:
+            name, ground = "", None  # before the next one takes memory
+        try:
+            ground = kind(run.kind).prepare(run, cache) if name == "" else ground
+            name = run.ground
+            kind(run.kind).use_once(ground, run)
+            connection.send(("prepared", None))
+            connection.send(("row", kind(run.kind).measure(ground, run)))
+        except WrongIdsError as error:
+            connection.send(("wrong ids", str(error)))
+        except MemoryError as error:
+            connection.send((OUT_OF_MEMORY, str(error) or "memory could not be had"))
+        except Exception:
+            connection.send(("failed", traceback.format_exc()))

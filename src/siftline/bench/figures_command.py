@@ -1,0 +1,130 @@
+"""What `siftline bench` does with the papers' figures; at the top, only the standard library is imported."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.bench.arguments import say
+
+if TYPE_CHECKING:
+    import argparse
+
+    from siftline.bench.figures.harness import Outcome
+
+_SCALES: Final = ("small", "paper")
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what `run` takes for figures."""
+    parser.add_argument("--all", action="store_true", dest="is_all", help="all figures of all papers")
+    parser.add_argument("--scale", choices=_SCALES, help="of figures: quick sizes, or the papers'; default: small")
+    parser.add_argument("--again", action="store_true", help="measure figures anew that have rows already")
+
+
+def add_report(actions: Any) -> None:
+    """Add `report`."""
+    parser = actions.add_parser("report", help="write figures and claims of the papers as one HTML page")
+    parser.add_argument("--scale", choices=_SCALES, default="small", help="default: small")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="default: results/figures-SCALE.jsonl")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--output", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html")
+    parser.set_defaults(act=report)
+
+
+def report(args: argparse.Namespace) -> int:
+    """Write the page, and say what the verdicts are."""
+    from siftline.bench.figures import claims, harness
+    from siftline.bench.figures.report import html_of
+
+    rows = harness.rows_by_run(args.rows or harness.path_of(args.scale))
+    if not rows:
+        raise ValueError("there are no rows: `siftline bench run --all` makes them")
+    args.output.write_text(html_of(args.scale, rows, args.seed), encoding="utf-8")
+    found = claims.verdicts(claims.claims(), args.scale, rows, args.seed)
+    for word in claims.VERDICTS:
+        numbers = [str(each.claim.number) for each in found if each.word == word]
+        if numbers:
+            print(f"{word}: {len(numbers)} ({', '.join(numbers)})")
+    near = [str(each.claim.number) for each in found if any(answer.is_near for answer in each.answers)]
+    if near:
+        print(f"near to a bound: {', '.join(near)}")
+    print(args.output)
+    return 0
+
+
+def is_asked(args: argparse.Namespace) -> bool:
+    """Return whether `run` was asked for figures; to ask for figures and workloads at once is a mistake."""
+    if args.is_all:
+        if args.names:
+            raise ValueError("--all means all figures; leave it out to run some")
+        return True
+    if not args.names:
+        raise ValueError("give names of workloads, figures or papers, or --all for all figures")
+    from siftline.bench.workloads import workloads
+
+    others = [name for name in args.names if name not in workloads()]
+    if others and len(others) < len(args.names):
+        raise ValueError(f"{', '.join(others)}: figures and workloads are run by two calls")
+    return bool(others) and (args.scale is not None or _are_figures(others))
+
+
+def _are_figures(names: list[str]) -> bool:
+    """Return whether these are figures; where figures cannot be read, nothing is."""
+    from siftline.bench.figures.registry import is_figure
+
+    return any(is_figure(name) for name in names)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure figures; 1 if ids were wrong or a run failed."""
+    from siftline.bench.figures import chosen, harness
+
+    scale = args.scale or "small"
+    path = args.output or harness.path_of(scale)
+    outcome = harness.measure(
+        chosen(args.names), scale, path, say, seed=args.seed, cache=args.cache, is_again=args.again
+    )
+    _print_outcome(outcome, path)
+    return int(bool(outcome.wrong or outcome.failures))
+
+
+def _print_outcome(outcome: Outcome, path: Path) -> None:
+    counts = ", ".join(f"{n} {status}" for status, n in outcome.statuses.items())
+    print(f"{outcome.n_runs} runs measured{f' ({counts})' if counts else ''}, {outcome.n_earlier} were there: {path}")
+    for text in outcome.failures:
+        print(f"siftline bench: failed, no row is written: {text}", file=sys.stderr)
+    for text in outcome.wrong:
+        print(f"siftline bench: WRONG IDS, no row is written: {text}", file=sys.stderr)
+
+
+def print_list() -> None:
+    """Print the figures by paper, with how many runs each has and what it should take."""
+    from siftline.bench.figures import PAPERS, figures
+
+    for paper, title in PAPERS.items():
+        mine = [each for each in figures().values() if each.paper == paper]
+        print(f"figures of {paper}: {title}")
+        for each in mine:
+            budgets = [
+                f"{scale} {len(each.runs(scale))} runs, {each.settings(scale).seconds:g} s" for scale in each.scales
+            ]
+            print(f"    {each.name}: {each.title} ({'; '.join(budgets)})")
+
+
+def as_json() -> dict[str, Any]:
+    """Return the same for machines."""
+    from siftline.bench.figures import figures
+
+    return {
+        each.name: {
+            "paper": each.paper,
+            "where": each.where,
+            "title": each.title,
+            "scales": {
+                scale: {"runs": len(each.runs(scale)), "seconds": each.settings(scale).seconds} for scale in each.scales
+            },
+        }
+        for each in figures().values()
+    }

@@ -1,0 +1,185 @@
+"""The papers' figures: files, runs, rows, and what becomes of a run that does not end well."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from siftline.bench.command import add_parser, run
+from siftline.bench.figures import PAPERS, figures, harness
+from siftline.bench.figures.figure import Figure, Settings, read
+from siftline.bench.figures.kinds import kind
+from siftline.bench.figures.measures import measure
+from siftline.bench.figures.worker import OUT_OF_MEMORY, TIMED_OUT, RunFailedError, Worker
+
+_TINY = """
+paper: opindex
+where: Fig. 0
+title: Something small
+kind: matching
+workload: dense
+set: {n_attributes: 20, event_size: 10}
+x: {label: subscriptions, log: true}
+y: {measure: match_ms, log: true}
+vary: n_subscriptions
+series: {SCAN: fast-scan, counting: counting}
+scales:
+  small: {values: [100, 200], set: {n_events: 3}, passes: 2, seconds: 2}
+"""
+
+
+def _bench(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    add_parser(parser.add_subparsers())
+    return run(parser.parse_args(["bench", *arguments]))
+
+
+def _read(folder: Path, text: str) -> Figure:
+    path = folder / "opindex-0.yaml"
+    path.write_text(text)
+    return read(path)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Figure:
+    figure = _read(tmp_path, _TINY)
+    monkeypatch.setitem(figures(), figure.name, figure)
+    return figure
+
+
+# files
+
+
+@pytest.mark.parametrize("name", list(figures()))
+def test_figures_of_the_project_say_what_can_be_run(name: str) -> None:
+    figure = figures()[name]
+    assert figure.paper in PAPERS
+    for scale in figure.scales:
+        for each in figure.runs(scale):
+            each.choice.engine() if each.kind == "matching" else None
+    assert figure.runs("small")
+    assert all(axis.measure is not None for axis in figure.y)
+
+
+def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"opindex-0.yaml: a figure lacks title and cannot have titel"):
+        _read(tmp_path, _TINY.replace("title", "titel"))
+    with pytest.raises(ValueError, match="there is no kind 'waiting'"):
+        _read(tmp_path, _TINY.replace("kind: matching", "kind: waiting"))
+    with pytest.raises(ValueError, match="values of what varies, or points"):
+        _read(tmp_path, _TINY.replace("vary: n_subscriptions\n", ""))
+    with pytest.raises(ValueError, match="has a label"):
+        _read(tmp_path, _TINY.replace("measure: match_ms", "measure: stats.candidates"))
+    with pytest.raises(ValueError, match="not YAML"):
+        _read(tmp_path, "paper: [")
+
+
+def test_points_and_options(tmp_path: Path) -> None:
+    text = _TINY.replace("values: [100, 200]", "points: [{x: few, set: {n_subscriptions: 9}, workload: zipf}, {x: 1}]")
+    one, _, other, _ = _read(tmp_path, text).runs("small")
+    assert (one.x, one.workload, one.parameters["n_subscriptions"]) == ("few", "zipf", 9)
+    assert (other.x, other.workload) == (1, "dense")
+    varied = _read(tmp_path, _TINY.replace("vary: n_subscriptions", "vary: option:segments")).runs("small")
+    assert [each.choice.options["segments"] for each in varied] == [100, 100, 200, 200]
+
+
+def test_equal_runs_have_one_key(tmp_path: Path) -> None:
+    one = _read(tmp_path, _TINY).runs("small")
+    other = _read(tmp_path, _TINY.replace("memory", "matching").replace("SCAN:", "scanned:")).runs("small")
+    assert [each.key for each in one] == [each.key for each in other]
+    assert len({each.key for each in one}) == 4
+    assert len({each.ground for each in one}) == 2
+    assert one[0].key != _read(tmp_path, _TINY).runs("small", seed=1)[0].key
+
+
+def test_a_row_without_times_has_no_value() -> None:
+    assert measure("index_s").of({"status": TIMED_OUT}) is None
+    assert measure("stats.candidates").of({"status": "ok", "stats": {"candidates": 3}}) == 3
+
+
+# running
+
+
+def test_run_writes_rows_and_goes_on(tiny: Figure, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path("results/figures-small.jsonl")
+    assert _bench("run", "opindex-0") == 0
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(row["series"], row["x"]) for row in rows] == [
+        ("SCAN", 100),
+        ("counting", 100),
+        ("SCAN", 200),
+        ("counting", 200),
+    ]
+    assert all(
+        row["status"] == "ok" and row["seed"] == 0 and row["machine"] and len(row["passes"]) == 2 for row in rows
+    )
+    assert rows[0]["matches_each"] == rows[1]["matches_each"]
+    # Two rows, and half of a third one: what a process leaves that was killed while it wrote.
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows[:2]) + '{"run": "ab')
+    assert _bench("run", "opindex-0", "--scale", "small") == 0
+    again = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["run"] for row in again] == [row["run"] for row in rows]
+    assert "2 of 4 runs are in" in capsys.readouterr().err
+    assert harness.rows_by_run(path)[rows[0]["run"]]["date"] == rows[0]["date"]
+    assert _bench("list") == 0
+    assert "opindex-0: Something small (small 4 runs, 2 s)" in capsys.readouterr().out
+
+
+def test_again_measures_anew(tiny: Figure) -> None:
+    path = Path("rows.jsonl")
+    for arguments in ((), ("--again",)):
+        assert _bench("run", "opindex-0", "--output", str(path), *arguments) == 0
+    assert len(path.read_text().splitlines()) == 8
+
+
+def test_mistakes_in_the_call(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _bench("run") == 2
+    assert _bench("run", "dense", "opindex") == 2
+    assert "two calls" in capsys.readouterr().err
+    assert _bench("run", "--all", "opindex") == 2
+    assert _bench("run", "opindex-10z", "--scale", "small") == 2
+    assert "did you mean" in capsys.readouterr().err
+
+
+# limits
+
+
+def _limited(figure: Figure, **limits: float) -> Any:
+    return [replace(each, settings=Settings(passes=2, **limits)) for each in figure.runs("small")]
+
+
+def test_a_run_that_takes_too_long_or_too_much_is_a_row(tiny: Figure) -> None:
+    with Worker() as worker:
+        slow = {**tiny.runs("small")[1].parameters, "n_subscriptions": 100_000, "n_events": 100}
+        late = worker.measure(replace(_limited(tiny, limit_s=0.0)[1], parameters=slow))
+        assert (late["status"], late["reason"]) == (TIMED_OUT, "more than 0 s")
+        large = worker.measure(_limited(tiny, memory_mb=1.0)[0])
+        assert (large["status"], large["reason"]) == (OUT_OF_MEMORY, "more than 1 MB")
+        assert worker.measure(_limited(tiny)[0])["status"] == "ok"
+
+
+def test_an_error_is_no_row(tiny: Figure) -> None:
+    wrong = replace(tiny.runs("small")[0], workload="no such workload")
+    with Worker() as worker, pytest.raises(RunFailedError, match="no such workload"):
+        worker.measure(wrong)
+
+
+@pytest.mark.parametrize("name", ["matching", "interleaved", "changes"])
+def test_kinds(tiny: Figure, name: str) -> None:
+    first, *_ = runs = [replace(each, kind=name) for each in tiny.runs("small")[:2]]
+    ground = kind(name).prepare(first, None)
+    for each in runs:
+        kind(name).use_once(ground, each)
+        row = kind(name).measure(ground, each)
+        assert row["status"] == "ok"
+        assert row["passes"]
