@@ -69,6 +69,7 @@ ALLOWED = {
         "kernels",
         "storage",
         "subscriptions",
+        "operators",
         "engine",
         "",
     },

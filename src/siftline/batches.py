@@ -55,13 +55,22 @@ class Matches(NamedTuple):
 
 
 def matched_table(
-    n: int, find: Callable[[int, int], Matches], top: int | None, threads: int | None, weights: bool = False
+    n: int,
+    find: Callable[[int, int], Matches],
+    top: int | None,
+    threads: int | None,
+    weights: bool = False,
+    *,
+    whole: bool = False,
 ) -> pa.Table:
-    """Return the table of what `find(first, end)` finds for all n events, with the weights of subscriptions or not."""
+    """Return the table of what `find(first, end)` finds for all n events, with the weights of subscriptions or not.
+
+    With `whole` it is asked once for all.
+    """
     if top is not None:
         check_top(top)
     n_threads = _n_threads(threads)
-    size = _BLOCK * min(max(n // (_BLOCK * _CHUNKS * n_threads), 1), _MOST_BLOCKS)
+    size = max(1, n) if whole else _BLOCK * min(max(n // (_BLOCK * _CHUNKS * n_threads), 1), _MOST_BLOCKS)
 
     def columns(first: int) -> _Columns:
         found = find(first, min(first + size, n))

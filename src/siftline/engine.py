@@ -20,6 +20,7 @@ from siftline.encoding.statistics import Statistics
 from siftline.errors import DuplicateIdError, SubscriptionError, TableError
 from siftline.indexes.registry import DEFAULT, PAGED
 from siftline.matching import Matching
+from siftline.model import has_calls
 from siftline.subscriptions import Id, SubscriptionTable, TextExpressions, accepted, check_top
 from siftline.subsets import Subset, Tenant, subset_of
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from siftline.explanation import Explanation
     from siftline.model import Expression
+    from siftline.operators.stage import Stage
     from siftline.tuning import Tuning
 
 # What `within=` takes.
@@ -348,8 +350,14 @@ class Engine(Matching):
         from siftline.batches import matched_table
 
         encoded, chosen = self._moment(events, event=event)[0], self._within(within, tenant)
+        stage = self._table.stage
         return matched_table(
-            len(encoded), lambda first, end: self._find_many(encoded, first, end, chosen), top, threads, weights
+            len(encoded),
+            lambda first, end: self._find_many(encoded, first, end, chosen),
+            top,
+            threads,
+            weights,
+            whole=stage is not None and stage.takes_batches,
         )
 
     def encode(self, events: Any, *, event: str | None = None) -> EncodedEvents:
@@ -365,6 +373,8 @@ class Engine(Matching):
     def explain(self, event: Any, id: Id) -> Explanation:
         """Say condition by condition why an event matches a subscription, or why not.
 
+        If the subscription has calls, the event is matched with all others too, to see which calls that takes.
+
         >>> engine = Engine()
         >>> _ = engine.add("price <= 580 and color = 'red'", id=1)
         >>> engine.explain({"price": 600}, 1).matched
@@ -373,8 +383,10 @@ class Engine(Matching):
         from siftline.explanation import explain
 
         expression = self.expression(id)
-        source = source_of(event, event=None, is_one=True)
-        return explain(expression, source.tree(0), id)
+        tree, stage = source_of(event, event=None, is_one=True).tree(0), self.call_stage
+        if stage is None or not has_calls(expression):
+            return explain(expression, tree, id)
+        return explain(expression, tree, id, stage.traced(lambda: self.match(tree)))
 
     def stats(self) -> dict[str, Any]:
         """Return counts, bytes by structure, and what matching has cost so far."""
@@ -392,6 +404,11 @@ class Engine(Matching):
                 **self._index.stats(),
                 **({} if self._table.stage is None else {"operators": self._table.stage.stats()}),
             }
+
+    @property
+    def call_stage(self) -> Stage | None:
+        """What makes the calls of conditions, and learns from them; None if there are none."""
+        return self._table.stage
 
     def rebuild(self) -> None:
         """Lay out the index anew, as one piece, without removed subscriptions; matching goes on meanwhile.

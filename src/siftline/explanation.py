@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from siftline.model import Element, Leaf, Substitution, Truth
     from siftline.operators.explained import ExplainedCalls
+    from siftline.operators.trace import Trace
 
     Record = Event | Element
 
@@ -120,13 +121,16 @@ class Explanation:
         The subscription.
     condition : Condition
         The whole expression.
+    calls : Trace or None
+        Which calls matching the event took, with all subscriptions of an engine.
     """
 
-    __slots__ = ("condition", "id")
+    __slots__ = ("calls", "condition", "id")
 
-    def __init__(self, id: int | str | None, condition: Condition) -> None:
+    def __init__(self, id: int | str | None, condition: Condition, calls: Trace | None = None) -> None:
         self.id = id
         self.condition = condition
+        self.calls = calls
 
     @property
     def matched(self) -> bool:
@@ -135,13 +139,15 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as JSON-ready dicts and lists."""
-        return {"subscription": self.id, "matched": self.matched, "condition": self.condition.to_dict()}
+        calls = {} if self.calls is None else {"calls": self.calls.to_dict()}
+        return {"subscription": self.id, "matched": self.matched, "condition": self.condition.to_dict(), **calls}
 
     def __str__(self) -> str:
         title = "match" if self.matched else "no match"
         if self.id is not None:
             title += f": {_printable(str(self.id))}"
-        return "\n".join([title, *_layout(list(_rows(self.condition, 0)))])
+        calls = [] if self.calls is None else [f"calls of the event: {self.calls}"]
+        return "\n".join([title, *_layout(list(_rows(self.condition, 0))), *calls])
 
     def __repr__(self) -> str:
         return f"<Explanation of {self.id!r}: {'match' if self.matched else 'no match'}>"
@@ -158,7 +164,9 @@ class _CalledEvent(Event):
         self.substitution = substitution
 
 
-def explain(expression: Expression, tree: Mapping[str, Any], id: int | str | None = None) -> Explanation:
+def explain(
+    expression: Expression, tree: Mapping[str, Any], id: int | str | None = None, trace: Trace | None = None
+) -> Explanation:
     """Say condition by condition why an event matches an expression, or why not.
 
     Parameters
@@ -169,6 +177,8 @@ def explain(expression: Expression, tree: Mapping[str, Any], id: int | str | Non
         The event.
     id : int or str, optional
         The subscription's id, for the title.
+    trace : Trace, optional
+        Which calls matching the event took.
 
     All operators of the condition are called. What is shown for its variables is one substitution that satisfies the
     condition, or else one that satisfies as much of it as possible.
@@ -183,9 +193,9 @@ def explain(expression: Expression, tree: Mapping[str, Any], id: int | str | Non
         return Explanation(id, _condition(expression, event, _MAX_SHOWN))
     from siftline.operators.explained import ExplainedCalls
 
-    calls = ExplainedCalls(tree)
+    calls = ExplainedCalls(tree, trace)
     substitution = best_substitution(expression, event, calls.solve, {})
-    return Explanation(id, _condition(expression, _CalledEvent(tree, calls, substitution), _MAX_SHOWN))
+    return Explanation(id, _condition(expression, _CalledEvent(tree, calls, substitution), _MAX_SHOWN), trace)
 
 
 # From expressions to conditions. `room` is how many conditions may be shown, the node itself included.

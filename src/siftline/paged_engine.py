@@ -263,6 +263,11 @@ class PagedEngine(Engine):
 
     # looking in
 
+    @property
+    def call_stage(self) -> None:
+        """None: nothing is kept in memory about subscriptions, and their calls have no schedule."""
+        return
+
     def stats(self) -> dict[str, Any]:
         """Return counts, bytes by structure, page reads and writes, and what matching has cost so far."""
         with self._lock:

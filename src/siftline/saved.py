@@ -50,8 +50,9 @@ def save(engine: Engine, path: str | Path) -> None:
             arrays[f"expressions/{number}-{_STARTS}"] = part.starts
     _put_domains(engine._domains, arrays, tables)
     documents = {} if engine._statistics is None else {"statistics": engine._statistics.to_dict()}
-    if table.owners is not None:
+    if table.owners is not None and table.stage is not None:
         arrays["with_calls"] = np.flatnonzero(table.owners.view >= 0)
+        documents["calls"] = table.stage.to_document()
     header = {
         "index": engine._index_name,
         "options": engine._options,
@@ -138,6 +139,8 @@ def _opened(engine_class: type[Engine], snapshot: Snapshot) -> Engine:
     engine._n_indexed = table.n_slots
     if "with_calls" in arrays:
         table.call(arrays["with_calls"].tolist(), engine._schedule)
+    if table.stage is not None and "calls" in documents:
+        table.stage.restore(documents["calls"])
     return engine
 
 

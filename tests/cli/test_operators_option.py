@@ -33,7 +33,8 @@ def test_match_and_check_and_explain(run: Run, write: Write) -> None:
         assert outcome.pairs() == {(0, 1), (1, 2)}
     assert run("check", subscriptions, "--operators", module, "--against", events).status == 0
     outcome = run("explain", "--subscription", SUBSCRIPTION, "--event", '{"a": 1}', "--operators", module)
-    assert outcome.out.splitlines()[-1].endswith("?v is 1")
+    assert outcome.out.splitlines()[-2].endswith("?v is 1")
+    assert outcome.out.splitlines()[-1].startswith("calls of the event: 1 made in ")
 
 
 def test_what_cannot_be_loaded(run: Run, write: Write) -> None:

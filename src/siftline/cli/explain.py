@@ -14,6 +14,7 @@ from siftline.errors import EventError, SubscriptionError
 if TYPE_CHECKING:
     import argparse
 
+    from siftline.explanation import Explanation
     from siftline.model import Event, Expression
     from siftline.subscriptions import Id
 
@@ -56,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
     """Explain, and return the exit status."""
     load_operators(args)
     from siftline.explanation import explain
+    from siftline.model import has_calls
 
     if (args.subscriptions is None) is not (args.id is None):
         raise CannotRunError("--subscriptions and --id belong together")
@@ -67,9 +69,19 @@ def run(args: argparse.Namespace) -> int:
     except _BadInputError as error:
         say(str(error))
         return BAD_INPUT
-    explanation = explain(expression, event.tree, id)
+    explanation = _with_calls(expression, event, id) if has_calls(expression) else explain(expression, event.tree, id)
     show(json.dumps(explanation.to_dict()) if args.json else str(explanation))
     return OK
+
+
+def _with_calls(expression: Expression, event: Event, id: Id | None) -> Explanation:
+    """Let an engine match the subscription, to see which calls that takes."""
+    from siftline.engine import Engine
+
+    engine = Engine()
+    found = engine.explain(event.tree, engine.add(expression, id))
+    found.id = id
+    return found
 
 
 # The subscription

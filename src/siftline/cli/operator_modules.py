@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from siftline.cli.problems import CannotRunError
@@ -27,21 +23,11 @@ def add_operators(parser: argparse.ArgumentParser) -> None:
 
 def load_operators(args: argparse.Namespace) -> None:
     """Load the modules that were named."""
+    from siftline.errors import OperatorError
+    from siftline.operators.modules import load_modules
+
     for name in args.operators:
         try:
-            _load(name)
-        except Exception as error:
-            raise CannotRunError(f"--operators {name}: cannot be loaded: {error!r}") from error
-
-
-def _load(name: str) -> None:
-    if not name.endswith(".py"):
-        importlib.import_module(name)
-        return
-    path = Path(name)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+            load_modules([name])
+        except OperatorError as error:
+            raise CannotRunError(f"--operators {name}: cannot be loaded: {error.__cause__!r}") from error

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siftline.cli.files import CSV, JSONL, PARQUET, format_of
 from siftline.cli.match import count
+from siftline.cli.operator_modules import add_operators
 from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, counted, say, show
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ Parquet. Subscriptions have the columns subscription (or id), expression, and op
 predicate. Events of Parquet and CSV have a column for each attribute, or --event names the one that holds whole
 events; a line of JSON Lines is an event. The output names an event by the column (of a line, the attribute) --key, or
 by a number that ascends in the order of the files, with gaps.
+
+Operators that subscriptions call are found by the entry points of installed packages, or in modules that --operators
+names; the index remembers those that it was compiled with.
 
 Spark runs here, on all cores, unless `spark-submit` runs this command; Java comes with the extra `[spark]`.
 
@@ -66,6 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compiling.add_argument("--statistics", metavar="FILE", help="what is known about events, as `profile` wrote it")
     compiling.add_argument("--shards", metavar="N", type=count, help="how many parts; by size if absent")
     compiling.add_argument("--language", help="of the expressions, if not by themselves: text, eventbridge, sns, ...")
+    add_operators(compiling)
+    compiling.add_argument("--schedule", help="in which order operators are called (adaptive)")
     compiling.add_argument("--json", action="store_true", help="print a JSON document instead of a line")
     matching = _action(actions, "match", "match events", _match, "EVENTS")
     _add_matching(matching)
@@ -94,6 +100,7 @@ def _add_matching(action: argparse.ArgumentParser) -> None:
     action.add_argument("--how", choices=("pairs", "arrays", "counts", "top-k"), default="pairs", help="what to write")
     action.add_argument("--k", metavar="K", type=count, default=10, help="for top-k: how many an event (10)")
     action.add_argument("--dead-letters", metavar="DIRECTORY", help="where events go that cannot be read")
+    add_operators(action)
     _add_event(action)
 
 
@@ -155,6 +162,7 @@ def _compile(args: argparse.Namespace) -> int:
     statistics = None if args.statistics is None else Statistics.load(args.statistics)
     subscriptions = _subscriptions(args)
     chosen = {"shards": args.shards or "auto", "language": args.language}
+    chosen |= {"operators": args.operators, "schedule": args.schedule}
     try:
         index = _pipeline().compile(subscriptions, args.index, statistics, **chosen)
     except ValueError as error:
@@ -185,6 +193,7 @@ def _match(args: argparse.Namespace) -> int:
     events, key = _events(args)
     counts = pipeline.Counts(events.sparkSession)
     chosen = {"how": args.how, "k": args.k, "plan": args.plan, "dead_letters": args.dead_letters, "counts": counts}
+    chosen["operators"] = args.operators
     matches = pipeline.match(events, args.index, key=key, **_given(event=args.event), **chosen)
     matches.write.parquet(str(Path(args.output).absolute()))
     _tell(args, f"{args.output}: {_counted(counts)}", start)
@@ -199,6 +208,7 @@ def _stream(args: argparse.Namespace) -> int:
     events, key = _event_stream(args)
     counts = pipeline.Counts(events.sparkSession)
     chosen = {"how": args.how, "k": args.k, "dead_letters": args.dead_letters, "counts": counts}
+    chosen["operators"] = args.operators
     options = _given(event=args.event, time=args.time, late=args.late)
     try:
         matches = pipeline.stream(events, args.index, key=key, **options, **chosen)

@@ -8,6 +8,7 @@ import numpy as np
 
 from siftline.encoding.growable import Growable
 from siftline.kernels.schedules import FALSE, NOT_EVALUATED, TRUE
+from siftline.operators.learned import Learned
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,6 +21,8 @@ _PRIOR: Final = 2.0
 _UNKNOWN_SHARE: Final = 0.5
 # Never quite sure, so that every literal may decide its chain.
 _SMALLEST: Final = 1e-6
+# No call takes less, in milliseconds.
+_CHEAPEST: Final = 1e-6
 
 
 class CallStatistics:
@@ -86,7 +89,7 @@ class CallStatistics:
         number = self._operators[operator]
         n = min(self._n_measured[number] + 1.0, _MEMORY)
         self._n_measured[number] = n
-        self._costs[number] += (max(milliseconds, 1e-6) - self._costs[number]) / (n + 1.0)
+        self._costs[number] += (max(milliseconds, _CHEAPEST) - self._costs[number]) / (n + 1.0)
 
     def take_over(self, other: CallStatistics, nodes: list[int]) -> None:
         """Take over what another knows: the nodes here are these of the other."""
@@ -96,6 +99,34 @@ class CallStatistics:
             old = other._operators[name]
             self._pooled[:, number] = other._pooled[:, old]
             self._costs[number], self._n_measured[number] = other._costs[old], other._n_measured[old]
+
+    def learned(self, nodes: dict[str, int]) -> Learned:
+        """Return what is known of nodes, by the keys of their predicates."""
+        counts = np.stack([counts.view for counts in self._counts])
+        predicates = {key: counts[:, node].tolist() for key, node in nodes.items() if counts[2, node]}
+        operators = {
+            name: [0.0, 0.0, 0.0, float(self._n_measured[i]), float(self._n_measured[i] * self._costs[i] * 1e6)]
+            for name, i in self._operators.items()
+            if self._n_measured[i]
+        }
+        return Learned(predicates, operators)
+
+    def take(self, learned: Learned, nodes: dict[str, int]) -> None:
+        """Go on from what was learned elsewhere, as far as it is about these nodes and their operators."""
+        pooled = np.zeros_like(self._pooled)
+        for key, numbers in learned.predicates.items():
+            node = nodes.get(key)
+            if node is not None:
+                scale = min(1.0, _MEMORY / max(numbers[2], 1.0))
+                for counts, number in zip(self._counts, numbers, strict=True):
+                    counts.set(node, number * scale)
+                pooled[:, self._node_operators.view[node]] += numbers
+        self._pooled = pooled
+        for name, (*_, n, nanoseconds) in learned.operators.items():
+            i = self._operators.get(name)
+            if i is not None and n:
+                self._costs[i] = max(nanoseconds / n / 1e6, _CHEAPEST)
+                self._n_measured[i] = min(n, _MEMORY)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Return what is known by operator."""

@@ -32,6 +32,7 @@ _log: Final = logging.getLogger("siftline.operators")
 Rows = list[tuple["Constant", ...]] | None
 
 _FALSE: Final[list[Any]] = []
+_FAILED: Final[list[Any]] = []  # false too, and known by its identity
 _TRUE: Final[list[Any]] = [()]
 # Of each operator's failures, only so many are logged with a trace.
 _MOST_TRACES: Final = 3
@@ -116,7 +117,7 @@ class BatchCalls:
             return [_rows_of(_python(result), n_values) for result in found]
 
         made = _limited(operator, results, self._counts)
-        return dict.fromkeys(self._trees, _FALSE) if made is _FALSE else dict(zip(self._trees, made, strict=True))
+        return dict.fromkeys(self._trees, _FAILED) if made is _FAILED else dict(zip(self._trees, made, strict=True))
 
 
 def _python(result: Any) -> Any:
@@ -134,14 +135,25 @@ class EventCalls:
         self._batch = batch
         self._position = position
         self._rows: dict[CallKey, Rows] = {}
+        self._nanoseconds: dict[CallKey, int] = {}
 
     def solutions(self, predicate: CallPredicate) -> list[Solution] | None:
         """Return the solutions of a predicate: none if it is false, None if it is unknown."""
         key = predicate.key
         if key not in self._rows:
+            start = time.perf_counter_ns()
             self._rows[key] = self._called(key)
+            self._nanoseconds[key] = time.perf_counter_ns() - start
         rows = self._rows[key]
         return None if rows is None else unified(rows, predicate)
+
+    def milliseconds(self, key: CallKey) -> float:
+        """Return how long a call has taken, 0 if it was not made."""
+        return self._nanoseconds.get(key, 0) / 1e6
+
+    def has_failed(self, key: CallKey) -> bool:
+        """Return whether a call was made and has failed."""
+        return self._rows.get(key) is _FAILED
 
     def forget(self) -> None:
         """Make every call again when it is asked for again."""
@@ -153,7 +165,7 @@ class EventCalls:
         except SubscriptionError as error:  # it was there when the subscription was added
             self._counts.note(key.name, 0, "failures")
             _log.error("%s", error.reason)
-            return _FALSE
+            return _FAILED
         if operator.is_batch:
             batch = self._batch or BatchCalls({self._position: self._tree}, self._counts)
             return batch.rows(operator, key, self._position)
@@ -192,7 +204,7 @@ def _row(solution: Any, n_values: int | None) -> tuple[Constant, ...]:
 
 
 def _limited(operator: Operator, work: Callable[[], Any], counts: CallCounts) -> Any:
-    """Return what a call gives, and `_FALSE` if it fails or takes too long."""
+    """Return what a call gives, and `_FAILED` if it fails or takes too long."""
     start = time.perf_counter_ns()
     try:
         result = work() if operator.timeout is None else _in_time(operator, work)
@@ -200,11 +212,11 @@ def _limited(operator: Operator, work: Callable[[], Any], counts: CallCounts) ->
         n = counts.note(operator.name, time.perf_counter_ns() - start, "timeouts")
         if n <= _MOST_TRACES:
             _log.warning("the operator %r took longer than %s s", operator.name, operator.timeout)
-        return _FALSE
+        return _FAILED
     except Exception as error:
         n = counts.note(operator.name, time.perf_counter_ns() - start, "failures")
         _log.warning("the operator %r failed: %r", operator.name, error, exc_info=n <= _MOST_TRACES)
-        return _FALSE
+        return _FAILED
     counts.note(operator.name, time.perf_counter_ns() - start)
     return result
 

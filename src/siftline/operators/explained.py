@@ -1,8 +1,7 @@
-"""What an explanation says about calls: whether they were made, what they found, how long it took."""
+"""What an explanation says about calls: whether matching made them, what they find, how long that takes."""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.language.tokens import quoted
@@ -14,46 +13,48 @@ if TYPE_CHECKING:
 
     from siftline.model import Call, Constant, Solution
     from siftline.operators.predicates import CallKey
+    from siftline.operators.trace import Trace
 
 # Solutions shown of a call.
 _MOST_SHOWN: Final = 5
 
 
 class ExplainedCalls:
-    """The calls that explaining one event makes; each is made once, and noted."""
+    """The calls of a condition. Those that matching has made are not made again; the others are, each once."""
 
-    def __init__(self, tree: Mapping[str, Any]) -> None:
-        self._counts = CallCounts()
-        self._calls = EventCalls(tree, self._counts)
-        self._times: dict[CallKey, tuple[float, int]] = {}
+    def __init__(self, tree: Mapping[str, Any], trace: Trace | None = None) -> None:
+        self._trace = trace
+        made = None if trace is None else trace.results
+        self._calls = EventCalls(tree, CallCounts()) if made is None else made
         self._notes: dict[CallKey, Call] = {}
 
     def solve(self, call: Call) -> Sequence[Solution] | None:
         """Return the solutions of a call."""
-        predicate = predicate_of(call)
-        before = self._n_failed(call.name)
-        start = time.perf_counter_ns()
-        solutions = self._calls.solutions(predicate)
-        milliseconds = (time.perf_counter_ns() - start) / 1e6
-        self._times.setdefault(predicate.key, (milliseconds, self._n_failed(call.name) - before))
-        return solutions
+        return self._calls.solutions(predicate_of(call))
 
     def note(self, call: Call) -> str:
         """Say what became of a call."""
         solutions = self.solve(call)
         key = predicate_of(call).key
-        milliseconds, n_failed = self._times[key]
-        first = self._notes.setdefault(key, call)
-        cost = f"{milliseconds:.2f} ms" if first is call else "shared"
-        if n_failed:
+        cost = self._cost(key, self._notes.setdefault(key, call) is call)
+        if self._calls.has_failed(key):
             return f"failed, {cost}"
         if solutions is None:
             return f"the operator cannot tell, {cost}"
         return f"{_listed(solutions)}{cost}"
 
-    def _n_failed(self, name: str) -> int:
-        counts = self._counts.by_operator.get(name)
-        return 0 if counts is None else counts.failures + counts.timeouts
+    def _cost(self, key: CallKey, is_first: bool) -> str:
+        """Say what a call took, who else wanted it, and whether matching did without."""
+        if not is_first:
+            return "shared"
+        parts = [f"{self._calls.milliseconds(key):.2f} ms"]
+        if self._trace is not None:
+            traced = self._trace.calls.get(key)
+            if traced is None or not traced.is_made:
+                parts.append("skipped when matching")
+            elif traced.n_conditions > 1:
+                parts.append(f"shared by {traced.n_conditions:,} conditions")
+        return ", ".join(parts)
 
 
 def _listed(solutions: Sequence[Solution]) -> str:

@@ -20,13 +20,15 @@ from siftline.model import evaluate_solutions
 from siftline.operators.call_statistics import CallStatistics
 from siftline.operators.calling import BatchCalls, CallCounts, EventCalls
 from siftline.operators.clauses import chains_of
+from siftline.operators.learned import Learned, Recorder, key_of
 from siftline.operators.predicates import predicate_of
 from siftline.operators.problem import Problem, problem_of
 from siftline.operators.registry import get
 from siftline.operators.schedules import EVERYTHING, make_schedule
+from siftline.operators.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -50,6 +52,7 @@ class Stage:
         self.schedule_name = schedule
         self.counts = counts or CallCounts()
         self.n_events = 0
+        self.takes_batches = False  # whether some operator wants many events at once
         self._statistics = CallStatistics()
         self._schedule = make_schedule(schedule, self._statistics)
         self._nodes: dict[CallPredicate, int] = {}
@@ -61,6 +64,8 @@ class Stage:
         self._literals = Growable.empty(np.int32)
         self._is_guarded = Growable.empty(np.bool_)
         self._last_problem: Problem | None = None
+        self._recorder: Recorder | None = None
+        self._traces: dict[int, Trace] = {}  # by thread
         self._learning = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -90,7 +95,9 @@ class Stage:
         node = self._nodes.get(predicate)
         if node is None:
             with self._learning:
-                self._statistics.add(predicate.key.name, get(predicate.key.name).cost)
+                operator = get(predicate.key.name)
+                self._statistics.add(operator.name, operator.cost)
+                self.takes_batches |= operator.is_batch
             node = self._nodes[predicate] = len(self._predicates)
             self._predicates.append(predicate)
         return node
@@ -171,6 +178,10 @@ class Stage:
             self._statistics.learn(problem.nodes, known)
             for name, (n, nanoseconds) in times.items():
                 self._statistics.measured(name, nanoseconds / n / 1e6)
+            if self._recorder is not None:
+                self._recorder.note(problem.nodes, known, times)
+        if self._traces and (trace := self._traces.get(threading.get_ident())) is not None:
+            trace.note(problem, known, self._predicates, calls)
         return found
 
     def _evaluated(self, node: int, calls: EventCalls, times: dict[str, list[int]]) -> int:
@@ -190,6 +201,54 @@ class Stage:
     def batch(self, trees: Mapping[int, Mapping[str, Any]]) -> BatchCalls:
         """Return room for what operators find for many events at once."""
         return BatchCalls(trees, self.counts)
+
+    def traced(self, work: Callable[[], object]) -> Trace | None:
+        """Match an event in this thread, and return what became of its calls; None if there is no schedule."""
+        if self.schedule_name == EVERYTHING:
+            return None
+        trace = self._traces[threading.get_ident()] = Trace()
+        try:
+            work()
+        finally:
+            del self._traces[threading.get_ident()]
+        return trace
+
+    # what was learned
+
+    def learned(self) -> Learned:
+        """Return what is known about predicates and operators."""
+        with self._learning:
+            return self._statistics.learned(self._keys())
+
+    def take(self, learned: Learned) -> None:
+        """Go on from what was learned elsewhere."""
+        with self._learning:
+            self._statistics.take(learned, self._keys())
+        self.rebuild()
+
+    def to_document(self) -> dict[str, Any]:
+        """Return what is known, for a snapshot."""
+        return self.learned()._asdict()
+
+    def restore(self, document: Mapping[str, Any]) -> None:
+        """Go on from what a snapshot has."""
+        self.take(Learned(**document))
+
+    def _keys(self) -> dict[str, int]:
+        return {key_of(predicate): node for node, predicate in enumerate(self._predicates)}
+
+    def record(self) -> None:
+        """Count from now on what events show."""
+        with self._learning:
+            self._recorder = Recorder(len(self._predicates), self.counts)
+
+    def recorded(self) -> Learned:
+        """Return what events have shown since `record`, and count no longer."""
+        with self._learning:
+            assert self._recorder is not None
+            learned = self._recorder.learned(self._predicates)
+            self._recorder = None
+            return learned
 
     def stats(self) -> dict[str, Any]:
         """Return the schedule, counts by operator, and what was learned."""

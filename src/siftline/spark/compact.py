@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from siftline.engine import Engine
 from siftline.language.text import parse_stored
+from siftline.operators.modules import load_modules
 from siftline.spark.directory import Draft, IndexDirectory, Shard
 from siftline.spark.live import NEVER, Overlay
 from siftline.spark.parsed import required_attributes
@@ -50,6 +51,7 @@ def compact(path: str | os.PathLike[str], *, now: int | None = None) -> IndexDir
     moment = time.time_ns() // 1000 if now is None else now
     with Draft(path) as draft:
         directory = IndexDirectory.open(draft.path)
+        load_modules(directory.operators)
         overlay = Overlay(directory)
         overlay.advance(draft.delta)
         if draft.delta == directory.delta and not any(end <= moment for end in directory.ends["end"].to_pylist()):
@@ -61,6 +63,8 @@ def compact(path: str | os.PathLike[str], *, now: int | None = None) -> IndexDir
             quarantined=directory.quarantined,
             statistics=directory.statistics,
             ends=_ends(overlay, moment),
+            operators=directory.operators,
+            schedule=directory.schedule,
         )
 
 

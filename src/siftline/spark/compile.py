@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.engine import Engine
+from siftline.operators.modules import module_names
+from siftline.operators.schedules import check_schedule
 from siftline.spark.directory import Draft, Shard
 from siftline.spark.pivots import Line, Ranks
 from siftline.spark.quarantine import COLUMNS
@@ -19,6 +21,7 @@ from siftline.spark.shards import (
     BUILT,
     PIVOT_COUNTS,
     ROUTED,
+    Calls,
     build,
     count_attributes,
     count_pivots,
@@ -30,6 +33,7 @@ from siftline.spark.subscriptions import PACKED, checker, form_of, parser, unpac
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
     from siftline.encoding.statistics import Statistics
     from siftline.spark.directory import IndexDirectory
@@ -49,6 +53,8 @@ def compile(
     shards: int | str = "auto",
     *,
     language: str | None = None,
+    operators: Sequence[str] = (),
+    schedule: str | None = None,
 ) -> IndexDirectory:
     """Compile a table of subscriptions into a new version of an index directory, which becomes current at the end.
 
@@ -66,6 +72,11 @@ def compile(
         How many parts; "auto" makes one for every four million subscriptions.
     language : {'text', 'eventbridge', 'sns', 'cloudevents', 'predicates'}, optional
         What the table holds, if it shall not be guessed.
+    operators : sequence of str
+        Modules, or .py files, that define operators, beside those that packages offer by entry points. Workers load
+        them by these names, so they must be there on all machines.
+    schedule : str, optional
+        In which order calls are made; see `Engine`.
 
     Returns
     -------
@@ -84,25 +95,31 @@ def compile(
     if shards != "auto" and (not isinstance(shards, int) or isinstance(shards, bool) or shards < 1):
         raise ValueError(f"shards must be a positive number or 'auto', not {shards!r}")
     form = form_of(subscriptions, language)
+    if schedule is not None:
+        check_schedule(schedule)
+    calls = Calls(module_names(operators), schedule)
     with Draft(path) as draft:
-        return _Compilation(form, draft, statistics, shards).run()
+        return _Compilation(form, draft, statistics, shards, calls).run()
 
 
 class _Compilation:
     """One run of `compile`."""
 
-    def __init__(self, form: Form, draft: Draft, statistics: Statistics | None, shards: int | str) -> None:
+    def __init__(
+        self, form: Form, draft: Draft, statistics: Statistics | None, shards: int | str, calls: Calls
+    ) -> None:
         self._form = form
         self._draft = draft
         self._statistics = statistics
         self._shards = shards
+        self._calls = calls
 
     def run(self) -> IndexDirectory:
         """Return the version that was committed."""
         from pyspark import StorageLevel
 
         table, repeated = self._without_repeated()
-        packed = table.mapInArrow(parser(self._form), PACKED)
+        packed = table.mapInArrow(parser(self._form, self._calls.operators), PACKED)
         packed = packed.persist(StorageLevel.DISK_ONLY)  # parsing takes longest, and is used several times
         try:
             counts = {row.is_good: row.n for row in packed.groupBy("is_good").sum("n").toDF("is_good", "n").collect()}
@@ -110,7 +127,13 @@ class _Compilation:
             n_bad = self._quarantined(packed.where("not is_good"), counts.get(False, 0), repeated)
         finally:
             packed.unpersist()
-        return self._draft.commit(shards, id_type=self._form.id_type, quarantined=n_bad, statistics=self._statistics)
+        return self._draft.commit(
+            shards,
+            id_type=self._form.id_type,
+            quarantined=n_bad,
+            statistics=self._statistics,
+            **self._calls._asdict(),
+        )
 
     def _without_repeated(self) -> tuple[Any, Any]:
         """Return the table with each good id once, dealt out to all cores, and the rows that had to go, or None."""
@@ -132,7 +155,7 @@ class _Compilation:
         from pyspark.sql.functions import row_number
 
         several = table.join(ids, "subscription", "left_semi")
-        checked = several.mapInArrow(checker(self._form), f"{_schema(table)}, is_good boolean")
+        checked = several.mapInArrow(checker(self._form, self._calls.operators), f"{_schema(table)}, is_good boolean")
         order = Window.partitionBy("subscription", "is_good").orderBy("expression", *_weight_of(table))
         placed = checked.withColumn("place", row_number().over(order))
         is_other = "is_good and place > 1"
@@ -147,7 +170,8 @@ class _Compilation:
         ranks, routed = None, good.selectExpr("0 as shard", "binary('') as pivots", "content")
         if n_shards > 1:
             ranks, routed = self._routed(good, n_shards)
-        built = routed.repartitionById(n_shards, "shard").mapInArrow(build(self._draft.shards, self._statistics), BUILT)
+        work = build(self._draft.shards, self._statistics, self._calls)
+        built = routed.repartitionById(n_shards, "shard").mapInArrow(work, BUILT)
         return [self._shard(row, ranks) for row in sorted(built.collect(), key=lambda row: int(row.shard))]
 
     def _routed(self, good: Any, n_shards: int) -> tuple[Ranks, Any]:
@@ -167,7 +191,7 @@ class _Compilation:
     def _empty(self) -> Shard:
         """Return a shard without subscriptions, so that events have something to be matched with."""
         folder = self._draft.shards / ".empty"
-        Engine(statistics=self._statistics).save(folder)
+        Engine(statistics=self._statistics, schedule=self._calls.schedule).save(folder)
         return Shard("0", folder, 0, folder_bytes(folder))
 
     def _quarantined(self, bad: Any, n_bad: int, repeated: Any) -> int:

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from siftline.errors import SnapshotError, SparkError, StorageError, SubscriptionError, TableError
+from siftline.operators.modules import load_modules
 from siftline.spark.directory import (
     IndexDirectory,
     delta_file,
@@ -135,7 +136,9 @@ def apply(
         raise ValueError(f"unknown language {language!r}")
     if (source is None) != (sequence is None):
         raise ValueError("source and sequence go together")
-    is_text = IndexDirectory.open(folder).id_type == "string"
+    directory = IndexDirectory.open(folder)
+    load_modules(directory.operators)
+    is_text = directory.id_type == "string"
     good, refused = _checked(rows_of(changes), language, is_text)
     with _turn(folder):
         number, marks = last_delta(folder)

@@ -113,6 +113,10 @@ class IndexDirectory:
         The number of the last delta that is in it; later ones go on top.
     marks : dict
         How far each source of changes had been followed by then (`deltas.py`).
+    operators : tuple of str
+        The modules of operators that its subscriptions may call.
+    schedule : str or None
+        In which order calls are made; None is the default.
     """
 
     def __init__(self, path: Path, version: int, description: dict[str, Any]) -> None:
@@ -125,6 +129,8 @@ class IndexDirectory:
         self.created: str = description["created"]
         self.delta: int = description.get("delta", 0)
         self.marks: dict[str, int] = description.get("marks", {})
+        self.operators: tuple[str, ...] = tuple(description.get("operators", ()))
+        self.schedule: str | None = description.get("schedule")
         self._statistics_checksum: int | None = description["statistics"]
         self._ends_checksum: int | None = description.get("ends")
         self.shards = [self._shard(**shard) for shard in description["shards"]]
@@ -187,6 +193,12 @@ class IndexDirectory:
             raise SnapshotError(f"{file} is damaged or missing")
         return pa.ipc.open_file(content).read_all()
 
+    def learned(self) -> dict[str, dict[str, Any]]:
+        """Return what jobs have learned about calls, by operator: how many there were, how often they are true, ..."""
+        from siftline.spark.learning import learned_of
+
+        return learned_of(self.path).shown()
+
     @property
     def quarantine_path(self) -> Path:
         """Where the refused subscriptions are; there is nothing if none was."""
@@ -237,6 +249,8 @@ class Draft:
         quarantined: int,
         statistics: Statistics | None,
         ends: Mapping[Any, int] | None = None,
+        operators: Sequence[str] = (),
+        schedule: str | None = None,
     ) -> IndexDirectory:
         """Make the draft the current version; each shard is moved to its name."""
         for shard in shards:
@@ -255,6 +269,8 @@ class Draft:
             "ends": self._written_ends(ends_table(ends, id_type)) if ends else None,
             "delta": self.delta,
             "marks": self._marks,
+            "operators": list(operators),
+            "schedule": schedule,
             "shards": [{name: value for name, value in shard._asdict().items() if name != "path"} for shard in shards],
         }
         write_document(self.folder / _VERSION, description)

@@ -63,6 +63,7 @@ def match_files(
     dead_letters: str | None = None,
     counts: Counts | None = None,
     max_event_bytes: int = MOST_EVENT_BYTES,
+    operators: Sequence[str] = (),
 ) -> Written:
     """Match the events in Parquet files, and write the matches as Parquet files into a new folder.
 
@@ -74,7 +75,7 @@ def match_files(
         As for `match`; every machine maps the whole of it.
     target : str or path
         A folder that does not exist yet, which workers can write to under the same path.
-    key, event, how, k, weights, dead_letters, counts, max_event_bytes
+    key, event, how, k, weights, dead_letters, counts, max_event_bytes, operators
         As for `match`.
 
     Returns
@@ -100,7 +101,7 @@ def match_files(
     directory = index if isinstance(index, IndexDirectory) else IndexDirectory.open(index)
     frame = spark.read.parquet(*([events] if isinstance(events, str) else events))
     shape = shape_of(frame.schema, key, event, max_event_bytes)
-    matcher = matcher_of(directory, shape, how, k, weights, DeadLetters(dead_letters, counts))
+    matcher = matcher_of(directory, shape, how, k, weights, DeadLetters(dead_letters, counts), operators)
     schema = result_schema(selected(frame, shape), matcher)
     state, is_changed = state_for(index, directory)
     stage = LiveMatcher(matcher, str(directory.path), state) if is_changed else matcher

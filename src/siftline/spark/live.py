@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from siftline.engine import Engine
 from siftline.language.text import parse_stored
+from siftline.operators.modules import load_modules
 from siftline.spark.deltas import END, PUT, read_delta
 from siftline.spark.directory import IndexDirectory, delta_numbers
 from siftline.spark.worker import open_shards, stamp_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from siftline.encoding.events import EncodedEvents
+    from siftline.operators.stage import Stage
     from siftline.spark.deltas import Delta
     from siftline.spark.worker import Matcher
     from siftline.subscriptions import Id
@@ -62,6 +64,11 @@ class Masked:
     def __init__(self, engine: Engine, gone: Any) -> None:
         self._engine = engine
         self._gone = gone
+
+    @property
+    def call_stage(self) -> Stage | None:
+        """What makes the calls of conditions."""
+        return self._engine.call_stage
 
     def encode(self, events: Any) -> EncodedEvents:
         """Encode events as the engine does."""
@@ -98,7 +105,7 @@ class Overlay:
         self.puts: dict[Id, Put] = {}
         self.touched: set[Id] = set()
         self.ends: dict[Id, int] = {}
-        self.engine = Engine()
+        self.engine = Engine(schedule=directory.schedule)
         self._first_ends: dict[Id, int] | None = None
         self._gone: tuple[int, int, Any, Any] | None = None
 
@@ -229,4 +236,5 @@ class LiveMatcher:
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Match the events of one task."""
+        load_modules(self.matcher.operators)
         yield from self.matcher.run(batches, engines_of(self.path, self.state))

@@ -6,9 +6,11 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import TableError
+from siftline.operators.modules import module_names
 from siftline.spark.dead_letters import Counts, DeadLetters
 from siftline.spark.directory import IndexDirectory
 from siftline.spark.events import EVENT, MOST_EVENT_BYTES, selected, shape_of
+from siftline.spark.learning import Learning, merge
 from siftline.spark.live import LiveMatcher, state_of
 from siftline.spark.worker import COUNTS, HOW, LISTS, PAIRS, TOP, Matcher
 
@@ -39,6 +41,7 @@ def match(
     dead_letters: str | None = None,
     counts: Counts | None = None,
     max_event_bytes: int = MOST_EVENT_BYTES,
+    operators: Sequence[str] = (),
 ) -> Any:
     """Return a DataFrame of the subscriptions that each event satisfies.
 
@@ -72,6 +75,8 @@ def match(
         Counts events, matches and dead letters.
     max_event_bytes : int
         Larger JSON texts are not read.
+    operators : sequence of str
+        Modules, or .py files, that define operators; those that the index was compiled with need not be named again.
 
     Raises
     ------
@@ -89,7 +94,7 @@ def match(
     _check_choice("plan", plan, PLANS)
     letters = DeadLetters(dead_letters, counts)
     shape = shape_of(events.schema, key, event, max_event_bytes)
-    matcher = matcher_of(directory, shape, how, k, weights, letters)
+    matcher = matcher_of(directory, shape, how, k, weights, letters, operators)
     rows = selected(events, shape)
     schema = result_schema(rows, matcher)
     state, is_changed = state_for(index, directory)
@@ -110,12 +115,19 @@ def state_for(index: str | IndexDirectory, directory: IndexDirectory) -> tuple[S
 
 
 def matcher_of(
-    directory: IndexDirectory, shape: Shape, how: str, k: int, weights: bool, letters: DeadLetters
+    directory: IndexDirectory,
+    shape: Shape,
+    how: str,
+    k: int,
+    weights: bool,
+    letters: DeadLetters,
+    operators: Sequence[str] = (),
 ) -> Matcher:
-    """Return what workers have to know to match with a version of an index."""
+    """Return what workers have to know to match with a version of an index; what earlier ones learned is merged."""
     _check_choice("how", how, HOW)
     if not shape.keys:
         raise TableError("there must be a key column at least: key='id'")
+    merge(directory.path)
     return Matcher(
         shape=shape,
         shards=tuple(str(directory.shard_path(number)) for number in range(len(directory.shards))),
@@ -124,6 +136,8 @@ def matcher_of(
         k=_checked_k(k) if how == TOP else None,
         has_weights=_has_weights(how, weights),
         dead_letters=letters,
+        learning=Learning(str(directory.path)),
+        operators=module_names([*directory.operators, *operators]),
     )
 
 

@@ -27,10 +27,17 @@ _ROWS: Final = 100_000
 _POSITION: Final = re.compile(r"^event \d+: ")
 
 
-def pieces(batch: Any) -> Iterator[Any]:
-    """Cut a batch into pieces that are matched one after the other."""
-    for first in range(0, batch.num_rows, _PIECE):
-        yield batch.slice(first, _PIECE)
+def pieces(batch: Any, *, whole: bool = False) -> Iterator[Any]:
+    """Cut a batch into pieces that are matched one after the other; with `whole` it is one piece."""
+    size = max(1, batch.num_rows) if whole else _PIECE
+    for first in range(0, batch.num_rows, size):
+        yield batch.slice(first, size)
+
+
+def are_whole(engines: Iterable[Any]) -> bool:
+    """Return whether some operator of these engines wants all events of a batch at once."""
+    stages = [engine.call_stage for engine in engines]
+    return any(stage is not None and stage.takes_batches for stage in stages)
 
 
 def readable(piece: Any, shape: Shape, letters: TaskLetters, encode: Encode) -> tuple[Any, EncodedEvents]:

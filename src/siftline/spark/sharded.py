@@ -22,10 +22,12 @@ from siftline.encoding.domain import NULL
 from siftline.encoding.domains import Domains
 from siftline.encoding.events import EncodedEvents
 from siftline.kernels.routing import visits
+from siftline.operators.modules import load_modules
 from siftline.spark.directory import IndexDirectory
 from siftline.spark.events import JSON, Shape
+from siftline.spark.learning import partition
 from siftline.spark.live import engine_of_shard, overlay_of
-from siftline.spark.reading import joined, pieces, readable
+from siftline.spark.reading import are_whole, joined, pieces, readable
 from siftline.spark.worker import COUNTS, LISTS, PAIRS, TOP, stamp_of
 from siftline.storage.snapshot import read_table
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.spark.dead_letters import TaskLetters
+    from siftline.spark.learning import TaskLearning
     from siftline.spark.live import Overlay, State
     from siftline.spark.worker import Matcher
 
@@ -137,10 +140,11 @@ class Router:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Route the events of one task."""
         shape = self.matcher.shape
+        load_modules(self.matcher.operators)
         routes = routes_of(self.path, self.state, shape, is_changed=self.is_changed)
-        partition = _partition()
-        packing = _Packing(routes.n_shards, self.n_splits, partition)
-        n_events = partition << _POSITION_BITS
+        place = partition()
+        packing = _Packing(routes.n_shards, self.n_splits, place)
+        n_events = place << _POSITION_BITS
         with self.matcher.dead_letters.task(shape) as letters:
             for batch in batches:
                 for piece in pieces(batch):
@@ -160,13 +164,6 @@ class Router:
             events = np.concatenate([events, lonely])
             shards = np.concatenate([shards, np.zeros(len(lonely), dtype=np.int32)])
         return good, events, shards
-
-
-def _partition() -> int:
-    from pyspark import TaskContext
-
-    task = TaskContext.get()
-    return int(task.partitionId()) if task is not None else 0
 
 
 class _Packing:
@@ -219,15 +216,18 @@ class ShardMatcher:
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Match the events of one task."""
-        with self.matcher.dead_letters.task(self.matcher.shape, "shard") as letters:
-            yield from joined(self._results(batches, letters))
+        matcher = self.matcher
+        load_modules(matcher.operators)
+        with matcher.dead_letters.task(matcher.shape, "shard") as letters, matcher.learning.task("shard") as learning:
+            yield from joined(self._results(batches, letters, learning))
 
-    def _results(self, batches: Iterable[Any], letters: TaskLetters) -> Iterator[Any]:
+    def _results(self, batches: Iterable[Any], letters: TaskLetters, learning: TaskLearning) -> Iterator[Any]:
         for batch in batches:
             for shard, content in zip(batch.column(1).to_pylist(), batch.column(2), strict=True):
                 engines = [engine_of_shard(self.path, self.state, shard)]
+                learning.watch(engines)
                 for packed in pa.ipc.open_stream(content.as_buffer()):
-                    for piece in pieces(packed):
+                    for piece in pieces(packed, whole=are_whole(engines)):
                         yield self._result(piece, engines, letters)
 
     def _result(self, piece: Any, engines: Sequence[Any], letters: TaskLetters) -> Any:

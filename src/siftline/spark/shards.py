@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from siftline.engine import Engine
 from siftline.language.text import parse_stored
+from siftline.operators.modules import load_modules
 from siftline.spark.parsed import Parsed
 from siftline.spark.pivots import NO_PIVOT, pivots_of
 
@@ -69,10 +70,18 @@ def route(ranks: Ranks, line: Line) -> Callable[[Iterable[Any]], Iterator[Any]]:
     return sort
 
 
-def build(folder: Path, statistics: Statistics | None) -> Callable[[Iterable[Any]], Iterator[Any]]:
+class Calls(NamedTuple):
+    """What subscriptions with calls need: modules of operators, and a schedule."""
+
+    operators: tuple[str, ...] = ()
+    schedule: str | None = None
+
+
+def build(folder: Path, statistics: Statistics | None, calls: Calls) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """Return what makes a snapshot of each shard, in a worker: a row of BUILT for each."""
 
     def build_all(batches: Iterable[Any]) -> Iterator[Any]:
+        load_modules(calls.operators)
         parts: dict[int, list[Parsed]] = {}
         pivots: dict[int, list[Any]] = {}
         for batch in batches:
@@ -80,7 +89,7 @@ def build(folder: Path, statistics: Statistics | None) -> Callable[[Iterable[Any
                 parts.setdefault(shard.as_py(), []).append(Parsed.unpacked(content.as_buffer()))
                 pivots.setdefault(shard.as_py(), []).append(np.frombuffer(used.as_py(), dtype=np.int64))
         for shard in sorted(parts):
-            engine = engine_of(Parsed.joined(parts.pop(shard)), statistics)
+            engine = engine_of(Parsed.joined(parts.pop(shard)), statistics, calls.schedule)
             # A name of its own for every attempt: Spark may run a task twice.
             name = f".{shard}-{uuid.uuid4().hex}"
             engine.save(folder / name)
@@ -96,9 +105,9 @@ def build(folder: Path, statistics: Statistics | None) -> Callable[[Iterable[Any
     return build_all
 
 
-def engine_of(parsed: Parsed, statistics: Statistics | None) -> Engine:
+def engine_of(parsed: Parsed, statistics: Statistics | None, schedule: str | None = None) -> Engine:
     """Return an engine with these subscriptions."""
-    engine = Engine(statistics=statistics)
+    engine = Engine(statistics=statistics, schedule=schedule)
     counts = np.diff(parsed.starts)
     plain, others = np.flatnonzero(counts), np.flatnonzero(counts == 0)
     if len(plain):

@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import TableError
+from siftline.operators.modules import load_modules
 from siftline.spark.claims import claim, micro_batch
 from siftline.spark.dead_letters import Counts, DeadLetters
 from siftline.spark.directory import IndexDirectory
 from siftline.spark.events import EVENT, MOST_EVENT_BYTES, selected, shape_of
+from siftline.spark.learning import merge, partition
 from siftline.spark.live import engines_of
 from siftline.spark.match import function_of, matcher_of, result_schema
 from siftline.spark.worker import PAIRS, TOP, Matcher
@@ -42,6 +44,7 @@ def stream(
     dead_letters: str | None = None,
     counts: Counts | None = None,
     max_event_bytes: int = MOST_EVENT_BYTES,
+    operators: Sequence[str] = (),
 ) -> Any:
     """Return a streaming DataFrame of the subscriptions that each event satisfies, as of its micro-batch.
 
@@ -52,7 +55,7 @@ def stream(
     index : str or path
         An index directory, which all machines can read and write under the same path. Each micro-batch uses the
         subscriptions that there are when it begins: what `compile`, `apply` and `compact` did before is seen.
-    key, event, how, k, weights, counts, max_event_bytes
+    key, event, how, k, weights, counts, max_event_bytes, operators
         As for `match`.
     notification : bool
         Whether there is a column `notification`: a name for the pair of event (by its keys) and subscription that is
@@ -93,7 +96,7 @@ def stream(
         raise ValueError(f"how={how!r} has no notifications")
     directory = IndexDirectory.open(index)
     shape = shape_of(events.schema, key, event, max_event_bytes)
-    matcher = matcher_of(directory, shape, how, k, weights, DeadLetters(dead_letters, counts))
+    matcher = matcher_of(directory, shape, how, k, weights, DeadLetters(dead_letters, counts), operators)
     if time is not None and late is not None:
         if time not in events.columns:
             raise TableError(f"time={time!r}: there is no such column; there are {', '.join(events.columns)}")
@@ -121,6 +124,10 @@ class StreamMatcher:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Match the events of one task."""
         query, batch = micro_batch()
+        load_modules(self.matcher.operators)
+        if partition() == 0:
+            merge(self.path)  # what the micro-batches before have learned
         engines = engines_of(self.path, claim(self.path, query, batch))
         letters = replace(self.matcher.dead_letters, run=f"{query}-{batch}")
-        yield from replace(self.matcher, dead_letters=letters).run(batches, engines)
+        learning = replace(self.matcher.learning, run=f"{query}-{batch}")
+        yield from replace(self.matcher, dead_letters=letters, learning=learning).run(batches, engines)

@@ -16,6 +16,7 @@ from siftline.encoding.domains import Domains
 from siftline.encoding.tables import predicate_of
 from siftline.errors import SubscriptionError, TableError
 from siftline.language.printer import to_text
+from siftline.operators.modules import load_modules
 from siftline.spark.parsed import Collector, Parsed
 from siftline.spark.quarantine import Quarantine
 from siftline.storage.written import CLOUDEVENTS, DIALECTS, EVENTBRIDGE, TEXT, Written
@@ -108,11 +109,15 @@ def _predicate_columns(table: Any, types: dict[str, str]) -> Iterator[Any]:
             yield table[name] if kind is None else table[name].cast(kind).alias(name)
 
 
-def parser(form: Form) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Return what workers do with batches of a form's table: rows of PACKED come out."""
+def parser(form: Form, operators: tuple[str, ...] = ()) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Return what workers do with batches of a form's table: rows of PACKED come out.
+
+    `operators` are the modules that define what expressions may call.
+    """
     id_type, language = _ARROW[form.id_type], form.language
 
     def parse_texts(batches: Iterable[Any]) -> Iterator[Any]:
+        load_modules(operators)
         for batch in batches:
             yield _packed(*_parsed_texts(batch, language, id_type))
 
@@ -124,11 +129,12 @@ def parser(form: Form) -> Callable[[Iterable[Any]], Iterator[Any]]:
     return parse_predicates if form.is_predicates else parse_texts
 
 
-def checker(form: Form) -> Callable[[Iterable[Any]], Iterator[Any]]:
+def checker(form: Form, operators: tuple[str, ...] = ()) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """Return what workers do to learn which rows of a form's table are good: one more column."""
     language = form.language
 
     def check(batches: Iterable[Any]) -> Iterator[Any]:
+        load_modules(operators)
         for batch in batches:
             columns = batch.to_pydict()
             rows = zip(columns["subscription"], columns["expression"], _weights(columns, len(batch)), strict=True)

@@ -9,7 +9,7 @@ process for the next task; their arrays are memory maps, which all workers of a 
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,8 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from siftline.errors import SnapshotError
+from siftline.operators.modules import load_modules
 from siftline.spark.checked import open_checked
-from siftline.spark.reading import joined, pieces, readable
+from siftline.spark.learning import Learning
+from siftline.spark.reading import are_whole, joined, pieces, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -89,6 +91,10 @@ class Matcher:
         Whether matches carry their weights.
     dead_letters : DeadLetters
         What becomes of events that cannot be read.
+    learning : Learning
+        Where tasks write down what they learn about calls.
+    operators : tuple of str
+        Modules that define operators; they are loaded before an index is opened.
     """
 
     shape: Shape
@@ -98,16 +104,21 @@ class Matcher:
     k: int | None = None
     has_weights: bool = False
     dead_letters: DeadLetters
+    learning: Learning = field(default_factory=Learning)
+    operators: tuple[str, ...] = ()
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Match the events of one task."""
+        load_modules(self.operators)
         yield from self.run(batches, open_shards(self.shards))
 
     def run(self, batches: Iterable[Any], engines: Sequence[Any]) -> Iterator[Any]:
         """Match events with these engines."""
-        with self.dead_letters.task(self.shape) as letters:
-            results = (self._result(piece, letters, engines) for batch in batches for piece in pieces(batch))
-            yield from joined(results)
+        with self.dead_letters.task(self.shape) as letters, self.learning.task() as learning:
+            learning.watch(engines)
+            whole = are_whole(engines)
+            cut = (piece for batch in batches for piece in pieces(batch, whole=whole))
+            yield from joined(self._result(piece, letters, engines) for piece in cut)
 
     def _result(self, piece: Any, letters: TaskLetters, engines: Sequence[Engine]) -> Any:
         piece, found = self.matched(piece, letters, engines)

@@ -1,0 +1,177 @@
+"""What calls have shown, from all workers to all workers.
+
+    learned/<run>-part-00003.json   what one task has seen: counts by predicate and by operator
+    learned/total.json              the sum of those that were merged
+
+A task counts what it sees (exactly, and nothing is forgotten), and writes it down when it is done, under the name of
+its partition: a task that Spark repeats replaces its own file. Whoever begins a job, or a micro-batch, adds the files
+up. Before a task matches, its engines go on from the sum, whichever worker saw it, and in which version of the index.
+Counts only decide which calls come first, so a job never has to wait for them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+from siftline.errors import SnapshotError, StorageError
+from siftline.operators.learned import Learned, summed
+from siftline.spark.directory import local_path, read_document, write_document
+from siftline.storage.files import File
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from siftline.operators.stage import Stage
+
+_FOLDER: Final = "learned"
+_TOTAL: Final = "total.json"
+# Of a predicate so many evaluations count at most, so that the sum follows when events change.
+_MOST_EVALUATIONS: Final = 100_000
+# The sum has so many predicates at most: those that were evaluated most often.
+_MOST_PREDICATES: Final = 200_000
+
+# Which sum a stage has gone on from.
+_taken: WeakKeyDictionary[Stage, int] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Learning:
+    """Where the tasks of a job write down what they learn: beside an index, or nowhere."""
+
+    path: str | None = None
+    run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+    @contextmanager
+    def task(self, stage: str = "part") -> Iterator[TaskLearning]:
+        """Learn from what one task does; tasks of several stages have files of different names."""
+        folder = None if self.path is None else local_path(self.path) / _FOLDER
+        task = TaskLearning(folder, f"{self.run}-{stage}-{partition():05d}.json")
+        try:
+            yield task
+            task.finish()
+        finally:
+            task.end()
+
+
+class TaskLearning:
+    """What one task learns."""
+
+    def __init__(self, folder: Path | None, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self._stages: list[Stage] = []
+
+    def watch(self, engines: Iterable[Any]) -> None:
+        """Let engines go on from what is known, and count what they see from now on."""
+        for engine in engines if self._folder is not None else ():
+            stage = engine.call_stage
+            if stage is not None and stage not in self._stages:
+                self._go_on(stage, self._folder / _TOTAL)
+                stage.record()
+                self._stages.append(stage)
+
+    def _go_on(self, stage: Stage, file: Path) -> None:
+        try:
+            stamp = file.stat().st_mtime_ns
+        except OSError:
+            return
+        if _taken.get(stage) != stamp:
+            stage.take(_read(file))
+            _taken[stage] = stamp
+
+    def finish(self) -> None:
+        """Write down what was learned, if it was anything."""
+        learned = summed(stage.recorded() for stage in self._stages)
+        self._stages = []
+        if learned and self._folder is not None:
+            self._folder.mkdir(exist_ok=True)
+            write_document(self._folder / self._name, learned._asdict())
+
+    def end(self) -> None:
+        """Count no longer, also in a task that failed."""
+        for stage in self._stages:
+            stage.recorded()
+
+
+def partition() -> int:
+    """Return the number of this task's partition, 0 outside of Spark."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    return int(task.partitionId()) if task is not None else 0
+
+
+def merge(path: str | os.PathLike[str]) -> None:
+    """Add up what tasks have written down since the last time, unless somebody else is doing so."""
+    folder = local_path(path) / _FOLDER
+    if not _parts(folder):
+        return
+    file = File.opened(folder / "lock", is_new=True)
+    try:
+        file.lock()
+        _merge(folder)
+    except StorageError:
+        return
+    finally:
+        file.close()
+
+
+def _merge(folder: Path) -> None:
+    parts = _parts(folder)
+    total = _document(folder / _TOTAL)
+    # Whoever was killed between writing the sum and removing its parts has counted these already.
+    new = [part for part in parts if part.name not in total.get("merged", ())]
+    if new:
+        learned = _bounded(summed([_learned(total), *map(_read, new)]))
+        write_document(folder / _TOTAL, {**learned._asdict(), "merged": [part.name for part in new]})
+    for part in parts:
+        part.unlink(missing_ok=True)
+
+
+def _parts(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(file for file in folder.glob("*.json") if file.name != _TOTAL and not file.name.startswith("."))
+
+
+def _bounded(learned: Learned) -> Learned:
+    predicates = learned.predicates
+    if len(predicates) > _MOST_PREDICATES:
+        chosen = sorted(predicates, key=lambda key: -predicates[key][2])[:_MOST_PREDICATES]
+        predicates = {key: predicates[key] for key in chosen}
+    scales = {key: min(1.0, _MOST_EVALUATIONS / max(counts[2], 1.0)) for key, counts in predicates.items()}
+    bounded = {
+        key: counts if scales[key] == 1.0 else [number * scales[key] for number in counts]
+        for key, counts in predicates.items()
+    }
+    return Learned(bounded, learned.operators)
+
+
+def learned_of(path: str | os.PathLike[str]) -> Learned:
+    """Return all that is known, merged or not."""
+    folder = local_path(path) / _FOLDER
+    total = _document(folder / _TOTAL)
+    parts = [part for part in _parts(folder) if part.name not in total.get("merged", ())]
+    return summed([_learned(total), *map(_read, parts)])
+
+
+def _read(file: Path) -> Learned:
+    return _learned(_document(file))
+
+
+def _document(file: Path) -> dict[str, Any]:
+    """Return a document; nothing if it is damaged or gone: what is lost will be learned again."""
+    try:
+        return read_document(file) if file.exists() else {}
+    except SnapshotError:
+        return {}
+
+
+def _learned(document: dict[str, Any]) -> Learned:
+    return Learned(document.get("predicates", {}), document.get("operators", {}))
