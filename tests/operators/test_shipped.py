@@ -63,6 +63,8 @@ def test_distances() -> None:
     assert matched("distance_from('Times Square', ?d) and ?d > 8000 and ?d < 10000", at_statue)
     assert matched("place_at('Paris', ?lat, ?lon) and ?lat > 48 and ?lon < 3", {})
     assert not matched("place_at('Nowhere', ?lat, ?lon)", {})
+    assert matched("place_of('at.city', ?lat, ?lon) and ?lat > 48 and ?lon < 3", {"at": {"city": ["Nowhere", "paris"]}})
+    assert not matched("not place_of('city', ?lat, ?lon)", {"city": "Nowhere"})
 
 
 def test_more_places(tmp_path: Any) -> None:
@@ -133,6 +135,7 @@ def encoded(color: tuple[int, int, int]) -> str:
 def test_images() -> None:
     assert matched("dominant_color(?c) and ?c = 'red'", {"image": encoded((220, 10, 10))})
     assert matched("brightness(?b) and ?b < 100", {"image": encoded((10, 10, 10))})
+    assert matched("brightness('camera.view', ?b) and ?b < 100", {"camera": {"view": encoded((10, 10, 10))}})
     assert matched("brightness('photo', ?b) and ?b > 200", {"photo": encoded((250, 250, 250))})
     assert not matched("brightness(?b)", {"image": "no image"})
     assert not matched("not brightness(?b)", {})

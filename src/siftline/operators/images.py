@@ -12,6 +12,7 @@ import base64
 import io
 from typing import Any, Final
 
+from siftline.operators.events import texts_of
 from siftline.operators.operator import operator
 
 try:
@@ -63,7 +64,5 @@ def _nearest(pixel: Any) -> str:
 
 
 def _image(event: Any, attribute: str) -> Image.Image | None:
-    content = event.get(attribute)
-    if content is None:
-        return None
-    return Image.open(io.BytesIO(base64.b64decode(content, validate=True)))
+    contents = texts_of(event, attribute)
+    return Image.open(io.BytesIO(base64.b64decode(contents[0], validate=True))) if contents else None

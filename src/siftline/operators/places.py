@@ -1,6 +1,7 @@
 """Names of places and their coordinates: a small gazetteer, to which more can be added.
 
-place_at(name, ?lat, ?lon)        where a place is
+place_at(name, ?lat, ?lon)             where a place is
+place_of(attribute, ?lat, ?lon)        where the places are that an attribute of the event names
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from siftline.errors import OperatorError
+from siftline.operators.events import texts_of
 from siftline.operators.operator import operator
 
 # Latitude and longitude, to about a hundred metres.
@@ -86,3 +88,14 @@ def place_at(event: Any, name: str) -> Any:
     """Return where a place is; none if it is unknown."""
     where = _known.get(name.casefold())
     return [] if where is None else where
+
+
+@operator("place_of", cost=0.005, binds=["lat", "lon"])
+def place_of(event: Any, attribute: str) -> Any:
+    """Return where the places are that an attribute names; unknown if it names none that is in the gazetteer.
+
+    >>> place_of({"city": "Tokyo"}, "city")
+    [(35.677, 139.765)]
+    """
+    found = [_known[name] for text in texts_of(event, attribute) if (name := text.casefold()) in _known]
+    return found or None

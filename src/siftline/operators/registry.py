@@ -37,6 +37,7 @@ _SHIPPED: Final[dict[str, str]] = {
     "log_pattern": "siftline.operators.texts",
     "lookup": "siftline.operators.tables",
     "place_at": "siftline.operators.places",
+    "place_of": "siftline.operators.places",
     "reason": "siftline.operators.reasoning",
     "similar_to": "siftline.operators.texts",
     "within_hours": "siftline.operators.times",

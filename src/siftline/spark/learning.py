@@ -69,10 +69,13 @@ class TaskLearning:
 
     def watch(self, engines: Iterable[Any]) -> None:
         """Let engines go on from what is known, and count what they see from now on."""
-        for engine in engines if self._folder is not None else ():
+        folder = self._folder
+        if folder is None:
+            return
+        for engine in engines:
             stage = engine.call_stage
             if stage is not None and stage not in self._stages:
-                self._go_on(stage, self._folder / _TOTAL)
+                self._go_on(stage, folder / _TOTAL)
                 stage.record()
                 self._stages.append(stage)
 
