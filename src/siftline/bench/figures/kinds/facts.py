@@ -119,7 +119,7 @@ def _keys_looked_up(parameters: Mapping[str, Any], seed: int) -> tuple[float, fl
 
 
 def _sequential(parameters: Mapping[str, Any], seed: int) -> tuple[float, float]:
-    """Calls of `sequential` by those that nobody can do without, at worst; d is what the paper allows."""
+    """Compare `sequential` with what nobody can do without, at worst; d is what the paper allows."""
     graph = drawn_graph(GraphParameters(**{key: parameters[key] for key in parameters if key != "n_events"}), seed)
     truths = graph.truths(parameters["n_events"])
     calls = simulated(graph, "sequential", truths).calls
