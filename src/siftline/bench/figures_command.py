@@ -10,8 +10,10 @@ from siftline.bench.arguments import say
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from siftline.bench.figures.harness import Outcome
+    from siftline.bench.results import Row
 
 _SCALES: Final = ("small", "paper")
 
@@ -26,6 +28,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def add_report(actions: Any) -> None:
     """Add `report`."""
     parser = actions.add_parser("report", help="write figures and claims of the papers as one HTML page")
+    parser.add_argument("papers", nargs="*", metavar="PAPER", help="default: all")
     parser.add_argument("--scale", choices=_SCALES, default="small", help="default: small")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="default: results/figures-SCALE.jsonl")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
@@ -35,14 +38,17 @@ def add_report(actions: Any) -> None:
 
 def report(args: argparse.Namespace) -> int:
     """Write the page, and say what the verdicts are."""
-    from siftline.bench.figures import claims, harness
+    from siftline.bench.figures import PAPERS, claims, harness
     from siftline.bench.figures.report import html_of
 
+    papers = args.papers or list(PAPERS)
+    if unknown := set(papers) - PAPERS.keys():
+        raise ValueError(f"there is no paper {', '.join(sorted(unknown))} (there are: {', '.join(PAPERS)})")
     rows = harness.rows_by_run(args.rows or harness.path_of(args.scale))
     if not rows:
         raise ValueError("there are no rows: `siftline bench run --all` makes them")
-    args.output.write_text(html_of(args.scale, rows, args.seed), encoding="utf-8")
-    found = claims.verdicts(claims.claims(), args.scale, rows, args.seed)
+    args.output.write_text(html_of(args.scale, rows, args.seed, papers), encoding="utf-8")
+    found = claims.verdicts([each for each in claims.claims() if each.paper in papers], args.scale, rows, args.seed)
     for word in claims.VERDICTS:
         numbers = [str(each.claim.number) for each in found if each.word == word]
         if numbers:
@@ -52,6 +58,24 @@ def report(args: argparse.Namespace) -> int:
         print(f"near to a bound: {', '.join(near)}")
     print(args.output)
     return 0
+
+
+def changed_verdicts(old: Sequence[Row], new: Sequence[Row]) -> list[str]:
+    """Return the claims whose verdict is another one with other rows; rows of figures say which scale they are of."""
+    from siftline.bench.figures.claims import NOT_MEASURED, claims, verdicts
+
+    changed = []
+    for scale in sorted({str(row["scale"]) for row in new if "run" in row}):
+        words = []
+        for rows in (old, new):
+            by_run = {row["run"]: row for row in rows if row.get("scale") == scale}
+            words.append({each.claim.number: each.word for each in verdicts(claims(), scale, by_run)})
+        changed += [
+            f"claim {number}: {before}, then {words[1][number]}"
+            for number, before in words[0].items()
+            if before != words[1][number] and NOT_MEASURED not in (before, words[1][number])
+        ]
+    return changed
 
 
 def is_asked(args: argparse.Namespace) -> bool:

@@ -127,7 +127,7 @@ class _Clock:
         self._planned += self._each[run.figure]
         self._left -= self._each[run.figure]
         self._taken += seconds
-        return self._left * self._taken / self._planned
+        return max(0.0, self._left) * self._taken / self._planned
 
 
 def _minutes(seconds: float) -> str:

@@ -44,11 +44,11 @@ a { color: #1b4f72; }
 """
 
 
-def html_of(scale: str, rows: Mapping[str, Row], seed: int = 0) -> str:
-    """Return the page; `rows` are by run."""
-    found = verdicts(claims(), scale, rows, seed)
+def html_of(scale: str, rows: Mapping[str, Row], seed: int = 0, papers: Sequence[str] = tuple(PAPERS)) -> str:
+    """Return the page of some papers, or of all; `rows` are by run."""
+    found = verdicts([claim for claim in claims() if claim.paper in papers], scale, rows, seed)
     shown = [each for each in figures().values() if scale in each.scales]
-    parts = [_head(scale, rows, found), _claims(found), *(_paper(paper, shown, scale, rows, seed) for paper in PAPERS)]
+    parts = [_head(scale, rows, found), _claims(found), *(_paper(paper, shown, scale, rows, seed) for paper in papers)]
     body = "\n".join(parts)
     return f"""\
 <!DOCTYPE html>
