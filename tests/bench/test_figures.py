@@ -16,6 +16,7 @@ from siftline.bench.figures.figure import Figure, Settings, read
 from siftline.bench.figures.kinds import kind
 from siftline.bench.figures.measures import measure
 from siftline.bench.figures.worker import OUT_OF_MEMORY, TIMED_OUT, RunFailedError, Worker
+from siftline.bench.workloads import workloads
 
 _TINY = """
 paper: opindex
@@ -69,6 +70,10 @@ def test_figures_of_the_project_say_what_can_be_run(name: str) -> None:
             each.choice.engine() if each.kind == "matching" else None
     assert figure.runs("small")
     assert all(axis.measure is not None for axis in figure.y)
+
+
+def test_no_workload_is_called_like_a_figure_or_a_paper() -> None:
+    assert not set(workloads()) & {*figures(), *PAPERS}
 
 
 def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
