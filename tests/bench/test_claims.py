@@ -126,7 +126,7 @@ def _made_rows(scale: str, seed: int = 0) -> dict[str, Any]:
     """Return a row for every run, all of them alike."""
     names = (
         "index_s build_s load_s index_bytes search_steps search_steps_but_results insert_steps delete_steps "
-        "entries_each tree_ms locate_ms query_ms calls matches_each measured predicted by_predicted"
+        "L entries_each tree_ms locate_ms query_ms calls matches_each measured predicted by_predicted"
     )
     columns: dict[str, Any] = dict.fromkeys(names.split(" "), 1.0)
     columns |= {name: {"median": 1.0} for name in ("match_us", "add_us", "remove_us")}

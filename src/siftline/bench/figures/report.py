@@ -10,6 +10,7 @@ from siftline.bench.figures.claims import VERDICTS, claims, verdicts
 from siftline.bench.figures.drawing import svg
 from siftline.bench.figures.panels import MISSING, panel
 from siftline.bench.figures.registry import PAPERS, figures
+from siftline.bench.targets import shown as shown_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +36,7 @@ td.number, th.number { text-align: right; white-space: nowrap; }
 .reproduced::before { content: "● "; } .partly::before { content: "◐ "; } .not-reproduced::before { content: "○ "; }
 .not-testable::before, .not-measured::before { content: "- "; }
 .not-testable, .not-measured { font-weight: 400; }
-svg { display: block; max-width: 100%; height: auto; }
+svg { display: block; max-width: min(100%, 54rem); height: auto; }
 svg text { font-family: system-ui, sans-serif; }
 summary { cursor: pointer; }
 .small { font-size: .85rem; color: #444; margin: .2rem 0; }
@@ -109,6 +110,9 @@ def _machine_text(machine: Mapping[str, Any]) -> str:
 
 # claims
 
+# What floating-point numbers leave of 0.
+_NOTHING: Final = 1e-9
+
 
 def _claims(found: Sequence[Verdict]) -> str:
     lines = "\n".join(_claim_line(each) for each in found)
@@ -136,7 +140,7 @@ def _claim_line(verdict: Verdict) -> str:
 
 def _answer(answer: Answer) -> str:
     check = answer.check
-    number = "-" if answer.number is None else f"{answer.number:.3g}"
+    number = shown_number(answer.number if answer.number is None or abs(answer.number) > _NOTHING else 0.0)
     sign = "≈ " if answer.is_near else ""
     outcome = "" if answer.number is None else " holds" if answer.holds else " does not hold"
     return (
@@ -167,7 +171,7 @@ def _setting(figure: Figure, scale: str) -> str:
     runs = figure.runs(scale)
     first = runs[0].parameters
     common = [name for name in first if all(run.parameters.get(name) == first[name] for run in runs)]
-    return f"{runs[0].workload}: " + ", ".join(f"{name} {first[name]}" for name in common)
+    return ", ".join([runs[0].workload, *(f"{name} {first[name]}" for name in common)])
 
 
 def _table(figure: Figure, scale: str, rows: Mapping[str, Row], seed: int) -> str:
