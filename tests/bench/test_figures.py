@@ -72,6 +72,10 @@ def test_figures_of_the_project_say_what_can_be_run(name: str) -> None:
     assert all(axis.measure is not None for axis in figure.y)
 
 
+def test_all_small_figures_fit_into_half_an_hour() -> None:
+    assert harness.planned(list(figures().values()), "small")[1] < 30 * 60
+
+
 def test_no_workload_is_called_like_a_figure_or_a_paper() -> None:
     assert not set(workloads()) & {*figures(), *PAPERS}
 

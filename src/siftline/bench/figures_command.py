@@ -125,7 +125,7 @@ def _print_outcome(outcome: Outcome, path: Path) -> None:
 
 def print_list() -> None:
     """Print the figures by paper, with how many runs each has and what it should take."""
-    from siftline.bench.figures import PAPERS, figures
+    from siftline.bench.figures import PAPERS, figures, harness
 
     for paper, title in PAPERS.items():
         mine = [each for each in figures().values() if each.paper == paper]
@@ -135,6 +135,9 @@ def print_list() -> None:
                 f"{scale} {len(each.runs(scale))} runs, {each.settings(scale).seconds:g} s" for scale in each.scales
             ]
             print(f"    {each.name}: {each.title} ({'; '.join(budgets)})")
+    for scale in _SCALES:
+        n_runs, seconds = harness.planned(list(figures().values()), scale)
+        print(f"all figures, --scale {scale}: {n_runs} different runs, {seconds / 60:,.0f} min")
 
 
 def as_json() -> dict[str, Any]:
