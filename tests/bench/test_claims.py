@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from siftline.bench.figures import figures
+from siftline.bench.figures import figures, summary
 from siftline.bench.figures.checks import CHECKS, MissingRowsError, NoAnswerError
 from siftline.bench.figures.claims import (
     NOT_MEASURED,
@@ -185,3 +185,15 @@ def test_the_report_of_a_paper() -> None:
         "http://creativecommons.org", ""
     )
     assert html_of("small", rows, papers=["pbtree"]) == page
+
+
+def test_which_index_is_fastest() -> None:
+    rows = _made_rows("small")
+    for row in rows.values():
+        if row["index"] in ("sift", "op-index"):
+            row["match_us"] = {"median": 0.25 if row["index"] == "sift" else 0.5}
+    found = summary.lines([figures()["opindex-10a"]], "small", rows)
+    assert [line[0] for line in found] == ["opindex-10a"] * 2
+    assert found[0][2] == "OpIndex"
+    assert found[0][-1] == "2"
+    assert summary.lines([figures()["opindex-10a"]], "small", {}) == []

@@ -33,13 +33,15 @@ def add_report(actions: Any) -> None:
     parser.add_argument("--rows", type=Path, metavar="FILE", help="default: results/figures-SCALE.jsonl")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--output", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html")
+    parser.add_argument("--markdown", action="store_true", help="also print which index is fastest, as a table")
     parser.set_defaults(act=report)
 
 
 def report(args: argparse.Namespace) -> int:
     """Write the page, and say what the verdicts are."""
-    from siftline.bench.figures import PAPERS, claims, harness
+    from siftline.bench.figures import PAPERS, chosen, claims, harness, summary
     from siftline.bench.figures.report import html_of
+    from siftline.bench.tables import markdown
 
     papers = args.papers or list(PAPERS)
     if unknown := set(papers) - PAPERS.keys():
@@ -56,6 +58,8 @@ def report(args: argparse.Namespace) -> int:
     near = [str(each.claim.number) for each in found if any(answer.is_near for answer in each.answers)]
     if near:
         print(f"near to a bound: {', '.join(near)}")
+    if args.markdown:
+        print(markdown([summary.HEADING, *summary.lines(chosen(papers), args.scale, rows, args.seed)]))
     print(args.output)
     return 0
 

@@ -6,6 +6,7 @@ import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
+from siftline.bench.figures import summary
 from siftline.bench.figures.claims import VERDICTS, claims, verdicts
 from siftline.bench.figures.drawing import svg
 from siftline.bench.figures.panels import MISSING, panel
@@ -49,7 +50,9 @@ def html_of(scale: str, rows: Mapping[str, Row], seed: int = 0, papers: Sequence
     """Return the page of some papers, or of all; `rows` are by run."""
     found = verdicts([claim for claim in claims() if claim.paper in papers], scale, rows, seed)
     shown = [each for each in figures().values() if scale in each.scales]
-    parts = [_head(scale, rows, found), _claims(found), *(_paper(paper, shown, scale, rows, seed) for paper in papers)]
+    mine = [each for each in shown if each.paper in papers]
+    parts = [_head(scale, rows, found), _claims(found), _summary(mine, scale, rows, seed)]
+    parts += [_paper(paper, shown, scale, rows, seed) for paper in papers]
     body = "\n".join(parts)
     return f"""\
 <!DOCTYPE html>
@@ -147,6 +150,21 @@ def _answer(answer: Answer) -> str:
         f"{sign}<b>{number}</b> ({escape(check.bounds)}{outcome}): {escape(check.text)} "
         f"in <a href='#{check.figure}'>{check.figure}</a>"
     )
+
+
+# all figures
+
+
+def _summary(shown: Sequence[Figure], scale: str, rows: Mapping[str, Row], seed: int) -> str:
+    lines = "".join(
+        f"<tr><td><a href='#{name}'>{name}</a>" + "".join(f"<td>{escape(cell)}" for cell in cells) + "</tr>"
+        for name, *cells in summary.lines(shown, scale, rows, seed)
+    )
+    heading = "".join(f"<th>{escape(cell)}" for cell in summary.HEADING)
+    return f"""\
+<h2 id=which>Which index for which workload</h2>
+<p class=small>Matching times at both ends of each figure's x axis. <i>sift</i> is this project's own index.</p>
+<div class=wide><table><tr>{heading}</tr>{lines}</table></div>"""
 
 
 # figures
