@@ -1,4 +1,4 @@
-"""Which index for which workload: of every figure with matching times, the fastest of the papers' indexes, and `sift`."""
+"""Which index for which workload: the fastest of the papers' indexes, and `sift`, at both ends of each figure."""
 
 from __future__ import annotations
 
