@@ -158,6 +158,8 @@ def test_mistakes_in_the_call(capsys: pytest.CaptureFixture[str]) -> None:
     assert _bench("run", "--all", "opindex") == 2
     assert _bench("run", "opindex-10z", "--scale", "small") == 2
     assert "did you mean" in capsys.readouterr().err
+    assert _bench("run", "opindex-10a", "--index", "sift", "--batch") == 2
+    assert "--index, --batch: figures say themselves" in capsys.readouterr().err
 
 
 # limits

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from siftline.bench.results import Row
 
 _SCALES: Final = ("small", "paper")
+# Options of `run` that workloads have and figures have not.
+_OF_WORKLOADS: Final = ("index", "size", "events", "set", "sample", "slots", "batch", "interleaved", "json")
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,6 +111,9 @@ def run(args: argparse.Namespace) -> int:
     """Measure figures; 1 if ids were wrong or a run failed."""
     from siftline.bench.figures import chosen, harness
 
+    given = [f"--{name}" for name in _OF_WORKLOADS if getattr(args, name)]
+    if given:
+        raise ValueError(f"{', '.join(given)}: figures say themselves how they are measured")
     scale = args.scale or "small"
     path = args.output or harness.path_of(scale)
     outcome = harness.measure(
