@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -108,6 +109,7 @@ def test_verdicts() -> None:
     assert _verdict(None).word == NOT_TESTABLE
     assert _verdict(3.0, None, is_missing=True).word == NOT_MEASURED
     assert (_verdict(3.0).why, _verdict(1.0).why, _verdict(None).why) == ("", "because", "no answer")
+    assert Verdict(replace(_verdict(3.0).claim, untested="half of it"), _verdict(3.0).answers).word == PARTLY
     assert Verdict(Claim(82, "operators", "Th. 1", "a proof", untestable="proved"), []).word == NOT_TESTABLE
 
 
@@ -169,7 +171,7 @@ def test_verdicts_that_changed() -> None:
         if row["figure"] == "operators-bound":
             row["by_predicted"] = 2.0
     assert changed_verdicts(list(old.values()), list(old.values())) == []
-    assert changed_verdicts(list(old.values()), list(new.values())) == ["claim 82: reproduced, then not reproduced"]
+    assert changed_verdicts(list(old.values()), list(new.values())) == ["claim 82: partly, then not reproduced"]
 
 
 def test_the_report_of_a_paper() -> None:

@@ -11,7 +11,8 @@
       ...
       untestable: why
 
-All checks hold: reproduced; some: partly; none: not reproduced. A bound is where a verdict turns, and lies away from
+All checks hold: reproduced; some: partly; none: not reproduced. Where `untested` says what part of a claim no check is
+about, partly is the best that it can get. A bound is where a verdict turns, and lies away from
 what was measured by more than the noise of a run; a number nearer than `NEAR` to its bound is marked.
 """
 
@@ -45,7 +46,7 @@ _NEAR_EXPONENT: Final = 0.05
 _TIMES: Final = ("_s", "_ms", "_us")
 
 _REQUIRED: Final = {"number", "paper", "where", "claim"}
-_OPTIONAL: Final = {"checks", "why", "untestable"}
+_OPTIONAL: Final = {"checks", "why", "untested", "untestable"}
 _BOUNDS: Final = ("at_least", "at_most")
 
 
@@ -90,6 +91,7 @@ class Claim:
     claim: str
     checks: Sequence[Check] = ()
     why: str = ""
+    untested: str = ""
     untestable: str = ""
 
 
@@ -139,15 +141,19 @@ class Verdict:
         if not answered:
             return NOT_TESTABLE
         n_held = sum(answer.holds for answer in self.answers)
-        return REPRODUCED if n_held == len(self.answers) else PARTLY if n_held else NOT_REPRODUCED
+        if n_held == len(self.answers) and not self.claim.untested:
+            return REPRODUCED
+        return PARTLY if n_held else NOT_REPRODUCED
 
     @property
     def why(self) -> str:
         """The explanation, where one is due."""
         if self.claim.untestable:
             return self.claim.untestable
-        problems = "; ".join(answer.problem for answer in self.answers if answer.problem)
-        return problems or ("" if self.word == REPRODUCED else self.claim.why)
+        problems = [answer.problem for answer in self.answers if answer.problem]
+        is_short = any(not answer.holds for answer in self.answers)
+        reasons = [self.claim.why] if is_short and not problems else []
+        return " ".join(filter(None, [*problems, *reasons, self.claim.untested]))
 
 
 def claims(path: Path | None = None) -> list[Claim]:
