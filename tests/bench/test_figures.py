@@ -16,6 +16,7 @@ from siftline.bench.figures.figure import Figure, Settings, read
 from siftline.bench.figures.kinds import kind
 from siftline.bench.figures.measures import measure
 from siftline.bench.figures.worker import OUT_OF_MEMORY, TIMED_OUT, RunFailedError, Worker
+from siftline.bench.workloads import workloads
 
 _TINY = """
 paper: opindex
@@ -69,6 +70,14 @@ def test_figures_of_the_project_say_what_can_be_run(name: str) -> None:
             each.choice.engine() if each.kind == "matching" else None
     assert figure.runs("small")
     assert all(axis.measure is not None for axis in figure.y)
+
+
+def test_all_small_figures_fit_into_half_an_hour() -> None:
+    assert harness.planned(list(figures().values()), "small")[1] < 30 * 60
+
+
+def test_no_workload_is_called_like_a_figure_or_a_paper() -> None:
+    assert not set(workloads()) & {*figures(), *PAPERS}
 
 
 def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
@@ -149,6 +158,8 @@ def test_mistakes_in_the_call(capsys: pytest.CaptureFixture[str]) -> None:
     assert _bench("run", "--all", "opindex") == 2
     assert _bench("run", "opindex-10z", "--scale", "small") == 2
     assert "did you mean" in capsys.readouterr().err
+    assert _bench("run", "opindex-10a", "--index", "sift", "--batch") == 2
+    assert "--index, --batch: figures say themselves" in capsys.readouterr().err
 
 
 # limits

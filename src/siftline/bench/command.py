@@ -478,11 +478,14 @@ def _compare(args: argparse.Namespace) -> int:
     from siftline.bench import compare, results
     from siftline.bench.tables import aligned
 
-    found, lonely = compare.compare(results.read(args.old), results.read(args.new))
+    old, new = results.read(args.old), results.read(args.new)
+    found, lonely = compare.compare(old, new)
     if found:
         print(aligned(compare.table(found)))
     for label in lonely:
         print(f"not compared: {label}")
+    for text in figures_command.changed_verdicts(old, new):
+        print(text)
     if any(not comparison.is_same_machine for comparison in found):
         print("the files come from different machines or versions: only large differences mean something")
     if not found:

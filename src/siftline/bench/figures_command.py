@@ -10,10 +10,14 @@ from siftline.bench.arguments import say
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from siftline.bench.figures.harness import Outcome
+    from siftline.bench.results import Row
 
 _SCALES: Final = ("small", "paper")
+# Options of `run` that workloads have and figures have not.
+_OF_WORKLOADS: Final = ("index", "size", "events", "set", "sample", "slots", "batch", "interleaved", "json")
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,23 +30,29 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def add_report(actions: Any) -> None:
     """Add `report`."""
     parser = actions.add_parser("report", help="write figures and claims of the papers as one HTML page")
+    parser.add_argument("papers", nargs="*", metavar="PAPER", help="default: all")
     parser.add_argument("--scale", choices=_SCALES, default="small", help="default: small")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="default: results/figures-SCALE.jsonl")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--output", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html")
+    parser.add_argument("--markdown", action="store_true", help="also print which index is fastest, as a table")
     parser.set_defaults(act=report)
 
 
 def report(args: argparse.Namespace) -> int:
     """Write the page, and say what the verdicts are."""
-    from siftline.bench.figures import claims, harness
+    from siftline.bench.figures import PAPERS, chosen, claims, harness, summary
     from siftline.bench.figures.report import html_of
+    from siftline.bench.tables import markdown
 
+    papers = args.papers or list(PAPERS)
+    if unknown := set(papers) - PAPERS.keys():
+        raise ValueError(f"there is no paper {', '.join(sorted(unknown))} (there are: {', '.join(PAPERS)})")
     rows = harness.rows_by_run(args.rows or harness.path_of(args.scale))
     if not rows:
         raise ValueError("there are no rows: `siftline bench run --all` makes them")
-    args.output.write_text(html_of(args.scale, rows, args.seed), encoding="utf-8")
-    found = claims.verdicts(claims.claims(), args.scale, rows, args.seed)
+    args.output.write_text(html_of(args.scale, rows, args.seed, papers), encoding="utf-8")
+    found = claims.verdicts([each for each in claims.claims() if each.paper in papers], args.scale, rows, args.seed)
     for word in claims.VERDICTS:
         numbers = [str(each.claim.number) for each in found if each.word == word]
         if numbers:
@@ -50,8 +60,28 @@ def report(args: argparse.Namespace) -> int:
     near = [str(each.claim.number) for each in found if any(answer.is_near for answer in each.answers)]
     if near:
         print(f"near to a bound: {', '.join(near)}")
+    if args.markdown:
+        print(markdown([summary.HEADING, *summary.lines(chosen(papers), args.scale, rows, args.seed)]))
     print(args.output)
     return 0
+
+
+def changed_verdicts(old: Sequence[Row], new: Sequence[Row]) -> list[str]:
+    """Return the claims whose verdict is another one with other rows; rows of figures say which scale they are of."""
+    from siftline.bench.figures.claims import NOT_MEASURED, claims, verdicts
+
+    changed = []
+    for scale in sorted({str(row["scale"]) for row in new if "run" in row}):
+        words = []
+        for rows in (old, new):
+            by_run = {row["run"]: row for row in rows if row.get("scale") == scale}
+            words.append({each.claim.number: each.word for each in verdicts(claims(), scale, by_run)})
+        changed += [
+            f"claim {number}: {before}, then {words[1][number]}"
+            for number, before in words[0].items()
+            if before != words[1][number] and NOT_MEASURED not in (before, words[1][number])
+        ]
+    return changed
 
 
 def is_asked(args: argparse.Namespace) -> bool:
@@ -81,6 +111,9 @@ def run(args: argparse.Namespace) -> int:
     """Measure figures; 1 if ids were wrong or a run failed."""
     from siftline.bench.figures import chosen, harness
 
+    given = [f"--{name}" for name in _OF_WORKLOADS if getattr(args, name)]
+    if given:
+        raise ValueError(f"{', '.join(given)}: figures say themselves how they are measured")
     scale = args.scale or "small"
     path = args.output or harness.path_of(scale)
     outcome = harness.measure(
@@ -101,7 +134,7 @@ def _print_outcome(outcome: Outcome, path: Path) -> None:
 
 def print_list() -> None:
     """Print the figures by paper, with how many runs each has and what it should take."""
-    from siftline.bench.figures import PAPERS, figures
+    from siftline.bench.figures import PAPERS, figures, harness
 
     for paper, title in PAPERS.items():
         mine = [each for each in figures().values() if each.paper == paper]
@@ -111,6 +144,9 @@ def print_list() -> None:
                 f"{scale} {len(each.runs(scale))} runs, {each.settings(scale).seconds:g} s" for scale in each.scales
             ]
             print(f"    {each.name}: {each.title} ({'; '.join(budgets)})")
+    for scale in _SCALES:
+        n_runs, seconds = harness.planned(list(figures().values()), scale)
+        print(f"all figures, --scale {scale}: {n_runs} different runs, {seconds / 60:,.0f} min")
 
 
 def as_json() -> dict[str, Any]:

@@ -34,7 +34,7 @@ def run_interleaved(
 ) -> list[Measurement]:
     """Time adds and matches in alternation; every match is compared with that of `fast-scan`."""
     alternation = Alternation(workload, plan.n_passes)
-    measured, refused = [alternation.reference], []
+    measured, refused = [alternation.reference], list[Measurement]()
     for choice in with_reference(choices)[1:]:
         say(f"alternating with {choice.label}")
         each = alternation.measure(choice)

@@ -109,6 +109,8 @@ def spread(panel: Panel, *, of: Any) -> float:
 def exponent(panel: Panel, *, of: Any) -> float:
     """Return the slope of the logarithms."""
     costs = _costs(panel, of)
+    if not all(0 < cost < math.inf for cost in costs.values()):
+        raise NoAnswerError(f"{panel.figure}: {of} has values that are 0, or runs that did not get to an end")
     return float(np.polyfit(np.log(list(costs)), np.log(list(costs.values())), 1)[0])
 
 

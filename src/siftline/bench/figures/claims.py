@@ -11,13 +11,13 @@
       ...
       untestable: why
 
-All checks hold: reproduced; some: partly; none: not reproduced. A bound is where a verdict turns, and lies away from
+All checks hold: reproduced; some: partly; none: not reproduced. Where `untested` says what part of a claim no check is
+about, partly is the best that it can get. A bound is where a verdict turns, and lies away from
 what was measured by more than the noise of a run; a number nearer than `NEAR` to its bound is marked.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,9 +41,12 @@ NOT_MEASURED: Final = "not measured"
 VERDICTS: Final = (REPRODUCED, PARTLY, NOT_REPRODUCED, NOT_TESTABLE, NOT_MEASURED)
 # Numbers nearer to their bound than this factor could fall on the other side of it another time.
 NEAR: Final = 1.15
+_NEAR_EXPONENT: Final = 0.05
+# How the names of measures end that are times.
+_TIMES: Final = ("_s", "_ms", "_us")
 
 _REQUIRED: Final = {"number", "paper", "where", "claim"}
-_OPTIONAL: Final = {"checks", "why", "untestable"}
+_OPTIONAL: Final = {"checks", "why", "untested", "untestable"}
 _BOUNDS: Final = ("at_least", "at_most")
 
 
@@ -88,6 +91,7 @@ class Claim:
     claim: str
     checks: Sequence[Check] = ()
     why: str = ""
+    untested: str = ""
     untestable: str = ""
 
 
@@ -103,26 +107,20 @@ class Answer:
     @property
     def holds(self) -> bool:
         """Whether the number is within its bounds."""
-        return self.number is not None and all(margin >= 1 for margin in self._margins)
+        low, high = self.check.at_least, self.check.at_most
+        if self.number is None:
+            return False
+        return (low is None or self.number >= low) and (high is None or self.number <= high)
 
     @property
     def is_near(self) -> bool:
-        """Whether the number is so near to a bound that noise could turn it."""
-        return any(1 / NEAR < margin < NEAR for margin in self._margins)
-
-    @property
-    def _margins(self) -> list[float]:
-        """By which factors the number lies within its bounds; below 1, outside."""
-        if self.number is None:
-            return []
-        low, high = self.check.at_least, self.check.at_most
-        margins = [] if low is None else [_factor(self.number, low)]
-        return [*margins, *([] if high is None else [_factor(high, self.number)])]
-
-
-def _factor(large: float, small: float) -> float:
-    """Return large / small of numbers that may be 0 or infinite."""
-    return large / small if small and math.isfinite(small) else 0.0 if large < small else math.inf
+        """Whether the number is so near to a bound that noise could turn it; what is counted has no noise."""
+        number, bounds = self.number, (self.check.at_least, self.check.at_most)
+        if number is None or not self.check.measure.endswith(_TIMES):
+            return False
+        if self.check.name == "exponent":
+            return any(bound is not None and abs(number - bound) < _NEAR_EXPONENT for bound in bounds)
+        return any(bound and 1 / NEAR < number / bound < NEAR for bound in bounds)
 
 
 @dataclass(frozen=True)
@@ -143,15 +141,19 @@ class Verdict:
         if not answered:
             return NOT_TESTABLE
         n_held = sum(answer.holds for answer in self.answers)
-        return REPRODUCED if n_held == len(self.answers) else PARTLY if n_held else NOT_REPRODUCED
+        if n_held == len(self.answers) and not self.claim.untested:
+            return REPRODUCED
+        return PARTLY if n_held else NOT_REPRODUCED
 
     @property
     def why(self) -> str:
         """The explanation, where one is due."""
         if self.claim.untestable:
             return self.claim.untestable
-        problems = "; ".join(answer.problem for answer in self.answers if answer.problem)
-        return problems or ("" if self.word == REPRODUCED else self.claim.why)
+        problems = [answer.problem for answer in self.answers if answer.problem]
+        is_short = any(not answer.holds for answer in self.answers)
+        reasons = [self.claim.why] if is_short and not problems else []
+        return " ".join(filter(None, [*problems, *reasons, self.claim.untested]))
 
 
 def claims(path: Path | None = None) -> list[Claim]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from siftline.bench.figures.panels import MISSING, panel
 from siftline.bench.plots import set_up
 
@@ -19,6 +17,10 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 4.6
 _HEIGHT: Final = 3.6
+_MOST_COLUMNS: Final = 2
+# So many letters fit below a panel, and a mark in the legend is as wide as so many.
+_LETTERS: Final = 62
+_LETTERS_OF_MARK: Final = 9
 _MARKERS: Final = "osv^D*Pxh8<>"
 _DASHES: Final = ("-", "--", "-.", ":")
 _HATCHES: Final = ("", "///", "...", "xx", "\\\\\\", "++", "oo", "**")
@@ -32,13 +34,17 @@ def svg(figure: Figure, scale: str, rows: Mapping[str, Row], seed: int = 0) -> s
     from matplotlib.figure import Figure as Canvas
 
     set_up(salt=f"siftline {figure.name}")  # pictures of one page must not share names
-    n = len(figure.y)
-    canvas = Canvas(figsize=(_WIDTH * n, _HEIGHT), layout="constrained")
-    for axes, y in zip(np.atleast_1d(canvas.subplots(1, n)), figure.y, strict=True):
+    n_columns = min(len(figure.y), _MOST_COLUMNS)
+    n_lines = -(-len(figure.y) // n_columns)
+    canvas = Canvas(figsize=(_WIDTH * n_columns, _HEIGHT * n_lines), layout="constrained")
+    for place, y in enumerate(figure.y, 1):
+        axes = canvas.add_subplot(n_lines, n_columns, place)
         assert y.measure is not None
         _draw(axes, figure, y, panel(figure, y.measure, scale, rows, seed))
     handles, labels = canvas.axes[0].get_legend_handles_labels()
-    canvas.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 3 * n + 1), fontsize="small")
+    widest = max(len(label) for label in labels)
+    n_beside = max(1, min(len(labels), int(_LETTERS * n_columns / (widest + _LETTERS_OF_MARK))))
+    canvas.legend(handles, labels, loc="outside lower center", ncols=n_beside, fontsize="small", frameon=False)
     written = io.StringIO()
     canvas.savefig(written, format="svg", metadata={"Date": None})
     text = written.getvalue()
@@ -48,8 +54,8 @@ def svg(figure: Figure, scale: str, rows: Mapping[str, Row], seed: int = 0) -> s
 def _draw(axes: Any, figure: Figure, y: Axis, shown: Panel) -> None:
     is_text = any(isinstance(point.x, str) for points in shown.series.values() for point in points)
     (_draw_bars if is_text else _draw_lines)(axes, shown)
-    if not is_text and figure.x.is_log:
-        axes.set_xscale("log")
+    if not is_text:
+        _mark_xs(axes, figure.x.is_log, shown)
     if y.is_log and any(point.value for points in shown.series.values() for point in points):
         axes.set_yscale("log")
     elif not y.is_log:
@@ -58,6 +64,27 @@ def _draw(axes: Any, figure: Figure, y: Axis, shown: Panel) -> None:
     axes.set_ylabel(y.label)
     axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
+
+
+def _mark_xs(axes: Any, is_log: bool, shown: Panel) -> None:
+    """Put ticks where runs are, and nowhere else."""
+    if is_log:
+        axes.set_xscale("log")
+    xs = sorted({point.x for points in shown.series.values() for point in points})
+    axes.set_xticks(xs, [short(x) for x in xs])
+    axes.set_xticks([], minor=True)
+
+
+def short(x: float) -> str:
+    """Return a number as axes have it.
+
+    >>> short(80_000), short(2_500_000), short(0.5), short(12_800)
+    ('80K', '2.5M', '0.5', '12.8K')
+    """
+    for unit, letter in ((1e6, "M"), (1e3, "K")):
+        if x >= unit:
+            return f"{x / unit:g}{letter}"
+    return f"{x:g}"
 
 
 def _style(number: int, label: str) -> dict[str, Any]:
@@ -98,5 +125,5 @@ def _label(label: str, points: Sequence[Point]) -> str:
     ends: dict[str, list[str]] = {}
     for point in points:
         if point.value is None and point.status != MISSING:
-            ends.setdefault(point.status, []).append(f"{point.x:,}" if isinstance(point.x, int) else str(point.x))
+            ends.setdefault(point.status, []).append(point.x if isinstance(point.x, str) else short(point.x))
     return label + "".join(f" ({status}: {', '.join(xs)})" for status, xs in ends.items())

@@ -111,15 +111,24 @@ def _distinct(runs: Iterable[Run]) -> list[Run]:
     return list(found.values())
 
 
+def planned(figures: Sequence[Figure], scale: str, seed: int = 0) -> tuple[int, float]:
+    """Return how many runs the figures have, each once, and the seconds that their budgets give them."""
+    each = _budgets(figures, scale)
+    runs = _distinct(run for figure in figures for run in figure.runs(scale, seed))
+    return len(runs), sum(each[run.figure] for run in runs)
+
+
+def _budgets(figures: Sequence[Figure], scale: str) -> dict[str, float]:
+    """Return the seconds for a run of each figure."""
+    shown = [each for each in figures if scale in each.scales]
+    return {each.name: each.settings(scale).seconds / len(each.runs(scale)) for each in shown}
+
+
 class _Clock:
     """Guesses the time left: what the figures' budgets say, corrected by how the runs so far kept to them."""
 
     def __init__(self, runs: Sequence[Run], figures: Sequence[Figure], scale: str) -> None:
-        counts: dict[str, int] = {}
-        for run in runs:
-            counts[run.figure] = counts.get(run.figure, 0) + 1
-        budgets = {each.name: each.settings(scale).seconds for each in figures if scale in each.scales}
-        self._each = {name: budgets[name] / n for name, n in counts.items()}
+        self._each = _budgets(figures, scale)
         self._left = sum(self._each[run.figure] for run in runs)
         self._planned = self._taken = 0.0
 
@@ -127,7 +136,7 @@ class _Clock:
         self._planned += self._each[run.figure]
         self._left -= self._each[run.figure]
         self._taken += seconds
-        return self._left * self._taken / self._planned
+        return max(0.0, self._left) * self._taken / self._planned
 
 
 def _minutes(seconds: float) -> str:

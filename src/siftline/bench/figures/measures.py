@@ -24,6 +24,9 @@ class Measure:
         >>> measure("match_ms").of({"status": "ok", "match_us": {"median": 1500.0}})
         1.5
         """
+        if "/" in self.column:
+            above, below = (measure(part).of(row) for part in self.column.split("/"))
+            return above / below if above is not None and below else None
         value: Any = row if row.get("status") == "ok" else None
         for part in self.column.split("."):
             value = value.get(part) if isinstance(value, dict) else None
@@ -43,8 +46,9 @@ _MEASURES: Final = (
     Measure("insert_steps", "insert_steps", "steps of an insertion"),
     Measure("delete_steps", "delete_steps", "steps of a deletion"),
     Measure("entries_each", "entries_each", "entries for each predicate"),
-    Measure("locate_ms", "locate_s", "time to locate all points (ms)", 1e3),
-    Measure("list_ms", "list_s", "time to list the intervals of all points (ms)", 1e3),
+    Measure("tree_ms", "tree_ms", "time to build (ms)"),
+    Measure("locate_ms", "locate_ms", "time to locate all points (ms)"),
+    Measure("query_ms", "query_ms", "time to list the intervals of all points (ms)"),
     Measure("calls", "calls", "calls of an event"),
     Measure("matches", "matches_each", "matches of an event"),
 )
@@ -52,5 +56,8 @@ _BY_NAME: Final = {each.name: each for each in _MEASURES}
 
 
 def measure(name: str) -> Measure:
-    """Return a measure by its name; any other name is a column, `stats.candidates` for one inside of another."""
+    """Return a measure by its name; any other name is a column, `stats.candidates` for one inside of another.
+
+    Two names with a stroke between them are the quotient of both: `remove_us/add_us`.
+    """
     return _BY_NAME.get(name) or Measure(name, name, "")

@@ -6,10 +6,12 @@ import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
+from siftline.bench.figures import summary
 from siftline.bench.figures.claims import VERDICTS, claims, verdicts
 from siftline.bench.figures.drawing import svg
 from siftline.bench.figures.panels import MISSING, panel
 from siftline.bench.figures.registry import PAPERS, figures
+from siftline.bench.targets import shown as shown_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +37,7 @@ td.number, th.number { text-align: right; white-space: nowrap; }
 .reproduced::before { content: "● "; } .partly::before { content: "◐ "; } .not-reproduced::before { content: "○ "; }
 .not-testable::before, .not-measured::before { content: "- "; }
 .not-testable, .not-measured { font-weight: 400; }
-svg { display: block; max-width: 100%; height: auto; }
+svg { display: block; max-width: min(100%, 54rem); height: auto; }
 svg text { font-family: system-ui, sans-serif; }
 summary { cursor: pointer; }
 .small { font-size: .85rem; color: #444; margin: .2rem 0; }
@@ -44,11 +46,13 @@ a { color: #1b4f72; }
 """
 
 
-def html_of(scale: str, rows: Mapping[str, Row], seed: int = 0) -> str:
-    """Return the page; `rows` are by run."""
-    found = verdicts(claims(), scale, rows, seed)
+def html_of(scale: str, rows: Mapping[str, Row], seed: int = 0, papers: Sequence[str] = tuple(PAPERS)) -> str:
+    """Return the page of some papers, or of all; `rows` are by run."""
+    found = verdicts([claim for claim in claims() if claim.paper in papers], scale, rows, seed)
     shown = [each for each in figures().values() if scale in each.scales]
-    parts = [_head(scale, rows, found), _claims(found), *(_paper(paper, shown, scale, rows, seed) for paper in PAPERS)]
+    mine = [each for each in shown if each.paper in papers]
+    parts = [_head(scale, rows, found), _claims(found), _summary(mine, scale, rows, seed)]
+    parts += [_paper(paper, shown, scale, rows, seed) for paper in papers]
     body = "\n".join(parts)
     return f"""\
 <!DOCTYPE html>
@@ -109,6 +113,9 @@ def _machine_text(machine: Mapping[str, Any]) -> str:
 
 # claims
 
+# What floating-point numbers leave of 0.
+_NOTHING: Final = 1e-9
+
 
 def _claims(found: Sequence[Verdict]) -> str:
     lines = "\n".join(_claim_line(each) for each in found)
@@ -136,13 +143,28 @@ def _claim_line(verdict: Verdict) -> str:
 
 def _answer(answer: Answer) -> str:
     check = answer.check
-    number = "-" if answer.number is None else f"{answer.number:.3g}"
+    number = shown_number(answer.number if answer.number is None or abs(answer.number) > _NOTHING else 0.0)
     sign = "≈ " if answer.is_near else ""
     outcome = "" if answer.number is None else " holds" if answer.holds else " does not hold"
     return (
         f"{sign}<b>{number}</b> ({escape(check.bounds)}{outcome}): {escape(check.text)} "
         f"in <a href='#{check.figure}'>{check.figure}</a>"
     )
+
+
+# all figures
+
+
+def _summary(shown: Sequence[Figure], scale: str, rows: Mapping[str, Row], seed: int) -> str:
+    lines = "".join(
+        f"<tr><td><a href='#{name}'>{name}</a>" + "".join(f"<td>{escape(cell)}" for cell in cells) + "</tr>"
+        for name, *cells in summary.lines(shown, scale, rows, seed)
+    )
+    heading = "".join(f"<th>{escape(cell)}" for cell in summary.HEADING)
+    return f"""\
+<h2 id=which>Which index for which workload</h2>
+<p class=small>Matching times at both ends of each figure's x axis. <i>sift</i> is this project's own index.</p>
+<div class=wide><table><tr>{heading}</tr>{lines}</table></div>"""
 
 
 # figures
@@ -167,7 +189,7 @@ def _setting(figure: Figure, scale: str) -> str:
     runs = figure.runs(scale)
     first = runs[0].parameters
     common = [name for name in first if all(run.parameters.get(name) == first[name] for run in runs)]
-    return f"{runs[0].workload}: " + ", ".join(f"{name} {first[name]}" for name in common)
+    return ", ".join([runs[0].workload, *(f"{name} {first[name]}" for name in common)])
 
 
 def _table(figure: Figure, scale: str, rows: Mapping[str, Row], seed: int) -> str:

@@ -12,8 +12,8 @@ value_skew are its Zipf exponent, both of them. Operators are `=`, `<=` and `>=`
 five predicates, hence 1 to 8; 40 attributes an event, 40 % equalities (its model has a third), 200 values. Sizes of
 events are said to have a maximum; ours all have it, as in its model of costs.
 
-`topss` is what we put in the place of the lost subscription workload of the ToPSS paper (section 5.1.2): few different
-predicates, so that the authors' bit matrix fits into memory.
+`topss-subscriptions` is what we put in the place of the lost subscription workload of the ToPSS paper (section 5.1.2):
+few different predicates, so that the authors' bit matrix fits into memory.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ RECIPES: Final = (
         draw=draw,
     ),
     Recipe(
-        name="topss",
+        name="topss-subscriptions",
         description="ToPSS, subscriptions: five predicates each, over 20 attributes of 20 values; events have them all",
         parameters=Synthetic(
             n_attributes=20, least_predicates=5, most_predicates=5, equal_share=0.5, n_values=20, event_size=20

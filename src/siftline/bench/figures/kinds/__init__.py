@@ -62,8 +62,9 @@ _KINDS: Final = {
         Kind("finite-changes"),
         Kind("dbms"),
         Kind("table-one", is_drawn=False),
-        Kind("intervals", is_drawn=False),
+        Kind("intervals"),
         Kind("operators", is_drawn=False),
+        Kind("facts", is_drawn=False),
     )
 }
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from siftline.bench.figures.kinds import matching
 from siftline.bench.figures.kinds.matching import prepare
+from siftline.bench.workloads import make_parameters
+from siftline.bench.workloads.topss import Predicates, domain_sizes
 
 if TYPE_CHECKING:
     from siftline.bench.figures.figure import Run
@@ -29,6 +31,13 @@ def typed(run: Run) -> Run:
     """Give the tables of `counting` the domains that they need."""
     if run.choice.options.get("predicates") != "table":
         return run
-    domain = {"from": 0, "to": run.parameters["n_values"] - 1}
-    types = {f"a{i}": domain for i in range(run.parameters["n_attributes"])}
+    types = {f"a{i}": {"from": 0, "to": size - 1} for i, size in enumerate(_sizes(run))}
     return replace(run, choice=replace(run.choice, options={**run.choice.options, "types": types}))
+
+
+def _sizes(run: Run) -> list[int]:
+    """Return how many values each attribute has."""
+    parameters = make_parameters(run.workload, **run.parameters)
+    if isinstance(parameters, Predicates):
+        return domain_sizes(parameters)
+    return [run.parameters["n_values"]] * int(run.parameters["n_attributes"])

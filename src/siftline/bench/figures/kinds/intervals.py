@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from siftline.bench.figures.kinds.matching import drawn
 from siftline.bench.measure import time_once
 from siftline.errors import WrongIdsError
 from siftline.indexes.interval_tree import IntervalTree
@@ -44,14 +45,11 @@ class Ground(NamedTuple):
 
 
 def prepare(run: Run, cache: Path | None) -> Ground:
-    """Draw intervals: low ends and points uniform, lengths uniform up to a share of all values."""
-    rng = np.random.default_rng(run.seed)
-    n_values, longest = run.parameters["n_values"], run.parameters["longest"]
-    lows = rng.integers(0, n_values, size=run.parameters["n"])
-    highs = lows + rng.integers(0, longest, size=len(lows))
-    points = rng.integers(0, n_values, size=run.parameters["n_points"])
-    counts = IntervalScan.build(lows, highs).count_many(points)
-    return Ground(lows, highs, points, counts)
+    """Draw intervals and points, and count by a scan."""
+    workload = drawn(run, cache)
+    lows, highs = (workload.predicates[name].to_numpy() for name in ("number", "upper"))
+    points = workload.values["number"].to_numpy()
+    return Ground(lows, highs, points, IntervalScan.build(lows, highs).count_many(points))
 
 
 def use_once(ground: Any, run: Run) -> None:
@@ -63,31 +61,29 @@ def use_once(ground: Any, run: Run) -> None:
 
 def measure(ground: Any, run: Run) -> Row:
     """Build and ask for all points several times; the fastest build counts, and the median of the rest."""
-    structure, builds = None, []
-    for _ in range(run.settings.passes):
-        built = time_once(lambda: _STRUCTURES[run.choice.index].build(ground.lows, ground.highs))
-        structure, seconds = built.result, built.seconds
-        builds.append(seconds)
+    build = _STRUCTURES[run.choice.index].build
+    structure = build(ground.lows, ground.highs)
     _check(structure, ground)
+    builds = _timed(lambda: build(ground.lows, ground.highs), run.settings.passes)
     locates = _timed(lambda: _locate(structure, ground.points), run.settings.passes)
-    lists = _timed(lambda: structure.query_many(ground.points), run.settings.passes)
+    queries = _timed(lambda: structure.query_many(ground.points), run.settings.passes)
     return {
         "mode": "points",
         "status": "ok",
-        "unit": "s",
-        "build_s": min(builds),
-        "builds_s": builds,
-        "locate_s": float(np.median(locates)),
-        "list_s": float(np.median(lists)),
-        "locates_s": locates,
-        "passes": lists,
+        "unit": "ms",
+        "tree_ms": min(builds),
+        "trees_ms": builds,
+        "locate_ms": float(np.median(locates)),
+        "query_ms": float(np.median(queries)),
+        "locates_ms": locates,
+        "passes": queries,
         "matches_each": float(ground.counts.mean()),
         "index_bytes": sum(structure.stats()["bytes"].values()),
     }
 
 
 def _timed(work: Callable[[], Any], n_passes: int) -> list[float]:
-    return [time_once(work).seconds for _ in range(n_passes)]
+    return [time_once(work).seconds * 1e3 for _ in range(n_passes)]
 
 
 def _locate(structure: Any, points: NDArray[np.int64]) -> Any:

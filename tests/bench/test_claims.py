@@ -1,0 +1,201 @@
+"""Claims: what checks find in made rows, the verdicts that follow, and the claims of the project."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from siftline.bench.figures import figures, summary
+from siftline.bench.figures.checks import CHECKS, MissingRowsError, NoAnswerError
+from siftline.bench.figures.claims import (
+    NOT_MEASURED,
+    NOT_REPRODUCED,
+    NOT_TESTABLE,
+    PARTLY,
+    REPRODUCED,
+    Answer,
+    Check,
+    Claim,
+    Verdict,
+    claims,
+    verdicts,
+)
+from siftline.bench.figures.measures import measure
+from siftline.bench.figures.panels import Panel, Point
+from siftline.bench.figures.report import html_of
+from siftline.bench.figures_command import changed_verdicts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _panel(**series: Any) -> Panel:
+    """Make a panel over x = 1, 10, 100; a value that is text is a status."""
+    points = {
+        name.replace("_", "-"): [
+            Point(x, None if isinstance(value, str) else value, value if isinstance(value, str) else "ok", "")
+            for x, value in zip((1, 10, 100), values, strict=True)
+        ]
+        for name, values in series.items()
+    }
+    return Panel("made", measure("match_ms"), points)
+
+
+_MADE = _panel(
+    linear=[2.0, 20.0, 200.0],
+    flat=[5.0, 6.0, 5.0],
+    root=[1.0, 3.0, 10.0],
+    late=[1.0, 2.0, "timed out"],
+    refused=[1.0, 2.0, "unsupported"],
+    gone=[1.0, 2.0, "not measured"],
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("ratio", {"of": "linear", "to": "flat"}, 40),
+        ("ratio", {"of": "linear", "to": "flat", "at": "first"}, 0.4),
+        ("ratio", {"of": "linear", "to": "flat", "at": 10}, 20 / 6),
+        ("ratio", {"of": "linear", "to": "root", "at": "least"}, 2),
+        ("ratio", {"of": "linear", "to": "root", "at": "most"}, 20),
+        ("ratio", {"of": "linear", "to": "linear", "at": "mean"}, 1),
+        ("ratio", {"of": ["linear", "flat"], "to": "root"}, 0.5),
+        ("ratio", {"of": "late", "to": "flat"}, math.inf),
+        ("change", {"of": "linear"}, 100),
+        ("change", {"of": "linear", "from": 10, "until": 100}, 10),
+        ("against", {"of": "root", "to": "linear"}, 0.1),
+        ("spread", {"of": "flat"}, 1.2),
+        ("exponent", {"of": "linear"}, 1),
+        ("exponent", {"of": "root"}, 0.5),
+        ("order", {"of": ["flat", "root", "linear"]}, 2),
+        ("order", {"of": ["root", "flat", "linear"]}, 0.5),
+        ("value", {"of": "flat", "at": 10}, 6),
+        ("value", {"of": "flat", "at": "most"}, 6),
+        ("status", {"of": "late", "among": ["timed out"]}, 1),
+        ("status", {"of": "late", "at": "first", "among": ["timed out"]}, 0),
+    ],
+)
+def test_checks(name: str, arguments: dict[str, Any], expected: float) -> None:
+    assert CHECKS[name](_MADE, **arguments) == pytest.approx(expected, rel=0.02)
+
+
+def test_checks_without_an_answer() -> None:
+    with pytest.raises(MissingRowsError, match="gone at 100 is not measured"):
+        CHECKS["ratio"](_MADE, of="gone", to="flat")
+    with pytest.raises(NoAnswerError, match="refused at 100: unsupported"):
+        CHECKS["change"](_MADE, of="refused")
+    with pytest.raises(NoAnswerError, match="neither"):
+        CHECKS["ratio"](_MADE, of="late", to="late")
+    with pytest.raises(ValueError, match="no series 'lineal'"):
+        CHECKS["change"](_MADE, of="lineal")
+    with pytest.raises(ValueError, match="nothing at 7"):
+        CHECKS["value"](_MADE, of="flat", at=7)
+
+
+def _verdict(*numbers: float | None, is_missing: bool = False) -> Verdict:
+    check = Check("ratio", "made", "match_ms", {}, at_least=2.0)
+    answers = [Answer(check, number, "" if number else "no answer", is_missing and not number) for number in numbers]
+    return Verdict(Claim(1, "opindex", "Fig. 1", "a claim", [check] * len(numbers), why="because"), answers)
+
+
+def test_verdicts() -> None:
+    assert _verdict(3.0, 2.0).word == REPRODUCED
+    assert _verdict(3.0, 1.0).word == PARTLY
+    assert _verdict(1.0, 0.5).word == NOT_REPRODUCED
+    assert _verdict(None).word == NOT_TESTABLE
+    assert _verdict(3.0, None, is_missing=True).word == NOT_MEASURED
+    assert (_verdict(3.0).why, _verdict(1.0).why, _verdict(None).why) == ("", "because", "no answer")
+    assert Verdict(replace(_verdict(3.0).claim, untested="half of it"), _verdict(3.0).answers).word == PARTLY
+    assert Verdict(Claim(82, "operators", "Th. 1", "a proof", untestable="proved"), []).word == NOT_TESTABLE
+
+
+def test_a_number_near_to_its_bound_is_marked() -> None:
+    assert [_verdict(number).answers[0].is_near for number in (1.0, 1.9, 2.1, 3.0)] == [False, True, True, False]
+    bounded = Check("ratio", "made", "match_ms", {}, at_least=0.0, at_most=1.0)
+    assert Answer(bounded, 0.5).holds
+    assert not Answer(bounded, math.inf).holds
+    assert bounded.bounds == "≥ 0 and ≤ 1"
+
+
+# the claims of the project
+
+
+def _made_rows(scale: str, seed: int = 0) -> dict[str, Any]:
+    """Return a row for every run, all of them alike."""
+    names = (
+        "index_s build_s load_s index_bytes search_steps search_steps_but_results insert_steps delete_steps "
+        "L entries_each tree_ms locate_ms query_ms calls matches_each measured predicted by_predicted"
+    )
+    columns: dict[str, Any] = dict.fromkeys(names.split(" "), 1.0)
+    columns |= {name: {"median": 1.0} for name in ("match_us", "add_us", "remove_us")}
+    machine = dict.fromkeys(("processor", "cores", "memory_gb", "siftline", "python", "numpy", "numba"), "made")
+    columns |= {"status": "ok", "machine": machine, "date": "2026-01-01", "commit": "0" * 40, "is_dirty": False}
+    return {
+        run.key: {**run.identity, **columns, "scale": scale, "passes": [1.0, 1.0]}
+        for figure in figures().values()
+        for run in figure.runs(scale, seed)
+    }
+
+
+def test_all_claims_are_there_once_and_can_be_answered() -> None:
+    found = claims()
+    assert [claim.number for claim in found] == list(range(1, 88))
+    for scale in ("small", "paper"):
+        for verdict in verdicts(found, scale, _made_rows(scale)):
+            assert verdict.word not in (NOT_MEASURED, NOT_TESTABLE) or verdict.claim.untestable
+    assert {verdict.word for verdict in verdicts(found, "small", {})} <= {NOT_MEASURED, NOT_TESTABLE}
+
+
+def test_mistakes_in_claims(tmp_path: Path) -> None:
+    path = tmp_path / "claims.yaml"
+    head = "- {number: 1, paper: opindex, where: Fig. 1, claim: fast"
+    for text, message in (
+        (f"{head}}}", "either checks, or why"),
+        (f"{head}, checks: [{{check: ratio, figure: opindex-1}}]}}", "and a bound"),
+        (f"{head}, checks: [{{check: ratio, figure: opindex-99, at_most: 1}}]}}", "no figure 'opindex-99'"),
+        (f"{head.replace('opindex', 'opindices')}, untestable: so}}", "no known paper"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=message):
+            claims(path)
+
+
+def test_verdicts_that_changed() -> None:
+    old = _made_rows("small")
+    new = {run: dict(row) for run, row in old.items()}
+    for row in new.values():
+        if row["figure"] == "operators-bound":
+            row["by_predicted"] = 2.0
+    assert changed_verdicts(list(old.values()), list(old.values())) == []
+    assert changed_verdicts(list(old.values()), list(new.values())) == ["claim 82: partly, then not reproduced"]
+
+
+def test_the_report_of_a_paper() -> None:
+    rows = _made_rows("small")
+    late = next(row for row in rows.values() if row["figure"] == "pbtree-table-1b" and row["series"] == "time index")
+    late["status"] = "timed out"
+    page = html_of("small", rows, papers=["pbtree"])
+    assert page.count("<svg") == 2
+    assert page.count("<tr id=claim-") == 3
+    assert "time index (timed out: 500)" in page
+    assert "href='#pbtree-table-1b'" in page
+    assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
+        "http://creativecommons.org", ""
+    )
+    assert html_of("small", rows, papers=["pbtree"]) == page
+
+
+def test_which_index_is_fastest() -> None:
+    rows = _made_rows("small")
+    for row in rows.values():
+        if row["index"] in ("sift", "op-index"):
+            row["match_us"] = {"median": 0.25 if row["index"] == "sift" else 0.5}
+    found = summary.lines([figures()["opindex-10a"]], "small", rows)
+    assert [line[0] for line in found] == ["opindex-10a"] * 2
+    assert found[0][2] == "OpIndex"
+    assert found[0][-1] == "2"
+    assert summary.lines([figures()["opindex-10a"]], "small", {}) == []
