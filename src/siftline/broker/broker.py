@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 # Until then the webhooks of changed subscriptions are looked up one by one.
 _FEW: Final = 1000
 _TICK_SECONDS: Final = 1.0
+# So many events are matched by other kernels than a few.
+_MANY: Final = 2048
 
 
 class Broker:
@@ -415,6 +417,11 @@ class Broker:
         """Return which subscriptions an event would match, and notify nobody."""
         self._evict()
         return self.engine.match(event_text(event, self.limits))
+
+    def warm_up(self) -> None:
+        """Load the kernels, so that the first events need not wait for them."""
+        for n_events in (1, 2, _MANY):
+            matched_ids(self.engine, [b'{"": 0, " ": ""}'] * n_events)
 
     def _match_all(self, events: list[bytes]) -> list[list[Id] | EventError]:
         self._evict()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import ipaddress
 import random
@@ -121,6 +122,8 @@ def _serve(args: argparse.Namespace, path: str) -> int:
 
     with Broker(path, index=args.index, limits=_limits(args), allow_private=args.private_webhooks) as broker:
         server = _server(args, broker)
+        broker.warm_up()
+        _rest_from_old_objects()
         if not _is_loopback(args.host) and not broker.keys.listed():
             say("there is no key yet: from other machines nothing but /healthz answers (--new-key makes one)")
         stop = threading.Event()
@@ -139,6 +142,16 @@ def _serve(args: argparse.Namespace, path: str) -> int:
     if not args.quiet:
         say("stopped")
     return OK
+
+
+def _rest_from_old_objects() -> None:
+    """Let the collector look only at what comes from now on.
+
+    Engine, kernels and libraries have about a million objects, which stay. Looking through them took 100 ms of processor
+    time, every few seconds: that was the 99th percentile of publishing.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _server(args: argparse.Namespace, broker: Broker) -> Server:
