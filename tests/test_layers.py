@@ -71,6 +71,7 @@ ALLOWED = {
         "subscriptions",
         "operators",
         "engine",
+        "client",
         "",
     },
     "bench": {

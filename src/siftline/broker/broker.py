@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.broker.addresses import check_url
+from siftline.broker.cluster import Cluster, checked
 from siftline.broker.hub import Hub, Listener
 from siftline.broker.keys import Keys
 from siftline.broker.leases import (
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from concurrent.futures import Future
 
+    from siftline.broker.cluster import Delivered
+    from siftline.broker.notifications import LoggedEvent
     from siftline.broker.publisher import Published
     from siftline.storage.rows import Change, StoredSubscription
     from siftline.storage.transaction import Transaction
@@ -83,6 +86,8 @@ class Broker:
         Whether webhooks may be sent to private and loopback addresses.
     retry_seconds : sequence of float
         How long to wait after each failed delivery; after the last one it is a dead letter.
+    matches_here : bool
+        Whether events are matched here. Otherwise they are kept for a cluster, whose matches `deliver` takes.
 
     Examples
     --------
@@ -109,6 +114,7 @@ class Broker:
         clock: Callable[[], datetime] | None = None,
         allow_private: bool = False,
         retry_seconds: Iterable[float] | None = None,
+        matches_here: bool = True,
     ) -> None:
         self.limits = Limits() if limits is None else limits
         self._clock = clock or (lambda: datetime.now(UTC))
@@ -135,11 +141,13 @@ class Broker:
         except BaseException:
             self.store.close()
             raise
+        self.cluster = None if matches_here else Cluster(self.log, self.limits)
         self.hub = Hub()
         self.webhooks = Webhooks(
             self.log, self._webhook_of.get, self._now_us, allow_private=allow_private, retry_seconds=retry_seconds
         )
-        self._publisher = Publisher(self._match_all, self._write, self._observe, self.limits)
+        match = checked if self.cluster is not None else self._match_all
+        self._publisher = Publisher(match, self._write, self._observe, self.limits)
         self._is_stopping = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="siftline-broker", daemon=True)
         self._ticker.start()
@@ -156,6 +164,8 @@ class Broker:
         with contextlib.suppress(SiftlineError, OSError):  # a full disk, say; nothing is lost
             self.purge()
         self.save()
+        if self.cluster is not None:
+            self.cluster.close()
         self.log.close()
         self.store.close()
 
@@ -428,12 +438,31 @@ class Broker:
         return matched_ids(self.engine, events)
 
     def _write(self, pairs: list[tuple[bytes, list[Id]]]) -> int:
-        logged = self.log.append(pairs, self._now_us(), self._webhook_of)
+        if self.cluster is not None:
+            return self.cluster.publish([event for event, _ in pairs], self._now_us())
+        self._tell(self.log.append([pair for pair in pairs if pair[1]], self._now_us(), self._webhook_of))
+        return self.log.last
+
+    def _tell(self, logged: list[LoggedEvent]) -> None:
         if logged:
             self.hub.tell(logged)
             if self._webhook_of:
                 self.webhooks.wake()
-        return self.log.last
+
+    def deliver(self, matches: Iterable[tuple[int, list[Id]]]) -> Delivered:
+        """Notify of matches that a cluster has found, each once, however often it is sent.
+
+        Parameters
+        ----------
+        matches : iterable of (int, list of ids)
+            Numbers of published events (`cluster.read`), and the subscriptions that they match.
+        """
+        if self.cluster is None:
+            raise LimitError("this broker matches events itself, and takes no matches")
+        self._evict()
+        delivered, logged = self.cluster.deliver(matches, self._now_us(), self.engine.__contains__, self._webhook_of)
+        self._tell(logged)
+        return delivered
 
     def _observe(self, n_events: int, n_matches: int, seconds: float) -> None:
         for observer in self.observers:

@@ -3,6 +3,7 @@
     events        sequence, time, payload, the subscriptions that matched      the newest so many are kept
     deliveries    what webhooks still have to get, how often it was tried, when it is due
     dead_letters  what they did not take, and why                              the newest so many are kept
+    matched       what a cluster has matched (`cluster.py`), so that it counts once
 
 Only events that matched somebody are written. One commit takes all events that are published together, with their
 deliveries, and returns when the disk has them; so what was acknowledged is delivered even after `kill -9`. Results of
@@ -13,7 +14,6 @@ By subscription the log is indexed in memory alone, because the log is bounded a
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import threading
@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siftline.broker.notifications import Everybody, LoggedEvent, Notification, Position
 from siftline.errors import StoreError
-from siftline.storage.sqlite_files import open_sqlite, plain_errors
+from siftline.storage.sqlite_files import open_sqlite, plain_errors, transaction
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from siftline.subscriptions import Id
 
@@ -47,6 +46,8 @@ _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS dead_letters (number INTEGER PRIMARY KEY AUTOINCREMENT, subscription NOT NULL,"
     " notification TEXT NOT NULL, at INTEGER NOT NULL, attempts INTEGER NOT NULL, reason TEXT NOT NULL,"
     " payload BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS matched (event INTEGER NOT NULL, subscription NOT NULL,"
+    " PRIMARY KEY (event, subscription)) WITHOUT ROWID",
 )
 
 
@@ -136,15 +137,26 @@ class NotificationLog:
 
     # writing
 
-    def append(self, events: list[tuple[bytes, list[Id]]], at: int, with_webhooks: Collection[Id]) -> list[LoggedEvent]:
-        """Write events with the subscriptions that they match, and return them once they are durable."""
+    def append(
+        self,
+        events: list[tuple[bytes, list[Id]]],
+        at: int,
+        with_webhooks: Collection[Id],
+        matched: Collection[tuple[int, Id]] = (),
+    ) -> list[LoggedEvent]:
+        """Write events with the subscriptions that they match, and return them once they are durable.
+
+        `matched` has the names of the matches, if they come from a cluster.
+        """
         logged = [LoggedEvent(self.last + n, at, payload, ids) for n, (payload, ids) in enumerate(events, 1)]
         if not logged:
             return []
-        with plain_errors(self.path), _transaction(self._writer) as execute:
+        with plain_errors(self.path), transaction(self._writer) as execute:
             self._writer.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", map(_row, logged))
             if with_webhooks:
                 self._add_deliveries(logged, with_webhooks)
+            if matched:
+                self._writer.executemany("INSERT INTO matched VALUES (?, ?)", matched)
             dropped = self._overflow(logged)
             if dropped:
                 execute(
@@ -279,7 +291,7 @@ class NotificationLog:
     def bury(self, notification: Notification, attempts: int, reason: str, now: int) -> None:
         """Give a delivery up: it becomes a dead letter."""
         row = (notification.subscription, str(notification.position), now, attempts, reason, notification.payload)
-        with self._settling, plain_errors(self.path), _transaction(self._settler) as execute:
+        with self._settling, plain_errors(self.path), transaction(self._settler) as execute:
             execute(*_end_of(notification))
             execute(
                 "INSERT INTO dead_letters (subscription, notification, at, attempts, reason, payload)"
@@ -301,18 +313,6 @@ class NotificationLog:
         )
         with self._settling, plain_errors(self.path):
             return [DeadLetter(*row) for row in self._settler.execute(query, (limit,))]
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[Callable[..., sqlite3.Cursor]]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield connection.execute
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _end_of(notification: Notification) -> tuple[str, tuple[Id, int]]:

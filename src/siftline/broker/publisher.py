@@ -142,11 +142,7 @@ class Publisher:
             if refusal is not None:
                 request.answer.set_exception(refusal)
                 continue
-            found = [
-                (event, ids)
-                for event, ids in zip(request.events, mine, strict=True)
-                if ids and not isinstance(ids, EventError)
-            ]
+            found = [(event, ids) for event, ids in zip(request.events, mine, strict=True) if isinstance(ids, list)]
             pairs += found
             good.append((request, sum(len(ids) for _, ids in found)))
         sequence = self._write(pairs)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from siftline.storage.store import Store
 
 # As which reader the store knows us, so that it keeps what happened after the snapshot.
-_READER: Final = "broker"
+READER: Final = "broker"
 # Fewer subscriptions are loaded quickly enough; and so many changes are not worth a new snapshot at the start.
 _FEW: Final = 10_000
 
@@ -52,7 +52,7 @@ def save_engine(engine: Engine, store: Store, index: str, sequence: int) -> None
         return
     with contextlib.suppress(OSError, SiftlineError):  # a full disk: the next start takes longer, and that is all
         engine.save(target)
-        store.acknowledge(_READER, sequence)
+        store.acknowledge(READER, sequence)
         store.compact()
         for path in older:
             shutil.rmtree(path, ignore_errors=True)

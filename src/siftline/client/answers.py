@@ -111,6 +111,71 @@ def subscription_of(document: dict[str, Any]) -> Subscription:
     )
 
 
+class PublishedEvent(NamedTuple):
+    """An event that a server keeps for a cluster; `event` is JSON text."""
+
+    sequence: int
+    at: datetime
+    event: str
+
+
+class Published(NamedTuple):
+    """Some events, and the numbers of the first and the last one that there are."""
+
+    first: int
+    last: int
+    events: list[PublishedEvent]
+
+
+class Change(NamedTuple):
+    """What happened to a subscription; `change` is added, replaced, removed or expired; the last two have no more."""
+
+    sequence: int
+    change: str
+    id: Id
+    expression: str | None = None
+    dialect: str | None = None
+    weight: float | None = None
+    expires: datetime | None = None
+
+
+class Changes(NamedTuple):
+    """Some changes, the number of the last one that there is, and whether ids are texts."""
+
+    last: int
+    are_ids_text: bool
+    changes: list[Change]
+
+
+class Delivered(NamedTuple):
+    """What became of matches: new notifications, those that were known, those of no subscription or event there."""
+
+    delivered: int
+    repeated: int
+    unknown: int
+
+
+def published_of(document: dict[str, Any]) -> Published:
+    """Return what `published` gives."""
+    events = [PublishedEvent(**each | {"at": _moment(each["at"])}) for each in document["events"]]
+    return Published(document["first"], document["last"], events)
+
+
+def changes_of(document: dict[str, Any]) -> Changes:
+    """Return what `changes` gives."""
+    return Changes(document["last"], document["ids"] == "text", [_change(each) for each in document["changes"]])
+
+
+def _change(document: dict[str, Any]) -> Change:
+    expires = document.get("expires")
+    return Change(**document | {"expires": None if expires is None else _moment(expires)})
+
+
+def delivered_of(document: dict[str, Any]) -> Delivered:
+    """Return what `deliver` gives."""
+    return Delivered(**document)
+
+
 def notifications_of(document: dict[str, Any]) -> list[Notification]:
     """Return what `notifications` gives."""
     return [Notification.of(each) for each in document["notifications"]]

@@ -7,7 +7,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from siftline.client.answers import expiry_of, lease_of, notifications_of, subscription_of
+from siftline.client.answers import (
+    changes_of,
+    delivered_of,
+    expiry_of,
+    lease_of,
+    notifications_of,
+    published_of,
+    subscription_of,
+)
 from siftline.errors import EventError, LimitError, SiftlineError, SubscriptionError
 
 if TYPE_CHECKING:
@@ -16,7 +24,7 @@ if TYPE_CHECKING:
 
     from siftline.broker.leases import Lease, Webhook
     from siftline.broker.notifications import Notification
-    from siftline.client.answers import Subscription
+    from siftline.client.answers import Changes, Delivered, Published, Subscription
     from siftline.subscriptions import Id
 
 Result = TypeVar("Result")
@@ -129,6 +137,29 @@ def notifications(id: Id, ticket: str | None, after: str | None, limit: int) -> 
     """Ask for what a subscription was notified of."""
     since = "" if after is None else f"&after={quote(after, safe='')}"
     return Call("GET", f"{_place(id)}/notifications?limit={limit}{since}", notifications_of, ticket, refusal=LimitError)
+
+
+def published(after: int | None, limit: int) -> Call[Published]:
+    """Ask for events that wait for a cluster."""
+    since = "" if after is None else f"&after={after}"
+    return Call("GET", f"/events?limit={limit}{since}", published_of, refusal=LimitError)
+
+
+def changes(after: int, limit: int) -> Call[Changes]:
+    """Ask for changes of subscriptions."""
+    return Call("GET", f"/changes?after={after}&limit={limit}", changes_of, refusal=LimitError)
+
+
+def acknowledge(reader: str, sequence: int) -> Call[None]:
+    """Say how far a reader of changes has come."""
+    body = _document({"sequence": sequence})
+    return Call("PUT", f"/readers/{quote(reader, safe='')}", _nothing, body=body, refusal=LimitError)
+
+
+def deliver(matches: Iterable[tuple[int, list[Id]]]) -> Call[Delivered]:
+    """Send matches that a cluster has found."""
+    lines = b"\n".join(_document({"event": event, "subscriptions": ids}) for event, ids in matches)
+    return Call("POST", "/matches", delivered_of, body=lines, media=_LINES, refusal=LimitError)
 
 
 def stream_path(id: Id | None, owner: str | None) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from siftline.broker.leases import Lease, Webhook
     from siftline.broker.notifications import Notification
-    from siftline.client.answers import Subscription
+    from siftline.client.answers import Changes, Delivered, Published, Subscription
     from siftline.client.calls import Call
     from siftline.subscriptions import Id
 
@@ -157,6 +157,22 @@ class Client:
     ) -> list[Notification]:
         """Return what a subscription was notified of after a notification, oldest first, as far as it is kept."""
         return self._ask(calls.notifications(id, ticket, after, limit))
+
+    def published(self, after: int | None = None, limit: int = 1000) -> Published:
+        """Return events after a number, or all, of a broker that does not match them itself; for admins."""
+        return self._ask(calls.published(after, limit))
+
+    def changes(self, after: int = 0, limit: int = 1000) -> Changes:
+        """Return what happened to subscriptions after a number, oldest first; for admins."""
+        return self._ask(calls.changes(after, limit))
+
+    def acknowledge(self, reader: str, sequence: int) -> None:
+        """Note that a reader has all changes up to a number: the later ones are kept for it; for admins."""
+        self._ask(calls.acknowledge(reader, sequence))
+
+    def deliver(self, matches: Iterable[tuple[int, list[Id]]]) -> Delivered:
+        """Let a broker notify of matches found elsewhere, by numbers of events, each once; for admins."""
+        return self._ask(calls.deliver(matches))
 
     def stream(
         self,

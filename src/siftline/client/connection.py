@@ -32,13 +32,15 @@ def options(
     use_proxies: bool,
 ) -> dict[str, Any]:
     """Return the options of a client of httpx."""
-    context = ssl.create_default_context(cafile=ca)
-    if certificate is not None:
-        context.load_cert_chain(certificate, certificate_key)
+    verify: ssl.SSLContext | bool = False  # without TLS: reading the authorities of the system takes 30 ms
+    if url.lower().startswith("https:"):
+        verify = ssl.create_default_context(cafile=ca)
+        if certificate is not None:
+            verify.load_cert_chain(certificate, certificate_key)
     return {
         "base_url": url,
         "headers": {"User-Agent": "siftline"} | ({} if key is None else bearer(key)),
-        "verify": context,
+        "verify": verify,
         "timeout": timeout,
         "limits": httpx.Limits(max_connections=None, max_keepalive_connections=20),  # a stream keeps one
         "trust_env": use_proxies,

@@ -103,6 +103,21 @@ def events_of(request: Request, body: bytes) -> list[Any]:
     )
 
 
+def matches_of(body: bytes) -> list[tuple[int, list[Any]]]:
+    """Return the matches of a cluster: a line `{"event": 417, "subscriptions": ["ann", "bob"]}` for each event."""
+    matches = []
+    for line in body.split(b"\n"):
+        if line.strip():
+            document = object_of(line, ("event", "subscriptions"))
+            event, ids = document.get("event"), document.get("subscriptions")
+            if type(event) is not int or not 0 <= event < 2**63 or not isinstance(ids, list):
+                raise ProblemError(422, 'a match must be {"event": number, "subscriptions": [ids]}')
+            if not all(type(id) in (int, str) for id in ids):
+                raise ProblemError(422, "an id is an integer or a text", path="subscriptions")
+            matches.append((event, ids))
+    return matches
+
+
 def _array(body: bytes) -> list[Any]:
     document = json_of(body)
     if not isinstance(document, list):

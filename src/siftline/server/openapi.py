@@ -77,6 +77,9 @@ _LIMIT: Final = _query("limit", {"type": "integer", "minimum": 1, "maximum": 100
 _AFTER: Final = _query("after", {"type": "string", "pattern": "^[0-9]{1,18}-[0-9]{1,9}$"})
 _LAST: Final = {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}}
 _TEXT: Final = {"type": "string"}
+_NUMBER: Final = {"type": "integer", "minimum": 0}
+_SINCE: Final = _query("after", {"type": "integer", "minimum": 0, "maximum": 10**15})
+_MANY: Final = _query("limit", {"type": "integer", "minimum": 1, "maximum": 10_000})
 _OWNED: Final = (400, 401, 403, 404, 408, 413, 422, 503)
 _ADMIN: Final = (400, 401, 403, 404, 408, 413, 415, 422, 503)
 _SHOWN: Final = {
@@ -199,6 +202,44 @@ _PATHS: Final[dict[str, Any]] = {
             errors=(400, 401, 403, 408, 413, 415, 422, 429, 503),
             security=_KEY,
             body=_EVENTS,
+        ),
+        "get": _operation(
+            "Published events, for a cluster that matches them (admins; with --match-elsewhere)",
+            200,
+            _object({"first": _NUMBER, "last": _NUMBER, "events": {"type": "array"}}, "first", "last", "events"),
+            errors=_ADMIN,
+            security=_KEY,
+            parameters=(_SINCE, _MANY),
+        ),
+    },
+    "/matches": {
+        "post": _operation(
+            "Matches that a cluster has found, as JSON Lines; each counts once, however often it is sent (admins)",
+            200,
+            _object({"delivered": _NUMBER, "repeated": _NUMBER, "unknown": _NUMBER}, "delivered"),
+            errors=_ADMIN,
+            security=_KEY,
+            body={"required": True, "content": {"application/x-ndjson": {"schema": _TEXT}}},
+        )
+    },
+    "/changes": {
+        "get": _operation(
+            "Changes of subscriptions after a number (admins)",
+            200,
+            _object({"last": _NUMBER, "ids": _TEXT, "changes": {"type": "array"}}, "last", "ids", "changes"),
+            errors=_ADMIN,
+            security=_KEY,
+            parameters=(_SINCE, _MANY),
+        )
+    },
+    "/readers/{name}": {
+        "put": _operation(
+            "Note that a reader has all changes up to a number; later ones are kept for it (admins)",
+            204,
+            errors=_ADMIN,
+            security=_KEY,
+            parameters=(_ID | {"name": "name"},),
+            body=_body(_object({"sequence": _NUMBER}, "sequence")),
         )
     },
     "/match": {

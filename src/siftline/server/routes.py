@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from importlib import resources
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.concurrency import run_in_threadpool
@@ -13,13 +15,14 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from siftline.broker.keys import ADMIN, PUBLISH, SUBSCRIBE
 from siftline.broker.leases import Webhook
 from siftline.broker.notifications import START, Everybody, Position
+from siftline.broker.snapshots import READER
 from siftline.errors import SiftlineError
 from siftline.server.access import bearer, is_local
-from siftline.server.bodies import body_of, events_of, json_of, object_of
+from siftline.server.bodies import body_of, events_of, json_of, matches_of, object_of
 from siftline.server.openapi import DOCUMENT
 from siftline.server.problems import JsonResponse, ProblemError, problem_of
 from siftline.server.streams import EventStream, Stream, position_of, send_over, token_of
-from siftline.storage.rows import moment_of
+from siftline.storage.rows import microseconds, moment_of
 from siftline.storage.written import CLOUDEVENTS, EVENTBRIDGE, TEXT, Written
 
 if TYPE_CHECKING:
@@ -33,12 +36,13 @@ if TYPE_CHECKING:
     from siftline.server.access import Access
     from siftline.server.metrics import Metrics
     from siftline.server.rates import Rate
-    from siftline.storage.rows import StoredSubscription
+    from siftline.storage.rows import Change, StoredSubscription
 
 # How an expression may be given, and what dialect it is in unless the request says so.
 _FORMS: Final = {"expression": TEXT, "pattern": EVENTBRIDGE, "filters": CLOUDEVENTS}
 _CLOSED: Final = 4000  # a WebSocket is refused with this number and the status
 _MOST_LISTED: Final = 1000
+_MOST_PUBLISHED: Final = 10_000
 _POLICY: Final = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:;"
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -104,7 +108,7 @@ class Routes:
             " (sequence) WHERE (s.expires IS NULL OR s.expires > ?1) AND (?2 = '' OR instr(lower(c.text), lower(?2))"
             " OR CAST(s.id AS TEXT) = ?2) AND (?3 IS NULL OR s.owner = ?3) ORDER BY s.sequence DESC LIMIT ?4"
         )
-        now = int(self._broker.now().timestamp() * 1e6)
+        now = microseconds(self._broker.now())
         return [
             {
                 "id": id,
@@ -177,6 +181,55 @@ class Routes:
         except TimeoutError:
             raise ProblemError(503, "not acknowledged in time: it may happen yet", retry_seconds=1) from None
         return JsonResponse({"accepted": published.events}, 202)
+
+    # a cluster that matches instead
+
+    async def published(self, request: Request) -> Response:
+        """`GET /events`."""
+        self._access.require(request, ADMIN)
+        cluster = self._broker.cluster
+        if cluster is None:
+            raise ProblemError(404, "events are not kept here", hint="siftline serve --match-elsewhere keeps them")
+        after = _number(request, "after", cluster.first - 1, 10**15, least=0)
+        limit = _number(request, "limit", 1000, _MOST_PUBLISHED)
+        found = await run_in_threadpool(cluster.read, after, limit)
+        events = [
+            {"sequence": each.sequence, "at": _time(moment_of(each.at)), "event": each.payload.decode()}
+            for each in found
+        ]
+        return JsonResponse({"first": cluster.first, "last": cluster.last, "events": events})
+
+    async def deliver(self, request: Request) -> Response:
+        """`POST /matches`."""
+        self._access.require(request, ADMIN)
+        matches = matches_of(await body_of(request, self._broker.limits))
+        delivered = await run_in_threadpool(self._broker.deliver, matches)
+        return JsonResponse(delivered._asdict())
+
+    async def changes(self, request: Request) -> Response:
+        """`GET /changes`."""
+        self._access.require(request, ADMIN)
+        after, limit = _number(request, "after", 0, 10**15, least=0), _number(request, "limit", 1000, _MOST_PUBLISHED)
+        return JsonResponse(await run_in_threadpool(self._changed, after, limit))
+
+    def _changed(self, after: int, limit: int) -> dict[str, Any]:
+        store = self._broker.store
+        last, are_ids_text = store.sequence, store.are_ids_text()
+        with contextlib.closing(store.changes(after)) as changes:
+            found = [_change(change) for change in islice(changes, limit)]
+        return {"last": last, "ids": "integer" if are_ids_text is False else "text", "changes": found}
+
+    async def acknowledge(self, request: Request) -> Response:
+        """`PUT /readers/{name}`."""
+        self._access.require(request, ADMIN)
+        document = object_of(await body_of(request, self._broker.limits), ("sequence",))
+        sequence, name = document.get("sequence"), _plain(request.path_params["name"])
+        if type(sequence) is not int or not 0 <= sequence <= self._broker.store.sequence:
+            raise ProblemError(422, "a reader's sequence is the number of a change", path="sequence")
+        if name == READER:
+            raise ProblemError(403, "this is the name of the broker itself")
+        await run_in_threadpool(self._broker.store.acknowledge, name, sequence)
+        return Response(status_code=204)
 
     async def match(self, request: Request) -> Response:
         """`POST /match`."""
@@ -336,10 +389,10 @@ def _webhook(deliver: Any) -> Webhook | None:
     return Webhook(deliver["webhook"], secret)
 
 
-def _number(request: Request, name: str, default: int, most: int) -> int:
+def _number(request: Request, name: str, default: int, most: int, least: int = 1) -> int:
     text = request.query_params.get(name, str(default))
-    if not text.isdecimal() or not text.isascii() or len(text) > 9 or not 0 < int(text) <= most:
-        raise ProblemError(422, f"{name} must be a number from 1 to {most:,}", path=name)
+    if not text.isdecimal() or not text.isascii() or len(text) > 18 or not least <= int(text) <= most:
+        raise ProblemError(422, f"{name} must be a number from {least} to {most:,}", path=name)
     return int(text)
 
 
@@ -350,6 +403,20 @@ def _plain(text: str) -> str:
 
 def _time(moment: datetime) -> str:
     return moment.isoformat().replace("+00:00", "Z")
+
+
+def _change(change: Change) -> dict[str, Any]:
+    shown = {"sequence": change.sequence, "change": change.kind, "id": change.id}
+    found = change.subscription
+    if found is None:
+        return shown
+    expires = None if found.expires is None else _time(found.expires)
+    return shown | {
+        "expression": found.written.text,
+        "dialect": found.written.dialect,
+        "weight": found.weight,
+        "expires": expires,
+    }
 
 
 def _shown(found: StoredSubscription) -> dict[str, Any]:

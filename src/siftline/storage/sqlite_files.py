@@ -12,7 +12,7 @@ from urllib.parse import quote
 from siftline.errors import StoreError, StoreLockedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _MAGIC: Final = b"SQLite format 3\0"
 
@@ -95,3 +95,16 @@ def _make_durable(connection: sqlite3.Connection, path: str) -> None:
     if mode != "wal":
         raise StoreError(f"{path}: this file system cannot keep a write-ahead log ({mode})")
     connection.execute("PRAGMA synchronous = FULL")
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[Callable[..., sqlite3.Cursor]]:
+    """Commit what the block does, or undo it; give what executes statements."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield connection.execute
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

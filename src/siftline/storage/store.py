@@ -359,7 +359,7 @@ class Store:
 
     # the feed
 
-    def changes(self, since: int = 0) -> Iterator[Change]:
+    def changes(self, since: int = 0) -> Generator[Change]:
         """Return what happened after change `since`, oldest first, as of one moment.
 
         After `compact`, changes that are superseded may be missing from the beginning, so a reader can start at 0, or

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from siftline.storage.rows import Change
 
-_COLUMNS: Final = {
+COLUMNS: Final = {
     "sequence": ("bigint", pa.int64()),
     "change": ("string", pa.string()),
     "subscription": ("string", pa.string()),
@@ -54,8 +54,7 @@ class StoreSource(DataSource):  # type: ignore[misc]
     def schema(self) -> str:
         """Return the columns of a change, as `apply` takes them; ids in the type that the store has."""
         with _opened(self.options) as store:
-            kinds = {"subscription": "string" if store.are_ids_text() else "bigint"}
-        return ", ".join(f"{name} {kinds.get(name, kind)}" for name, (kind, _) in _COLUMNS.items())
+            return schema_of(bool(store.are_ids_text()))
 
     def streamReader(self, schema: Any) -> StoreReader:  # noqa: N802
         """Return what reads the stream."""
@@ -127,16 +126,26 @@ class StoreReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
                 store.acknowledge(reader, end["sequence"])
 
     def _batch(self, changes: list[Change]) -> Any:
-        rows = [_row(change) for change in changes]
-        types = {name: kind for name, (_, kind) in _COLUMNS.items()}
-        if not self._are_ids_text:
-            types["subscription"] = pa.int64()
-        columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), types.values(), strict=True)]
-        return pa.RecordBatch.from_arrays(columns, names=list(types))
+        return batch_of([_row(change) for change in changes], self._are_ids_text)
+
+
+def schema_of(are_ids_text: bool) -> str:
+    """Return the columns of a change, as `apply` takes them."""
+    kinds = {"subscription": "string" if are_ids_text else "bigint"}
+    return ", ".join(f"{name} {kinds.get(name, kind)}" for name, (kind, _) in COLUMNS.items())
+
+
+def batch_of(rows: list[tuple[Any, ...]], are_ids_text: bool) -> Any:
+    """Return rows of COLUMNS as Arrow."""
+    types = {name: kind for name, (_, kind) in COLUMNS.items()}
+    if not are_ids_text:
+        types["subscription"] = pa.int64()
+    columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), types.values(), strict=True)]
+    return pa.RecordBatch.from_arrays(columns, names=list(types))
 
 
 def _row(change: Change) -> tuple[Any, ...]:
-    """Return a change as a row of _COLUMNS."""
+    """Return a change as a row of COLUMNS."""
     subscription = change.subscription
     if subscription is None:
         return change.sequence, change.kind, change.id, None, None, None, None

@@ -1,0 +1,185 @@
+"""Matching elsewhere: what was published waits here for a cluster, and the matches that it finds come back.
+
+    publish ──► published events, numbered ──► cluster: matches them against its own index
+                                                  │
+    hub, webhooks ◄── log of notifications ◄── deliver (event 417: ann, bob)
+
+A match is named by the number of its event and its subscription. Those that came before are left out, in the
+transaction that writes the others; so a cluster may send the same ones again, whatever has failed.
+
+Both are bounded: events as the log of notifications is, and what is known of matches as long as their events are there.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from siftline.errors import EventError, LimitError
+from siftline.storage.sqlite_files import open_sqlite, plain_errors, transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from siftline.broker.limits import Limits
+    from siftline.broker.log import NotificationLog
+    from siftline.broker.notifications import LoggedEvent
+    from siftline.subscriptions import Id
+
+_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS published (sequence INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL,"
+    " payload BLOB NOT NULL)"
+)
+# Events that are dropped at a time if they take too many bytes.
+_STEP: Final = 1000
+
+
+class PublishedEvent(NamedTuple):
+    """An event that waits for a cluster; `payload` is JSON on one line."""
+
+    sequence: int
+    at: int
+    payload: bytes
+
+
+class Delivered(NamedTuple):
+    """What became of matches: new notifications, those that were known, those of no subscription or event here."""
+
+    delivered: int
+    repeated: int
+    unknown: int
+
+
+class Cluster:
+    """The published events, and the matches that came back; any threads may use it.
+
+    Parameters
+    ----------
+    log : NotificationLog
+        Where notifications go; events are in the same file.
+    limits : Limits
+        How much of the past is kept.
+    """
+
+    def __init__(self, log: NotificationLog, limits: Limits) -> None:
+        self._log, self._limits = log, limits
+        self._guard = threading.Lock()
+        with plain_errors(log.path):
+            self._connection = open_sqlite(log.path, is_read_only=False, wait_seconds=5.0)
+            self._connection.execute("PRAGMA wal_autocheckpoint = 0")
+            self._connection.execute(_TABLE)
+            query = "SELECT coalesce(sum(length(payload)), 0), coalesce(min(sequence), 0) FROM published"
+            self._n_bytes, first = self._connection.execute(query).fetchone()
+            row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'published'").fetchone()
+        self.last = 0 if row is None else int(row[0])
+        self.first = first or self.last + 1
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def publish(self, events: list[bytes], at: int) -> int:
+        """Keep events, and return the number of the last one once they are durable."""
+        with self._guard, plain_errors(self._log.path):
+            with transaction(self._connection):
+                self._connection.executemany(
+                    "INSERT INTO published (at, payload) VALUES (?, ?)", ((at, event) for event in events)
+                )
+                n_bytes = self._n_bytes + sum(map(len, events))
+                first, n_bytes = self._room(self.last + len(events), n_bytes)
+            self.last, self.first, self._n_bytes = self.last + len(events), first, n_bytes
+            return self.last
+
+    def _room(self, last: int, n_bytes: int) -> tuple[int, int]:
+        """Drop the oldest events, if there are too many; return the number of the first one, and the bytes of all."""
+        first = max(self.first, last - self._limits.log_events + 1)
+        if first > self.first:
+            n_bytes -= self._dropped(first)
+        while n_bytes > self._limits.log_bytes and first < last:
+            first = min(last, first + _STEP)
+            n_bytes -= self._dropped(first)
+        return first, n_bytes
+
+    def _dropped(self, first: int) -> int:
+        """Drop what is older than an event; return how many bytes it had."""
+        execute = self._connection.execute
+        (n_bytes,) = execute(
+            "SELECT coalesce(sum(length(payload)), 0) FROM published WHERE sequence < ?", (first,)
+        ).fetchone()
+        execute("DELETE FROM published WHERE sequence < ?", (first,))
+        execute("DELETE FROM matched WHERE event < ?", (first,))
+        return int(n_bytes)
+
+    def read(self, after: int, limit: int) -> list[PublishedEvent]:
+        """Return events after a number, oldest first; raise if some of them are no longer kept."""
+        with self._guard, plain_errors(self._log.path):
+            if not self.first - 1 <= after <= self.last:
+                raise LimitError(f"events {self.first} to {self.last} are kept, and those after {after} were asked for")
+            query = "SELECT sequence, at, payload FROM published WHERE sequence > ? ORDER BY sequence LIMIT ?"
+            return [PublishedEvent(*row) for row in self._connection.execute(query, (after, limit))]
+
+    def deliver(
+        self,
+        matches: Iterable[tuple[int, list[Id]]],
+        at: int,
+        is_known: Callable[[Id], bool],
+        with_webhooks: Collection[Id],
+    ) -> tuple[Delivered, list[LoggedEvent]]:
+        """Write the matches that are new, and return what became of all, and the new ones once they are durable.
+
+        Parameters
+        ----------
+        matches : iterable of (int, list of ids)
+            Numbers of events, and the subscriptions that they match.
+        at : int
+            The time, in microseconds.
+        is_known : callable
+            Whether there is a subscription.
+        with_webhooks : collection of ids
+            Those of them that have a webhook.
+        """
+        with self._guard:
+            pairs: list[tuple[bytes, list[Id]]] = []
+            names: list[tuple[int, Id]] = []
+            n_repeated = n_unknown = 0
+            for event, ids in _by_event(matches).items():
+                wanted = [id for id in ids if is_known(id)]
+                payload, earlier = self._seen(event)
+                new = [id for id in wanted if id not in earlier] if payload is not None else []
+                n_repeated += len(wanted) - len(new) if payload is not None else 0
+                n_unknown += len(ids) - len(wanted) if payload is not None else len(ids)
+                if payload is not None and new:
+                    pairs.append((payload, new))
+                    names += [(event, id) for id in new]
+            logged = self._log.append(pairs, at, with_webhooks, names)
+        return Delivered(len(names), n_repeated, n_unknown), logged
+
+    def _seen(self, event: int) -> tuple[bytes | None, set[Id]]:
+        """Return an event, and the subscriptions that were told of it."""
+        with plain_errors(self._log.path):
+            execute = self._connection.execute
+            row = execute("SELECT payload FROM published WHERE sequence = ?", (event,)).fetchone()
+            rows = execute("SELECT subscription FROM matched WHERE event = ?", (event,)).fetchall()
+        return (None if row is None else row[0]), {id for (id,) in rows}
+
+
+def _by_event(matches: Iterable[tuple[int, list[Id]]]) -> dict[int, dict[Id, None]]:
+    """Return all subscriptions of each event, each once."""
+    found: dict[int, dict[Id, None]] = {}
+    for event, ids in matches:
+        found.setdefault(event, {}).update(dict.fromkeys(ids))
+    return found
+
+
+def checked(events: list[bytes]) -> list[list[Id] | EventError]:
+    """Return what is wrong with each event; the empty list if it is a JSON object, which nobody here matches."""
+    return [_checked(event) for event in events]
+
+
+def _checked(event: bytes) -> list[Id] | EventError:
+    try:
+        document = json.loads(event)
+    except (ValueError, RecursionError) as error:
+        return EventError(f"not a JSON object: {error}")
+    return [] if isinstance(document, dict) else EventError("not a JSON object")

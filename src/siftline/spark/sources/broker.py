@@ -1,0 +1,238 @@
+"""A broker as the source of events and of changes, and as the sink of matches: the cluster matches, it delivers.
+
+    broker = {"url": "http://broker:8080", "key": "key_..."}           # siftline serve --match-elsewhere
+    read = spark.readStream.format("siftline-broker").options(**broker)
+    read.option("read", "changes").load().writeStream.foreachBatch(applier("/data/index", source="broker"))...
+    matches = stream(read.load(), "/data/index", key="sequence")
+    matches.writeStream.format("siftline-broker").options(**broker).option("checkpointLocation", ...).start()
+
+Offsets are the numbers that the broker gives to events and changes. A match is named by the number of its event and its
+subscription, and the broker delivers it once, however often a task or a micro-batch is repeated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+
+from siftline.errors import SparkError
+from siftline.spark.sources.store import batch_of, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from siftline.client.answers import Change
+    from siftline.client.client import Client
+
+_EVENTS: Final = "events"
+_CHANGES: Final = "changes"
+_SCHEMA: Final = "sequence bigint, at timestamp, event string"
+_TYPES: Final = {"sequence": pa.int64(), "at": pa.timestamp("us", tz="UTC"), "event": pa.string()}
+_SEQUENCE: Final = "sequence"
+_SUBSCRIPTION: Final = "subscription"
+# Rows of one request.
+_PAGE: Final = 5_000
+# Events that one task reads.
+_PIECE: Final = 50_000
+
+
+class BrokerSource(DataSource):  # type: ignore[misc]
+    """`siftline-broker`: what was published, or what happened to subscriptions; as a sink, matches to deliver.
+
+    Options: `url`; `key`, of an admin; `ca`, certificates to trust; `read`, events or changes (events); `since`, the
+    number to start after, earliest or latest (earliest); `maxPerTrigger`; `reader`, a name under which the
+    broker notes which changes were processed, and keeps the rest.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `format` calls it."""
+        return "siftline-broker"
+
+    def schema(self) -> str:
+        """Return the columns of an event, or of a change."""
+        if _kind(self.options) == _EVENTS:
+            return _SCHEMA
+        with _client(self.options) as client:
+            return schema_of(client.changes(0, 1).are_ids_text)
+
+    def streamReader(self, schema: Any) -> EventsReader | ChangesReader:  # noqa: N802
+        """Return what reads the stream."""
+        if _kind(self.options) == _EVENTS:
+            return EventsReader(dict(self.options))
+        return ChangesReader(dict(self.options), schema[_SUBSCRIPTION].dataType.typeName() == "string")
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> MatchesWriter:  # noqa: N802
+        """Return what delivers matches."""
+        for name in (_SEQUENCE, _SUBSCRIPTION):
+            if name not in schema.names:
+                raise SparkError(
+                    f"the sink siftline-broker needs a column {name!r}; there are {', '.join(schema.names)}"
+                )
+        return MatchesWriter(dict(self.options))
+
+
+@dataclass
+class Piece(InputPartition):  # type: ignore[misc]
+    """What comes after `start`, up to `end`."""
+
+    start: int
+    end: int
+
+
+class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Reads by numbers."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+        self._last: int | None = None  # where a query that takes what is there ends
+
+    def _bounds(self) -> tuple[int, int]:
+        """Return the number before the first, and the last one."""
+        raise NotImplementedError
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """Return where a new stream starts."""
+        since = self._options.get("since", "earliest")
+        if since in ("earliest", "latest"):
+            return {_SEQUENCE: self._bounds()[since == "latest"]}
+        return {_SEQUENCE: int(since)}
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """Return how many rows a micro-batch may have."""
+        most = self._options.get("maxpertrigger")
+        return ReadAllAvailable() if most is None else ReadMaxRows(int(most))
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
+        """Return where the next micro-batch ends."""
+        last = self._bounds()[1] if self._last is None else max(self._last, start[_SEQUENCE])
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else last
+        return {_SEQUENCE: min(last, start[_SEQUENCE] + most)}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Note what is there."""
+        self._last = self._bounds()[1]
+
+
+class EventsReader(_Reader):
+    """Reads published events."""
+
+    def _bounds(self) -> tuple[int, int]:
+        with _client(self._options) as client:
+            found = client.published(limit=1)
+        return found.first - 1, found.last
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Piece]:
+        """Return the work of a micro-batch."""
+        first, last = start[_SEQUENCE], end[_SEQUENCE]
+        return [Piece(begin, min(last, begin + _PIECE)) for begin in range(first, last, _PIECE)]
+
+    def read(self, partition: Piece) -> Iterator[Any]:
+        """Return the events of one task."""
+        with _client(self._options) as client:
+            after = partition.start
+            while after < partition.end:
+                rows = client.published(after, min(_PAGE, partition.end - after)).events
+                if not rows:
+                    raise SparkError(f"the broker has no events after {after}, and {partition.end} was there before")
+                after = rows[-1].sequence
+                columns = zip(_TYPES.values(), zip(*rows, strict=True), strict=True)
+                yield pa.RecordBatch.from_arrays([pa.array(each, kind) for kind, each in columns], names=list(_TYPES))
+
+
+class ChangesReader(_Reader):
+    """Reads changes of subscriptions."""
+
+    def __init__(self, options: dict[str, str], are_ids_text: bool) -> None:
+        super().__init__(options)
+        self._are_ids_text = are_ids_text
+
+    def _bounds(self) -> tuple[int, int]:
+        with _client(self._options) as client:
+            return 0, client.changes(0, 1).last
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Piece]:
+        """Return the work of a micro-batch: one piece, because changes have an order."""
+        return [Piece(start[_SEQUENCE], end[_SEQUENCE])] if start != end else []
+
+    def read(self, partition: Piece) -> Iterator[Any]:
+        """Return the changes of a micro-batch."""
+        with _client(self._options) as client:
+            after = partition.start
+            while after < partition.end:
+                found = client.changes(after, _PAGE).changes
+                rows = [_row(change) for change in found if change.sequence <= partition.end]
+                if not rows:
+                    return  # what was superseded is not kept
+                yield batch_of(rows, self._are_ids_text)
+                after = rows[-1][0]
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Tell the broker what was processed, which Spark does when it plans the next micro-batch."""
+        reader = self._options.get("reader")
+        if reader is not None:
+            with _client(self._options) as client:
+                client.acknowledge(reader, end[_SEQUENCE])
+
+
+class MatchesWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """Sends matches to the broker as tasks find them; what was sent before counts once."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Deliver the matches of one task."""
+        with _client(self._options) as client:
+            for batch in iterator:
+                table = pa.Table.from_batches([batch]).select([_SEQUENCE, _SUBSCRIPTION])
+                for first in range(0, len(table), _PAGE):
+                    client.deliver(_by_event(table.slice(first, _PAGE).to_pydict()))
+        return WriterCommitMessage()
+
+
+def _by_event(columns: dict[str, list[Any]]) -> Iterable[tuple[int, list[Any]]]:
+    found: dict[int, list[Any]] = {}
+    for event, id in zip(columns[_SEQUENCE], columns[_SUBSCRIPTION], strict=True):
+        found.setdefault(event, []).append(id)
+    return found.items()
+
+
+def _row(change: Change) -> tuple[Any, ...]:
+    """Return a change as a row of the columns that `apply` takes."""
+    return (
+        change.sequence,
+        change.change,
+        change.id,
+        change.expression,
+        change.dialect,
+        change.weight,
+        change.expires,
+    )
+
+
+def _kind(options: Any) -> str:
+    kind = options.get("read", _EVENTS)
+    if kind not in (_EVENTS, _CHANGES):
+        raise SparkError(f"the option 'read' of siftline-broker must be {_EVENTS} or {_CHANGES}, not {kind!r}")
+    return str(kind)
+
+
+def _client(options: Any) -> Client:
+    if options.get("url") is None:
+        raise SparkError("siftline-broker needs the option 'url': where the broker is")
+    try:
+        from siftline.client.client import Client
+    except ImportError:
+        raise SparkError("siftline-broker needs a client: pip install 'siftline[client]'") from None
+    return Client(options["url"], key=options.get("key"), ca=options.get("ca"))
