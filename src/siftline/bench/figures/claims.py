@@ -12,7 +12,7 @@
       untestable: why
 
 All checks hold: reproduced; some: partly; none: not reproduced. Where `untested` says what part of a claim no check is
-about, partly is the best that it can get. A bound is where a verdict turns, and lies away from
+about, partly is the best that it can get. A check with `scale: paper` has no answer at small sizes. A bound is where a verdict turns, and lies away from
 what was measured by more than the noise of a run; a number nearer than `NEAR` to its bound is marked.
 """
 
@@ -60,6 +60,7 @@ class Check:
     arguments: Mapping[str, Any]
     at_least: float | None = None
     at_most: float | None = None
+    scale: str | None = None
 
     @property
     def text(self) -> str:
@@ -150,10 +151,9 @@ class Verdict:
         """The explanation, where one is due."""
         if self.claim.untestable:
             return self.claim.untestable
-        problems = [answer.problem for answer in self.answers if answer.problem]
-        is_short = any(not answer.holds for answer in self.answers)
-        reasons = [self.claim.why] if is_short and not problems else []
-        return " ".join(filter(None, [*problems, *reasons, self.claim.untested]))
+        problems = dict.fromkeys(answer.problem for answer in self.answers if answer.problem)
+        is_short = any(answer.number is not None and not answer.holds for answer in self.answers)
+        return " ".join(filter(None, [*problems, self.claim.why if is_short else "", self.claim.untested]))
 
 
 def claims(path: Path | None = None) -> list[Claim]:
@@ -184,7 +184,8 @@ def _check(number: int, said: dict[str, Any]) -> Check:
     if figure not in figures():
         raise ValueError(f"claim {number}: there is no figure {figure!r}")
     measures = [axis.measure.name for axis in figures()[figure].y if axis.measure is not None]
-    return Check(name, figure, rest.pop("measure", measures[0]), rest, **bounds)
+    scale = rest.pop("scale", None)
+    return Check(name, figure, rest.pop("measure", measures[0]), rest, **bounds, scale=scale)
 
 
 def verdicts(found: Sequence[Claim], scale: str, rows: Mapping[str, Row], seed: int = 0) -> list[Verdict]:
@@ -193,6 +194,8 @@ def verdicts(found: Sequence[Claim], scale: str, rows: Mapping[str, Row], seed: 
 
 
 def _answer(check: Check, scale: str, rows: Mapping[str, Row], seed: int) -> Answer:
+    if check.scale not in (None, scale):
+        return Answer(check, None, f"This needs --scale {check.scale}.")
     shown = panel(figures()[check.figure], measure(check.measure), scale, rows, seed)
     try:
         return Answer(check, CHECKS[check.name](shown, **check.arguments))
