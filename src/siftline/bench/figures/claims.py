@@ -12,8 +12,9 @@
       untestable: why
 
 All checks hold: reproduced; some: partly; none: not reproduced. Where `untested` says what part of a claim no check is
-about, partly is the best that it can get. A check with `scale: paper` has no answer at small sizes. A bound is where a verdict turns, and lies away from
-what was measured by more than the noise of a run; a number nearer than `NEAR` to its bound is marked.
+about, partly is the best that it can get. A check with `scale: paper` has no answer at small sizes. A bound is where a
+verdict turns, and lies away from what was measured by more than the noise of a run; a number nearer than `NEAR` to its
+bound is marked.
 """
 
 from __future__ import annotations
