@@ -15,7 +15,7 @@ from siftline.spark.compact import compact
 from siftline.spark.compile import compile
 from siftline.spark.deltas import apply
 from siftline.spark.directory import IndexDirectory
-from siftline.spark.learning import learned_of, merge
+from siftline.spark.learning import Learning, learned_of, merge
 from siftline.spark.match import match
 from spark.streaming import put_events, run_all, written
 
@@ -135,6 +135,18 @@ def test_damaged_and_killed_merges(tmp_path: Path) -> None:
     merge(tmp_path)
     assert learned_of(tmp_path) == one
     assert not list(folder.glob("[ab]-*.json"))
+
+
+def test_an_index_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    engine = siftline.Engine()
+    engine.add("spark_multiple(2)", id=1)
+    (tmp_path / "learned").write_text("no folder", encoding="utf-8")
+    with Learning(str(tmp_path)).task() as task:
+        task.watch([engine])
+        assert engine.match({"n": 4}) == [1]
+    assert "what calls have shown is lost" in capsys.readouterr().err
+    merge(tmp_path)
+    assert not learned_of(tmp_path)
 
 
 def test_changes_and_streams(spark: Any, tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ Counts only decide which calls come first, so a job never has to wait for them.
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import uuid
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -47,7 +48,7 @@ class Learning:
     path: str | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
-    @contextmanager
+    @contextlib.contextmanager
     def task(self, stage: str = "part") -> Iterator[TaskLearning]:
         """Learn from what one task does; tasks of several stages have files of different names."""
         folder = None if self.path is None else local_path(self.path) / _FOLDER
@@ -89,12 +90,16 @@ class TaskLearning:
             _taken[stage] = stamp
 
     def finish(self) -> None:
-        """Write down what was learned, if it was anything."""
+        """Write down what was learned, if it was anything; a task that cannot is done all the same."""
         learned = summed(stage.recorded() for stage in self._stages)
         self._stages = []
-        if learned and self._folder is not None:
+        if not learned or self._folder is None:
+            return
+        try:
             self._folder.mkdir(exist_ok=True)
             write_document(self._folder / self._name, learned._asdict())
+        except (OSError, StorageError) as error:
+            print(f"siftline: what calls have shown is lost: {error}", file=sys.stderr)
 
     def end(self) -> None:
         """Count no longer, also in a task that failed."""
@@ -111,18 +116,15 @@ def partition() -> int:
 
 
 def merge(path: str | os.PathLike[str]) -> None:
-    """Add up what tasks have written down since the last time, unless somebody else is doing so."""
+    """Add up what tasks have written down since the last time, unless somebody else is doing so, or nobody may."""
     folder = local_path(path) / _FOLDER
     if not _parts(folder):
         return
-    file = File.opened(folder / "lock", is_new=True)
-    try:
+    opened = contextlib.ExitStack()
+    with contextlib.suppress(OSError, StorageError), opened:
+        file = opened.enter_context(contextlib.closing(File.opened(folder / "lock", is_new=True)))
         file.lock()
         _merge(folder)
-    except StorageError:
-        return
-    finally:
-        file.close()
 
 
 def _merge(folder: Path) -> None:
