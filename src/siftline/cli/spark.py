@@ -29,7 +29,8 @@ DETAILS: Final = """\
   stream   does so for files of events as they come into a directory, until it is stopped; started again, it goes on
            where it was, and no match is lost or written twice.
   apply    changes the subscriptions of an index: a row a change (add, replace, remove, expire), with the columns
-           change, subscription, expression, weight and expires. A running stream sees it in its next batch.
+           change, subscription, expression, weight and expires, in the order of the files, those of a directory by
+           name. A running stream sees it in its next batch.
   compact  merges changes into a new version of the index, while streams go on.
 
 Files and directories of files are Parquet, JSON Lines or CSV, by extension or --format; a directory without one is
