@@ -97,6 +97,24 @@ def test_bad_subscriptions_are_quarantined_with_reason_and_place(spark: Any, tmp
     assert (bad[3].reason, bad[None].reason) == ("the expression is null", "the id is null")
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_attributes_that_columns_cannot_hold(spark: Any, tmp_path: Path, shards: int) -> None:
+    rows = [
+        (1, r'{"\ud800": [1]}'),
+        (2, r'{"\ud800": [{"exists": false}]}'),
+        (3, r'{"a": {"\ud800": ["x", null]}}'),
+        (4, r'{"\ud800": [{"prefixx": "x"}]}'),
+        (5, r'{"a": ["\ud800"]}'),
+        (6, r'{"\u00e4": [1]}'),
+    ]
+    index = compile(spark.createDataFrame(rows, "subscription int, expression string"), tmp_path, shards=shards)
+    assert (index.subscriptions, index.quarantined) == (2, 4)
+    assert found(index, {"a": "\ud800", "ä": 1}) == {5, 6}
+    bad = quarantine(spark, index)
+    assert all("surrogate" in bad[id].reason for id in (1, 2, 3))
+    assert bad[4].path == r"\ud800[0]"
+
+
 def test_of_several_with_one_id_the_first_good_one_by_expression_is_taken(spark: Any, tmp_path: Path) -> None:
     rows = [(1, "b = 1"), (2, "c = 1"), (1, "a = 1"), (1, "a = 1"), (1, "(((")]
     for number, order in enumerate((rows, rows[::-1])):
@@ -136,6 +154,14 @@ def test_rows_of_predicates(spark: Any, tmp_path: Path) -> None:
     assert bad[3].reason == "'between' needs its upper bound in the column 'upper'"
     assert bad[3].path == "price"
     assert bad[4].reason == "column 'attribute' is null"
+
+
+def test_operators_of_predicates_may_be_spelled_freely(spark: Any, tmp_path: Path) -> None:
+    rows = [(1, "a", "IS  NULL", None), (2, "b", "=", 1.0), (3, "c", "Exists", None)]
+    table = spark.createDataFrame(rows, "subscription int, attribute string, op string, number double")
+    index = compile(table, tmp_path, shards=3)
+    assert found(index, {}) == {1}
+    assert found(index, {"a": 1, "c": None}) == {3}
 
 
 def test_statistics_choose_pivots_and_stay_with_the_index(spark: Any, tmp_path: Path) -> None:

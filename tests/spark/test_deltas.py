@@ -82,6 +82,15 @@ def test_a_shard_is_visited_for_what_was_added(tmp_path: Path) -> None:
     assert sum(shard.subscriptions for shard in new.shards) == new.subscriptions == 7
 
 
+def test_the_only_shard_is_visited_for_what_was_added(tmp_path: Path) -> None:
+    path = directory(tmp_path / "index", [(1, "a = 1", 1.0)], pivots=[["a"]])
+    apply(path, [{"subscription": 2, "expression": "b = 1"}])
+    (shard,) = compact(path).shards
+    assert (shard.pivots, shard.is_always) == (("a", "b"), False)
+    apply(path, [{"subscription": 3, "expression": "a is null"}])
+    assert compact(path).shards[0].is_always
+
+
 def engine_ids(shard: Any) -> list[Any]:
     from siftline import Engine
 
@@ -137,6 +146,22 @@ def test_changes_of_a_store_are_applied_once(tmp_path: Path) -> None:
     compact(path)
     assert apply(path, [{"subscription": "x", "expression": "a = 1"}], source="store", sequence=3).changes == []
     assert apply(path, [], source="store", sequence=4).number == 2
+
+
+def test_of_changes_that_come_again_with_new_ones_the_new_ones_are_applied(tmp_path: Path) -> None:
+    """As when a stream begins again without its checkpoint."""
+    path = directory(tmp_path / "index", [("old", "a = 1", 1.0)])
+    with Store(tmp_path / "s.db") as store:
+        store.add("a = 1", "ann")
+        apply(path, list(store.changes(0)), source="store", sequence=1)
+        apply(path, [{"change": "remove", "subscription": "ann"}])
+        store.add("a = 1", "bob")
+        delta = apply(path, list(store.changes(0)), source="store", sequence=2)
+    assert [change[1] for change in delta.changes] == ["bob"]
+    bad = [{"sequence": 2, "expression": "a"}, {"sequence": 3, "expression": "a"}]
+    assert len(apply(path, bad, source="store", sequence=3).refused) == 1
+    assert len(apply(path, bad).refused) == 2
+    assert found(path, state_of(path), [{"a": 1}]) == [["bob", "old"]]
 
 
 def test_many_at_a_time(tmp_path: Path) -> None:
@@ -199,6 +224,17 @@ def test_time_does_not_go_back_in_a_stream(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("time.time_ns", lambda: 5000)
     assert claim(path, "query", 2) == first
     assert claim(path, "other", 1).time == 5
+
+
+def test_subscriptions_do_not_go_back_in_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a mounted file system shows may be older than what another machine has seen."""
+    path = directory(tmp_path / "index", [(1, "a = 1", 1.0)])
+    before = state_of(path)
+    apply(path, [{"subscription": 2, "expression": "a = 1"}])
+    first = claim(path, "query", 1)
+    monkeypatch.setattr("siftline.spark.claims.state_of", lambda _: before._replace(time=first.time + 5))
+    assert claim(path, "query", 2) == first._replace(time=first.time + 5)
+    assert claim(path, "other", 1).delta == 0
 
 
 def test_streams_that_are_gone_are_forgotten(tmp_path: Path) -> None:

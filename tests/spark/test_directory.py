@@ -114,6 +114,40 @@ def test_killed_in_the_middle_of_a_commit(moment: str, tmp_path: Path) -> None:
     assert found(tmp_path, {"a": 2}) == [1]
 
 
+def test_a_folder_that_is_no_index_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "versions" / "2024").mkdir(parents=True)
+    with pytest.raises(SparkError, match=r"has versions \(2024\) but no manifest.json"):
+        Draft(tmp_path)
+    assert (tmp_path / "versions" / "2024").is_dir()
+
+
+def test_an_index_keeps_its_type_of_ids(tmp_path: Path) -> None:
+    made(tmp_path)
+    with Draft(tmp_path) as draft, pytest.raises(SparkError, match=r"are bigint, and .* would be string"):
+        draft.commit([], id_type="string", quarantined=0, statistics=None)
+    assert IndexDirectory.open(tmp_path).version == 1
+
+
+def test_what_repeated_tasks_left_is_no_part_of_a_version(tmp_path: Path) -> None:
+    with Draft(tmp_path) as draft:
+        (draft.shards / ".0-again").mkdir()
+        filled(draft)
+    assert [path.name for path in (tmp_path / "versions" / "1" / "shards").iterdir()] == ["0"]
+
+
+def test_damage_of_what_is_old_does_not_stop_a_commit(tmp_path: Path) -> None:
+    for number in range(2):
+        made(tmp_path, f"a = {number}")
+    (tmp_path / "versions" / "1" / "version.json").write_text("{")
+    stream = tmp_path / "streams" / "query"
+    (stream / ".draft-old").mkdir(parents=True)
+    os.utime(stream / ".draft-old", (0, 0))
+    (stream / "1.json").write_text("{")
+    (stream / "2.json").symlink_to(tmp_path / "gone")
+    assert made(tmp_path, "a = 2").version == 3
+    assert not (stream / ".draft-old").exists()
+
+
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(SnapshotError, match=r"there is no index at .*no manifest\.json"):
         IndexDirectory.open(tmp_path)

@@ -8,16 +8,19 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from siftline import Engine
 from siftline.spark import compact
 from siftline.spark.directory import read_document
 from siftline.spark.live import State
 from spark.changing import Model, tree
 from spark.directories import directory
+from spark.run_kills import EVENTS, SUBSCRIPTIONS
 from spark.streaming import put_events, written
 from spark.test_deltas import first_rows
 from spark.test_stream import expected
@@ -40,11 +43,11 @@ def prepared(folder: Path, n_batches: int, seed: int) -> tuple[Model, Batches]:
     return Model(rows, seed), batches
 
 
-def started(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """Start the job, in a process group of its own: driver, JVM and workers."""
+def started(folder: Path, *arguments: str, job: str = "run_stream.py") -> subprocess.Popen[bytes]:
+    """Start a job, in a process group of its own: driver, JVM and workers."""
     paths = [str(TESTS), *(path for path in sys.path if path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    command = [sys.executable, str(TESTS / "spark" / "run_stream.py"), str(folder), *arguments]
+    command = [sys.executable, str(TESTS / "spark" / job), str(folder), *arguments]
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(command, env=environment, start_new_session=True, stdout=log, stderr=log)
 
@@ -68,9 +71,17 @@ def moments(folder: Path, batch: int) -> dict[str, Callable[[], bool]]:
     return {
         "the batch is planned": (folder / "checkpoint" / "offsets" / str(batch)).exists,
         "the state is claimed": lambda: any((folder / "index" / "streams").glob(f"*/{batch}.json")),
-        "the files are there": lambda: len(list((folder / "matches").glob("part-*"))) > batch,
+        "the files are there": lambda: has_files_since(folder, folder / "checkpoint" / "offsets" / str(batch)),
         "the sink has committed": (folder / "matches" / "_spark_metadata" / str(batch)).exists,
     }
+
+
+def has_files_since(folder: Path, planned: Path) -> bool:
+    """Whether tasks have written files since a batch was planned."""
+    if not planned.exists():
+        return False
+    since = planned.stat().st_mtime_ns
+    return any(file.stat().st_mtime_ns > since for file in (folder / "matches").glob("part-*"))
 
 
 def check_kills(spark: Any, folder: Path, kills: list[tuple[int, str]]) -> None:
@@ -110,3 +121,18 @@ def test_a_small_cluster_and_a_worker_that_is_killed(spark: Any, tmp_path: Path)
     whole = spark.read.parquet(str(tmp_path / "batch")).collect()
     now = [State(1, 1, found[0].time)] * len(batches)
     assert sorted(tuple(row) for row in whole) == expected(model, now, batches)
+
+
+def test_workers_and_an_executor_that_are_killed(spark: Any, tmp_path: Path) -> None:
+    """In `compile` and `match_files` a worker, in the sharded plan the executor that has the routed events."""
+    job = started(tmp_path, job="run_kills.py")
+    assert job.wait() == 0, (tmp_path / "log").read_text()[-3000:]
+    assert len(list(tmp_path.glob("* killed"))) == 4
+    engine = Engine("scan")
+    engine.add_many(SUBSCRIPTIONS)
+    wanted = [(number, id) for number, event in enumerate(EVENTS) for id in sorted(engine.match(event))]
+    for how in ("files", "pairs"):
+        assert sorted(map(tuple, spark.read.parquet(str(tmp_path / how)).collect())) == wanted
+    counts = Counter(number for number, _ in wanted)
+    found = spark.read.parquet(str(tmp_path / "counts")).collect()
+    assert sorted(map(tuple, found)) == [(number, counts[number]) for number in range(len(EVENTS))]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -58,6 +60,37 @@ def test_columns_are_events_too(spark: Any, index: str, tmp_path: Path) -> None:
     assert rows_of(spark, tmp_path / "matches") == [("x", "three"), ("y", "two")]
 
 
+def test_times_as_spark_writes_them(spark: Any, tmp_path: Path) -> None:
+    """INT96, which Arrow takes for nanoseconds; those end in 2262."""
+    index = directory(tmp_path / "index", [(1, "at >= '2300'", 1.0), (2, "at < '2300'", 1.0)])
+    times = [datetime(2026, 1, 1, tzinfo=UTC), datetime(2500, 1, 1, tzinfo=UTC)]
+    table = pa.table({"id": [0, 1], "key": pa.array(times, pa.timestamp("us", tz="UTC"))})
+    table = table.append_column("at", table["key"])
+    (tmp_path / "events").mkdir()
+    pq.write_table(table, tmp_path / "events" / "0.parquet", use_deprecated_int96_timestamps=True)
+    events = str(tmp_path / "events")
+    match_files(events, index, tmp_path / "matches", key=["id", "key"])
+    match(spark.read.parquet(events), index, key=["id", "key"]).write.parquet(str(tmp_path / "other"))
+    rows = rows_of(spark, tmp_path / "matches")
+    assert rows == rows_of(spark, tmp_path / "other")
+    assert [row[::2] for row in rows] == [("0", "2"), ("1", "1")]
+
+
+def test_keys_of_different_types(spark: Any, index: str, tmp_path: Path) -> None:
+    """One task has the last file with wide keys and the first with narrow ones, and dead letters of both."""
+    (tmp_path / "events").mkdir()
+    texts = ["{", '{"a": 1}'] * 9
+    for name, kind, rows in (("a", pa.int64(), slice(0, 2)), ("b", pa.int32(), slice(2, 18))):
+        ids = pa.array(range(18)[rows], kind)
+        table = pa.table({"id": ids, "event": texts[rows]})
+        pq.write_table(table, tmp_path / "events" / f"{name}.parquet", row_group_size=2)
+    events, dead = str(tmp_path / "events"), str(tmp_path / "dead")
+    found = match_files(events, index, tmp_path / "matches", how="counts", dead_letters=dead)
+    assert found.rows == 9
+    assert rows_of(spark, tmp_path / "matches") == sorted((str(id), "3") for id in range(1, 18, 2))
+    assert spark.read.parquet(dead).count() == 9
+
+
 def test_no_match_is_an_empty_table(spark: Any, index: str, tmp_path: Path) -> None:
     events = written(tmp_path / "events", ["{}", "{}"])
     assert match_files(events, index, tmp_path / "matches") == Written(str(tmp_path / "matches"), 0, 0)
@@ -82,6 +115,16 @@ def test_a_target_is_made_once_and_whole(spark: Any, index: str, tmp_path: Path)
         match_files(events, index, tmp_path / "others")
     assert not (tmp_path / "others").exists()
     assert not list(tmp_path.glob(".others*"))
+
+
+def test_what_killed_drivers_left_goes_away(spark: Any, index: str, tmp_path: Path) -> None:
+    events = written(tmp_path / "events", ["{}", "{}"])
+    names = [f".matches-{'0' * 32}", f".matches-{'1' * 32}", ".matches-kept"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, None if "1" in name else (0, 0))
+    match_files(events, index, tmp_path / "matches")
+    assert [(tmp_path / name).exists() for name in names] == [False, True, True]
 
 
 def test_columns_that_only_folders_have(spark: Any, index: str, tmp_path: Path) -> None:

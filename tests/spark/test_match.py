@@ -14,6 +14,7 @@ from siftline import Engine
 from siftline.errors import SnapshotError, TableError
 from siftline.spark.dead_letters import Counts
 from siftline.spark.match import match
+from siftline.spark.sharded import in_order
 from spark.directories import directory
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent.parent / "cases.json").read_text(encoding="utf-8"))
@@ -133,6 +134,17 @@ def test_bad_events_are_dead_letters(spark: Any, shards: str, tmp_path: Path, pl
         5: (texts[5][1], "the event has 209 bytes; at most 100 are taken"),
     }
     assert (counts.events, counts.matches, counts.dead_letters) == (1, 3, 5)
+
+
+@pytest.mark.parametrize("shape", ["JSON", "map", "two arrays"])
+def test_events_are_routed_in_an_order_of_their_own(spark: Any, shape: str) -> None:
+    """A task that Spark has to compute again may get them in another one."""
+    frame, _ = events_of(spark, shape)
+    rows = frame.collect()
+    orders = [spark.createDataFrame(order, frame.schema).coalesce(1) for order in (rows, rows[::-1])]
+    first, second = (in_order(each).collect() for each in orders)
+    assert first == second
+    assert sorted(row.id for row in first) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -30,6 +31,17 @@ def test_workers_start_with_the_kernels_loaded(spark: Any) -> None:
 
 def test_a_running_session_is_used(spark: Any) -> None:
     assert session(1) is spark
+
+
+def test_a_session_of_another_thread_is_used_as_it_is(spark: Any) -> None:
+    found: list[Any] = []
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    thread = threading.Thread(target=lambda: found.append(session(7, settings={"spark.sql.session.timeZone": "CET"})))
+    thread.start()
+    thread.join()
+    assert found == [spark]
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
 def test_java_home_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,6 +122,36 @@ def test_offsets_of_kafka(kafka: tuple[Any, str]) -> None:
     earliest.stop()
 
 
+def test_a_partition_that_ends_too_early(kafka: tuple[Any, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker may be behind; what it does not have is not taken for nothing."""
+    producer, servers = kafka
+    send(producer, range(4))
+    reader = KafkaReader({"kafka.bootstrap.servers": servers, "subscribe": "events", "startingoffsets": "earliest"})
+    start = reader.initialOffset()
+    part = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))[0]
+    part.end += 1
+    monkeypatch.setattr("siftline.spark.sources.kafka._WAIT_SECONDS", 1.0)
+    with pytest.raises(SparkError, match="nothing came"):
+        list(reader.read(part))
+    reader.stop()
+
+
+def test_a_partition_that_is_new(kafka: tuple[Any, str]) -> None:
+    """Where it begins is in the checkpoint before anything is read from there."""
+    producer, servers = kafka
+    send(producer, range(40))
+    reader = KafkaReader({"kafka.bootstrap.servers": servers, "subscribe": "events", "startingoffsets": "earliest"})
+    whole = reader.initialOffset()
+    before = {"events": {number: first for number, first in whole["events"].items() if number != "1"}}
+    middle = reader.latestOffset(before, reader.getDefaultReadLimit())
+    end = reader.latestOffset(middle, reader.getDefaultReadLimit())
+    assert middle["events"]["1"] == whole["events"]["1"] < end["events"]["1"]
+    first, second = reader.partitions(before, middle), reader.partitions(middle, end)
+    assert {part.partition for part in first} == {0, 2, 3}
+    assert [part.partition for part in second] == [1]
+    reader.stop()
+
+
 def test_kafka_says_what_is_missing() -> None:
     with pytest.raises(SparkError, match=r"bootstrap\.servers"):
         KafkaReader({"subscribe": "events"})

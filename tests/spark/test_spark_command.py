@@ -11,7 +11,9 @@ import pytest
 
 from siftline import Engine, Statistics
 from siftline.cli import main
+from siftline.cli.spark import _absolute
 from siftline.spark import IndexDirectory
+from siftline.spark.deltas import read_delta
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,6 +92,61 @@ def test_stream_apply_compact(spark: Any, tmp_path: Path, capfd: pytest.CaptureF
     assert main([*command, "--dead-letters", str(tmp_path / "dead")]) == 1
     assert "1 event could not be read" in capfd.readouterr().err
     assert sorted(map(tuple, spark.read.json(str(tmp_path / "out")).collect())) == [("x", 1), ("z", 2)]
+
+
+def test_changes_are_applied_in_the_order_of_the_files(spark: Any, tmp_path: Path) -> None:
+    """Spark reads large files first."""
+    pq.write_table(pa.Table.from_pylist([{"id": 1, "expression": "a = 2"}]), tmp_path / "s.parquet")
+    index = str(tmp_path / "index")
+    assert main(["spark", "compile", str(tmp_path / "s.parquet"), "--index", index]) == 0
+    (tmp_path / "days").mkdir()
+    fillers = [{"id": number, "expression": "b = 1"} for number in range(50, 90)]
+    days = [
+        [{"id": 1, "expression": "a = 3"}],
+        [*fillers, {"change": "remove", "id": 1}],
+        [{"id": 1, "expression": "a = 1"}],
+    ]
+    for number, lines in enumerate(days):
+        (tmp_path / "days" / f"{number}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "last.jsonl").write_text('{"change": "remove", "id": 1}')
+    days_in_one = ["spark", "apply", str(tmp_path / "days"), "--format", "jsonl", "--index", index]
+    assert main(days_in_one) == 0
+    changes = read_delta(tmp_path / "index", 1).changes
+    assert [change[:2] for change in changes] == [
+        ["put", 1],
+        *(["put", line["id"]] for line in fillers),
+        ["remove", 1],
+        ["put", 1],
+    ]
+    files = [str(tmp_path / "last.jsonl"), *(str(tmp_path / "days" / f"{number}.jsonl") for number in (2, 1))]
+    assert main(["spark", "apply", *files, "--index", index]) == 0
+    kinds = [change[0] for change in read_delta(tmp_path / "index", 2).changes if change[1] == 1]
+    assert kinds == ["remove", "put", "remove"]
+
+
+def test_events_in_csv(spark: Any, tmp_path: Path) -> None:
+    """Fields with line breaks and quotes; and a stream that starts again takes its columns for what they were."""
+    pq.write_table(pa.Table.from_pylist([{"id": 1, "expression": "a = 1"}]), tmp_path / "s.parquet")
+    index, events = str(tmp_path / "index"), tmp_path / "events"
+    assert main(["spark", "compile", str(tmp_path / "s.parquet"), "--index", index]) == 0
+    events.mkdir()
+    (events / "0.csv").write_text('id,event\n1,"{""a"":\n1}"\n2,"{""a"": 2}"\n')
+    command = ["spark", "match", str(events / "0.csv"), "--index", index, "--output", str(tmp_path / "out")]
+    assert main(command) == 0
+    assert [tuple(row) for row in spark.read.parquet(str(tmp_path / "out")).collect()] == [(1, 1)]
+    output = ["--output", str(tmp_path / "found"), "--checkpoint", str(tmp_path / "checkpoint")]
+    command = ["spark", "stream", str(events), "--format", "csv", "--index", index, *output, "--once"]
+    assert main(command) == 0
+    (events / "1.csv").write_text('id,event\n"x","{}"\n3,"{""a"": 1}"\n')
+    main(command)
+    assert sorted(row.id for row in spark.read.parquet(str(tmp_path / "found")).collect()) == [1, 3]
+
+
+def test_where_output_goes() -> None:
+    assert _absolute("hdfs://host/out") == "hdfs://host/out"
+    assert _absolute("file:///tmp/out") == "file:///tmp/out"
+    assert _absolute("out").endswith("/out")
+    assert _absolute("out")[0] == "/"
 
 
 def test_a_stream_reads_a_directory(spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

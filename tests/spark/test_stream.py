@@ -137,6 +137,49 @@ def test_late_and_repeated_events_are_dropped(spark: Any, tmp_path: Path) -> Non
     assert sorted(ids) == [0, 1, 2, 4]  # 1 came twice, 3 came too late
 
 
+def test_late_events_and_those_without_a_key(spark: Any, tmp_path: Path) -> None:
+    """Nothing tells whether events without a key came before: each is a dead letter."""
+    index = Path(directory(tmp_path / "index", ROWS))
+    (tmp_path / "events").mkdir()
+    line = {"id": 1, "at": "2026-01-01T10:00:00Z", "event": '{"a": 1}'}
+    lines = ["no JSON", "neither", "nor", json.dumps(line), json.dumps(line)]
+    (tmp_path / "events" / "0.json").write_text("\n".join(lines))
+    reader = spark.readStream.schema("id bigint, at timestamp, event string")
+    counts = Counts(spark)
+    options: dict[str, Any] = {"time": "at", "late": "1 hour", "how": "counts", "counts": counts}
+    found = stream(reader.json(str(tmp_path / "events")), index, **options)
+    assert found.columns == ["id", "matches"]
+    writer = found.writeStream.foreachBatch(lambda batch, _: batch.collect() and None)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert (counts.events, counts.dead_letters) == (1, 3)
+
+
+def test_dead_letters_of_a_batch_that_is_repeated(spark: Any, tmp_path: Path) -> None:
+    """A stream that starts again may cut its events into other partitions."""
+    index = Path(directory(tmp_path / "index", ROWS))
+    put_events(tmp_path / "events", 0, [{"a": 1}] * 4, 0)
+    for partitions in (3, 1):
+
+        def fail(batch: Any, _: int, is_first: bool = partitions == 3) -> None:
+            batch.collect()
+            if is_first:
+                raise RuntimeError("the receiver is away")
+
+        events = events_of(spark, tmp_path / "events").selectExpr("id", "'{' as event").repartition(partitions)
+        found = stream(events, index, dead_letters=str(tmp_path / "dead"))
+        writer = found.writeStream.foreachBatch(fail).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        if partitions == 3:
+            with pytest.raises(Exception, match="the receiver is away"):
+                query.awaitTermination()
+            assert len(list((tmp_path / "dead").rglob("part-*"))) > 1
+        else:
+            query.awaitTermination()
+        dead = spark.read.parquet(str(tmp_path / "dead")).collect()
+        assert sorted(row.id for row in dead) == [0, 1, 2, 3]
+
+
 def test_events_that_cannot_be_read(spark: Any, tmp_path: Path) -> None:
     index = Path(directory(tmp_path / "index", ROWS))
     (tmp_path / "events").mkdir()

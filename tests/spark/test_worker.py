@@ -195,3 +195,11 @@ def test_a_missing_or_damaged_shard_is_named(shard: str, tmp_path: Path) -> None
     largest.write_bytes(content)
     with pytest.raises(SnapshotError, match="shard"):
         open_shards([shard])
+
+
+def test_the_folder_of_dead_letters_is_found_on_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers have other working directories."""
+    monkeypatch.chdir(tmp_path)
+    assert DeadLetters("dead").path == str(tmp_path / "dead")
+    assert DeadLetters((tmp_path / "two words").as_uri()).path == str(tmp_path / "two words")
+    assert DeadLetters("s3://bucket/dead").path == "s3://bucket/dead"

@@ -17,7 +17,7 @@ from siftline.bench.targets import shown
 from siftline.bench.workloads import cached, make_parameters
 from siftline.kernels.routing import visits
 from siftline.spark.parsed import Parsed
-from siftline.spark.pivots import NO_PIVOT, Line, Ranks, pivots_of
+from siftline.spark.pivots import NO_PIVOT, Line, Ranks, coded, pivots_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,7 +57,7 @@ class Plan:
     n_subscriptions: float = 1e9
     events_each_s: float = 1e6
     per_shard: float = 4e6
-    visit_us: float = 10.0
+    visit_us: float = 12.0
     bytes_each: float = 500.0
     cores: int = 32
     memory_gb: float = 200.0
@@ -124,10 +124,10 @@ def _of_mean(numbers: NDArray[Any]) -> float:
 def load_of(workload: Workload, n_shards: int) -> Load:
     """Send subscriptions to shards and events to those that they must visit."""
     parsed = _parsed(workload)
-    names, attributes = _coded(workload.values["attribute"])
+    names, attributes = coded(workload.values["attribute"])
     # As `profile` would have it: in how many events an attribute occurs.
     counts = dict(zip(names, np.bincount(attributes, minlength=len(names)).tolist(), strict=True))
-    ranks = Ranks({name: counts.get(name, 0) for name in _coded(parsed.predicates["attribute"])[0]})
+    ranks = Ranks({name: counts.get(name, 0) for name in coded(parsed.predicates["attribute"])[0]})
     pivots = pivots_of(parsed, ranks)
     found, loads = np.unique(pivots.primary, return_counts=True)
     line = Line(dict(zip(found.tolist(), loads.tolist(), strict=True)), n_shards)
@@ -141,12 +141,6 @@ def _parsed(workload: Workload) -> Parsed:
 
     ids, counts = np.unique(workload.predicates["subscription"].to_numpy(), return_counts=True)
     return Parsed(pa.table({"id": ids, "n_rows": counts}), workload.predicates)
-
-
-def _coded(column: Any) -> tuple[list[str], NDArray[np.int64]]:
-    coded = column.combine_chunks()
-    coded = coded if hasattr(coded, "dictionary") else coded.dictionary_encode()
-    return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _visits(

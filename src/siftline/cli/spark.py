@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import json
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +29,8 @@ DETAILS: Final = """\
   stream   does so for files of events as they come into a directory, until it is stopped; started again, it goes on
            where it was, and no match is lost or written twice.
   apply    changes the subscriptions of an index: a row a change (add, replace, remove, expire), with the columns
-           change, subscription, expression, weight and expires. A running stream sees it in its next batch.
+           change, subscription, expression, weight and expires, in the order of the files, those of a directory by
+           name. A running stream sees it in its next batch.
   compact  merges changes into a new version of the index, while streams go on.
 
 Files and directories of files are Parquet, JSON Lines or CSV, by extension or --format; a directory without one is
@@ -54,6 +57,11 @@ examples:
 """
 
 _FORMATS: Final = (PARQUET, JSONL, CSV)
+# Fields may hold line breaks, and quotes that are doubled.
+_CSV: Final = {"header": True, "multiLine": True, "escape": '"'}
+# Beside what Spark keeps of a stream: the columns of its events.
+_COLUMNS: Final = "siftline-columns"
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _LOG: Final = {"spark.log.level": "ERROR"}
 # Of the changes that were refused, so many are named.
 _SHOWN: Final = 20
@@ -195,7 +203,7 @@ def _match(args: argparse.Namespace) -> int:
     chosen = {"how": args.how, "k": args.k, "plan": args.plan, "dead_letters": args.dead_letters, "counts": counts}
     chosen["operators"] = args.operators
     matches = pipeline.match(events, args.index, key=key, **_given(event=args.event), **chosen)
-    matches.write.parquet(str(Path(args.output).absolute()))
+    matches.write.parquet(_absolute(args.output))
     _tell(args, f"{args.output}: {_counted(counts)}", start)
     return BAD_INPUT if counts.dead_letters else OK
 
@@ -214,12 +222,12 @@ def _stream(args: argparse.Namespace) -> int:
         matches = pipeline.stream(events, args.index, key=key, **options, **chosen)
     except ValueError as error:
         raise CannotRunError(str(error)) from None
-    writer = matches.writeStream.format(args.sink).option("checkpointLocation", str(Path(args.checkpoint).absolute()))
+    writer = matches.writeStream.format(args.sink).option("checkpointLocation", _absolute(args.checkpoint))
     if args.once:
         writer = writer.trigger(availableNow=True)
     elif args.every is not None:
         writer = writer.trigger(processingTime=f"{args.every} seconds")
-    query = writer.start(str(Path(args.output).absolute()))
+    query = writer.start(_absolute(args.output))
     try:
         query.awaitTermination()
     except KeyboardInterrupt:
@@ -236,7 +244,7 @@ def _counted(counts: Any) -> str:
 def _apply(args: argparse.Namespace) -> int:
     start = time.perf_counter()
     try:
-        delta = _pipeline().apply(args.index, _subscriptions(args), language=args.language)
+        delta = _pipeline().apply(args.index, _changes(args), language=args.language)
     except ValueError as error:
         raise CannotRunError(str(error)) from None
     for refused in delta.refused[:_SHOWN]:
@@ -274,13 +282,18 @@ def _session(args: argparse.Namespace) -> Any:
     return _pipeline().session(args.cores, memory=args.memory, settings=_LOG)
 
 
+def _absolute(path: str) -> str:
+    """Return a path as the JVM takes it, which has no working directory of ours; a URI as it is."""
+    return path if _SCHEME.match(path) else str(Path(path).absolute())
+
+
 def _format(args: argparse.Namespace) -> str:
     """Return the format of all files."""
     kinds = {args.format or (format_of(file, _FORMATS) if Path(file).suffix else PARQUET) for file in args.files}
     if len(kinds) > 1:
         raise CannotRunError(f"the files are of several formats: {', '.join(sorted(kinds))}")
     for file in args.files:
-        if ":" not in file and not Path(file).exists():
+        if not _SCHEME.match(file) and not Path(file).exists():
             raise CannotRunError(f"{file}: No such file or directory")
     return str(kinds.pop())
 
@@ -289,7 +302,7 @@ def _subscriptions(args: argparse.Namespace) -> Any:
     kind = _format(args)
     reader = _session(args).read
     if kind == CSV:
-        return reader.csv(args.files, header=True, inferSchema=True, multiLine=True, escape='"')
+        return reader.csv(args.files, inferSchema=True, **_CSV)
     if kind == PARQUET:
         return reader.parquet(*args.files)
     table = reader.json(args.files)
@@ -298,6 +311,20 @@ def _subscriptions(args: argparse.Namespace) -> Any:
     if fields == table.dtypes:
         return table
     return reader.schema(", ".join(f"`{name}` {kind}" for name, kind in fields)).json(args.files)
+
+
+def _changes(args: argparse.Namespace) -> Any:
+    """Return changes in the order of the files, those of a directory by name; Spark would read the largest first."""
+    from pyspark.sql.functions import monotonically_increasing_id
+
+    kind, schema = _format(args), _subscriptions(args).schema
+    reader = _session(args).read.schema(schema).options(**(_CSV if kind == CSV else {}))
+    parts = []
+    for file in args.files:
+        lines = reader.format("json" if kind == JSONL else kind).load(file)
+        place = {"_file": lines["_metadata.file_path"], "_line": monotonically_increasing_id()}
+        parts.append(lines.withColumns(place).orderBy(*place).drop(*place))
+    return functools.reduce(lambda before, after: before.unionAll(after), parts)
 
 
 def _events(args: argparse.Namespace) -> tuple[Any, str]:
@@ -310,7 +337,7 @@ def _events(args: argparse.Namespace) -> tuple[Any, str]:
             raise CannotRunError("a line of JSON Lines is an event as it is: --event is for columns")
         lines = reader.text(args.files).toDF("event")
         return (_numbered(lines), "id") if key is None else (_keyed(lines, key), key)
-    table = reader.csv(args.files, header=True, inferSchema=True) if kind == CSV else reader.parquet(*args.files)
+    table = reader.csv(args.files, inferSchema=True, **_CSV) if kind == CSV else reader.parquet(*args.files)
     if key is None and "id" not in table.columns:
         return _numbered(table), "id"
     return table, key or "id"
@@ -331,10 +358,29 @@ def _event_stream(args: argparse.Namespace) -> tuple[Any, str]:
             raise CannotRunError("a line of JSON Lines is an event as it is: --event is for columns")
         lines = _keyed(reader.text(path).toDF("event"), key)
         return (lines if args.time is None else _timed(lines, args.time)), key
-    # Which columns there are is seen in the files that are there already.
-    table = session.read.csv(path, header=True, inferSchema=True) if kind == CSV else session.read.parquet(path)
-    reader = reader.schema(table.schema)
-    return (reader.csv(path, header=True) if kind == CSV else reader.parquet(path)), key
+    reader = reader.schema(_columns(session, kind, path, f"{_absolute(args.checkpoint)}/{_COLUMNS}"))
+    return (reader.csv(path, **_CSV) if kind == CSV else reader.parquet(path)), key
+
+
+def _columns(session: Any, kind: str, path: str, kept: str) -> Any:
+    """Return which columns events have: as they were when the stream first started, or as in the files that are there.
+
+    Started again, it would see more files, and perhaps take a column for something else.
+    """
+    from pyspark.errors import AnalysisException
+    from pyspark.sql.types import StructType
+
+    try:
+        found = session.read.text(kept, wholetext=True).first()
+    except AnalysisException:
+        found = None
+    if found is not None:
+        return StructType.fromJson(json.loads(found.value))
+    reader = session.read
+    table = reader.csv(path, inferSchema=True, **_CSV) if kind == CSV else reader.parquet(path)
+    document = session.createDataFrame([(table.schema.json(),)], "value string")
+    document.coalesce(1).write.mode("overwrite").text(kept)
+    return table.schema
 
 
 def _timed(lines: Any, name: str) -> Any:

@@ -25,19 +25,22 @@ from siftline.storage.files import named_errors, sync_folder
 
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
+# Spark's jobs for a query are a group, named after its start.
+_START: Final = "spark.jobGroup.id"
 # Spark keeps as many micro-batches in its checkpoint.
 _KEPT: Final = 100
 
 
-def micro_batch() -> tuple[str, int]:
-    """Return the query and the number of the micro-batch that this task belongs to."""
+def micro_batch() -> tuple[str, int, str]:
+    """Return the query, the number of the micro-batch that this task belongs to, and which start of the query it is."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
-    query, batch = (task.getLocalProperty(name) if task is not None else None for name in (_QUERY, _BATCH))
+    found = [task.getLocalProperty(name) if task is not None else None for name in (_QUERY, _BATCH, _START)]
+    query, batch, start = found
     if query is None or batch is None:
         raise SparkError("this is no micro-batch: the result of `stream` must be written by writeStream")
-    return query, int(batch)
+    return query, int(batch), start or ""
 
 
 def claim(path: str | os.PathLike[str], query: str, batch: int) -> State:
@@ -47,6 +50,11 @@ def claim(path: str | os.PathLike[str], query: str, batch: int) -> State:
     if not file.exists():
         _make(file, _now_or_later(state_of(folder), file.with_name(f"{batch - 1}.json")))
         (file.parent / f"{batch - _KEPT}.json").unlink(missing_ok=True)
+    return read_claim(file)
+
+
+def read_claim(file: Path) -> State:
+    """Return the state that was claimed."""
     document = read_document(file)
     try:
         return State(*document["state"])
@@ -55,10 +63,12 @@ def claim(path: str | os.PathLike[str], query: str, batch: int) -> State:
 
 
 def _now_or_later(state: State, before: Path) -> State:
-    """Return a state whose time is not before that of the last micro-batch: clocks of machines differ."""
+    """Return a state that is not before that of the last micro-batch: clocks and views of machines differ."""
     if not before.exists():
         return state
-    return state._replace(time=max(state.time, read_document(before)["state"][State._fields.index("time")]))
+    last = read_claim(before)
+    # What a mounted file system shows may be some seconds old.
+    return max(state, last)._replace(time=max(state.time, last.time))
 
 
 def _make(file: Path, state: State) -> None:

@@ -91,8 +91,6 @@ class _Shards:
 
     def _place(self, text: str) -> int:
         """Choose the shard of a new subscription, and see to it that events find it there."""
-        if len(self._sizes) == 1:
-            return 0
         clauses = required_attributes(parse_stored(text))
         fitting = [number for number in range(len(self._sizes)) if self._is_found(clauses, number)]
         chosen = min(fitting or range(len(self._sizes)), key=self._sizes.__getitem__)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from siftline.spark.directory import IndexDirectory
     from siftline.spark.subscriptions import Form
 
-# So many subscriptions make another shard: about a gigabyte, which a core lays out in a minute.
+# So many subscriptions make another shard: about 1.5 gigabytes with five predicates each.
 _PER_SHARD: Final = 4_000_000
 # Fewer are parsed as they come; more are first dealt out to all cores if they come in a few pieces.
 _MANY: Final = 20_000
@@ -99,6 +99,7 @@ def compile(
         check_schedule(schedule)
     calls = Calls(module_names(operators), schedule)
     with Draft(path) as draft:
+        draft.check_ids(form.id_type)
         return _Compilation(form, draft, statistics, shards, calls).run()
 
 

@@ -2,20 +2,24 @@
 
 A task writes its own into one Parquet file beside the job, `PATH/run=.../part-00007.parquet`, named after its partition
 and moved into place when the task is done. So they cost nothing where there are none, no event is read twice to find
-them, and a task that Spark repeats replaces its file instead of adding to it. (A second DataFrame would be the other
-way: Spark would compute everything again for it, or keep all matches for it.)
+them, and a task that Spark repeats replaces its file instead of adding to it. A micro-batch that a stream repeats when
+it starts again may have other partitions: the names of its files tell which start they belong to, and those of earlier
+ones go away. (A second DataFrame would be the other way: Spark would compute everything again for it, or keep all
+matches for it.)
 """
 
 from __future__ import annotations
 
 import sys
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+
+from siftline.spark.directory import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +74,12 @@ class DeadLetters:
     path: str | None = None
     counts: Counts | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    start: str = ""
+
+    def __post_init__(self) -> None:
+        # Workers have other working directories, and take a file: URI for a name.
+        if self.path is not None and (self.path.startswith("file:") or "://" not in self.path):
+            object.__setattr__(self, "path", str(local_path(self.path)))
 
     @contextmanager
     def task(self, shape: Shape, stage: str = "part") -> Iterator[TaskLetters]:
@@ -92,7 +102,7 @@ class TaskLetters:
         self._n_waiting = self._n_dead = self._n_events = self._n_matches = 0
         self._first = ""
         self._writer: Any = None
-        self._place = _Place(owner.path, owner.run, stage) if owner.path is not None else None
+        self._place = _Place(owner.path, owner.run, owner.start, stage) if owner.path is not None else None
 
     def count(self, n_events: int, n_matches: int) -> None:
         """Count events that were read."""
@@ -154,16 +164,18 @@ class TaskLetters:
 class _Place:
     """The file of one task, on any file system that Arrow knows."""
 
-    def __init__(self, path: str, run: str, stage: str) -> None:
+    def __init__(self, path: str, run: str, start: str, stage: str) -> None:
         from pyspark import TaskContext
 
         task = TaskContext.get()
         partition, attempt = (task.partitionId(), task.taskAttemptId()) if task is not None else (0, 0)
         self._files, root = _file_system(path)
         self._folder = f"{root}/run={run}"
-        self._target = f"{self._folder}/{stage}-{partition:05d}.parquet"
+        self._start = start
+        name = f"{stage}-{partition:05d}{start and '-'}{start}.parquet"
+        self._target = f"{self._folder}/{name}"
         # Spark's readers skip names with an underscore.
-        self._draft = f"{self._folder}/_{attempt}-{stage}-{partition:05d}.parquet"
+        self._draft = f"{self._folder}/_{attempt}-{name}"
         self._stream: Any = None
 
     def draft(self) -> Any:
@@ -176,6 +188,17 @@ class _Place:
         """Move the file into its place, over that of an earlier attempt."""
         self._stream.close()
         self._files.move(self._draft, self._target)
+        if self._start:
+            self._remove_earlier()
+
+    def _remove_earlier(self) -> None:
+        """Remove the files of earlier starts; other tasks of this one may do so at the same time."""
+        from pyarrow import fs
+
+        for file in self._files.get_file_info(fs.FileSelector(self._folder)):
+            if not file.path.endswith(f"-{self._start}.parquet"):
+                with suppress(FileNotFoundError):
+                    self._files.delete_file(file.path)
 
     def discard(self) -> None:
         """Remove the file."""
@@ -186,8 +209,6 @@ class _Place:
 def _file_system(path: str) -> tuple[Any, str]:
     from pyarrow import fs
 
-    if path.startswith("file:"):
-        return fs.LocalFileSystem(), "/" + path.removeprefix("file:").lstrip("/")
     if "://" not in path:
         return fs.LocalFileSystem(), path
     system, root = fs.FileSystem.from_uri(path)

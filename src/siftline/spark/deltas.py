@@ -32,7 +32,7 @@ from siftline.spark.directory import (
     read_document,
     write_document,
 )
-from siftline.spark.subscriptions import LANGUAGES, PREDICATES, parsed_text, refusal
+from siftline.spark.subscriptions import LANGUAGES, PREDICATES, SOURCES, parsed_text, refusal
 from siftline.storage.files import File
 from siftline.storage.rows import Change, microseconds
 
@@ -55,8 +55,6 @@ _KINDS: Final = {
     "expire": END,
     "expired": REMOVE,
 }
-# The columns that an expression may stand in, and the language that they imply.
-_SOURCES: Final = {"expression": None, "pattern": "eventbridge", "filters": "cloudevents"}
 _INT64: Final = range(-(2**63), 2**63)
 # How long to wait for others who are writing a delta, which takes milliseconds.
 _WAIT_SECONDS: Final = 30.0
@@ -117,7 +115,7 @@ def apply(
         Of the expressions, if it shall not be guessed; a column `language` goes before it.
     source, sequence : str and int, optional
         Where the changes come from, and the number of the last one: what a source has delivered already is not applied
-        again.
+        again. Changes that have a number themselves (`sequence`) are looked at one by one.
     now : int, optional
         The time of the delta, in microseconds since 1970.
 
@@ -139,11 +137,15 @@ def apply(
     directory = IndexDirectory.open(folder)
     load_modules(directory.operators)
     is_text = directory.id_type == "string"
-    good, refused = _checked(rows_of(changes), language, is_text)
+    checked = _checked(rows_of(changes), language, is_text)
     with _turn(folder):
         number, marks = last_delta(folder)
         moment = time.time_ns() // 1000 if now is None else now
-        is_known = source is not None and sequence is not None and marks.get(source, -1) >= sequence
+        mark = -1 if source is None else marks.get(source, -1)
+        new = [outcome for place, outcome in checked if source is None or place is None or place > mark]
+        good = [outcome for outcome in new if not isinstance(outcome, Refused)]
+        refused = [outcome for outcome in new if isinstance(outcome, Refused)]
+        is_known = sequence is not None and mark >= sequence
         if is_known or (source is None and not good):
             return Delta(number, moment, [], refused, marks)
         if source is not None and sequence is not None:
@@ -216,7 +218,7 @@ def _collected(frame: Any) -> Any:
 
 def _mapping(change: Change) -> dict[str, Any]:
     """Return a change of a store as a row."""
-    row: dict[str, Any] = {"change": change.kind, "subscription": change.id}
+    row: dict[str, Any] = {"sequence": change.sequence, "change": change.kind, "subscription": change.id}
     subscription = change.subscription
     if subscription is None:
         return row
@@ -226,19 +228,21 @@ def _mapping(change: Change) -> dict[str, Any]:
 
 def _checked(
     rows: Iterable[Mapping[str, Any]], language: str | None, is_text: bool
-) -> tuple[list[list[Any]], list[Refused]]:
-    good, refused = [], []
+) -> list[tuple[int | None, list[Any] | Refused]]:
+    """Return each row as a change, or why it is none, with its number if it has one."""
+    checked: list[tuple[int | None, list[Any] | Refused]] = []
     for row in rows:
         if not hasattr(row, "get"):
             raise TableError(f"a change must be a mapping with a subscription, not {type(row).__name__}")
         id = row.get("subscription", row.get("id"))
-        column = next((name for name in _SOURCES if row.get(name) is not None), "expression")
+        column = next((name for name in SOURCES if row.get(name) is not None), "expression")
         text = row.get(column)
         try:
-            good.append(_change(row, _checked_id(id, is_text), text, language or _SOURCES[column]))
+            outcome: Any = _change(row, _checked_id(id, is_text), text, language or SOURCES[column])
         except SubscriptionError as error:
-            refused.append(Refused(_shown(id), _shown(text), str(error)))
-    return good, refused
+            outcome = Refused(_shown(id), _shown(text), str(error))
+        checked.append((row.get("sequence"), outcome))
+    return checked
 
 
 def _change(row: Mapping[str, Any], id: Id, text: str | None, language: str | None) -> list[Any]:

@@ -33,6 +33,7 @@ import shutil
 import tempfile
 import time
 import zlib
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -61,6 +62,8 @@ _DRAFT: Final = ".draft-"
 _KEPT: Final = 3
 # A stream that has not run for so long is taken for one that never will again.
 _STREAM_SECONDS: Final = 7 * 24 * 3600
+# A claim takes milliseconds to write: what is as old was left by a task that was killed.
+_DRAFT_SECONDS: Final = 3600
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
@@ -253,8 +256,10 @@ class Draft:
         schedule: str | None = None,
     ) -> IndexDirectory:
         """Make the draft the current version; each shard is moved to its name."""
+        self.check_ids(id_type)
         for shard in shards:
             shard.path.rename(self.shards / shard.name)
+        _remove_others(self.shards, {shard.name for shard in shards})
         checksum = None
         if statistics is not None:
             statistics.save(self.folder / _STATISTICS)
@@ -279,6 +284,15 @@ class Draft:
         _remove_old(self.path, self._number)
         return IndexDirectory.open(self.path, self._number)
 
+    def check_ids(self, id_type: str) -> None:
+        """Raise SparkError if the version before has ids of another type: changes and streams rely on it."""
+        before = IndexDirectory.open(self.path).id_type if self._number > 1 else id_type
+        if before != id_type:
+            raise SparkError(
+                f"{self.path}: the ids of this index are {before}, and those of the new version would be {id_type}; "
+                "nothing was changed, compile into another directory"
+            )
+
     def _written_ends(self, ends: Any) -> int:
         with pa.OSFile(str(self.folder / _ENDS), "wb") as file, pa.ipc.new_file(file, ends.schema) as writer:
             writer.write_table(ends)
@@ -300,14 +314,33 @@ def _locked(folder: Path) -> File:
 def _clean_up(folder: Path) -> int:
     """Remove what was never committed; return the number of the current version, 0 if there is none."""
     current = _current(folder) if (folder / _MANIFEST).exists() else 0
+    if not current:
+        _check_first(folder)
     for version in (folder / "versions").iterdir():
         if version.name.startswith(_DRAFT) or (version.name.isdecimal() and int(version.name) > current):
             shutil.rmtree(version, ignore_errors=True)
     return current
 
 
+def _check_first(folder: Path) -> None:
+    """Raise SparkError if there are versions that no first compilation can have left."""
+    others = [each.name for each in (folder / "versions").iterdir() if each.name.isdecimal() and each.name != "1"]
+    if others:
+        raise SparkError(
+            f"{folder} has versions ({', '.join(sorted(others, key=int))}) but no {_MANIFEST}: nothing was changed; "
+            "if it was an index, bring that file back, or remove the versions"
+        )
+
+
+def _remove_others(folder: Path, names: set[str]) -> None:
+    """Remove what tasks left that Spark had to repeat."""
+    for entry in folder.iterdir():
+        if entry.name not in names:
+            shutil.rmtree(entry, ignore_errors=True)
+
+
 def _remove_old(folder: Path, current: int) -> None:
-    """Remove versions that nobody needs any more, and deltas that are in all that are left."""
+    """Remove versions that nobody needs any more, and deltas that are in all that are left; what is damaged stays."""
     claimed = set(_claimed_versions(folder))
     kept = []
     for version in (folder / "versions").iterdir():
@@ -316,20 +349,42 @@ def _remove_old(folder: Path, current: int) -> None:
         if int(version.name) <= current - _KEPT and int(version.name) not in claimed:
             shutil.rmtree(version, ignore_errors=True)
         else:
-            kept.append(IndexDirectory.open(folder, int(version.name)).delta)
+            kept.append(_delta_of(folder, int(version.name)))
     for number in delta_numbers(folder):
         if number <= min(kept):
             delta_file(folder, number).unlink(missing_ok=True)
+
+
+def _delta_of(folder: Path, version: int) -> int:
+    """Return the last delta that is in a version; 0 if it cannot be read, as if it had none."""
+    try:
+        return IndexDirectory.open(folder, version).delta
+    except SnapshotError:
+        return 0
 
 
 def _claimed_versions(folder: Path) -> Iterator[int]:
     """Return the versions that streams may still need: those of their last two micro-batches."""
     for stream in (folder / "streams").glob("*"):
         batches = sorted((file for file in stream.glob("*.json") if file.stem.isdecimal()), key=lambda f: int(f.stem))
-        if batches and batches[-1].stat().st_mtime < time.time() - _STREAM_SECONDS:
+        if batches and _seconds_old(batches[-1]) > _STREAM_SECONDS:
             shutil.rmtree(stream, ignore_errors=True)
             continue
-        yield from (int(read_document(file)["state"][0]) for file in batches[-2:])
+        for draft in stream.glob(f"{_DRAFT}*"):
+            if _seconds_old(draft) > _DRAFT_SECONDS:
+                shutil.rmtree(draft, ignore_errors=True)
+        for file in batches[-2:]:
+            # A claim that is damaged names no version, and one that is gone is no longer needed.
+            with suppress(SnapshotError, LookupError, TypeError, ValueError):
+                yield int(read_document(file)["state"][0])
+
+
+def _seconds_old(path: Path) -> float:
+    """Return how long ago a file was written; 0 if it is gone."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def delta_file(folder: Path, number: int) -> Path:

@@ -232,14 +232,17 @@ def selected(events: Any, shape: Shape) -> Any:
     """Return the DataFrame with the keys and the columns of the event alone, as workers take it."""
     from pyspark.sql import functions
 
-    keys = [_column(name) for name in shape.keys]
-    columns = [_column(name) for name in shape.columns]
+    keys = [functions.col(quoted(name)) for name in shape.keys]
+    columns = [functions.col(quoted(name)) for name in shape.columns]
     if shape.is_variant:
         columns = [functions.to_json(column).alias(name) for name, column in zip(shape.columns, columns, strict=True)]
     return events.select(*keys, *columns)
 
 
-def _column(name: str) -> Any:
-    from pyspark.sql import functions
+def quoted(name: str) -> str:
+    """Return a column's name as Spark takes it, whatever characters it has.
 
-    return functions.col("`{}`".format(name.replace("`", "``")))
+    >>> quoted("a.b")
+    '`a.b`'
+    """
+    return "`{}`".format(name.replace("`", "``"))

@@ -9,8 +9,12 @@ when all tasks are done, and what tasks wrote that Spark had to repeat is not in
 
 from __future__ import annotations
 
+import glob
+import re
 import shutil
+import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -38,6 +42,9 @@ _WRITTEN: Final = "file string, rows bigint"
 # Events that are read at a time, and matches that become a row group.
 _READ_ROWS: Final = 50_000
 _WRITTEN_ROWS: Final = 1_000_000
+_DRAFT_NAME: Final = re.compile(r"\..*-[0-9a-f]{32}")
+# A folder of matches that nothing was added to for so long was left by a driver that was killed.
+_LEFT_OVER_SECONDS: Final = 7 * 24 * 3600
 # Tasks for each core, so that those that have more to do do not hold up the job.
 _TASKS_PER_CORE: Final = 4
 
@@ -111,10 +118,17 @@ def match_files(
         found: list[Any] = []
         if groups:
             tasks = spark.createDataFrame(groups, _GROUPS).repartitionById(n_tasks, "place")
-            work = function_of(FileMatcher(stage, shape, str(draft.folder)))
+            work = function_of(FileMatcher(stage, shape, _key_types(schema, shape), str(draft.folder)))
             found = tasks.mapInArrow(work, _WRITTEN).collect()
         draft.commit({row.file for row in found}, schema)
     return Written(str(local_path(target)), len(found), sum(row.rows for row in found))
+
+
+def _key_types(schema: Any, shape: Shape) -> tuple[Any, ...]:
+    """Return the Arrow types of the keys: files may have others, which Spark takes for these."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return tuple(to_arrow_schema(schema, timezone="UTC").types[: len(shape.keys)])
 
 
 class _Group(NamedTuple):
@@ -161,6 +175,7 @@ class FileMatcher:
 
     matcher: Matcher | LiveMatcher
     shape: Shape
+    key_types: tuple[Any, ...]
     folder: str
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -179,10 +194,19 @@ class FileMatcher:
         names = [*self.shape.keys, *self.shape.columns]
         for batch in batches:
             for _, file, group in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                with pq.ParquetFile(file, memory_map=True) as opened:
+                # Spark writes times as INT96 by default; as nanoseconds they would end in 2262.
+                with pq.ParquetFile(file, memory_map=True, coerce_int96_timestamp_unit="us") as opened:
                     options = {"columns": names, "use_threads": False}
                     for events in opened.iter_batches(_READ_ROWS, [group], **options):
-                        yield events.select(names)
+                        yield self._alike(events.select(names))
+
+    def _alike(self, events: Any) -> Any:
+        """Return events with keys of the types that all files have in common."""
+        columns = events.columns
+        for number, kind in enumerate(self.key_types):
+            if columns[number].type != kind:
+                columns[number] = columns[number].cast(kind)
+        return pa.RecordBatch.from_arrays(columns, names=events.schema.names)
 
 
 class _Writer:
@@ -225,6 +249,14 @@ class _Writer:
         self._waiting, self._n_waiting = [], 0
 
 
+def _remove_left_over(target: Path) -> None:
+    """Remove the folders of drivers that were killed."""
+    for folder in target.parent.glob(f".{glob.escape(target.name)}-*"):
+        with suppress(OSError):
+            if _DRAFT_NAME.fullmatch(folder.name) and folder.stat().st_mtime < time.time() - _LEFT_OVER_SECONDS:
+                shutil.rmtree(folder)
+
+
 class _Draft:
     """The folder of the matches under another name, until it is complete; use it in a `with`."""
 
@@ -234,6 +266,7 @@ class _Draft:
         if target.exists():
             raise SparkError(f"{target} exists already")
         self.folder.mkdir(parents=True)
+        _remove_left_over(target)
 
     def __enter__(self) -> _Draft:
         return self

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from siftline.encoding.tables import spelling
 from siftline.spark.parsed import WITHOUT_VALUE
 
 if TYPE_CHECKING:
@@ -63,10 +64,10 @@ def _pivots_of_rows(parsed: Parsed, ranks: Ranks) -> tuple[NDArray[np.int64], ND
     rows = parsed.predicates
     if not len(rows):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    names, name_codes = _coded(rows["attribute"])
-    ops, op_codes = _coded(rows["op"])
+    names, name_codes = coded(rows["attribute"])
+    ops, op_codes = coded(rows["op"])
     pivots = np.array([ranks.ranks[name] for name in names], dtype=np.int64)[name_codes]
-    pivots[np.array([op in WITHOUT_VALUE for op in ops])[op_codes]] = NO_PIVOT
+    pivots[np.array([spelling(op) in WITHOUT_VALUE for op in ops])[op_codes]] = NO_PIVOT
     owners = np.repeat(np.arange(len(parsed)), np.diff(parsed.starts))
     is_first = np.ones(len(rows), dtype=np.bool_)
     is_first[1:] = np.diff(owners) != 0
@@ -76,10 +77,11 @@ def _pivots_of_rows(parsed: Parsed, ranks: Ranks) -> tuple[NDArray[np.int64], ND
     return owners[firsts], np.minimum.reduceat(pivots, firsts)
 
 
-def _coded(column: Any) -> tuple[list[str], NDArray[np.int64]]:
-    coded = column.combine_chunks()
-    coded = coded if hasattr(coded, "dictionary") else coded.dictionary_encode()
-    return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+def coded(column: Any) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the different texts of a column, and which of them each row has."""
+    encoded = column.combine_chunks()
+    encoded = encoded if hasattr(encoded, "dictionary") else encoded.dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _pivots_of_others(parsed: Parsed, ranks: Ranks) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -24,6 +24,7 @@ from siftline.encoding.statistics import SAMPLE_SIZE, Statistics
 from siftline.model import Event
 from siftline.spark.dead_letters import DeadLetters
 from siftline.spark.events import EVENT, MOST_EVENT_BYTES, selected, shape_of
+from siftline.spark.learning import partition
 from siftline.spark.reading import pieces, readable
 
 if TYPE_CHECKING:
@@ -110,16 +111,9 @@ def _estimate(hashes: list[int]) -> int:
 
 def _collector(shape: Shape, seed: int) -> Any:
     def collect(batches: Iterable[Any]) -> Iterator[Any]:
-        yield from _Collected(shape, random.Random(f"{seed} {_partition()}")).all(batches)
+        yield from _Collected(shape, random.Random(f"{seed} {partition()}")).all(batches)
 
     return collect
-
-
-def _partition() -> int:
-    from pyspark import TaskContext
-
-    task = TaskContext.get()
-    return int(task.partitionId()) if task is not None else 0
 
 
 class _Collected:

@@ -46,6 +46,16 @@ class Quarantine:
 
     def batch(self) -> Any:
         """Return everything that was taken."""
-        columns = {name: [row.get(name) for row in self._rows] for name in self._types}
+        columns = {name: [_plain(row.get(name)) for row in self._rows] for name in self._types}
         arrays = [pa.array(columns[name], kind) for name, kind in self._types.items()]
         return pa.RecordBatch.from_arrays(arrays, names=list(self._types))
+
+
+def _plain(value: Any) -> Any:
+    """Return a text with what Arrow cannot hold written out; anything else as it is."""
+    return ascii(value)[1:-1] if isinstance(value, str) and not is_unicode(value) else value
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether there are no lone surrogates, which Arrow's strings cannot hold."""
+    return text.isascii() or text.encode("utf-8", "replace").decode() == text

@@ -60,11 +60,15 @@ def session(
     settings : mapping, optional
         More settings of Spark; they go before ours.
     """
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
+    if SparkContext._active_spark_context is not None:
+        # One of another thread: without settings it is returned as it is.
+        return SparkSession.builder.getOrCreate()
     java_home = find_java()
     if java_home is not None:
         os.environ["JAVA_HOME"] = java_home

@@ -24,9 +24,10 @@ from siftline.encoding.events import EncodedEvents
 from siftline.kernels.routing import visits
 from siftline.operators.modules import load_modules
 from siftline.spark.directory import IndexDirectory
-from siftline.spark.events import JSON, Shape
+from siftline.spark.events import JSON, Shape, quoted
 from siftline.spark.learning import partition
 from siftline.spark.live import engine_of_shard, overlay_of
+from siftline.spark.match import function_of
 from siftline.spark.reading import are_whole, joined, pieces, readable
 from siftline.spark.worker import COUNTS, LISTS, PAIRS, TOP, stamp_of
 from siftline.storage.snapshot import read_table
@@ -254,36 +255,42 @@ def match_sharded(
     n_cores = int(spark.conf.get("spark.sql.shuffle.partitions"))
     n_splits = max(1, -(-_TASKS_PER_CORE * n_cores // n_shards))
     router = Router(path, state, is_changed, matcher, n_splits)
-    routed = rows.mapInArrow(_function(router), ROUTED).repartitionById(n_shards * n_splits, "place")
-    matching = _function(ShardMatcher(path, state, matcher))
+    routed = in_order(rows).mapInArrow(function_of(router), ROUTED).repartitionById(n_shards * n_splits, "place")
+    matching = function_of(ShardMatcher(path, state, matcher))
     if matcher.how == PAIRS:
         return routed.mapInArrow(matching, schema)
     numbered = types.StructType([*schema.fields, types.StructField(_NUMBER, types.LongType())])
     return _united(routed.mapInArrow(matching, numbered), matcher, schema)
 
 
-def _function(stage: Any) -> Any:
-    def run(batches: Any) -> Any:
-        return stage(batches)
+def in_order(rows: Any) -> Any:
+    """Sort the rows of each partition by what is in them.
 
-    return run
+    Spark computes tasks of the first stage again if a machine is lost, and behind a shuffle rows then come in another
+    order. Numbers of events, and which of them go together, must be as before: tasks that are done have used them.
+    """
+    from pyspark.sql import functions as f
+
+    names = [(quoted(name), kind) for name, kind in rows.dtypes]
+    content = [f.to_json(f.struct(name)) if "map<" in kind else f.col(name) for name, kind in names]
+    return rows.sortWithinPartitions(f.xxhash64(*content))
 
 
 def _united(found: Any, matcher: Matcher, schema: Any) -> Any:
     """Put together what several shards have for one event."""
     from pyspark.sql import functions as f
 
-    quoted = ["`{}`".format(name.replace("`", "``")) for name in schema.names]
+    names = [quoted(name) for name in schema.names]
     n_keys = len(matcher.shape.keys)
-    keys = f.first(f.struct(*quoted[:n_keys])).alias("keys")
+    keys = f.first(f.struct(*names[:n_keys])).alias("keys")
     values = found.groupBy(_NUMBER)
     if matcher.how == COUNTS:
-        united = values.agg(keys, f.sum(quoted[-1]).alias("value"))
+        united = values.agg(keys, f.sum(names[-1]).alias("value"))
     elif matcher.how == LISTS:
-        united = values.agg(keys, f.flatten(f.collect_list(quoted[-1])).alias("value"))
+        united = values.agg(keys, f.flatten(f.collect_list(names[-1])).alias("value"))
     else:
         # Structs are ordered by their first field, then by the second: weight descending, id ascending.
-        lightness, id = -f.col(quoted[-1]), f.col(quoted[-2])
+        lightness, id = -f.col(names[-1]), f.col(names[-2])
         ranked = f.array_sort(f.collect_list(f.struct(lightness.alias("lightness"), id.alias("id"))))
         united = values.agg(keys, f.slice(ranked, 1, matcher.k).alias("best"))
         united = united.select("keys", f.inline("best"))

@@ -16,7 +16,7 @@ from siftline.operators.modules import load_modules
 from siftline.spark.claims import claim, micro_batch
 from siftline.spark.dead_letters import Counts, DeadLetters
 from siftline.spark.directory import IndexDirectory
-from siftline.spark.events import EVENT, MOST_EVENT_BYTES, selected, shape_of
+from siftline.spark.events import EVENT, MOST_EVENT_BYTES, quoted, selected, shape_of
 from siftline.spark.learning import merge, partition
 from siftline.spark.live import engines_of
 from siftline.spark.match import function_of, matcher_of, result_schema
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 _NOTIFICATION: Final = "notification"
+# What tells events apart whose keys do not.
+_UNKNOWN: Final = "_siftline_unknown"
 
 
 def stream(
@@ -100,18 +102,27 @@ def stream(
     if time is not None and late is not None:
         if time not in events.columns:
             raise TableError(f"time={time!r}: there is no such column; there are {', '.join(events.columns)}")
-        events = events.withWatermark(time, late).dropDuplicatesWithinWatermark(list(shape.keys))
+        events = _once(events.withWatermark(time, late), shape.keys)
     rows = selected(events, shape)
     found = rows.mapInArrow(function_of(StreamMatcher(matcher, str(directory.path))), result_schema(rows, matcher))
     return _named(found, [*shape.keys, "subscription"]) if notification else found
+
+
+def _once(events: Any, keys: Sequence[str]) -> Any:
+    """Drop events with keys that came already; where a key is null nothing is known, and each is a dead letter."""
+    from pyspark.sql import functions
+
+    has_null = functions.greatest(*(functions.isnull(quoted(key)) for key in keys), functions.lit(False))
+    named = events.withColumn(_UNKNOWN, functions.when(has_null, functions.uuid()))
+    return named.dropDuplicatesWithinWatermark([*keys, _UNKNOWN]).drop(_UNKNOWN)
 
 
 def _named(found: Any, columns: Sequence[str]) -> Any:
     """Add a name for each row, from some columns."""
     from pyspark.sql import functions
 
-    quoted = ["`{}`".format(name.replace("`", "``")) for name in columns]
-    return found.withColumn(_NOTIFICATION, functions.md5(functions.to_json(functions.struct(*quoted))))
+    names = [quoted(name) for name in columns]
+    return found.withColumn(_NOTIFICATION, functions.md5(functions.to_json(functions.struct(*names))))
 
 
 @dataclass(frozen=True)
@@ -123,11 +134,11 @@ class StreamMatcher:
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Match the events of one task."""
-        query, batch = micro_batch()
+        query, batch, start = micro_batch()
         load_modules(self.matcher.operators)
         if partition() == 0:
             merge(self.path)  # what the micro-batches before have learned
         engines = engines_of(self.path, claim(self.path, query, batch))
-        letters = replace(self.matcher.dead_letters, run=f"{query}-{batch}")
+        letters = replace(self.matcher.dead_letters, run=f"{query}-{batch}", start=start)
         learning = replace(self.matcher.learning, run=f"{query}-{batch}")
         yield from replace(self.matcher, dead_letters=letters, learning=learning).run(batches, engines)

@@ -16,9 +16,10 @@ from siftline.encoding.domains import Domains
 from siftline.encoding.tables import predicate_of
 from siftline.errors import SubscriptionError, TableError
 from siftline.language.printer import to_text
+from siftline.model.expression import walk
 from siftline.operators.modules import load_modules
 from siftline.spark.parsed import Collector, Parsed
-from siftline.spark.quarantine import Quarantine
+from siftline.spark.quarantine import Quarantine, is_unicode
 from siftline.storage.written import CLOUDEVENTS, DIALECTS, EVENTBRIDGE, TEXT, Written
 from siftline.subscriptions import accepted
 
@@ -35,7 +36,7 @@ PACKED: Final = "is_good boolean, n bigint, content binary"
 
 _IDS: Final = ("subscription", "id")
 # The columns that an expression may stand in, and the language that they imply.
-_SOURCES: Final = {"expression": None, "pattern": EVENTBRIDGE, "filters": CLOUDEVENTS}
+SOURCES: Final = {"expression": None, "pattern": EVENTBRIDGE, "filters": CLOUDEVENTS}
 _INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 _NUMBERS: Final = (*_INTEGERS, "float", "double")
 # Columns of predicates, and what they become.
@@ -85,14 +86,14 @@ def form_of(table: Any, language: str | None) -> Form:
     chosen = [table[id_name].cast(id_type).alias("subscription")]
     if "weight" in types:
         chosen.append(table["weight"].cast("double").alias("weight"))
-    source = next((name for name in _SOURCES if name in types), None)
+    source = next((name for name in SOURCES if name in types), None)
     if language == PREDICATES or (source is None and language is None):
         return Form(table.select(*chosen, *_predicate_columns(table, types)), id_type, PREDICATES)
     if source is None or types[source] != "string":
         found = "there is none" if source is None else f"{source!r} is {types[source]}"
         raise TableError(f"expressions must stand in a column 'expression' of strings; {found}")
     chosen.append(table[source].alias("expression"))
-    return Form(table.select(*chosen), id_type, language or _SOURCES[source])
+    return Form(table.select(*chosen), id_type, language or SOURCES[source])
 
 
 def _predicate_columns(table: Any, types: dict[str, str]) -> Iterator[Any]:
@@ -219,7 +220,17 @@ def parsed_text(text: str, language: str | None) -> tuple[str, Expression]:
     if chosen == TEXT:
         return text, accepted(text)
     expression = Written(chosen, text).expression()
+    if "\\u" in text:
+        _check_attributes(expression)
     return to_text(expression), expression
+
+
+def _check_attributes(expression: Expression) -> None:
+    """Raise SubscriptionError if an attribute is no Unicode text: only escapes of JSON can write such a thing."""
+    for node in walk(expression):
+        name = getattr(node, "attribute", None) or ""
+        if not is_unicode(name):
+            raise SubscriptionError(f"the attribute {name!a} is half of a surrogate pair, which columns cannot hold")
 
 
 # rows of predicates

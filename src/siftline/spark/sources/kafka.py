@@ -103,16 +103,22 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         return ReadAllAvailable() if self._most is None else ReadMaxRows(int(self._most))
 
     def latestOffset(self, start: Offsets, limit: Any) -> Offsets:  # noqa: N802
-        """Return where the next micro-batch ends: of each partition, its share of the limit."""
+        """Return where the next micro-batch ends: of each partition, its share of the limit.
+
+        Of a partition that is new, nothing yet: where it begins goes to the checkpoint first, so that a micro-batch
+        that is repeated has the same messages, whatever the brokers have dropped meanwhile.
+        """
         bounds = self._last or self._bounds()
         begins = {(t, p): start.get(t, {}).get(p, bounds[t][p][0]) for t in bounds for p in bounds[t]}
-        waiting = {(t, p): max(0, bounds[t][p][1] - begin) for (t, p), begin in begins.items()}
+        known = {(t, p): begin for (t, p), begin in begins.items() if p in start.get(t, {})}
+        waiting = {(t, p): max(0, bounds[t][p][1] - begin) for (t, p), begin in known.items()}
         total = sum(waiting.values())
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else total
         ends: Offsets = {topic: {} for topic in bounds}
-        for (topic, number), n_waiting in waiting.items():
+        for (topic, number), begin in begins.items():
+            n_waiting = waiting.get((topic, number), 0)
             share = n_waiting if total <= most else -(-n_waiting * most // total)
-            ends[topic][number] = begins[topic, number] + share
+            ends[topic][number] = begin + share
         return ends
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -127,15 +133,12 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[Messages]:
         """Return the work of a micro-batch."""
-        work = []
-        for topic, ends in end.items():
-            for number, last in ends.items():
-                # A partition that is new since the last micro-batch is read from its beginning.
-                first = start.get(topic, {}).get(number)
-                first = self._bounds()[topic][number][0] if first is None else first
-                if first < last:
-                    work.append(Messages(topic, int(number), first, last))
-        return work
+        return [
+            Messages(topic, int(number), first, last)
+            for topic, ends in end.items()
+            for number, last in ends.items()
+            if (first := start.get(topic, {}).get(number, last)) < last
+        ]
 
     def read(self, partition: Messages) -> Iterator[Any]:
         """Return the messages of one partition."""
@@ -181,8 +184,10 @@ def _messages(consumer: Any, work: Messages) -> Iterator[Any]:
                 error = message.error()
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
                     raise SparkError(f"Kafka: {work}: {error.str()}")
-                if error is not None or message.offset() >= work.end:
+                if message.offset() >= work.end:
                     return
+                if error is not None:
+                    continue  # a broker that is behind: wait for the rest
                 yield message
                 if message.offset() == work.end - 1:
                     return
