@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from siftline.spark import compact
-from siftline.spark.directory import read_document
+from siftline.spark.documents import read_document
 from siftline.spark.live import State
 from spark.changing import Model, tree
 from spark.directories import directory

@@ -12,7 +12,7 @@ from pyspark.sql import functions
 
 from siftline import Engine
 from siftline.errors import SnapshotError, TableError
-from siftline.spark.dead_letters import Counts
+from siftline.spark.counts import Counts
 from siftline.spark.match import match
 from spark.directories import directory
 

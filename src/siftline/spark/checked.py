@@ -26,7 +26,7 @@ def open_checked(path: str) -> Engine:
 
 def _mark(snapshot: Path) -> Path | None:
     """Return the file that says that these files were checked; None if there is no place for it."""
-    folder = _folder()
+    folder = own_folder("siftline-checked")
     if folder is None:
         return None
     digest = blake2b(os.fsencode(snapshot.resolve()), digest_size=16)
@@ -37,9 +37,9 @@ def _mark(snapshot: Path) -> Path | None:
     return folder / digest.hexdigest()
 
 
-def _folder() -> Path | None:
-    """Return a folder that nobody else can write to."""
-    folder = Path(tempfile.gettempdir(), f"siftline-checked-{os.getuid()}")
+def own_folder(name: str) -> Path | None:
+    """Return a folder among the temporary files that nobody else can write to; None if there can be none."""
+    folder = Path(tempfile.gettempdir(), f"{name}-{os.getuid()}")
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
