@@ -5,9 +5,13 @@ Compiles into viewfs://cluster/data, matches by both plans, and writes what it f
 
 from __future__ import annotations
 
+import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from siftline.spark import compile, match, session
 from spark.test_remote import events, subscriptions
@@ -29,7 +33,19 @@ def main(folder: Path) -> None:
     compile(subscriptions(spark), uri, shards=3)
     for plan in ("replicated", "sharded"):
         match(events(spark), uri, plan=plan).write.parquet(str(folder / plan))
+    mirrors = {Path(row.folder) for row in spark.range(8, numPartitions=8).mapInArrow(asked, "folder string").collect()}
+    assert len(mirrors) == 2
+    for mirror in mirrors:
+        assert len(list(mirror.glob("siftline-index-*/versions/1/version.json"))) == 1
+        shutil.rmtree(mirror)
     spark.stop()
+
+
+def asked(batches: Any) -> Any:
+    """Tell where the mirrors of this executor are."""
+    for _ in batches:
+        time.sleep(0.2)  # let the other executor have some tasks too
+        yield pa.RecordBatch.from_pydict({"folder": [str(Path("mirrors").absolute())]})
 
 
 if __name__ == "__main__":

@@ -27,9 +27,8 @@ TREES = [(number, f'{{"a": {number % 9}, "b{number % 5}": {number % 4}}}') for n
 
 
 @pytest.fixture
-def uri(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def uri(spark: Any, tmp_path: Path) -> Iterator[str]:
     """Mount the folder `store` as viewfs://<a name of its own>/data."""
-    monkeypatch.setenv("SIFTLINE_MIRRORS", str(tmp_path / "mirrors"))
     (tmp_path / "store").mkdir()
     link = f"fs.viewfs.mounttable.{tmp_path.name}.link./data"
     settings = spark._jsc.hadoopConfiguration()
@@ -161,8 +160,7 @@ def test_a_cluster_whose_machines_share_nothing(spark: Any, tmp_path: Path) -> N
     """Executors are processes of their own, with temporary folders and mirrors of their own."""
     (tmp_path / "store").mkdir()
     paths = [str(TESTS), *(path for path in sys.path if path)]
-    folders = {"SPARK_WORKER_DIR": str(tmp_path / "work")}
-    environment = {**os.environ, **folders, "PYTHONPATH": os.pathsep.join(paths)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, str(TESTS / "spark" / "run_remote.py"), str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -170,5 +168,3 @@ def test_a_cluster_whose_machines_share_nothing(spark: Any, tmp_path: Path) -> N
     wanted = rows_of(match(events(spark), local))
     for plan in ("replicated", "sharded"):
         assert rows_of(spark.read.parquet(str(tmp_path / plan))) == wanted
-    mirrors = list((tmp_path / "work").glob("*/*/mirrors/siftline-index-*"))
-    assert len(mirrors) == 2
