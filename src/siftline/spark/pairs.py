@@ -70,7 +70,7 @@ def _loaded(directory: IndexDirectory, number: int) -> NDArray[np.uint64]:
     file = directory.shard_path(number) / FILE
     try:
         words: NDArray[np.uint64] = np.load(file, mmap_mode="r")
-        is_good = zlib.crc32(words) == checksum
+        is_good = zlib.crc32(words.data) == checksum
     except (OSError, ValueError):
         is_good = False
     if not is_good:
