@@ -32,7 +32,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         # Spark repeats a failed task three times by default, locally once; a bug shows at once.
         "spark.task.maxFailures": 1,
     }
-    running = session(2, memory="1g", short_lived=True, settings=settings)
-    running.sparkContext.setLogLevel("ERROR")
-    yield running
-    running.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SIFTLINE_MIRRORS", str(folder / "mirrors"))
+        running = session(2, memory="1g", short_lived=True, settings=settings)
+        running.sparkContext.setLogLevel("ERROR")
+        yield running
+        running.stop()

@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from siftline.spark.directory import read_document
+from siftline.spark.documents import read_document
 from siftline.spark.live import State
 from siftline.spark.stream import stream
 

@@ -13,7 +13,8 @@ import pytest
 
 from siftline import Engine, Statistics
 from siftline.errors import SnapshotError, SparkError
-from siftline.spark.directory import Draft, IndexDirectory, Shard, local_path
+from siftline.spark.directory import Draft, IndexDirectory, Shard
+from siftline.spark.paths import local_path
 
 STATISTICS = Statistics.from_events([{"a": 1}])
 

@@ -16,7 +16,7 @@ import pytest
 
 from siftline import Engine
 from siftline.spark import compact
-from siftline.spark.directory import read_document
+from siftline.spark.documents import read_document
 from siftline.spark.live import State
 from spark.changing import Model, tree
 from spark.directories import directory

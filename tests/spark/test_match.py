@@ -12,7 +12,7 @@ from pyspark.sql import functions
 
 from siftline import Engine
 from siftline.errors import SnapshotError, TableError
-from siftline.spark.dead_letters import Counts
+from siftline.spark.counts import Counts
 from siftline.spark.match import match
 from siftline.spark.sharded import in_order
 from spark.directories import directory

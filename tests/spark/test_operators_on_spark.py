@@ -120,7 +120,7 @@ def test_what_workers_learn_is_merged(spark: Any, tmp_path: Path) -> None:
 
 def test_damaged_and_killed_merges(tmp_path: Path) -> None:
     from siftline.operators.learned import Learned
-    from siftline.spark.directory import write_document
+    from siftline.spark.documents import write_document
 
     folder = tmp_path / "learned"
     folder.mkdir()

@@ -29,6 +29,19 @@ def test_workers_start_with_the_kernels_loaded(spark: Any) -> None:
     assert {row.names for row in rows} == {"siftline.engine", "siftline.kernels.json_leaves", "numba"}
 
 
+def test_workers_start_with_the_kernels_used(spark: Any) -> None:
+    def used(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from siftline.kernels import columns, routing, sift_bits, sift_layout
+
+        kernels: list[Any] = [columns.point_sets, sift_layout.access_pieces, sift_bits.lay_clauses]
+        kernels += [sift_bits.find_pairs, routing.pair_filter, routing.visits]
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"n": [len(kernel.signatures) for kernel in kernels]})
+
+    rows = spark.range(1, numPartitions=1).mapInArrow(used, "n bigint").collect()
+    assert min(row.n for row in rows) > 0
+
+
 def test_a_running_session_is_used(spark: Any) -> None:
     assert session(1) is spark
 

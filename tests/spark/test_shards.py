@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from typing import Any
 
@@ -15,9 +16,11 @@ from strategies import events, subscriptions
 from siftline import parse, to_text
 from siftline.engine import Engine
 from siftline.errors import TableError
+from siftline.kernels.routing import PairFilters, no_filters, pair_filter, visits
 from siftline.model import Event, Expression, matches
+from siftline.spark.pairs import name_hashes
 from siftline.spark.parsed import Collector, Parsed, required_attributes
-from siftline.spark.pivots import NO_PIVOT, Line, Ranks, pivots_of
+from siftline.spark.pivots import NO_PIVOT, Line, Pivots, Ranks, pivots_of
 from siftline.spark.shards import count_attributes, engine_of
 
 
@@ -64,6 +67,47 @@ def test_every_match_is_in_a_shard_that_the_event_visits(
             shard = shards[number]
             used = {int(pivot) for pivot in pivots.clauses[shards[pivots.owners] == shard]}
             assert NO_PIVOT in used or has_value & {ranks.names[pivot] for pivot in used}
+            pairs = {(int(a), int(b)) for o, a, b, _ in rows_of(pivots) if o == number}
+            known = [ranks.ranks[name] for name in has_value if name in ranks.ranks]
+            assert any(a == NO_PIVOT or (a in known and b in known) for a, b in pairs)
+
+
+def rows_of(pivots: Pivots) -> list[tuple[int, int, int, int]]:
+    """Return owner, pivot and partner of each clause, and the primary pivot of the owner."""
+    columns = pivots.owners, pivots.clauses, pivots.partners, pivots.primary[pivots.owners]
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def test_the_partner_is_the_next_rarest_attribute_that_is_needed() -> None:
+    texts = (
+        "c = 1 and a = 1 and b = 2 and a < 9",
+        "a = 1 and b is null",
+        "b = 1 and a = 2 or c > 2 and b < 3",
+        "not (a = 1) and c = 2",
+    )
+    parsed = parsed_of([parse(text) for text in texts])
+    found = pivots_of(parsed, Ranks({"a": 0.1, "b": 0.2, "c": 0.3}))
+    pairs = sorted((owner, "abc"[a], "abc"[b]) for owner, a, b, _ in rows_of(found))
+    assert pairs == [(0, "a", "b"), (1, "a", "a"), (2, "a", "b"), (2, "b", "c"), (3, "a", "c")]
+
+
+@given(st.sets(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=60), st.integers(0, 9))
+def test_an_event_with_a_pair_visits_the_shard_and_few_others_do(pairs: set[tuple[int, int]], seed: int) -> None:
+    chance = random.Random(seed)
+    hashes = name_hashes(f"a{number}" for number in range(31))
+    pivots, partners = (np.array(column) for column in zip(*sorted(pairs), strict=True))
+    words = pair_filter(hashes[pivots], hashes[partners], 32)
+    filters = PairFilters(hashes, words, np.zeros(1, dtype=np.int64), np.array([32 * 64 - 1], dtype=np.uint64))
+    trees = [sorted(chance.sample(range(31), 3)) for _ in range(200)]
+    attributes = np.array(trees, dtype=np.int32).ravel()
+    starts, codes = np.arange(0, 601, 3), np.ones(600, dtype=np.int32)
+    owners = np.arange(32, dtype=np.int64), np.zeros(31, dtype=np.int32)  # every attribute is a pivot of the shard
+    found, _ = visits(starts, attributes, codes, 0, *owners, np.zeros(0, dtype=np.int32), 1, filters)
+    wanted = {n for n, tree in enumerate(trees) if any((a, b) in pairs for a in tree for b in tree)}
+    assert wanted <= set(found.tolist())
+    assert len(set(found.tolist()) - wanted) <= 20
+    everyone, _ = visits(starts, attributes, codes, 0, *owners, np.zeros(0, dtype=np.int32), 1, no_filters(31, 1))
+    assert everyone.tolist() == list(range(200))
 
 
 def test_shards_are_of_equal_size_even_with_one_hot_pivot() -> None:

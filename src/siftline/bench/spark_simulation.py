@@ -15,7 +15,7 @@ import numpy as np
 
 from siftline.bench.targets import shown
 from siftline.bench.workloads import cached, make_parameters
-from siftline.kernels.routing import visits
+from siftline.kernels.routing import no_filters, visits
 from siftline.spark.parsed import Parsed
 from siftline.spark.pivots import NO_PIVOT, Line, Ranks, coded, pivots_of
 
@@ -160,7 +160,8 @@ def _visits(
     starts = np.searchsorted(workload.values["event"].to_numpy(), np.arange(workload.n_events + 1))
     codes = np.ones(len(ranked), dtype=np.int32)
     lists = owner_starts.astype(np.int64), owners[1].astype(np.int32)
-    _, shards = visits(starts.astype(np.int64), ranked, codes, 0, *lists, always, n_shards)
+    filters = no_filters(none + 1, n_shards)
+    _, shards = visits(starts.astype(np.int64), ranked, codes, 0, *lists, always, n_shards, filters)
     return np.bincount(shards, minlength=n_shards)
 
 

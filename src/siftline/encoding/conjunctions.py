@@ -1,18 +1,18 @@
 """Many parsed expressions to clauses: plain conjunctions by columns, everything else one by one.
 
-To encode a predicate as an object takes some twenty microseconds, to write it into columns one or two, and what
-`columns.py` does then is hardly to be seen. Most subscriptions are conjunctions of comparisons and `in` lists.
+Most subscriptions are conjunctions of comparisons and `in` lists.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import numpy as np
 import pyarrow as pa
 
 from siftline.encoding.clauses import Clauses, concatenate, constants_of, encode_covers, picked
 from siftline.encoding.columns import load_columns
+from siftline.encoding.predicate_columns import PredicateColumns, fits
 from siftline.language.normal_form import Cover
 from siftline.model import And, Predicate
 
@@ -24,22 +24,7 @@ if TYPE_CHECKING:
 
 _COMPARISONS: Final = frozenset(("=", "!=", "<", "<=", ">", ">="))
 _TEXTS: Final = frozenset(("=", "!=", "starts with", "ends with", "contains"))
-# Integers beyond this are not all doubles.
-_EXACT: Final = 2**53
 _NOTHING: Final = Cover([], True)
-_TYPES: Final = {
-    "subscription": pa.int64(),
-    "attribute": pa.string(),
-    "op": pa.string(),
-    "number": pa.float64(),
-    "upper": pa.float64(),
-    "text": pa.string(),
-    "numbers": pa.list_(pa.float64()),
-    "texts": pa.list_(pa.string()),
-}
-
-# One predicate: what stands in all columns but the first.
-_Row = tuple[Any, ...]
 
 
 def encode_many(
@@ -75,54 +60,36 @@ class _Columns:
 
     def __init__(self) -> None:
         self._slots: list[int] = []
-        self._rows: list[_Row] = []
+        self._predicates = PredicateColumns()
 
     def take(self, slot: int, expression: Expression) -> bool:
         """Take an expression in; return False if it does not fit."""
-        predicates = expression.operands if type(expression) is And else (expression,)
-        rows = [_row(predicate) for predicate in predicates]
-        if not rows or None in rows:
+        parts = expression.operands if type(expression) is And else (expression,)
+        predicates = [part for part in parts if _is_plain(part)]
+        if not parts or len(predicates) < len(parts):
             return False
-        self._slots += [slot] * len(rows)
-        self._rows += rows  # type: ignore[arg-type]
+        for predicate in predicates:
+            self._predicates.add(predicate)
+        self._slots += [slot] * len(predicates)
         return True
 
     def table(self) -> Any:
         """Return the table."""
-        columns = [self._slots, *(zip(*self._rows, strict=True) if self._rows else [[]] * (len(_TYPES) - 1))]
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, _TYPES.values(), strict=True)]
-        return pa.table(arrays, list(_TYPES))
+        return pa.table({"subscription": pa.array(self._slots, pa.int64()), **self._predicates.columns()})
 
 
-def _row(predicate: Expression) -> _Row | None:
-    """Return a predicate as a row; None if it does not fit into the columns as it is."""
-    if type(predicate) is not Predicate or predicate.attribute is None:
-        return None
-    attribute, op, operand = predicate.attribute, predicate.op, predicate.operand
+def _is_plain(part: Expression) -> TypeGuard[Predicate]:
+    """Return whether a predicate is one that is encoded by columns."""
+    return type(part) is Predicate and _has_plain_operand(part.op, part.operand) and fits(part)
+
+
+def _has_plain_operand(op: str, operand: Any) -> bool:
     kind = type(operand)
     if kind is str:
-        is_fitting = op in _TEXTS and _is_unicode(operand)
-        return (attribute, op, None, None, operand, None, None) if is_fitting else None
+        return op in _TEXTS
     if kind is float or kind is int:
-        is_fitting = op in _COMPARISONS and _is_double(operand)
-        return (attribute, op, operand, None, None, None, None) if is_fitting else None
-    return _row_of_several(attribute, op, operand) if isinstance(operand, tuple) else None
-
-
-def _row_of_several(attribute: str, op: str, operand: tuple[Any, ...]) -> _Row | None:
-    if op == "between" and all(map(_is_double, operand)):
-        return attribute, op, *operand, None, None, None
-    if op == "in" and operand and all(map(_is_double, operand)):
-        return attribute, op, None, None, None, operand, None
-    if op == "in" and operand and all(map(_is_unicode, operand)):
-        return attribute, op, None, None, None, None, operand
-    return None
-
-
-def _is_double(value: Any) -> bool:
-    return type(value) is float or (type(value) is int and -_EXACT <= value <= _EXACT)
-
-
-def _is_unicode(value: Any) -> bool:
-    """Return whether this is a string that Arrow takes, that is, without halves of surrogate pairs."""
-    return type(value) is str and (value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value))
+        return op in _COMPARISONS
+    if kind is not tuple or not operand:
+        return False
+    are_texts = [type(value) is str for value in operand]
+    return not any(are_texts) if op == "between" else op == "in" and len(set(are_texts)) == 1

@@ -17,7 +17,7 @@ except ImportError as error:
 
 from siftline.spark.compact import compact
 from siftline.spark.compile import compile
-from siftline.spark.dead_letters import Counts
+from siftline.spark.counts import Counts
 from siftline.spark.deltas import apply
 from siftline.spark.directory import IndexDirectory
 from siftline.spark.files import match_files

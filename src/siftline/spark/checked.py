@@ -46,7 +46,7 @@ def _forget_old(folder: Path, now: float) -> None:
 
 def _mark(snapshot: Path) -> tuple[Path | None, float]:
     """Return the file that says that these files were checked, None without a place for it, and the newest time."""
-    folder = _folder()
+    folder = own_folder("siftline-checked")
     if folder is None:
         return None, 0.0
     newest = 0.0
@@ -59,9 +59,9 @@ def _mark(snapshot: Path) -> tuple[Path | None, float]:
     return folder / digest.hexdigest(), newest
 
 
-def _folder() -> Path | None:
-    """Return a folder that nobody else can write to."""
-    folder = Path(tempfile.gettempdir(), f"siftline-checked-{os.getuid()}")
+def own_folder(name: str) -> Path | None:
+    """Return a folder among the temporary files that nobody else can write to; None if there can be none."""
+    folder = Path(tempfile.gettempdir(), f"{name}-{os.getuid()}")
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()

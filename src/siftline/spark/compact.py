@@ -18,6 +18,7 @@ from siftline.language.text import parse_stored
 from siftline.operators.modules import load_modules
 from siftline.spark.directory import Draft, IndexDirectory, Shard
 from siftline.spark.live import NEVER, Overlay
+from siftline.spark.pairs import FILE
 from siftline.spark.parsed import required_attributes
 from siftline.spark.shards import folder_bytes
 
@@ -116,13 +117,16 @@ class _Shards:
         shard = self._directory.shards[number]
         engine = Engine.open(self._directory.shard_path(number))
         n_subscriptions = _changed(engine, self._gone, self._puts[number])
+        pairs = None if self._puts[number] else shard.pairs  # what was put may need other pairs
         if n_subscriptions is None:
             shutil.copytree(shard.path, place, copy_function=os.link)
             n_subscriptions = shard.subscriptions
         else:
             engine.save(place)
+            if pairs is not None:
+                os.link(shard.path / FILE, place / FILE)
         pivots = tuple(sorted(self._pivots[number]))
-        return Shard(shard.name, place, n_subscriptions, folder_bytes(place), pivots, self._is_always[number])
+        return Shard(shard.name, place, n_subscriptions, folder_bytes(place), pivots, self._is_always[number], pairs)
 
 
 def _changed(engine: Engine, gone: set[Id], puts: Mapping[Id, Put]) -> int | None:

@@ -8,31 +8,38 @@ Only ids are shuffled as rows, to find those that occur twice; everything else m
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.engine import Engine
+import pyarrow as pa
+
 from siftline.operators.modules import module_names
 from siftline.operators.schedules import check_schedule
 from siftline.spark.directory import Draft, Shard
+from siftline.spark.parsed import Collector
+from siftline.spark.paths import is_remote
 from siftline.spark.pivots import Line, Ranks
 from siftline.spark.quarantine import COLUMNS
+from siftline.spark.remote import RemoteDraft
+from siftline.spark.session import is_connect
 from siftline.spark.shards import (
     ATTRIBUTE_COUNTS,
     BUILT,
+    CHUNKS,
     PIVOT_COUNTS,
     ROUTED,
     Calls,
+    Plan,
     build,
+    build_chunks,
     count_attributes,
     count_pivots,
-    folder_bytes,
     pivot_names,
     route,
 )
 from siftline.spark.subscriptions import PACKED, checker, form_of, parser, unpack_batches
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     from siftline.encoding.statistics import Statistics
@@ -43,6 +50,7 @@ if TYPE_CHECKING:
 _PER_SHARD: Final = 4_000_000
 # Fewer are parsed as they come; more are first dealt out to all cores if they come in a few pieces.
 _MANY: Final = 20_000
+_ID_TYPES: Final = {"bigint": pa.int64(), "string": pa.string()}
 _REPEATED: Final = "another subscription has this id; of several, the first by expression, then by weight, is taken"
 
 
@@ -65,7 +73,8 @@ def compile(
         columnar form (see README). An expression is text of the language (LANGUAGE.md), an event pattern, or
         CloudEvents filters; the last two begin with a bracket, by which they are known.
     path : str or path
-        The index directory: a path or a `file:` URI that means the same on all machines.
+        The index directory: a path or a `file:` URI that means the same on all machines, or a URI of any other file
+        system that Spark knows (`hdfs://`, `s3a://`, ...), which machines then copy versions from.
     statistics : Statistics, optional
         What is known about events (`profile`): helps to choose which predicates to look at first, and pivots.
     shards : int or "auto"
@@ -98,8 +107,10 @@ def compile(
     if schedule is not None:
         check_schedule(schedule)
     calls = Calls(module_names(operators), schedule)
-    with Draft(path) as draft:
-        draft.check_ids(form.id_type)
+    draft = RemoteDraft(os.fspath(path), subscriptions.sparkSession) if is_remote(path) else Draft(path)
+    with draft:
+        if isinstance(draft, Draft):  # nothing else relies on the ids of a remote one
+            draft.check_ids(form.id_type)
         return _Compilation(form, draft, statistics, shards, calls).run()
 
 
@@ -107,7 +118,7 @@ class _Compilation:
     """One run of `compile`."""
 
     def __init__(
-        self, form: Form, draft: Draft, statistics: Statistics | None, shards: int | str, calls: Calls
+        self, form: Form, draft: Draft | RemoteDraft, statistics: Statistics | None, shards: int | str, calls: Calls
     ) -> None:
         self._form = form
         self._draft = draft
@@ -146,8 +157,10 @@ class _Compilation:
         repeated = None
         if total.most is not None and total.most > 1:
             table, repeated = self._with_one_each(table, counts.where("count > 1").select("subscription"))
-        if total.n > _MANY and table.rdd.getNumPartitions() < table.sparkSession.sparkContext.defaultParallelism:
-            table = table.repartition(table.sparkSession.sparkContext.defaultParallelism)
+        n_tasks = _tasks_at_a_time(table.sparkSession)
+        # Spark Connect does not say how many pieces there are.
+        if total.n > _MANY and (is_connect(table.sparkSession) or table.rdd.getNumPartitions() < n_tasks):
+            table = table.repartition(n_tasks)
         return table, repeated
 
     def _with_one_each(self, table: Any, ids: Any) -> tuple[Any, Any]:
@@ -166,14 +179,23 @@ class _Compilation:
     def _built(self, good: Any, n_subscriptions: int) -> list[Shard]:
         """Build all shards on the executors."""
         n_shards = -(-n_subscriptions // _PER_SHARD) if self._shards == "auto" else int(self._shards)
-        if not n_subscriptions:
-            return [self._empty()]
         ranks, routed = None, good.selectExpr("0 as shard", "binary('') as pivots", "content")
-        if n_shards > 1:
+        if not n_subscriptions:
+            # A shard without subscriptions, so that events have something to be matched with.
+            nothing = Collector(_ID_TYPES[self._form.id_type]).parsed().packed()
+            n_shards, routed = 1, good.sparkSession.createDataFrame([(0, bytearray(), bytearray(nothing))], ROUTED)
+        elif n_shards > 1:
             ranks, routed = self._routed(good, n_shards)
-        work = build(self._draft.shards, self._statistics, self._calls)
-        built = routed.repartitionById(n_shards, "shard").mapInArrow(work, BUILT)
-        return [self._shard(row, ranks) for row in sorted(built.collect(), key=lambda row: int(row.shard))]
+        rows = self._saved(routed.repartitionById(n_shards, "shard"), ranks)
+        return [self._shard(row, ranks) for row in sorted(rows, key=lambda row: int(row.shard))]
+
+    def _saved(self, routed: Any, ranks: Ranks | None) -> list[Any]:
+        """Let executors save the shards where the draft wants them."""
+        plan = Plan(self._statistics, ranks, self._calls)
+        if isinstance(self._draft, RemoteDraft):
+            return self._draft.written(routed.mapInArrow(build_chunks(plan), CHUNKS))
+        built: list[Any] = routed.mapInArrow(build(self._draft.shards, plan), BUILT).collect()
+        return built
 
     def _routed(self, good: Any, n_shards: int) -> tuple[Ranks, Any]:
         """Send subscriptions to shards by pivot."""
@@ -185,15 +207,8 @@ class _Compilation:
 
     def _shard(self, row: Any, ranks: Ranks | None) -> Shard:
         names, is_always = pivot_names(bytes(row.pivots), ranks)
-        return Shard(
-            str(row.shard), self._draft.shards / row.folder, row.subscriptions, row.bytes, tuple(names), is_always
-        )
-
-    def _empty(self) -> Shard:
-        """Return a shard without subscriptions, so that events have something to be matched with."""
-        folder = self._draft.shards / ".empty"
-        Engine(statistics=self._statistics, schedule=self._calls.schedule).save(folder)
-        return Shard("0", folder, 0, folder_bytes(folder))
+        path = self._draft.shards / getattr(row, "folder", str(row.shard))
+        return Shard(str(row.shard), path, row.subscriptions, row.bytes, tuple(names), is_always, row.pairs)
 
     def _quarantined(self, bad: Any, n_bad: int, repeated: Any) -> int:
         """Write what was refused, and return how many."""
@@ -206,9 +221,15 @@ class _Compilation:
             rows = rows.unionByName(others, allowMissingColumns=True)
         elif not n_bad:
             return 0
-        target = (self._draft.folder / "quarantine").as_uri()
+        target = self._draft.quarantine_uri
         rows.write.parquet(target)
         return int(bad.sparkSession.read.parquet(target).count())
+
+
+def _tasks_at_a_time(spark: Any) -> int:
+    if is_connect(spark):
+        return int(spark.conf.get("spark.sql.shuffle.partitions"))
+    return int(spark.sparkContext.defaultParallelism)
 
 
 def _schema(table: Any) -> str:

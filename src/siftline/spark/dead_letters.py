@@ -19,52 +19,19 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from siftline.spark.directory import local_path
+from siftline.spark.counts import Done
+from siftline.spark.paths import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from siftline.spark.counts import Counts
     from siftline.spark.events import Shape
 
 # Columns beside the keys.
 EVENT, REASON = "event", "reason"
 # So many wait in memory before they are written.
 _WAITING: Final = 4096
-
-
-class Counts:
-    """What a job has done, counted by its tasks: `events` read, `matches` found, `dead_letters` put aside.
-
-    The numbers are there when the result has been computed. Spark counts a task again that it has to repeat, and so
-    does a result that is computed twice.
-    """
-
-    def __init__(self, spark: Any) -> None:
-        context = spark.sparkContext
-        self._events, self._matches, self._dead = (context.accumulator(0) for _ in range(3))
-
-    def __repr__(self) -> str:
-        return f"<Counts: {self.events:,} events, {self.matches:,} matches, {self.dead_letters:,} dead letters>"
-
-    @property
-    def events(self) -> int:
-        """How many events could be read."""
-        return int(self._events.value)
-
-    @property
-    def matches(self) -> int:
-        """How many pairs of event and subscription were found."""
-        return int(self._matches.value)
-
-    @property
-    def dead_letters(self) -> int:
-        """How many events could not be read."""
-        return int(self._dead.value)
-
-    def add(self, events: int, matches: int, dead: int) -> None:
-        """Add what a task has done."""
-        for accumulator, number in ((self._events, events), (self._matches, matches), (self._dead, dead)):
-            accumulator.add(number)
 
 
 @dataclass(frozen=True)
@@ -98,6 +65,7 @@ class TaskLetters:
     def __init__(self, owner: DeadLetters, shape: Shape, stage: str) -> None:
         self._owner = owner
         self._shape = shape
+        self._stage = stage
         self._waiting: list[Any] = []
         self._n_waiting = self._n_dead = self._n_events = self._n_matches = 0
         self._first = ""
@@ -150,7 +118,8 @@ class TaskLetters:
             self._writer = None
             self._place.commit()
         if self._owner.counts is not None:
-            self._owner.counts.add(self._n_events, self._n_matches, self._n_dead)
+            done = Done(self._n_events, self._n_matches, self._n_dead)
+            self._owner.counts.add(done, f"{self._owner.run}-{self._stage}-{_task()[0]}")
         if self._n_dead and self._place is None:
             print(f"siftline: {self._n_dead:,} events could not be read; the first: {self._first}", file=sys.stderr)
 
@@ -161,14 +130,19 @@ class TaskLetters:
             self._place.discard()
 
 
+def _task() -> tuple[int, int]:
+    """Return the numbers of this task's partition and of the attempt at it."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    return (task.partitionId(), task.taskAttemptId()) if task is not None else (0, 0)
+
+
 class _Place:
     """The file of one task, on any file system that Arrow knows."""
 
     def __init__(self, path: str, run: str, start: str, stage: str) -> None:
-        from pyspark import TaskContext
-
-        task = TaskContext.get()
-        partition, attempt = (task.partitionId(), task.taskAttemptId()) if task is not None else (0, 0)
+        partition, attempt = _task()
         self._files, root = _file_system(path)
         self._folder = f"{root}/run={run}"
         self._start = start

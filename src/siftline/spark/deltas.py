@@ -24,14 +24,9 @@ import pyarrow.compute as pc
 
 from siftline.errors import SnapshotError, SparkError, StorageError, SubscriptionError, TableError
 from siftline.operators.modules import load_modules
-from siftline.spark.directory import (
-    IndexDirectory,
-    delta_file,
-    last_delta,
-    local_path,
-    read_document,
-    write_document,
-)
+from siftline.spark.directory import IndexDirectory, delta_file, last_delta
+from siftline.spark.documents import read_document, write_document
+from siftline.spark.paths import local_path
 from siftline.spark.subscriptions import LANGUAGES, PREDICATES, SOURCES, parsed_text, refusal
 from siftline.storage.files import File
 from siftline.storage.rows import Change, microseconds

@@ -20,15 +20,13 @@ next draft begins. The lock goes away with the process that holds it. Versions s
 three, and those that the last micro-batches of a stream were matched with, because a stream that starts again repeats
 its last one.
 
-An event needs to visit a shard only if it has a value (not null) for one of the shard's pivots, or if every event must
-(`is_always`), because some subscription there has no pivot.
+An event needs to visit a shard only if it has a value (not null) for one of the shard's pivots and for a partner of it
+(`pairs.py`), or if every event must (`is_always`), because some subscription there has no pivot.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 import tempfile
 import time
@@ -38,14 +36,16 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
 import siftline
 from siftline.encoding.statistics import Statistics
 from siftline.errors import SnapshotError, SparkError, StorageError
-from siftline.storage.files import File, sync_folder
+from siftline.spark.documents import read_document, write_document
+from siftline.spark.mirror import unpacked
+from siftline.spark.paths import is_remote, local_path
+from siftline.storage.files import File
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,16 +55,13 @@ _VERSION: Final = "version.json"
 _STATISTICS: Final = "statistics.json"
 _ENDS: Final = "ends.arrow"
 _LOCK: Final = "lock"
-_FORMAT: Final = "siftline-index"
-_FORMAT_VERSION: Final = 1
 _DRAFT: Final = ".draft-"
 # How many versions stay: jobs that began before a commit go on with the one that they began with.
-_KEPT: Final = 3
+KEPT: Final = 3
 # A stream that has not run for so long is taken for one that never will again.
 _STREAM_SECONDS: Final = 7 * 24 * 3600
 # A claim takes milliseconds to write: what is as old was left by a task that was killed.
 _DRAFT_SECONDS: Final = 3600
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
 class Shard(NamedTuple):
@@ -76,23 +73,8 @@ class Shard(NamedTuple):
     bytes: int
     pivots: tuple[str, ...] = ()
     is_always: bool = True
-
-
-def local_path(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a local name or a `file:` URI.
-
-    >>> local_path("file:///tmp/an%20index")
-    PosixPath('/tmp/an index')
-    """
-    text = os.fspath(path)
-    scheme = _SCHEME.match(text)
-    if scheme is None:
-        return Path(text).absolute()
-    if scheme[1].lower() != "file":
-        raise SparkError(
-            f"{text}: an index directory must be on a file system that all machines have mounted, not on {scheme[1]}:"
-        )
-    return Path(unquote(urlsplit(text).path))
+    # A checksum of the filter of pairs, if there is one (`pairs.py`).
+    pairs: int | None = None
 
 
 class IndexDirectory:
@@ -145,8 +127,9 @@ class IndexDirectory:
         bytes: int,  # noqa: A002
         pivots: Sequence[str],
         is_always: bool,
+        pairs: int | None = None,
     ) -> Shard:
-        return Shard(name, self.folder / "shards" / name, subscriptions, bytes, tuple(pivots), is_always)
+        return Shard(name, self.folder / "shards" / name, subscriptions, bytes, tuple(pivots), is_always, pairs)
 
     def __repr__(self) -> str:
         return f"<IndexDirectory {self.path}, version {self.version}: {self.subscriptions:,} subscriptions>"
@@ -159,6 +142,10 @@ class IndexDirectory:
     @classmethod
     def open(cls, path: str | os.PathLike[str], version: int | None = None) -> IndexDirectory:
         """Read which version is current, or a given one, and what it holds."""
+        if is_remote(path):
+            from siftline.spark.remote import open_remote
+
+            return open_remote(os.fspath(path), version)
         folder = local_path(path)
         chosen = _current(folder) if version is None else version
         file = cls.folder_of(folder, chosen) / _VERSION
@@ -172,9 +159,26 @@ class IndexDirectory:
     def shard_path(self, number: int) -> Path:
         """Return the snapshot of one shard; raise SnapshotError if it is gone."""
         path = self.shards[number].path
-        if not path.is_dir():
+        if not path.is_dir() and not unpacked(path):
             raise SnapshotError(f"the index {self.path} is damaged: version {self.version} lacks the shard {path}")
         return path
+
+    @property
+    def reference(self) -> str:
+        """What workers call the directory."""
+        return str(self.path)
+
+    @property
+    def learning_path(self) -> str | None:
+        """Where workers write down what they learn about calls; None if they cannot."""
+        return str(self.path)
+
+    def shard_references(self) -> tuple[str, ...]:
+        """Return what workers call the snapshots; raise SnapshotError if one is gone."""
+        return tuple(str(self.shard_path(number)) for number in range(len(self.shards)))
+
+    def share(self, spark: Any) -> None:
+        """See to it that workers find what they are referred to."""
 
     @cached_property
     def statistics(self) -> Statistics | None:
@@ -203,7 +207,7 @@ class IndexDirectory:
         return learned_of(self.path).shown()
 
     @property
-    def quarantine_path(self) -> Path:
+    def quarantine_path(self) -> Path | str:
         """Where the refused subscriptions are; there is nothing if none was."""
         return self.folder / "quarantine"
 
@@ -212,6 +216,18 @@ def ends_table(ends: Mapping[Any, int], id_type: str) -> Any:
     """Return a table of when subscriptions end, by time."""
     ids = pa.array(list(ends), pa.string() if id_type == "string" else pa.int64())
     return pa.table({"subscription": ids, "end": pa.array(list(ends.values()), pa.int64())}).sort_by("end")
+
+
+def described(shards: Sequence[Shard], id_type: str, quarantined: int) -> dict[str, Any]:
+    """Return what every version says about itself."""
+    return {
+        "siftline": siftline.__version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "id_type": id_type,
+        "subscriptions": sum(shard.subscriptions for shard in shards),
+        "quarantined": quarantined,
+        "shards": [{name: value for name, value in shard._asdict().items() if name != "path"} for shard in shards],
+    }
 
 
 class Draft:
@@ -236,6 +252,11 @@ class Draft:
         except BaseException:
             self._lock.close()
             raise
+
+    @property
+    def quarantine_uri(self) -> str:
+        """Where Spark shall write what was refused."""
+        return (self.folder / "quarantine").as_uri()
 
     def __enter__(self) -> Self:
         return self
@@ -265,18 +286,13 @@ class Draft:
             statistics.save(self.folder / _STATISTICS)
             checksum = zlib.crc32((self.folder / _STATISTICS).read_bytes())
         description = {
-            "siftline": siftline.__version__,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "id_type": id_type,
-            "subscriptions": sum(shard.subscriptions for shard in shards),
-            "quarantined": quarantined,
+            **described(shards, id_type, quarantined),
             "statistics": checksum,
             "ends": self._written_ends(ends_table(ends, id_type)) if ends else None,
             "delta": self.delta,
             "marks": self._marks,
             "operators": list(operators),
             "schedule": schedule,
-            "shards": [{name: value for name, value in shard._asdict().items() if name != "path"} for shard in shards],
         }
         write_document(self.folder / _VERSION, description)
         self.folder.rename(self._versions / str(self._number))
@@ -346,7 +362,7 @@ def _remove_old(folder: Path, current: int) -> None:
     for version in (folder / "versions").iterdir():
         if not version.name.isdecimal():
             continue
-        if int(version.name) <= current - _KEPT and int(version.name) not in claimed:
+        if int(version.name) <= current - KEPT and int(version.name) not in claimed:
             shutil.rmtree(version, ignore_errors=True)
         else:
             kept.append(_delta_of(folder, int(version.name)))
@@ -418,36 +434,3 @@ def _current(folder: Path) -> int:
     if not isinstance(current, int):
         raise SnapshotError(f"{file} is damaged: it names no version")
     return current
-
-
-def write_document(file: Path, content: dict[str, Any]) -> None:
-    """Write a document with a checksum, in one step and for good."""
-    document = {"format": _FORMAT, "version": _FORMAT_VERSION, **content}
-    document["checksum"] = _checksum(document)
-    draft = file.with_name(f".{file.name}-draft")
-    with draft.open("w", encoding="utf-8") as stream:
-        json.dump(document, stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    draft.replace(file)
-    sync_folder(file.parent)
-
-
-def read_document(file: Path) -> dict[str, Any]:
-    """Return a document that is as it was written; raise SnapshotError if it is not."""
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise SnapshotError(f"{file} cannot be read: {error}") from None
-    if not isinstance(document, dict) or document.pop("format", None) != _FORMAT:
-        raise SnapshotError(f"{file} does not belong to an index directory")
-    version, checksum = document.get("version"), document.pop("checksum", None)
-    if version != _FORMAT_VERSION:
-        raise SnapshotError(f"{file} is of version {version!r}; this Siftline reads {_FORMAT_VERSION}")
-    if checksum != _checksum({"format": _FORMAT, **document}):
-        raise SnapshotError(f"{file} is damaged: it is not as it was written")
-    return document
-
-
-def _checksum(document: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(document, sort_keys=True).encode("ascii"))

@@ -22,10 +22,11 @@ import pyarrow as pa
 
 from siftline.errors import SparkError, TableError
 from siftline.spark.dead_letters import DeadLetters
-from siftline.spark.directory import IndexDirectory, local_path
+from siftline.spark.directory import IndexDirectory
 from siftline.spark.events import EVENT, MOST_EVENT_BYTES, selected, shape_of
 from siftline.spark.live import LiveMatcher
 from siftline.spark.match import function_of, matcher_of, result_schema, state_for
+from siftline.spark.paths import local_path
 from siftline.spark.worker import PAIRS
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from siftline.spark.dead_letters import Counts
+    from siftline.spark.counts import Counts
     from siftline.spark.events import Shape
     from siftline.spark.worker import Matcher
 
@@ -111,7 +112,8 @@ def match_files(
     matcher = matcher_of(directory, shape, how, k, weights, DeadLetters(dead_letters, counts), operators)
     schema = result_schema(selected(frame, shape), matcher)
     state, is_changed = state_for(index, directory)
-    stage = LiveMatcher(matcher, str(directory.path), state) if is_changed else matcher
+    stage = LiveMatcher(matcher, directory.reference, state) if is_changed else matcher
+    directory.share(spark)
     n_tasks = _TASKS_PER_CORE * int(spark.conf.get("spark.sql.shuffle.partitions"))
     groups = _dealt_out(_row_groups([local_path(file) for file in frame.inputFiles()], shape), n_tasks)
     with _Draft(local_path(target)) as draft:

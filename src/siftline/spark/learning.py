@@ -20,7 +20,8 @@ from weakref import WeakKeyDictionary
 
 from siftline.errors import SnapshotError, StorageError
 from siftline.operators.learned import Learned, summed
-from siftline.spark.directory import local_path, read_document, write_document
+from siftline.spark.documents import read_document, write_document
+from siftline.spark.paths import local_path
 from siftline.storage.files import File
 
 if TYPE_CHECKING:

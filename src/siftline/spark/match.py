@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import TableError
 from siftline.operators.modules import module_names
-from siftline.spark.dead_letters import Counts, DeadLetters
+from siftline.spark.dead_letters import DeadLetters
 from siftline.spark.directory import IndexDirectory
 from siftline.spark.events import EVENT, MOST_EVENT_BYTES, selected, shape_of
 from siftline.spark.learning import Learning, merge
@@ -17,6 +17,7 @@ from siftline.spark.worker import COUNTS, HOW, LISTS, PAIRS, TOP, Matcher
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from siftline.spark.counts import Counts
     from siftline.spark.events import Shape
     from siftline.spark.live import State
 
@@ -98,11 +99,12 @@ def match(
     rows = selected(events, shape)
     schema = result_schema(rows, matcher)
     state, is_changed = state_for(index, directory)
+    directory.share(events.sparkSession)
     if plan == SHARDED or (plan == AUTO and _is_too_large(directory)):
         from siftline.spark.sharded import match_sharded
 
         return match_sharded(rows, directory, state, matcher, schema, is_changed=is_changed)
-    stage = LiveMatcher(matcher, str(directory.path), state) if is_changed else matcher
+    stage = LiveMatcher(matcher, directory.reference, state) if is_changed else matcher
     return rows.mapInArrow(function_of(stage), schema)
 
 
@@ -130,13 +132,13 @@ def matcher_of(
     merge(directory.path)
     return Matcher(
         shape=shape,
-        shards=tuple(str(directory.shard_path(number)) for number in range(len(directory.shards))),
+        shards=directory.shard_references(),
         are_ids_text=directory.id_type == "string",
         how=how,
         k=_checked_k(k) if how == TOP else None,
         has_weights=_has_weights(how, weights),
         dead_letters=letters,
-        learning=Learning(str(directory.path)),
+        learning=Learning(directory.learning_path),
         operators=module_names([*directory.operators, *operators]),
     )
 

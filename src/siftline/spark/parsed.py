@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from siftline.encoding.clauses import spans
+from siftline.encoding.predicate_columns import PredicateColumns, fits
 from siftline.language.normal_form import Asked, cover, parts_of
 from siftline.model import And, Expression, Or, Predicate
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# Integers from here on are not all doubles, and the columns have doubles.
-_EXACT: Final = 2**53
 # Where an `or` has more conjunctions, another normal form may be better: the engine chooses it.
 _MAX_CLAUSES: Final = 8
 # An attribute that satisfies one of these may have no value.
@@ -89,21 +88,17 @@ class Collector:
         self._counts: list[int] = []
         self._others: dict[int, list[list[str]]] = {}
         self._clauses: list[int] = []
-        self._attributes: list[str] = []
-        self._ops: list[str] = []
-        # Constants by the column that they belong to: the rows, and the values there.
-        self._constants: dict[str, tuple[list[int], list[Any]]] = {name: ([], []) for name in _CONSTANTS}
-        self._numbers = self._constants["number"]
+        self._predicates = PredicateColumns()
 
     def add(self, id: Any, weight: float, text: str, expression: Expression) -> None:
         """Take one subscription that was accepted."""
-        first = len(self._ops)
+        first = len(self._predicates)
         if not self._add_rows(expression):
             self._others[len(self._ids)] = required_attributes(expression)
         self._ids.append(id)
         self._weights.append(weight)
         self._texts.append(text)
-        self._counts.append(len(self._ops) - first)
+        self._counts.append(len(self._predicates) - first)
 
     def _add_rows(self, expression: Expression) -> bool:
         """Take the predicates of a conjunction, or of some of them, or-ed; return False for anything else."""
@@ -112,36 +107,9 @@ class Collector:
             return False
         for number, predicates in enumerate(clauses):
             for predicate in predicates:
-                self._add_constant(predicate.op, predicate.operand)
+                self._predicates.add(predicate)
                 self._clauses.append(number)
-                self._attributes.append(predicate.attribute)  # type: ignore[arg-type]
-                self._ops.append(predicate.op)
         return True
-
-    def _add_constant(self, op: str, operand: Any) -> None:
-        row, kind = len(self._ops), type(operand)
-        if kind is int or kind is float:
-            rows, values = self._numbers
-            rows.append(row)
-            values.append(operand)
-        elif kind is not tuple:
-            if operand is not None:
-                self._put("text" if kind is str else "flag", row, operand)
-        elif op in ("in", "not in"):
-            numbers = [value for value in operand if type(value) is not str]
-            if numbers:
-                self._put("numbers", row, numbers)
-            if len(numbers) < len(operand):
-                self._put("texts", row, [value for value in operand if type(value) is str])
-        else:
-            names = ("text", "upper_text") if type(operand[0]) is str else ("number", "upper")
-            for name, value in zip(names, operand, strict=True):
-                self._put(name, row, value)
-
-    def _put(self, name: str, row: int, value: Any) -> None:
-        rows, values = self._constants[name]
-        rows.append(row)
-        values.append(value)
 
     def parsed(self) -> Parsed:
         """Return everything that was taken."""
@@ -152,42 +120,15 @@ class Collector:
             "n_rows": pa.array(self._counts, pa.int32()),
             "attributes": pa.array([self._others.get(i) for i in range(len(self._ids))], _ATTRIBUTES),
         }
-        predicates = {
-            "clause": pa.array(self._clauses, pa.int32()),
-            "attribute": _dictionary(self._attributes),
-            "op": _dictionary(self._ops),
-        }
-        predicates |= {name: self._column(name) for name, (rows, _) in self._constants.items() if rows}
+        predicates = {"clause": pa.array(self._clauses, pa.int32()), **self._predicates.columns()}
         return Parsed(pa.table(subscriptions), pa.table(predicates))
 
-    def _column(self, name: str) -> Any:
-        """Return a column of constants, null in the other rows."""
-        rows, values = self._constants[name]
-        places = np.full(len(self._ops), -1, dtype=np.int64)
-        places[rows] = np.arange(len(rows))
-        return pa.array(values, _CONSTANTS[name]).take(pa.array(places, mask=places < 0))
 
-
-_CONSTANTS: Final = {
-    "number": pa.float64(),
-    "upper": pa.float64(),
-    "text": pa.large_string(),
-    "upper_text": pa.large_string(),
-    "flag": pa.bool_(),
-    "numbers": pa.large_list(pa.float64()),
-    "texts": pa.large_list(pa.large_string()),
-}
 _ATTRIBUTES: Final = pa.list_(pa.list_(pa.string()))
 
 
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
-
-
-def _dictionary(texts: list[str]) -> Any:
-    numbers: dict[str, int] = {}
-    codes = [numbers.setdefault(text, len(numbers)) for text in texts]
-    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(list(numbers), pa.large_string()))
 
 
 def _conjunctions(expression: Expression) -> list[tuple[Predicate, ...]] | None:
@@ -198,32 +139,9 @@ def _conjunctions(expression: Expression) -> list[tuple[Predicate, ...]] | None:
     clauses: list[Any] = [operand.operands if type(operand) is And else (operand,) for operand in operands]
     for clause in clauses:
         for predicate in clause:
-            if type(predicate) is not Predicate or not _fits(predicate):
+            if not fits(predicate):
                 return None
     return clauses if all(clauses) else None
-
-
-def _fits(predicate: Predicate) -> bool:
-    """Return whether the columns can hold a predicate as it is."""
-    operand = predicate.operand
-    kind = type(operand)
-    if kind is int:
-        return -_EXACT < operand < _EXACT  # type: ignore[operator]
-    if kind is tuple:
-        return len(operand) > 0 and all(_fits_constant(value) for value in operand)  # type: ignore[arg-type, union-attr]
-    return _is_unicode(predicate.attribute) and (kind is not str or _is_unicode(operand))  # type: ignore[arg-type]
-
-
-def _fits_constant(value: Any) -> bool:
-    kind = type(value)
-    if kind is str:
-        return _is_unicode(value)
-    return kind is float or (kind is int and -_EXACT < value < _EXACT)
-
-
-def _is_unicode(text: str) -> bool:
-    """Return whether there are no lone surrogates, which Arrow strings cannot hold."""
-    return text.isascii() or text.encode("utf-8", "replace").decode() == text
 
 
 def required_attributes(expression: Expression) -> list[list[str]]:

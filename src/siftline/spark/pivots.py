@@ -2,7 +2,7 @@
 
 Of each clause of a subscription, the rarest attribute is its pivot (OpIndex's idea): an event without a value for it
 cannot satisfy the clause. A subscription lives where the most frequent one of its pivots does; an event visits the
-shards that have a pivot among its attributes.
+shards that have a pivot among its attributes, with a second attribute that a clause with that pivot needs (`pairs.py`).
 
 All subscriptions stand on one line: those that need no attribute first, then by pivot, the most frequent one first. The
 line is cut into shards of equal length. So the attributes that nearly every event has are together in the first shards,
@@ -15,11 +15,13 @@ and most events have nothing to do with the last ones; a pivot with many subscri
 from __future__ import annotations
 
 import zlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from siftline.encoding.tables import spelling
+from siftline.spark.pairs import name_hashes
 from siftline.spark.parsed import WITHOUT_VALUE
 
 if TYPE_CHECKING:
@@ -40,30 +42,36 @@ class Ranks:
         self.names = sorted(frequencies, key=lambda name: (frequencies[name], name))
         self.ranks = {name: rank for rank, name in enumerate(self.names)}
 
+    @cached_property
+    def hashes(self) -> NDArray[np.uint64]:
+        """Of the names, by rank."""
+        return name_hashes(self.names)
+
 
 class Pivots(NamedTuple):
     """Pivots of some subscriptions, as ranks."""
 
     owners: NDArray[np.int64]  # of each clause, the position of its subscription
     clauses: NDArray[np.int64]  # of each clause, its pivot
+    partners: NDArray[np.int64]  # of each clause, the next rarest attribute that it needs, or its pivot
     primary: NDArray[np.int64]  # of each subscription, the greatest pivot of its clauses
 
 
 def pivots_of(parsed: Parsed, ranks: Ranks) -> Pivots:
     """Return the pivots of some subscriptions."""
-    owners, clauses = _pivots_of_rows(parsed, ranks)
-    other_owners, other_clauses = _pivots_of_others(parsed, ranks)
-    owners, clauses = np.concatenate([owners, other_owners]), np.concatenate([clauses, other_clauses])
+    found = zip(_pivots_of_rows(parsed, ranks), _pivots_of_others(parsed, ranks), strict=True)
+    owners, clauses, partners = (np.concatenate(parts) for parts in found)
     primary = np.full(len(parsed), -1, dtype=np.int64)
     np.maximum.at(primary, owners, clauses)
     primary[primary < 0] = NO_PIVOT  # no clause at all: it never matches, but it must be somewhere
-    return Pivots(owners, clauses, primary)
+    return Pivots(owners, clauses, np.where(partners == NO_PIVOT, clauses, partners), primary)
 
 
-def _pivots_of_rows(parsed: Parsed, ranks: Ranks) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pivots_of_rows(parsed: Parsed, ranks: Ranks) -> tuple[NDArray[np.int64], ...]:
+    """Return owner, pivot and partner of each clause that stands in rows."""
     rows = parsed.predicates
     if not len(rows):
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        return (np.zeros(0, dtype=np.int64),) * 3
     names, name_codes = coded(rows["attribute"])
     ops, op_codes = coded(rows["op"])
     pivots = np.array([ranks.ranks[name] for name in names], dtype=np.int64)[name_codes]
@@ -74,7 +82,9 @@ def _pivots_of_rows(parsed: Parsed, ranks: Ranks) -> tuple[NDArray[np.int64], ND
     if "clause" in rows.column_names:
         is_first[1:] |= np.diff(rows["clause"].to_numpy()) != 0
     firsts = np.flatnonzero(is_first)
-    return owners[firsts], np.minimum.reduceat(pivots, firsts)
+    clauses = np.minimum.reduceat(pivots, firsts)
+    pivots[pivots == clauses[np.cumsum(is_first) - 1]] = NO_PIVOT
+    return owners[firsts], clauses, np.minimum.reduceat(pivots, firsts)
 
 
 def coded(column: Any) -> tuple[list[str], NDArray[np.int64]]:
@@ -84,16 +94,16 @@ def coded(column: Any) -> tuple[list[str], NDArray[np.int64]]:
     return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _pivots_of_others(parsed: Parsed, ranks: Ranks) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pivots_of_others(parsed: Parsed, ranks: Ranks) -> tuple[NDArray[np.int64], ...]:
+    """Return owner, pivot and partner of each clause of the other subscriptions."""
     has_others = "attributes" in parsed.subscriptions.column_names
     others = parsed.subscriptions["attributes"].to_pylist() if has_others else []
-    pairs = [
-        (position, min((ranks.ranks[name] for name in clause), default=NO_PIVOT))
+    found = [
+        (position, *[*sorted({ranks.ranks[name] for name in clause}), NO_PIVOT, NO_PIVOT][:2])
         for position, clauses in enumerate(others)
         for clause in clauses or ()
     ]
-    found = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
+    return tuple(np.array(found, dtype=np.int64).reshape(-1, 3).T)
 
 
 class Line:

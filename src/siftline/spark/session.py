@@ -37,6 +37,11 @@ _LOCAL: Final = {
 _SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
+def is_connect(spark: Any) -> bool:
+    """Return whether a session is one of Spark Connect, which has no SparkContext and no JVM of its own."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
 def session(
     cores: int | None = None,
     *,

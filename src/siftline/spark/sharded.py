@@ -1,12 +1,12 @@
 """The sharded plan: each shard is matched by tasks of its own, and an event goes only where it may match.
 
-    events → route: which shards own one of its attributes as pivot?  → (shard, some thousand events packed together)
+    events → route: which shards own two of its attributes as a pair? → (shard, some thousand events packed together)
            → repartitionById: the events of a shard to its tasks      → match against that shard alone → matches
            → for arrays, counts and top-k: united by event
 
-The router knows the pivots alone, and finds the attributes of events with the same parser that encodes them; it also
-puts aside what cannot be read, so that shards agree on it. Between the two stages the JVM moves a few large byte
-strings instead of a row for each visit: it neither looks into them nor makes an object for an event.
+The router knows pivots and their partners alone, and finds the attributes of events with the same parser that encodes
+them; it also puts aside what cannot be read, so that shards agree on it. Between the two stages the JVM moves a few
+large byte strings instead of a row for each visit: it neither looks into them nor makes an object for an event.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from siftline.spark.events import JSON, Shape, quoted
 from siftline.spark.learning import partition
 from siftline.spark.live import engine_of_shard, overlay_of
 from siftline.spark.match import function_of
+from siftline.spark.pairs import filters_of
 from siftline.spark.reading import are_whole, joined, pieces, readable
 from siftline.spark.worker import COUNTS, LISTS, PAIRS, TOP, stamp_of
 from siftline.storage.snapshot import read_table
@@ -73,9 +74,11 @@ class Routes:
                 if attribute == len(owners):
                     owners.append([])
                 owners[attribute].append(number)
-        if shape.kind != JSON:
-            # A value without a meaning makes the event unreadable wherever it is used.
+        if shape.kind != JSON or any(shard.pairs is not None for shard in directory.shards):
+            # Partners of pivots are looked at too, and of other shapes a value without a meaning makes the event
+            # unreadable wherever it is used.
             owners += [[] for _ in range(self._intern_all(directory, changes) - len(owners))]
+        self.filters = filters_of(directory, self.domains.names, self.n_shards)
         self.starts = np.cumsum([0, *map(len, owners)], dtype=np.int64)
         self.shards = np.array([number for numbers in owners for number in numbers], dtype=np.int32)
 
@@ -95,7 +98,7 @@ class Routes:
     def visits(self, events: EncodedEvents) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return which event visits which shard."""
         arrays = events.starts, events.attributes, events.codes
-        found = visits(*arrays, NULL, self.starts, self.shards, self.always, self.n_shards)
+        found = visits(*arrays, NULL, self.starts, self.shards, self.always, self.n_shards, self.filters)
         return found[0], found[1]
 
 
@@ -251,7 +254,7 @@ def match_sharded(
     from pyspark.sql import types
 
     spark = rows.sparkSession
-    path, n_shards = str(directory.path), len(directory.shards) + is_changed
+    path, n_shards = directory.reference, len(directory.shards) + is_changed
     n_cores = int(spark.conf.get("spark.sql.shuffle.partitions"))
     n_splits = max(1, -(-_TASKS_PER_CORE * n_cores // n_shards))
     router = Router(path, state, is_changed, matcher, n_splits)

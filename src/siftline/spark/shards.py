@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import uuid
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -12,12 +14,12 @@ import pyarrow as pa
 from siftline.engine import Engine
 from siftline.language.text import parse_stored
 from siftline.operators.modules import load_modules
+from siftline.spark.pairs import save_pairs
 from siftline.spark.parsed import Parsed
 from siftline.spark.pivots import NO_PIVOT, pivots_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
     from siftline.encoding.statistics import Statistics
     from siftline.spark.pivots import Line, Ranks
@@ -25,7 +27,20 @@ if TYPE_CHECKING:
 ATTRIBUTE_COUNTS: Final = "attribute string, n bigint"
 PIVOT_COUNTS: Final = "pivot bigint, n bigint"
 ROUTED: Final = "shard int, pivots binary, content binary"
-BUILT: Final = "shard int, folder string, subscriptions bigint, bytes bigint, pivots binary"
+BUILT: Final = "shard int, subscriptions bigint, bytes bigint, pairs bigint, pivots binary, folder string"
+CHUNKS: Final = (
+    "shard int, subscriptions bigint, bytes bigint, pairs bigint, pivots binary, "
+    "file string, offset bigint, content binary"
+)
+_BUILT: Final = {
+    "shard": pa.int32(),
+    "subscriptions": pa.int64(),
+    "bytes": pa.int64(),
+    "pairs": pa.int64(),
+    "pivots": pa.binary(),
+}
+# Large enough that rows cost nothing, small enough for the heap of an executor that holds a few of them.
+_CHUNK_BYTES: Final = 4 << 20
 
 
 def count_attributes(batches: Iterable[Any]) -> Iterator[Any]:
@@ -77,32 +92,84 @@ class Calls(NamedTuple):
     schedule: str | None = None
 
 
-def build(folder: Path, statistics: Statistics | None, calls: Calls) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Return what makes a snapshot of each shard, in a worker: a row of BUILT for each."""
+class Plan(NamedTuple):
+    """What workers have to know to build shards; ranks only if there are several."""
+
+    statistics: Statistics | None
+    ranks: Ranks | None
+    calls: Calls
+
+
+def build(folder: Path, plan: Plan) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Return what makes a snapshot of each shard in a folder, in a worker: a row of BUILT for each."""
 
     def build_all(batches: Iterable[Any]) -> Iterator[Any]:
-        load_modules(calls.operators)
-        parts: dict[int, list[Parsed]] = {}
-        pivots: dict[int, list[Any]] = {}
-        for batch in batches:
-            for shard, used, content in zip(*batch.columns, strict=True):
-                parts.setdefault(shard.as_py(), []).append(Parsed.unpacked(content.as_buffer()))
-                pivots.setdefault(shard.as_py(), []).append(np.frombuffer(used.as_py(), dtype=np.int64))
-        for shard in sorted(parts):
-            engine = engine_of(Parsed.joined(parts.pop(shard)), statistics, calls.schedule)
+        load_modules(plan.calls.operators)
+        for shard, parsed, pivots in _by_shard(batches):
             # A name of its own for every attempt: Spark may run a task twice.
             name = f".{shard}-{uuid.uuid4().hex}"
-            engine.save(folder / name)
-            row = {
-                "shard": [shard],
-                "folder": [name],
-                "subscriptions": [len(engine)],
-                "bytes": [folder_bytes(folder / name)],
-                "pivots": [np.unique(np.concatenate(pivots[shard])).tobytes()],
-            }
-            yield _batch(row, [pa.int32(), pa.string(), pa.int64(), pa.int64(), pa.binary()])
+            row = _saved(shard, parsed, pivots, folder / name, plan)
+            yield _batch({**row, "folder": [name]}, [*_BUILT.values(), pa.string()])
 
     return build_all
+
+
+def build_chunks(plan: Plan) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Return what makes a snapshot of each shard, in a worker: rows of CHUNKS, of which the last has no file."""
+
+    def build_all(batches: Iterable[Any]) -> Iterator[Any]:
+        load_modules(plan.calls.operators)
+        for shard, parsed, pivots in _by_shard(batches):
+            with tempfile.TemporaryDirectory(prefix="siftline-shard-") as folder:
+                snapshot = Path(folder, "snapshot")
+                row = _saved(shard, parsed, pivots, snapshot, plan)
+                for name, offset, content in _chunks_of(snapshot):
+                    yield _chunk(_nothing(shard), name, offset, content)
+            yield _chunk(row)
+
+    return build_all
+
+
+def _saved(shard: int, parsed: Parsed, pivots: bytes, snapshot: Path, plan: Plan) -> dict[str, Any]:
+    """Build and save one shard; return the columns of its row."""
+    engine = engine_of(parsed, plan.statistics, plan.calls.schedule)
+    engine.save(snapshot)
+    pairs = None if plan.ranks is None else save_pairs(snapshot, pivots_of(parsed, plan.ranks), plan.ranks)
+    numbers = {"subscriptions": [len(engine)], "bytes": [folder_bytes(snapshot)], "pairs": [pairs]}
+    return {**_nothing(shard), **numbers, "pivots": [pivots]}
+
+
+def _nothing(shard: int) -> dict[str, Any]:
+    return {name: [shard] if name == "shard" else [None] for name in _BUILT}
+
+
+def _chunk(row: dict[str, Any], name: str | None = None, offset: int | None = None, content: Any = None) -> Any:
+    columns = {**row, "file": [name], "offset": [offset], "content": [content]}
+    return _batch(columns, [*_BUILT.values(), pa.string(), pa.int64(), pa.binary()])
+
+
+def _chunks_of(snapshot: Path) -> Iterator[tuple[str, int, bytes]]:
+    """Return the content of all files, with the places where it belongs."""
+    for file in sorted(path for path in snapshot.rglob("*") if path.is_file()):
+        name = file.relative_to(snapshot).as_posix()
+        with file.open("rb") as stream:
+            content = stream.read(_CHUNK_BYTES)
+            yield name, 0, content  # also if there is nothing in it
+            while content := stream.read(_CHUNK_BYTES):
+                yield name, stream.tell() - len(content), content
+
+
+def _by_shard(batches: Iterable[Any]) -> Iterator[tuple[int, Parsed, bytes]]:
+    """Return the subscriptions of each shard of this task, and its pivots."""
+    parts: dict[int, list[Parsed]] = {}
+    pivots: dict[int, list[Any]] = {}
+    for batch in batches:
+        for shard, used, content in zip(*batch.columns, strict=True):
+            parts.setdefault(shard.as_py(), []).append(Parsed.unpacked(content.as_buffer()))
+            pivots.setdefault(shard.as_py(), []).append(np.frombuffer(used.as_py(), dtype=np.int64))
+    for shard in sorted(parts):
+        used = np.unique(np.concatenate(pivots[shard])).tobytes()
+        yield shard, Parsed.joined(parts.pop(shard)), used
 
 
 def engine_of(parsed: Parsed, statistics: Statistics | None, schedule: str | None = None) -> Engine:

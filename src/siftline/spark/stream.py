@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING, Any, Final
 from siftline.errors import TableError
 from siftline.operators.modules import load_modules
 from siftline.spark.claims import claim, micro_batch
-from siftline.spark.dead_letters import Counts, DeadLetters
+from siftline.spark.dead_letters import DeadLetters
 from siftline.spark.directory import IndexDirectory
 from siftline.spark.events import EVENT, MOST_EVENT_BYTES, quoted, selected, shape_of
 from siftline.spark.learning import merge, partition
 from siftline.spark.live import engines_of
 from siftline.spark.match import function_of, matcher_of, result_schema
+from siftline.spark.paths import local_path
 from siftline.spark.worker import PAIRS, TOP, Matcher
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Sequence
+
+    from siftline.spark.counts import Counts
 
 _NOTIFICATION: Final = "notification"
 # What tells events apart whose keys do not.
@@ -96,7 +99,7 @@ def stream(
         raise ValueError("time and late go together")
     if notification and how not in (PAIRS, TOP):
         raise ValueError(f"how={how!r} has no notifications")
-    directory = IndexDirectory.open(index)
+    directory = IndexDirectory.open(local_path(index))
     shape = shape_of(events.schema, key, event, max_event_bytes)
     matcher = matcher_of(directory, shape, how, k, weights, DeadLetters(dead_letters, counts), operators)
     if time is not None and late is not None:

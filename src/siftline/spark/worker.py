@@ -21,6 +21,7 @@ from siftline.errors import SnapshotError
 from siftline.operators.modules import load_modules
 from siftline.spark.checked import open_checked
 from siftline.spark.learning import Learning
+from siftline.spark.paths import local_path
 from siftline.spark.reading import are_whole, joined, pieces, readable
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ _opened: OrderedDict[tuple[str, int, int], Engine] = OrderedDict()
 
 def open_shards(paths: Sequence[str]) -> list[Engine]:
     """Return the engines of the snapshots at some paths, opened once in this process."""
+    paths = [str(local_path(path)) for path in paths]
     # A folder that was made anew under its old name is another index.
     stamps = [(path, *stamp_of(path)) for path in paths]
     for stamp in stamps:

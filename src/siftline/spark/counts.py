@@ -1,0 +1,89 @@
+"""Counts: what a job has done, added up by its tasks in accumulators of Spark, or in a folder."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from siftline.errors import SparkError
+from siftline.spark.session import is_connect
+
+
+class Done(NamedTuple):
+    """What a task has done."""
+
+    events: int = 0
+    matches: int = 0
+    dead_letters: int = 0
+
+
+class Counts:
+    """What a job has done, counted by its tasks: `events` read, `matches` found, `dead_letters` put aside.
+
+    The numbers are there when the result has been computed. A result that is computed twice is counted twice.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session of the job.
+    folder : str, optional
+        A folder that all machines see, for a small file of each task, where a task that is repeated replaces what it
+        has counted before. Without it there are accumulators, which count such a task again; Spark Connect has none.
+    """
+
+    def __init__(self, spark: Any, folder: str | None = None) -> None:
+        if folder is None and is_connect(spark):
+            raise SparkError("Spark Connect has no accumulators: name a folder that all machines see to count in")
+        self._place = _Accumulators(spark) if folder is None else _Folder(folder)
+
+    def __repr__(self) -> str:
+        return f"<Counts: {self.events:,} events, {self.matches:,} matches, {self.dead_letters:,} dead letters>"
+
+    @property
+    def events(self) -> int:
+        """How many events could be read."""
+        return self._place.sums().events
+
+    @property
+    def matches(self) -> int:
+        """How many pairs of event and subscription were found."""
+        return self._place.sums().matches
+
+    @property
+    def dead_letters(self) -> int:
+        """How many events could not be read."""
+        return self._place.sums().dead_letters
+
+    def add(self, done: Done, task: str) -> None:
+        """Add what a task has done; its name is the same when it is repeated."""
+        self._place.add(done, task)
+
+
+class _Accumulators:
+    def __init__(self, spark: Any) -> None:
+        self._sums = [spark.sparkContext.accumulator(0) for _ in Done._fields]
+
+    def add(self, done: Done, task: str) -> None:
+        for accumulator, number in zip(self._sums, done, strict=True):
+            accumulator.add(number)
+
+    def sums(self) -> Done:
+        return Done(*(int(accumulator.value) for accumulator in self._sums))
+
+
+class _Folder:
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def add(self, done: Done, task: str) -> None:
+        folder = Path(self._path)
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = folder / f".{uuid.uuid4().hex}"
+        draft.write_text(json.dumps(done), encoding="ascii")
+        draft.replace(folder / f"{task}.json")
+
+    def sums(self) -> Done:
+        found = [json.loads(file.read_text(encoding="ascii")) for file in Path(self._path).glob("*.json")]
+        return Done(*map(sum, zip(*found, strict=True))) if found else Done()

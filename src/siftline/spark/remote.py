@@ -1,0 +1,228 @@
+"""An index directory on a file system that only Spark can reach: HDFS, an object store, ...
+
+    URI/
+      commits/<n>.json            names the folder of version n; the greatest n is current
+      versions/<name>/            never changed after the commit, and never shared by two compilations
+        version.json              as in a local index directory
+        statistics.json           if there are any
+        shards/*.parquet          snapshots of engines, in chunks of their files
+        quarantine/*.parquet      subscriptions that were refused
+
+Executors build shards on their own disks, and Spark writes the chunks, so nothing large goes through the driver and no
+file system needs to be shared; tasks that Spark repeats are its own affair. No folder is ever renamed, which an object
+store cannot do in one step. One small file decides: whoever creates `commits/<n>.json` has made version n, and all
+others who began with the same current version are told so. Readers look for commits alone, so they see a version whole
+or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+import zlib
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from siftline.encoding.statistics import Statistics
+from siftline.errors import SnapshotError, SparkError
+from siftline.spark.directory import KEPT, IndexDirectory, Shard, described
+from siftline.spark.documents import document_bytes, parsed_document
+from siftline.spark.hadoop import HadoopFolder
+from siftline.spark.mirror import PREFIX, SCHEME, SHARDS, VERSION, mirror_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_STATISTICS: Final = "statistics.json"
+# A folder that nobody has committed for so long was left over by a driver that is no more.
+_LEFT_OVER_MS: Final = 7 * 24 * 3600 * 1000
+# What the driver has to know of the shards that were written.
+_SUMMARY: Final = ("shard", "subscriptions", "bytes", "pairs", "pivots")
+
+
+class RemoteDirectory(IndexDirectory):
+    """One version of an index directory on another file system; `path` is what this machine has of it, if anything."""
+
+    def __init__(self, folder: HadoopFolder, version: int, name: str, description: dict[str, Any]) -> None:
+        super().__init__(mirror_of(name), version, description)
+        self.uri = folder.uri
+        self._files = folder
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<RemoteDirectory {self.uri}, version {self.version}: {self.subscriptions:,} subscriptions>"
+
+    @property
+    def reference(self) -> str:
+        """What workers call the directory: each machine has its own copy."""
+        return f"{SCHEME}:{self._name}"
+
+    @property
+    def learning_path(self) -> None:
+        """Workers cannot write there; each one learns for itself."""
+
+    def shard_references(self) -> tuple[str, ...]:
+        """Return what workers call the snapshots, which they unpack when they need them."""
+        return tuple(f"{self.reference}/versions/{self.version}/{SHARDS}/{shard.name}" for shard in self.shards)
+
+    def share(self, spark: Any) -> None:
+        """Let Spark bring the version to every executor, once in an application."""
+        context = spark.sparkContext
+        key = context.applicationId, self._name
+        if key not in _shared:
+            context.addFile(self._files.path_of(f"versions/{self._name}"), recursive=True)
+            _shared.add(key)
+
+    @cached_property
+    def statistics(self) -> Statistics | None:
+        """What the subscriptions were compiled with."""
+        if self._statistics_checksum is None:
+            return None
+        name = f"versions/{self._name}/{_STATISTICS}"
+        content = self._files.read(name)
+        if content is None or zlib.crc32(content) != self._statistics_checksum:
+            raise SnapshotError(f"{self._files.path_of(name)} is damaged or missing")
+        return Statistics.from_dict(json.loads(content))
+
+    @property
+    def quarantine_path(self) -> str:
+        """Where the refused subscriptions are; there is nothing if none was."""
+        return self._files.path_of(f"versions/{self._name}/quarantine")
+
+
+# Which versions have been brought to the executors of which application.
+_shared: set[tuple[str, str]] = set()
+
+
+def open_remote(uri: str, version: int | None, spark: Any = None) -> RemoteDirectory:
+    """Read which version is current, or a given one, and what it holds."""
+    from siftline.spark.session import session
+
+    folder = HadoopFolder(uri, spark or session())
+    chosen = _current(folder) if version is None else version
+    if not chosen:
+        raise SnapshotError(f"there is no index at {uri}: it has no commits")
+    name = _name_of(folder, chosen)
+    if name is None:
+        raise SnapshotError(f"the index {uri} has no version {chosen}: there is no {folder.path_of(_commit(chosen))}")
+    file = f"versions/{name}/{VERSION}"
+    content = folder.read(file)
+    if content is None:
+        raise SnapshotError(f"the index {uri} is damaged: there is no {folder.path_of(file)}")
+    try:
+        return RemoteDirectory(folder, chosen, name, parsed_document(content, folder.path_of(file)))
+    except (KeyError, TypeError) as error:
+        raise SnapshotError(f"{folder.path_of(file)} is damaged: {error!r}") from None
+
+
+class RemoteDraft:
+    """A version in the making; use it in a `with`."""
+
+    def __init__(self, uri: str, spark: Any) -> None:
+        self._spark = spark
+        self._folder = HadoopFolder(uri, spark)
+        self._number = _current(self._folder) + 1
+        self._name = f"{PREFIX}{uuid.uuid4().hex}"
+        self._is_done = False
+        # Where this machine would have them; only workers that match make it so.
+        self.shards = mirror_of(self._name) / SHARDS
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._is_done:
+            self._folder.remove(f"versions/{self._name}")
+
+    @property
+    def quarantine_uri(self) -> str:
+        """Where Spark shall write what was refused."""
+        return self._path_of("quarantine")
+
+    def _path_of(self, name: str) -> str:
+        return self._folder.path_of(f"versions/{self._name}/{name}")
+
+    def written(self, chunks: Any) -> list[Any]:
+        """Let Spark write the chunks of all shards, and return what is known of each shard."""
+        target = self._path_of(SHARDS)
+        # Values of megabytes have no use for a dictionary.
+        chunks.write.option("compression", "zstd").option("parquet.enable.dictionary", "false").parquet(target)
+        found: list[Any] = self._spark.read.parquet(target).where("file is null").select(*_SUMMARY).collect()
+        return found
+
+    def commit(
+        self,
+        shards: Sequence[Shard],
+        *,
+        id_type: str,
+        quarantined: int,
+        statistics: Statistics | None,
+        operators: Sequence[str] = (),
+        schedule: str | None = None,
+    ) -> RemoteDirectory:
+        """Make the draft the current version."""
+        checksum = None
+        if statistics is not None:
+            content = json.dumps(statistics.to_dict()).encode("utf-8")
+            checksum = zlib.crc32(content)
+            self._create(_STATISTICS, content)
+        description = {
+            **described(shards, id_type, quarantined),
+            "statistics": checksum,
+            "number": self._number,
+            "operators": list(operators),
+            "schedule": schedule,
+        }
+        self._create(VERSION, document_bytes(description))
+        if not self._folder.create(_commit(self._number), document_bytes({"folder": self._name})):
+            raise SparkError(
+                f"{self._folder.uri}: something else was compiled into this directory meanwhile and is version "
+                f"{self._number} now; nothing was changed, try again"
+            )
+        self._is_done = True
+        _remove_old(self._folder, self._number)
+        return open_remote(self._folder.uri, self._number, self._spark)
+
+    def _create(self, name: str, content: bytes) -> None:
+        if not self._folder.create(f"versions/{self._name}/{name}", content):
+            raise SparkError(f"{self._path_of(name)} exists already")
+
+
+def _commit(number: int) -> str:
+    return f"commits/{number}.json"
+
+
+def _commits(folder: HadoopFolder) -> list[int]:
+    stems = [name.removesuffix(".json") for name in folder.names("commits") if name.endswith(".json")]
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+
+def _current(folder: HadoopFolder) -> int:
+    return max(_commits(folder), default=0)
+
+
+def _name_of(folder: HadoopFolder, number: int) -> str | None:
+    """Return the folder of a version, None if there is no such version."""
+    content = folder.read(_commit(number))
+    if content is None:
+        return None
+    name = parsed_document(content, folder.path_of(_commit(number))).get("folder")
+    if not isinstance(name, str):
+        raise SnapshotError(f"{folder.path_of(_commit(number))} is damaged: it names no folder")
+    return name
+
+
+def _remove_old(folder: HadoopFolder, current: int) -> None:
+    """Remove versions that nobody needs any more, and what was never committed."""
+    kept = set()
+    for number in _commits(folder):
+        name = _name_of(folder, number)
+        if number > current - KEPT:
+            kept.add(name)
+        elif name is not None:
+            folder.remove(_commit(number))
+            folder.remove(f"versions/{name}")
+    for name, age_ms in folder.ages_ms("versions", time.time_ns() // 1_000_000).items():
+        if name not in kept and age_ms > _LEFT_OVER_MS:
+            folder.remove(f"versions/{name}")
