@@ -13,7 +13,7 @@ import pytest
 
 from siftline.errors import SparkError, TableError
 from siftline.spark import Counts, match, match_files
-from siftline.spark.files import Written
+from siftline.spark.files import Written, _mounted
 from spark.directories import directory
 
 if TYPE_CHECKING:
@@ -108,6 +108,8 @@ def test_events_that_cannot_be_read(spark: Any, index: str, tmp_path: Path) -> N
 def test_a_target_is_made_once_and_whole(spark: Any, index: str, tmp_path: Path) -> None:
     events = written(tmp_path / "events", ['{"a": 1}', '{"a": 2}'])
     (tmp_path / "matches").mkdir()
+    with pytest.raises(SparkError, match="workers read and write matches themselves"):
+        _mounted("hdfs://cluster/matches", "matches")
     with pytest.raises(SparkError, match="exists already"):
         match_files(events, index, tmp_path / "matches")
     (tmp_path / "events" / "one file.parquet").write_bytes(b"PAR1 nothing PAR1")

@@ -26,7 +26,7 @@ from siftline.spark.directory import IndexDirectory
 from siftline.spark.events import EVENT, MOST_EVENT_BYTES, selected, shape_of
 from siftline.spark.live import LiveMatcher
 from siftline.spark.match import function_of, matcher_of, result_schema, state_for
-from siftline.spark.paths import local_path
+from siftline.spark.paths import is_remote, local_path
 from siftline.spark.worker import PAIRS
 
 if TYPE_CHECKING:
@@ -115,15 +115,23 @@ def match_files(
     stage = LiveMatcher(matcher, directory.reference, state) if is_changed else matcher
     directory.share(spark)
     n_tasks = _TASKS_PER_CORE * int(spark.conf.get("spark.sql.shuffle.partitions"))
-    groups = _dealt_out(_row_groups([local_path(file) for file in frame.inputFiles()], shape), n_tasks)
-    with _Draft(local_path(target)) as draft:
+    groups = _dealt_out(_row_groups([_mounted(file, "events") for file in frame.inputFiles()], shape), n_tasks)
+    folder = _mounted(target, "matches")
+    with _Draft(folder) as draft:
         found: list[Any] = []
         if groups:
             tasks = spark.createDataFrame(groups, _GROUPS).repartitionById(n_tasks, "place")
             work = function_of(FileMatcher(stage, shape, _key_types(schema, shape), str(draft.folder)))
             found = tasks.mapInArrow(work, _WRITTEN).collect()
         draft.commit({row.file for row in found}, schema)
-    return Written(str(local_path(target)), len(found), sum(row.rows for row in found))
+    return Written(str(folder), len(found), sum(row.rows for row in found))
+
+
+def _mounted(path: str | os.PathLike[str], what: str) -> Path:
+    """Return the path of a file that workers read or write themselves."""
+    if is_remote(path):
+        raise SparkError(f"{path}: workers read and write {what} themselves, which must be mounted; use `match`")
+    return local_path(path)
 
 
 def _key_types(schema: Any, shape: Shape) -> tuple[Any, ...]:
