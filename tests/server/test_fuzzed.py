@@ -11,6 +11,7 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
+from schemathesis.core.result import Ok
 
 from server.serving import Service, serving
 from siftline.broker.limits import Limits
@@ -37,7 +38,7 @@ def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def cases(service: Service) -> st.SearchStrategy[Any]:
     """Draw requests to any route, as described or not, half of them to subscriptions that there are."""
     schema = schemathesis.openapi.from_url(f"{service.url}/openapi.json")
-    operations = [each.ok() for each in schema.get_all_operations()]
+    operations = [each.ok() for each in schema.get_all_operations() if isinstance(each, Ok)]
     assert len(operations) > 20
     modes = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
     # A route that takes nothing has nothing that could be wrong.
