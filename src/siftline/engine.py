@@ -103,6 +103,11 @@ class Engine(Matching):
             slot = table.slot(id)
         return table.expression(slot)
 
+    def weight(self, id: Id) -> float:
+        """Return the weight of a subscription."""
+        with self._publishing:
+            return float(self._table.weights.view[self._table.slot(id)])
+
     def add(
         self, expression: str | Expression, id: Id | None = None, weight: float = 1.0, *, tenant: str | None = None
     ) -> Id:

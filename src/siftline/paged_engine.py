@@ -117,6 +117,11 @@ class PagedEngine(Engine):
         with self._lock:
             return _parsed(self._row(id).text)
 
+    def weight(self, id: Id) -> float:
+        """Return the weight of a subscription."""
+        with self._lock:
+            return self._row(id).weight
+
     def _row(self, id: Id) -> Row:
         slot = self._tree.slot(id)
         if slot is None:

@@ -21,8 +21,10 @@ from siftline.errors import (
     UnknownIdError,
     WrongTicketError,
 )
+from siftline.storage.rows import COLUMNS, checksum_of
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -73,7 +75,7 @@ def test_a_lease_ends_unless_it_is_renewed(broker: Broker, clock: Clock) -> None
     for call in (broker.renew, broker.unsubscribe, broker.get):
         with pytest.raises(UnknownIdError):
             call(short.id, short.ticket)
-    assert broker.purge() == 1
+    broker.purge()  # unless the broker has just done it
     assert broker.store.select("SELECT id FROM subscriptions") == [(long.id,)]
     assert broker.store.select("SELECT id FROM leases") == [(long.id,)]
 
@@ -353,3 +355,68 @@ def test_a_large_store_gets_its_snapshot_at_the_first_start(tmp_path: Path) -> N
         assert sorted(broker.match({"a": 5})) == sorted(["s5", lease.id])
         assert broker.match({"a": 6}) == []
         assert len(list(tmp_path.glob("store.db-sift-*"))) == 1
+
+
+def test_what_cannot_be_read_stops_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with Store(path) as store:
+        store.add("a = 1", "good")
+        store.add("a = 1", "bad")
+        unreadable(store, "bad")
+    with Broker(path) as broker:
+        assert broker.unreadable == {"bad"}
+        assert broker.match({"a": 1}) == ["good"]
+        broker.store.add("a = 1", "other")
+        broker.store.add("a = 1", "new")
+        unreadable(broker.store, "new")
+        broker.follow()
+        assert broker.unreadable == {"bad", "new"}
+        assert sorted(broker.match({"a": 1})) == ["good", "other"]
+        broker.store.replace("bad", "a > 0")
+        broker.store.remove("new")
+        broker.follow()
+        assert broker.unreadable == set()
+        assert sorted(broker.match({"a": 1})) == ["bad", "good", "other"]
+
+
+def unreadable(store: Store, id: str) -> None:
+    """Make an expression one that this program does not know, as a newer one might write it."""
+
+    def work(_: object, connection: sqlite3.Connection) -> None:
+        row = connection.execute(f"SELECT {COLUMNS} FROM changes WHERE id = ?", (id,)).fetchone()
+        changed = (*row[:5], "a frobs 1", *row[6:-1])
+        query = "UPDATE changes SET text = ?, checksum = ? WHERE sequence = ?"
+        connection.execute(query, ("a frobs 1", checksum_of(changed), row[0]))
+
+    store.transact(work)
+
+
+def test_a_renewal_leaves_the_index_alone(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = broker.subscribe("a > 0")
+    replaced: list[object] = []
+    monkeypatch.setattr(broker.engine, "replace", lambda *args: replaced.append(args))
+    broker.renew(lease.id, lease.ticket, "2d")
+    assert replaced == []
+    broker.replace(lease.id, lease.ticket, "a > 1")
+    assert len(replaced) == 1
+
+
+def test_a_snapshot_of_another_store_is_not_taken(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with Broker(path) as broker:
+        broker.subscribe("a > 0")
+    for name in ("", "-mark"):
+        (tmp_path / f"store.db{name}").unlink()
+    with Broker(path) as broker:
+        lease = broker.subscribe("a > 1")
+    with Broker(path) as broker:
+        assert broker.match({"a": 5}) == [lease.id]
+
+
+def test_an_owner_forgets_what_is_gone(broker: Broker) -> None:
+    listener = broker.listen(None, owner="ann", wake=lambda: None)
+    lease = broker.subscribe("a > 0", owner="ann")
+    assert listener.wanted == {lease.id}
+    broker.unsubscribe(lease.id, lease.ticket)
+    assert listener.wanted == set()
+    assert not listener.is_ended

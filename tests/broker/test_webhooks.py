@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import http.server
 import json
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -66,6 +68,35 @@ def receiver() -> Iterator[Receiver]:
     receiver = Receiver()
     yield receiver
     receiver.close()
+
+
+KILLED = """
+import sys
+from siftline.broker.broker import Broker
+from siftline.broker.leases import Webhook
+
+broker = Broker(sys.argv[1], allow_private=True)
+broker.subscribe("a > 0", deliver=Webhook(sys.argv[2]))
+broker.publish({"a": 1})
+print("published", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_kill_while_a_webhook_is_being_told(tmp_path: Path, receiver: Receiver) -> None:
+    path, url = tmp_path / "store.db", f"{receiver.url}/hang"
+    command = [sys.executable, "-c", KILLED, str(path), url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"published\n"
+        wait_for(lambda: receiver.got, 60)
+        process.kill()
+    receiver.hanging.set()
+    with Broker(path, allow_private=True) as broker:
+        wait_for(lambda: len(receiver.got) == 2 and not broker.log.n_waiting(), 60)
+    ids = [body["id"] for body in receiver.bodies("/hang")]
+    assert ids == [ids[0]] * 2
+    assert len({headers["webhook-id"] for _, headers, _ in receiver.got}) == 1
 
 
 @pytest.fixture

@@ -265,7 +265,12 @@ def test_slow_clients(tmp_path: Path) -> None:
 
 
 def test_without_keys_only_this_machine(service: Service) -> None:
-    for headers in ({"X-Forwarded-For": "1.2.3.4"}, {"Host": "evil.example"}, {"Origin": "https://evil.example"}):
+    for headers in (
+        {"X-Forwarded-For": "1.2.3.4"},
+        {"Via": "1.1 proxy"},
+        {"Host": "evil.example"},
+        {"Origin": "https://evil.example"},
+    ):
         for path in ("/match", "/explain", "/events", "/subscriptions"):
             error(service.client.post(path, headers=headers), 401)
         for path in ("/subscriptions", "/stream", "/", "/metrics", "/stats", "/dead-letters"):

@@ -130,9 +130,10 @@ class Broker:
                 os.chmod(file, 0o600)  # secrets of webhooks are in there
         try:
             self.keys = Keys(self.store)
-            self.engine, self._sequence = opened_engine(self.store, index, self.now())
+            self.unreadable: set[Id] = set()
+            self.engine, self._sequence = opened_engine(self.store, index, self.now(), self.unreadable)
             self._webhook_of = webhooks_of(self.store)
-            self._next_expiry = self._soonest(after=None)
+            self._next_expiry = self.store.next_expiry()
             self.log = NotificationLog(
                 f"{self.store.path}-notifications",
                 most_events=self.limits.log_events,
@@ -328,7 +329,7 @@ class Broker:
             if sequence is not None and self._sequence >= sequence:
                 return
             changes = list(self.store.changes(self._sequence))
-            last = catch_up(self.engine, changes, by_owner=False)
+            last = catch_up(self.engine, changes, by_owner=False, skipped=self.unreadable)
             if last is not None:
                 self._hear(changes)
                 self._sequence = last  # not before: what raises is done again
@@ -356,14 +357,7 @@ class Broker:
         with self._following:
             rows = self.store.select("SELECT id FROM subscriptions WHERE expires <= ?", (microseconds(now),))
             self.engine.remove_many([id for (id,) in rows if id in self.engine])
-            self._next_expiry = self._soonest(after=now)
-
-    def _soonest(self, after: datetime | None) -> datetime | None:
-        from siftline.storage.rows import moment_of
-
-        query = "SELECT min(expires) FROM subscriptions WHERE expires > ?"
-        [(soonest,)] = self.store.select(query, (microseconds(after) if after else -(2**62),))
-        return None if soonest is None else moment_of(soonest)
+            self._next_expiry = self.store.next_expiry(after=now)
 
     def purge(self) -> int:
         """Remove from the store what has expired; return how many. A running broker does it every second."""
@@ -396,6 +390,8 @@ class Broker:
     def save(self) -> None:
         """Write a snapshot of the engine, from which the next start goes on."""
         with self._saving, self._following:
+            if self.unreadable:  # the next start tries again
+                return
             save_engine(self.engine, self.store, self._index, self._sequence)
 
     @property
@@ -479,9 +475,8 @@ class Broker:
         self, id: Id, ticket: str | None, after: Position = START, limit: int = 1000
     ) -> list[Notification]:
         """Return what a subscription was notified of after a position, oldest first, as far as it is kept."""
-        if ticket is not None:
-            self.check(id, ticket)
-        return self.log.read({id}, after, limit)
+        self.get(id, ticket)
+        return self.log.read({id}, after, limit)[:limit]
 
     def listen(self, wanted: Id | Everybody | None, *, owner: str | None = None, wake: Callable[[], None]) -> Listener:
         """Join the hub: for one subscription, for all of an owner (`wanted` None), or for everybody's."""

@@ -126,10 +126,15 @@ class Hub:
     def removed(self, ids: Iterable[Id]) -> None:
         """End the streams of subscriptions that are gone; those of owners go on."""
         with self._guard:
-            gone = [listener for id in ids for listener in self._by_id.pop(id, ())]
-        for listener in gone:
+            gone: dict[Listener, set[Id]] = {}
+            for id in ids:
+                for listener in self._by_id.pop(id, ()):
+                    gone.setdefault(listener, set()).add(id)
+        for listener, theirs in gone.items():
             if listener.owner is None:
                 listener.end()
+            elif isinstance(listener.wanted, set):
+                listener.wanted = listener.wanted - theirs
 
     def tell(self, events: Iterable[LoggedEvent]) -> None:
         """Give events to all who want them."""

@@ -9,7 +9,8 @@ Only events that matched somebody are written. One commit takes all events that 
 deliveries, and returns when the disk has them; so what was acknowledged is delivered even after `kill -9`. Results of
 deliveries are committed without waiting for the disk: losing one means a repeat, which receivers can tell.
 
-By subscription the log is indexed in memory alone, because the log is bounded and read once at the start.
+By subscription the log is indexed in memory alone, because the log is bounded and read once at the start; so are the
+counts of deliveries.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siftline.broker.notifications import Everybody, LoggedEvent, Notification, Position
+from siftline.broker.waiting import Waiting
 from siftline.errors import StoreError
 from siftline.storage.sqlite_files import open_sqlite, plain_errors, transaction
 
@@ -41,7 +43,7 @@ _TABLES: Final = (
     " subscriptions TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS deliveries (subscription NOT NULL, sequence INTEGER NOT NULL, place INTEGER NOT NULL,"
     " attempts INTEGER NOT NULL, due INTEGER NOT NULL, PRIMARY KEY (subscription, sequence)) WITHOUT ROWID",
-    "CREATE INDEX IF NOT EXISTS deliveries_by_due ON deliveries (due)",
+    "DROP INDEX IF EXISTS deliveries_by_due",
     "CREATE INDEX IF NOT EXISTS deliveries_by_sequence ON deliveries (sequence)",
     "CREATE TABLE IF NOT EXISTS dead_letters (number INTEGER PRIMARY KEY AUTOINCREMENT, subscription NOT NULL,"
     " notification TEXT NOT NULL, at INTEGER NOT NULL, attempts INTEGER NOT NULL, reason TEXT NOT NULL,"
@@ -116,6 +118,9 @@ class NotificationLog:
         ):
             self._remember(_Kept(sequence, n_bytes, json.loads(subscriptions)))
             self.last = sequence
+        self._waiting = Waiting(
+            dict(self._reader.execute("SELECT subscription, count(*) FROM deliveries GROUP BY subscription").fetchall())
+        )
 
     def close(self) -> None:
         """Close the file; what was appended is in it."""
@@ -151,10 +156,16 @@ class NotificationLog:
         logged = [LoggedEvent(self.last + n, at, payload, ids) for n, (payload, ids) in enumerate(events, 1)]
         if not logged:
             return []
+        told = [
+            (id, event.sequence, place, event.at)
+            for event in (logged if with_webhooks else ())
+            for place, id in enumerate(event.subscriptions)
+            if id in with_webhooks
+        ]
         with plain_errors(self.path), transaction(self._writer) as execute:
             self._writer.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", map(_row, logged))
-            if with_webhooks:
-                self._add_deliveries(logged, with_webhooks)
+            if told:
+                self._writer.executemany("INSERT INTO deliveries VALUES (?, ?, ?, 0, ?)", told)
             if matched:
                 self._writer.executemany("INSERT INTO matched VALUES (?, ?)", matched)
             dropped = self._overflow(logged)
@@ -164,23 +175,13 @@ class NotificationLog:
                     (dropped[-1].sequence,),
                 )
         self.last = logged[-1].sequence
+        self._waiting.added(row[0] for row in told)
         with self._guard:
             for _ in dropped:
                 self._forget(self._events.popleft())
             for event in logged:
                 self._remember(_Kept(event.sequence, len(event.payload), event.subscriptions))
         return logged
-
-    def _add_deliveries(self, logged: list[LoggedEvent], with_webhooks: Collection[Id]) -> None:
-        self._writer.executemany(
-            "INSERT OR IGNORE INTO deliveries VALUES (?, ?, ?, 0, ?)",
-            (
-                (id, event.sequence, place, event.at)
-                for event in logged
-                for place, id in enumerate(event.subscriptions)
-                if id in with_webhooks
-            ),
-        )
 
     def _overflow(self, logged: list[LoggedEvent]) -> list[_Kept]:
         """Return the oldest events, which have to make room; the newest ones stay in any case."""
@@ -240,45 +241,40 @@ class NotificationLog:
 
     def due(self, now: int, limit: int, busy: Collection[Id]) -> list[Delivery]:
         """Return deliveries whose time has come, of each subscription the oldest; none of busy ones."""
-        query = (
-            "SELECT d.subscription, min(d.sequence), d.place, d.attempts, d.due FROM deliveries d"
-            " GROUP BY d.subscription HAVING d.due <= ? ORDER BY d.due LIMIT ?"
-        )
-        with self._settling, plain_errors(self.path):
-            rows = self._settler.execute(query, (now, limit + len(busy))).fetchall()
-            chosen = [row for row in rows if row[0] not in busy][:limit]
-        deliveries = []
-        for _, sequence, place, attempts, _ in chosen:
-            deliveries += [Delivery(event.notification(place), attempts) for event in self._fetched([sequence])]
+        deliveries: list[Delivery] = []
+        for id in self._waiting.ready(now, busy):
+            if len(deliveries) == limit:
+                break
+            for sequence, place, attempts, due in self._oldest(id, 1):
+                if due > now:
+                    self._waiting.postponed(id, due)
+                    continue
+                deliveries += [Delivery(event.notification(place), attempts) for event in self._fetched([sequence])]
         return deliveries
+
+    def _oldest(self, id: Id, n: int) -> list[tuple[int, int, int, int]]:
+        """Return sequence, place, attempts and time of the first deliveries of a subscription."""
+        query = "SELECT sequence, place, attempts, due FROM deliveries WHERE subscription = ? ORDER BY sequence LIMIT ?"
+        with self._settling, plain_errors(self.path):
+            return self._settler.execute(query, (id, n)).fetchall()
 
     def bury_overflow(self, now: int, most: int = MOST_WAITING) -> None:
         """Give up the oldest deliveries of subscriptions for which too many wait."""
-        with self._settling, plain_errors(self.path):
-            crowded = self._settler.execute(
-                "SELECT subscription, count(*) FROM deliveries GROUP BY subscription HAVING count(*) > ?", (most,)
-            ).fetchall()
-            oldest = [
-                row
-                for id, n in crowded
-                for row in self._settler.execute(
-                    "SELECT sequence, place, attempts FROM deliveries WHERE subscription = ? ORDER BY sequence LIMIT ?",
-                    (id, n - most),
-                )
-            ]
-        for sequence, place, attempts in oldest:
-            for event in self._fetched([sequence]):
-                self.bury(event.notification(place), attempts, f"more than {most:,} notifications waited", now)
+        for id, n in self._waiting.crowded(most):
+            for sequence, place, attempts, _ in self._oldest(id, n - most):
+                for event in self._fetched([sequence]):
+                    self.bury(event.notification(place), attempts, f"more than {most:,} notifications waited", now)
 
     def n_waiting(self) -> int:
         """Return how many deliveries webhooks still have to get."""
-        with self._settling, plain_errors(self.path):
-            return int(self._settler.execute("SELECT count(*) FROM deliveries").fetchone()[0])
+        return len(self._waiting)
 
     def delivered(self, notification: Notification) -> None:
         """Note that a webhook has taken a notification."""
         with self._settling, plain_errors(self.path):
-            self._settler.execute(*_end_of(notification))
+            n = self._settler.execute(*_end_of(notification)).rowcount
+        if n:
+            self._waiting.settled(notification.subscription)
 
     def postpone(self, notification: Notification, attempts: int, due: int) -> None:
         """Note that a delivery has failed and is to be tried again."""
@@ -287,23 +283,27 @@ class NotificationLog:
                 "UPDATE deliveries SET attempts = ?, due = ? WHERE subscription = ? AND sequence = ?",
                 (attempts, due, notification.subscription, notification.position.sequence),
             )
+        self._waiting.postponed(notification.subscription, due)
 
     def bury(self, notification: Notification, attempts: int, reason: str, now: int) -> None:
         """Give a delivery up: it becomes a dead letter."""
         row = (notification.subscription, str(notification.position), now, attempts, reason, notification.payload)
         with self._settling, plain_errors(self.path), transaction(self._settler) as execute:
-            execute(*_end_of(notification))
+            n = execute(*_end_of(notification)).rowcount
             execute(
                 "INSERT INTO dead_letters (subscription, notification, at, attempts, reason, payload)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
                 row,
             )
             execute("DELETE FROM dead_letters WHERE number <= (SELECT max(number) FROM dead_letters) - ?", (MOST_DEAD,))
+        if n:
+            self._waiting.settled(notification.subscription)
 
     def forget(self, id: Id) -> None:
         """Drop what a webhook that is gone would have got."""
         with self._settling, plain_errors(self.path):
             self._settler.execute("DELETE FROM deliveries WHERE subscription = ?", (id,))
+        self._waiting.forgotten(id)
 
     def dead_letters(self, limit: int = 100) -> list[DeadLetter]:
         """Return what webhooks did not take, newest first."""

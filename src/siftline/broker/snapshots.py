@@ -1,7 +1,7 @@
 """An engine beside its store: the next start opens the snapshot and hears only of what changed since.
 
-The name of the snapshot says up to which change it goes. If the store cannot tell what happened after that, because it
-was compacted or is another one, the engine is loaded anew.
+The name of the snapshot says of which store it is, and up to which change it goes. If the store cannot tell what
+happened after that, because it was compacted, or if it is another one, the engine is loaded anew.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from siftline.storage.store import Store
+    from siftline.subscriptions import Id
 
 # As which reader the store knows us, so that it keeps what happened after the snapshot.
 READER: Final = "broker"
@@ -25,21 +26,22 @@ READER: Final = "broker"
 _FEW: Final = 10_000
 
 
-def opened_engine(store: Store, index: str, now: datetime) -> tuple[Engine, int]:
+def opened_engine(store: Store, index: str, now: datetime, skipped: set[Id]) -> tuple[Engine, int]:
     """Return an engine with all subscriptions of a store, and the number of the last change in it.
 
-    If that took long, a snapshot is written at once, because the next start may follow a crash.
+    What cannot be parsed any more is left out, and goes to `skipped`; then no snapshot is written, because the next
+    start may be able to. If that took long, a snapshot is written at once, because the next start may follow a crash.
     """
     for path, number in sorted(_snapshots(store, index).items(), key=lambda item: -item[1]):
         with contextlib.suppress(SiftlineError, OSError):
             engine = Engine.open(path)
-            sequence = store.follow(engine, number)
-            if sequence - number > _FEW:
+            sequence = store.follow(engine, number, skipped=skipped)
+            if sequence - number > _FEW and not skipped:
                 save_engine(engine, store, index, sequence)
             return engine, sequence
     engine = Engine(index)
-    sequence = store.load_into(engine, now=now)
-    if len(engine) > _FEW:
+    sequence = store.load_into(engine, now=now, skipped=skipped)
+    if len(engine) > _FEW and not skipped:
         save_engine(engine, store, index, sequence)
     return engine, sequence
 
@@ -59,12 +61,12 @@ def save_engine(engine: Engine, store: Store, index: str, sequence: int) -> None
 
 
 def _path(store: Store, index: str, sequence: int) -> Path:
-    return Path(f"{store.path}-{index}-{sequence}")
+    return Path(f"{store.path}-{index}-{store.identity()}-{sequence}")
 
 
 def _snapshots(store: Store, index: str) -> dict[Path, int]:
     place = Path(store.path)
-    prefix = f"{place.name}-{index}-"
+    prefix = f"{place.name}-{index}-{store.identity()}-"
     names = [path.name for path in place.absolute().parent.iterdir() if path.name.startswith(prefix)]
     numbers = [int(name.removeprefix(prefix)) for name in names if name.removeprefix(prefix).isdecimal()]
     return {_path(store, index, number): number for number in numbers}

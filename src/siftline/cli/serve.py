@@ -130,6 +130,10 @@ def _serve(args: argparse.Namespace, path: str) -> int:
         _rest_from_old_objects()
         if not _is_loopback(args.host) and not broker.keys.listed():
             say("there is no key yet: from other machines nothing but /healthz answers (--new-key makes one)")
+        elif not broker.keys.has_role("admin") and not args.quiet and not args.demo:
+            say(
+                "there is no admin key: everybody on this machine may do everything, also a proxy (--new-key makes one)"
+            )
         stop = threading.Event()
         threading.Thread(target=_announce, args=(server, stop), daemon=True).start()
         demo = threading.Thread(target=_publish_products, args=(broker, stop), daemon=True)

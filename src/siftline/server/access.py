@@ -1,7 +1,8 @@
 """Who may do what: API keys; without a key for a role, those on this machine.
 
 A request counts as one from this machine if its connection comes from a loopback address, no proxy has forwarded it,
-and it names this machine as its host: a page of some other site, opened in a browser here, does not get in.
+and it names this machine as its host: a page of some other site, opened in a browser here, does not get in. A proxy on
+this machine that adds no header and sets the host cannot be told from this machine: behind one, keys are needed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from siftline.broker.keys import Key
     from siftline.subscriptions import Id
 
-_FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-real-ip")
+_FORWARDED: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 _NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 

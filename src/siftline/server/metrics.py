@@ -45,6 +45,7 @@ class Metrics:
         return counted | {
             "latency_bounds": list(_BOUNDS),
             "subscriptions": len(broker.engine),
+            "unreadable": len(broker.unreadable),
             "streams": len(broker.hub),
             "events_waiting": broker.n_waiting,
             "changes_waiting": broker.lag,
@@ -61,6 +62,12 @@ class Metrics:
                 "matches_total", "counter", "Pairs of an event and a subscription that it matched.", stats["matches"]
             ),
             *_metric("subscriptions", "gauge", "Subscriptions that can match.", stats["subscriptions"]),
+            *_metric(
+                "unreadable",
+                "gauge",
+                "Subscriptions that cannot be parsed any more, and never match.",
+                stats["unreadable"],
+            ),
             *_metric("streams", "gauge", "Streams that are connected.", stats["streams"]),
             *_metric("events_waiting", "gauge", "Events that wait for being matched.", stats["events_waiting"]),
             *_metric(

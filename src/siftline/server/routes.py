@@ -157,10 +157,9 @@ class Routes:
         """`GET /subscriptions/{id}/notifications`."""
         ticket = self._access.ticket(request)
         id, after = self._id(request), position_of(request) or START
-        await run_in_threadpool(self._access.check_ticket, id, ticket)
         limit = _number(request, "limit", 100, _MOST_LISTED)
-        found = await run_in_threadpool(self._broker.log.read, {id}, after, limit)
-        body = b'{"notifications":[%b]}' % b",".join(each.envelope() for each in found[:limit])
+        found = await run_in_threadpool(self._broker.notifications, id, ticket, after, limit)
+        body = b'{"notifications":[%b]}' % b",".join(each.envelope() for each in found)
         return Response(body, media_type="application/json")
 
     def _id(self, request: Request | WebSocket) -> int | str:

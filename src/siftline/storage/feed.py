@@ -24,10 +24,15 @@ if TYPE_CHECKING:
 _FEW: Final = 8
 
 
-def fill(engine: Any, subscriptions: Iterable[StoredSubscription], *, by_owner: bool) -> None:
-    """Add subscriptions to an engine; texts that repeat are parsed once."""
+def fill(
+    engine: Any, subscriptions: Iterable[StoredSubscription], *, by_owner: bool, skipped: set[Id] | None = None
+) -> None:
+    """Add subscriptions to an engine; texts that repeat are parsed once.
+
+    One that cannot be parsed any more is an error; or its id goes to `skipped`, if that is given.
+    """
     with _no_search_for_cycles():
-        for tenant, rows in _by_tenant(subscriptions, by_owner).items():
+        for tenant, rows in _by_tenant(subscriptions, by_owner, skipped).items():
             if len(rows) >= _FEW:
                 engine.add_many(rows, tenant=tenant)
             else:
@@ -36,14 +41,17 @@ def fill(engine: Any, subscriptions: Iterable[StoredSubscription], *, by_owner: 
 
 
 def _by_tenant(
-    subscriptions: Iterable[StoredSubscription], by_owner: bool
+    subscriptions: Iterable[StoredSubscription], by_owner: bool, skipped: set[Id] | None
 ) -> dict[str | None, list[tuple[Id, Expression, float]]]:
     parsed: dict[Written, Expression] = {}
     tenants: dict[str | None, list[tuple[Id, Expression, float]]] = {}
     for subscription in subscriptions:
         expression = parsed.get(subscription.written)
         if expression is None:
-            expression = parsed[subscription.written] = _expression(subscription)
+            expression = _expression(subscription, skipped)
+            if expression is None:
+                continue
+            parsed[subscription.written] = expression
         tenant = subscription.owner if by_owner else None
         tenants.setdefault(tenant, []).append((subscription.id, expression, subscription.weight))
     return tenants
@@ -61,7 +69,7 @@ def _no_search_for_cycles() -> Iterator[None]:
             gc.enable()
 
 
-def catch_up(engine: Any, changes: Iterable[Change], *, by_owner: bool) -> int | None:
+def catch_up(engine: Any, changes: Iterable[Change], *, by_owner: bool, skipped: set[Id] | None = None) -> int | None:
     """Apply changes to an engine; return the number of the last one, None if there was none."""
     gone: set[Id] = set()
     latest: dict[Id, StoredSubscription] = {}
@@ -73,17 +81,35 @@ def catch_up(engine: Any, changes: Iterable[Change], *, by_owner: bool) -> int |
             gone.add(change.id)
         else:
             latest[change.id] = change.subscription
+    if skipped is not None:
+        skipped.difference_update(gone, latest)
     # What was removed and added again is a new subscription, which may have another owner.
     engine.remove_many([id for id in gone if id in engine])
-    for subscription in latest.values():
-        if subscription.id in engine:
-            engine.replace(subscription.id, _expression(subscription), subscription.weight)
-    fill(engine, [each for id, each in latest.items() if id not in engine], by_owner=by_owner)
+    new: list[StoredSubscription] = []
+    for id, subscription in latest.items():
+        if id in engine:
+            _replace(engine, subscription, skipped)
+        else:
+            new.append(subscription)
+    fill(engine, new, by_owner=by_owner, skipped=skipped)
     return sequence
 
 
-def _expression(subscription: StoredSubscription) -> Expression:
+def _replace(engine: Any, subscription: StoredSubscription, skipped: set[Id] | None) -> None:
+    """Give a subscription of an engine what has changed; nothing has if it was only renewed."""
+    id, weight = subscription.id, subscription.weight
+    expression = _expression(subscription, skipped)
+    if expression is None:
+        engine.remove(id)  # what it was before is no longer wanted
+    elif weight != engine.weight(id) or expression != engine.expression(id):
+        engine.replace(id, expression, weight)
+
+
+def _expression(subscription: StoredSubscription, skipped: set[Id] | None) -> Expression | None:
     try:
         return subscription.expression()
     except SubscriptionError as error:
+        if skipped is not None:
+            skipped.add(subscription.id)
+            return None
         raise StoreError(f"the subscription {subscription.id!r} of the store cannot be read: {error}") from error

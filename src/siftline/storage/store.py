@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -42,6 +43,8 @@ from siftline.storage.rows import (
     fact,
     live_change,
     microseconds,
+    moment_of,
+    set_fact,
 )
 from siftline.storage.sqlite_files import has_log, open_sqlite, plain_errors
 from siftline.storage.transaction import KEPT, Transaction, compacted, last_sequence
@@ -55,6 +58,8 @@ if TYPE_CHECKING:
 
     from siftline.subscriptions import Id
 
+# Before all times.
+_EVER: Final = -(2**62)
 _IS_LIVE: Final = "(s.expires IS NULL OR s.expires > ?)"
 
 
@@ -349,13 +354,18 @@ class Store:
             kind = fact(connection.execute, "id_kind", self.path)
         return None if kind is None else kind == "text"
 
-    def next_expiry(self) -> datetime | None:
-        """Return when the next subscription ends."""
-        from siftline.storage.rows import moment_of
-
+    def next_expiry(self, after: datetime | None = None) -> datetime | None:
+        """Return when the next subscription ends, of all or of those that end after a time."""
+        query = "SELECT min(expires) FROM subscriptions WHERE expires > ?"
         with self._reading() as connection:
-            (soonest,) = connection.execute("SELECT min(expires) FROM subscriptions").fetchone()
+            (soonest,) = connection.execute(query, (_EVER if after is None else microseconds(after),)).fetchone()
         return None if soonest is None else moment_of(soonest)
+
+    def identity(self) -> str:
+        """Return a random text that no other store has, but for copies of this one."""
+        with self._reading() as connection:
+            known = fact(connection.execute, "identity", self.path)
+        return str(known or self._run(_identified))
 
     # the feed
 
@@ -380,7 +390,9 @@ class Store:
             for row in connection.execute(query, (since,)):
                 yield change_of(row, self.path)
 
-    def load_into(self, engine: Any, *, by_owner: bool = False, now: datetime | None = None) -> int:
+    def load_into(
+        self, engine: Any, *, by_owner: bool = False, now: datetime | None = None, skipped: set[Id] | None = None
+    ) -> int:
         """Add all subscriptions to an engine, and return the number of the last change that is in it.
 
         Parameters
@@ -391,15 +403,18 @@ class Store:
             Make the owner of a subscription its tenant, for `match(..., tenant=...)`.
         now : datetime, optional
             What has expired by then is left out.
+        skipped : set of ids, optional
+            Takes the ids of subscriptions that cannot be parsed any more, because an operator is gone, say; otherwise
+            that is an error.
         """
         with self._reading() as connection:
             sequence = last_sequence(connection)
-            fill(engine, self._live(connection, None, now), by_owner=by_owner)
+            fill(engine, self._live(connection, None, now), by_owner=by_owner, skipped=skipped)
             return sequence
 
-    def follow(self, engine: Any, since: int, *, by_owner: bool = False) -> int:
+    def follow(self, engine: Any, since: int, *, by_owner: bool = False, skipped: set[Id] | None = None) -> int:
         """Bring an engine from change `since` to the last one, and return its number."""
-        last = catch_up(engine, self.changes(since), by_owner=by_owner)
+        last = catch_up(engine, self.changes(since), by_owner=by_owner, skipped=skipped)
         return since if last is None else last
 
     def acknowledge(self, reader: str, sequence: int) -> None:
@@ -464,6 +479,16 @@ class Store:
                 self._idle.append(connection)
                 return
         connection.close()
+
+
+def _identified(transaction: Transaction) -> str:
+    """Give a store its identity, unless another process was faster."""
+    execute = transaction.connection.execute
+    known = fact(execute, "identity", "the store")
+    if known is None:
+        known = secrets.token_hex(8)
+        set_fact(execute, "identity", known)
+    return str(known)
 
 
 def _damage(connection: sqlite3.Connection, check: str) -> list[str]:
