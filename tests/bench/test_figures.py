@@ -200,6 +200,7 @@ _OTHERS = {
     "finite-domains": ("predicates", "{n_subscriptions: 60, n_events: 2, domain: 0}", '"counting:predicates=table"'),
     "finite-changes": ("predicates", "{n_subscriptions: 60, n_events: 2, domain: 3}", '"counting:predicates=table"'),
     "dbms": ("topss-subscriptions", "{n_subscriptions: 30, n_events: 2}", '"dbms:engine=sqlite"'),
+    "dbms ": ("topss-subscriptions", "{n_subscriptions: 30, n_events: 2}", "sift"),
     "intervals": ("intervals", "{n_subscriptions: 50, n_events: 20, n_values: 1000, n_covering: 3}", "ps-tree"),
     "table-one": ("half-infinite", "{n: 40}", "IBS-tree"),
     "operators": ("graph", "{n_subscriptions: 30, n_predicates: 20, n_events: 3}", "sub-order"),
@@ -210,6 +211,7 @@ _OTHERS = {
 @pytest.mark.parametrize("name", list(_OTHERS))
 def test_other_kinds(tmp_path: Path, name: str) -> None:
     workload, parameters, index = _OTHERS[name]
+    name = name.strip()
     text = _TINY.replace("kind: matching", f"kind: {name}").replace("workload: dense", f"workload: {workload}")
     text = text.replace("{n_attributes: 20, event_size: 10}", parameters).replace("vary: n_subscriptions\n", "")
     text = text.replace("{SCAN: fast-scan, counting: counting}", f"{{one: {index}}}")
