@@ -194,3 +194,31 @@ def test_kinds(tiny: Figure, name: str) -> None:
         row = kind(name).measure(ground, each)
         assert row["status"] == "ok"
         assert row["passes"]
+
+
+_OTHERS = {
+    "finite-domains": ("predicates", "{n_subscriptions: 60, n_events: 2, domain: 0}", '"counting:predicates=table"'),
+    "finite-changes": ("predicates", "{n_subscriptions: 60, n_events: 2, domain: 3}", '"counting:predicates=table"'),
+    "dbms": ("topss-subscriptions", "{n_subscriptions: 30, n_events: 2}", '"dbms:engine=sqlite"'),
+    "dbms ": ("topss-subscriptions", "{n_subscriptions: 30, n_events: 2}", "sift"),
+    "intervals": ("intervals", "{n_subscriptions: 50, n_events: 20, n_values: 1000, n_covering: 3}", "ps-tree"),
+    "table-one": ("half-infinite", "{n: 40}", "IBS-tree"),
+    "operators": ("graph", "{n_subscriptions: 30, n_predicates: 20, n_events: 3}", "sub-order"),
+    "facts": ("facts", "{}", "elements of an int32"),
+}
+
+
+@pytest.mark.parametrize("name", list(_OTHERS))
+def test_other_kinds(tmp_path: Path, name: str) -> None:
+    workload, parameters, index = _OTHERS[name]
+    name = name.strip()
+    text = _TINY.replace("kind: matching", f"kind: {name}").replace("workload: dense", f"workload: {workload}")
+    text = text.replace("{n_attributes: 20, event_size: 10}", parameters).replace("vary: n_subscriptions\n", "")
+    text = text.replace("{SCAN: fast-scan, counting: counting}", f"{{one: {index}}}")
+    text = text.replace("values: [100, 200], set: {n_events: 3}", "points: [{x: 1}]")
+    (each,) = _read(tmp_path, text).runs("small")
+    ground = kind(name).prepare(each, None)
+    kind(name).use_once(ground, each)
+    row = kind(name).measure(ground, each)
+    assert row["status"] == "ok"
+    assert row["passes"]

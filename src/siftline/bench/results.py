@@ -45,6 +45,7 @@ def columns(measurement: Measurement) -> Row:
         "first_use_s": round(measurement.first_use_s, 6),
         "build_s": round(measurement.build_s, 6),
         "index_s": round(measurement.index_s, 6),
+        "index_passes_s": [round(seconds, 6) for seconds in measurement.index_passes],
         "warm_up_s": round(measurement.warm_up_s, 6),
         "encode_us": measurement.encode_us.as_dict(),
         **({} if measurement.add_us is None else {"add_us": measurement.add_us.as_dict()}),

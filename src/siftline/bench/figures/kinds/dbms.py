@@ -62,5 +62,5 @@ def measure(ground: Any, run: Run) -> Row:
         "passes": passes.pass_medians_us(),
         "processor_share": passes.processor_share,
         "index_bytes": sum(stats["bytes"].values()),
-        "distinct_predicates": stats["distinct_predicates"],
+        "distinct_predicates": stats.get("distinct_predicates"),
     }
