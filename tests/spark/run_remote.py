@@ -35,7 +35,9 @@ def main(folder: Path) -> None:
         match(events(spark), uri, plan=plan).write.parquet(str(folder / plan))
     mirrors = {Path(row.folder) for row in spark.range(8, numPartitions=8).mapInArrow(asked, "folder string").collect()}
     assert len(mirrors) == 2
-    for mirror in mirrors:
+    used = [mirror for mirror in mirrors if mirror.exists()]  # an executor may have had nothing to do
+    assert used
+    for mirror in used:
         assert len(list(mirror.glob("siftline-index-*/versions/1/version.json"))) == 1
         shutil.rmtree(mirror)
     spark.stop()
