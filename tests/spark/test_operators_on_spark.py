@@ -52,7 +52,7 @@ def compiled(spark: Any, path: Path, **options: Any) -> str:
     return str(path)
 
 
-def expected(subscriptions: Iterable[tuple[int, str]] = tuple(SUBSCRIPTIONS.items())) -> set[tuple[int, int]]:
+def expected(subscriptions: Iterable[tuple[int, str]] = tuple(SUBSCRIPTIONS.items())) -> set[tuple[int, Any]]:
     oracle = siftline.Engine("scan")
     oracle.add_many(subscriptions)
     return {(number, id) for number, event in enumerate(EVENTS) for id in oracle.match(event)}
@@ -63,7 +63,7 @@ def frame(spark: Any, n_partitions: int = 2, **more: Any) -> Any:
     return spark.createDataFrame(rows, "id bigint, event string").coalesce(1).repartition(n_partitions)
 
 
-def pairs(found: Any) -> set[tuple[int, int]]:
+def pairs(found: Any) -> set[tuple[int, Any]]:
     return {tuple(row) for row in found.collect()}
 
 
