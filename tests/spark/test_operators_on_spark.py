@@ -129,6 +129,10 @@ def test_damaged_and_killed_merges(tmp_path: Path) -> None:
     (folder / "b-part-00000.json").write_text("no document", encoding="utf-8")
     merge(tmp_path)
     assert learned_of(tmp_path) == one
+    write_document(folder / "c-part-00000.json", one._asdict())
+    merge(tmp_path, pause=60.0)  # too soon
+    assert (folder / "c-part-00000.json").exists()
+    (folder / "c-part-00000.json").unlink()
     # Killed between the sum and the removal of its parts: they are not counted again.
     write_document(folder / "a-part-00000.json", one._asdict())
     assert learned_of(tmp_path) == one
