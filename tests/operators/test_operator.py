@@ -313,6 +313,21 @@ def test_batch_operators_see_a_table_once() -> None:
     assert engine.stats()["operators"]["operators"]["scored"]["calls"] == 2
 
 
+def test_batch_operators_see_large_batches_whole() -> None:
+    sizes: list[int] = []
+
+    @operator("sized", batch=True, replace=True)
+    def sized(events: Any) -> list[bool]:
+        sizes.append(len(events))
+        return [n % 2 == 0 for n in events["n"].to_pylist()]
+
+    engine = Engine()
+    engine.add("sized() and n < 3000", id=1)
+    found = engine.match_batch([{"n": n} for n in range(5_000)])["event"].to_pylist()
+    assert found == list(range(0, 3_000, 2))
+    assert sizes == [3_000]
+
+
 def test_batch_operators_that_fail_are_false() -> None:
     operator("uneven", batch=True)(lambda events: [True])
     engine = Engine()

@@ -52,7 +52,7 @@ def compiled(spark: Any, path: Path, **options: Any) -> str:
     return str(path)
 
 
-def expected(subscriptions: Iterable[tuple[int, str]] = tuple(SUBSCRIPTIONS.items())) -> set[tuple[int, int | str]]:
+def expected(subscriptions: Iterable[tuple[int, str]] = tuple(SUBSCRIPTIONS.items())) -> set[tuple[int, Any]]:
     oracle = siftline.Engine("scan")
     oracle.add_many(subscriptions)
     return {(number, id) for number, event in enumerate(EVENTS) for id in oracle.match(event)}
@@ -63,7 +63,7 @@ def frame(spark: Any, n_partitions: int = 2, **more: Any) -> Any:
     return spark.createDataFrame(rows, "id bigint, event string").coalesce(1).repartition(n_partitions)
 
 
-def pairs(found: Any) -> set[tuple[int, int | str]]:
+def pairs(found: Any) -> set[tuple[int, Any]]:
     return {tuple(row) for row in found.collect()}
 
 
@@ -129,6 +129,10 @@ def test_damaged_and_killed_merges(tmp_path: Path) -> None:
     (folder / "b-part-00000.json").write_text("no document", encoding="utf-8")
     merge(tmp_path)
     assert learned_of(tmp_path) == one
+    write_document(folder / "c-part-00000.json", one._asdict())
+    merge(tmp_path, pause=60.0)  # too soon
+    assert (folder / "c-part-00000.json").exists()
+    (folder / "c-part-00000.json").unlink()
     # Killed between the sum and the removal of its parts: they are not counted again.
     write_document(folder / "a-part-00000.json", one._asdict())
     assert learned_of(tmp_path) == one

@@ -57,6 +57,7 @@ class Stage:
         self._schedule = make_schedule(schedule, self._statistics)
         self._nodes: dict[CallPredicate, int] = {}
         self._predicates: list[CallPredicate] = []
+        self._known_keys: dict[str, int] = {}
         self._expressions: list[Expression] = []  # by owner
         self._chains: list[Chain] = []
         self._owner_starts = Growable(np.zeros(1, dtype=np.int64))
@@ -235,7 +236,10 @@ class Stage:
         self.take(Learned(**document))
 
     def _keys(self) -> dict[str, int]:
-        return {key_of(predicate): node for node, predicate in enumerate(self._predicates)}
+        """Return all nodes by the keys of their predicates, each of which is made once."""
+        for node in range(len(self._known_keys), len(self._predicates)):
+            self._known_keys[key_of(self._predicates[node])] = node
+        return self._known_keys
 
     def record(self) -> None:
         """Count from now on what events show."""

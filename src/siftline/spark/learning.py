@@ -12,7 +12,9 @@ Counts only decide which calls come first, so a job never has to wait for them.
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
+import time
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 _FOLDER: Final = "learned"
 _TOTAL: Final = "total.json"
+# A stream adds up every so many seconds, or when there are so many files: every time, all workers read the sum again.
+STREAM_PAUSE: Final = 10.0
+_MANY_PARTS: Final = 1_000
 # Of a predicate so many evaluations count at most, so that the sum follows when events change.
 _MOST_EVALUATIONS: Final = 100_000
 # The sum has so many predicates at most: those that were evaluated most often.
@@ -116,16 +121,28 @@ def partition() -> int:
     return int(task.partitionId()) if task is not None else 0
 
 
-def merge(path: str | os.PathLike[str]) -> None:
-    """Add up what tasks have written down since the last time, unless somebody else is doing so, or nobody may."""
+def merge(path: str | os.PathLike[str], *, pause: float = 0.0) -> None:
+    """Add up what tasks have written down since the last time, unless somebody else is doing so, or nobody may.
+
+    With `pause`, nothing is done for so many seconds after the last time, unless there are many files already.
+    """
     folder = local_path(path) / _FOLDER
-    if not _parts(folder):
+    parts = _parts(folder)
+    if not parts or (len(parts) < _MANY_PARTS and _age(folder / _TOTAL) < pause):
         return
     opened = contextlib.ExitStack()
     with contextlib.suppress(OSError, StorageError), opened:
         file = opened.enter_context(contextlib.closing(File.opened(folder / "lock", is_new=True)))
         file.lock()
         _merge(folder)
+
+
+def _age(file: Path) -> float:
+    """Return how many seconds ago a file was written."""
+    try:
+        return time.time() - file.stat().st_mtime
+    except OSError:
+        return math.inf
 
 
 def _merge(folder: Path) -> None:

@@ -17,7 +17,7 @@ from siftline.spark.claims import claim, micro_batch
 from siftline.spark.dead_letters import DeadLetters
 from siftline.spark.directory import IndexDirectory
 from siftline.spark.events import EVENT, MOST_EVENT_BYTES, quoted, selected, shape_of
-from siftline.spark.learning import merge, partition
+from siftline.spark.learning import STREAM_PAUSE, merge, partition
 from siftline.spark.live import engines_of
 from siftline.spark.match import function_of, matcher_of, result_schema
 from siftline.spark.paths import local_path
@@ -140,7 +140,7 @@ class StreamMatcher:
         query, batch, start = micro_batch()
         load_modules(self.matcher.operators)
         if partition() == 0:
-            merge(self.path)  # what the micro-batches before have learned
+            merge(self.path, pause=STREAM_PAUSE)  # what the micro-batches before have learned
         engines = engines_of(self.path, claim(self.path, query, batch))
         letters = replace(self.matcher.dead_letters, run=f"{query}-{batch}", start=start)
         learning = replace(self.matcher.learning, run=f"{query}-{batch}")
