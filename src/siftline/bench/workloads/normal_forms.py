@@ -4,7 +4,7 @@
     cnf    (a17 <= 4 or a3 = 90) and (a5 >= 11)          texts: the columnar form has no clauses of alternatives
 
 The paper gives the largest number of clauses, 5. The others are ours: the number of clauses is uniform from 1, a clause
-has 1 to 4 predicates on different attributes, and everything else is as in `many-attributes`.
+has 1 to 3 predicates on different attributes, and everything else is as in `many-attributes`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NormalForms(Synthetic):
 
     n_attributes: int = 20_000
     least_predicates: int = 1
-    most_predicates: int = 4
+    most_predicates: int = 3
     equal_share: float = 0.4
     n_values: int = 200
     event_size: int = 40
