@@ -122,7 +122,8 @@ def _claims(found: Sequence[Verdict]) -> str:
     return f"""\
 <h2 id=claims>Claims</h2>
 <p class=small>A claim is <i>reproduced</i> if all its checks hold, <i>partly</i> if some do. A number marked ≈ is so
-near to its bound that another run may fall on the other side.</p>
+near to its bound that another run may fall on the other side. Explanations are our reading of the numbers, not
+measurements.</p>
 <div class=wide><table>
 <tr><th>no.<th>where<th>claim<th>verdict<th>measured</tr>
 {lines}
