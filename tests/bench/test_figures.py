@@ -111,6 +111,12 @@ def test_equal_runs_have_one_key(tmp_path: Path) -> None:
     assert one[0].key != _read(tmp_path, _TINY).runs("small", seed=1)[0].key
 
 
+def test_runs_of_a_ground_follow_each_other(tmp_path: Path) -> None:
+    text = _TINY.replace("counting: counting}", "other: {index: fast-scan, workload: zipf}, counting: counting}")
+    grounds = [run.ground for run in harness.distinct(_read(tmp_path, text).runs("small"))]
+    assert [grounds.index(ground) for ground in grounds] == [0, 0, 2, 3, 3, 5]
+
+
 def test_a_row_without_times_has_no_value() -> None:
     assert measure("index_s").of({"status": TIMED_OUT}) is None
     assert measure("stats.candidates").of({"status": "ok", "stats": {"candidates": 3}}) == 3

@@ -57,7 +57,8 @@ def report(args: argparse.Namespace) -> int:
         numbers = [str(each.claim.number) for each in found if each.word == word]
         if numbers:
             print(f"{word}: {len(numbers)} ({', '.join(numbers)})")
-    near = [str(each.claim.number) for each in found if any(answer.is_near for answer in each.answers)]
+    measured = [each for each in found if each.word != claims.NOT_MEASURED]
+    near = [str(each.claim.number) for each in measured if any(answer.is_near for answer in each.answers)]
     if near:
         print(f"near to a bound: {', '.join(near)}")
     if args.markdown:

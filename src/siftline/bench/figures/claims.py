@@ -65,12 +65,27 @@ class Check:
 
     @property
     def text(self) -> str:
-        """The question in words."""
-        said = {**self.arguments}
-        of, to = (_listed(said.pop(name, None)) for name in ("of", "to"))
-        words = f"{self.name} of {of}" + (f" to {to}" if to else "")
-        rest = ", ".join(f"{key} {_listed(value)}" for key, value in said.items())
-        return f"{words}, {self.measure}{f', {rest}' if rest else ''}"
+        """The question in words.
+
+        >>> Check("ratio", "opindex-1", "match_ms", {"of": ["k-index", "BE-Tree"], "to": "OpIndex", "at": "mean"}).text
+        'match_ms, best of k-index, BE-Tree / OpIndex, mean over all x'
+        """
+        said = self.arguments
+        of, to = (_named(said.get(name)) for name in ("of", "to"))
+        places = f"from {said.get('from', 'the first')} to {said.get('until', 'the last x')}"
+        words = {
+            "ratio": f"{of} / {to}",
+            "change": f"change of {of} {places}",
+            "against": f"change of {of} / change of {to} {places}",
+            "spread": f"largest / smallest of {of}",
+            "exponent": f"exponent of {of}",
+            "order": f"smallest step in the order {_listed(said.get('of'))}",
+            "value": of,
+            "status": f"{of} ends as {_listed(said.get('among'))}",
+        }[self.name]
+        has_place = self.name in ("ratio", "order", "value", "status")
+        place = _AT.get(said.get("at", "last"), f"at {said.get('at')}") if has_place else ""
+        return ", ".join(filter(None, [self.measure, words, place]))
 
     @property
     def bounds(self) -> str:
@@ -79,8 +94,21 @@ class Check:
         return " and ".join([*bounds, *([f"≤ {self.at_most:g}"] if self.at_most is not None else [])])
 
 
+_AT: Final = {
+    "least": "smallest over all x",
+    "most": "largest over all x",
+    "mean": "mean over all x",
+    "first": "at the first x",
+    "last": "at the last x",
+}
+
+
+def _named(series: Any) -> str:
+    return f"best of {_listed(series)}" if isinstance(series, list) else str(series)
+
+
 def _listed(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def measure(
 ) -> Outcome:
     """Measure what the figures need and the file does not have yet; all of it if it is done again."""
     earlier = {} if is_again else rows_by_run(path)
-    wanted = _distinct(run for each in figures for run in each.runs(scale, seed))
+    wanted = distinct(run for each in figures for run in each.runs(scale, seed))
     missing = [run for run in wanted if run.key not in earlier]
     outcome = Outcome(len(missing), len(wanted) - len(missing))
     if outcome.n_earlier:
@@ -103,18 +103,20 @@ def _name(run: Run) -> str:
     return f"{run.figure}, {run.series} at {x}"
 
 
-def _distinct(runs: Iterable[Run]) -> list[Run]:
-    """Return each run once, under the first figure that has it."""
+def distinct(runs: Iterable[Run]) -> list[Run]:
+    """Return each run once, under the first figure that has it, and those of a ground together."""
     found: dict[str, Run] = {}
+    grounds: dict[tuple[str, str], int] = {}
     for run in runs:
-        found.setdefault(run.key, run)
-    return list(found.values())
+        if found.setdefault(run.key, run) is run:
+            grounds.setdefault((run.figure, run.ground), len(grounds))
+    return sorted(found.values(), key=lambda run: grounds[run.figure, run.ground])
 
 
 def planned(figures: Sequence[Figure], scale: str, seed: int = 0) -> tuple[int, float]:
     """Return how many runs the figures have, each once, and the seconds that their budgets give them."""
     each = _budgets(figures, scale)
-    runs = _distinct(run for figure in figures for run in figure.runs(scale, seed))
+    runs = distinct(run for figure in figures for run in figure.runs(scale, seed))
     return len(runs), sum(each[run.figure] for run in runs)
 
 

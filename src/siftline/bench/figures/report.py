@@ -40,6 +40,8 @@ td.number, th.number { text-align: right; white-space: nowrap; }
 svg { display: block; max-width: min(100%, 54rem); height: auto; }
 svg text { font-family: system-ui, sans-serif; }
 summary { cursor: pointer; }
+.figures { display: grid; gap: 0 2rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 27rem), 1fr)); }
+.broad { grid-column: 1 / -1; } section { min-width: 0; }
 .small { font-size: .85rem; color: #444; margin: .2rem 0; }
 ul.plain { list-style: none; padding: 0; margin: 0; }
 a { color: #1b4f72; }
@@ -122,7 +124,8 @@ def _claims(found: Sequence[Verdict]) -> str:
     return f"""\
 <h2 id=claims>Claims</h2>
 <p class=small>A claim is <i>reproduced</i> if all its checks hold, <i>partly</i> if some do. A number marked ≈ is so
-near to its bound that another run may fall on the other side.</p>
+near to its bound that another run may fall on the other side. Explanations are our reading of the numbers, not
+measurements.</p>
 <div class=wide><table>
 <tr><th>no.<th>where<th>claim<th>verdict<th>measured</tr>
 {lines}
@@ -172,16 +175,20 @@ def _summary(shown: Sequence[Figure], scale: str, rows: Mapping[str, Row], seed:
 
 def _paper(paper: str, shown: Sequence[Figure], scale: str, rows: Mapping[str, Row], seed: int) -> str:
     mine = "\n".join(_figure(each, scale, rows, seed) for each in shown if each.paper == paper)
-    return f"<h2 id={paper}>{escape(PAPERS[paper])}</h2>\n{mine}"
+    return f"<h2 id={paper}>{escape(PAPERS[paper])}</h2>\n<div class=figures>{mine}</div>"
 
 
 def _figure(figure: Figure, scale: str, rows: Mapping[str, Row], seed: int) -> str:
     note = f"<p class=small>{escape(figure.note)}</p>" if figure.note else ""
+    is_measured = any(run.key in rows for run in figure.runs(scale, seed))
+    picture = svg(figure, scale, rows, seed) if is_measured else "<p>Not measured yet.</p>"
     return f"""\
+<section{" class=broad" if len(figure.y) > 1 else ""}>
 <h3 id={figure.name}>{escape(figure.where)}: {escape(figure.title)}</h3>
-{svg(figure, scale, rows, seed)}
+{picture}
 <p class=small>{escape(_setting(figure, scale))}</p>{note}
-<details><summary class=small>numbers</summary><div class=wide>{_table(figure, scale, rows, seed)}</div></details>"""
+<details><summary class=small>numbers</summary><div class=wide>{_table(figure, scale, rows, seed)}</div></details>
+</section>"""
 
 
 def _setting(figure: Figure, scale: str) -> str:

@@ -42,6 +42,6 @@ def _line(figure: Figure, times: Panel, x: object) -> list[list[str]]:
     if ours is None or not measured:
         return []
     best, worst = min(measured, key=measured.__getitem__), max(measured, key=measured.__getitem__)
-    at = f"{figure.x.label} {x if isinstance(x, str) else short(float(str(x)))}"
+    at = x if isinstance(x, str) else f"{figure.x.label} {short(float(str(x)))}"
     numbers = (shown(measured[best]), worst, shown(measured[worst]), shown(ours), shown(measured[best] / ours))
     return [[figure.name, at, best, *numbers]]
