@@ -391,13 +391,18 @@ def test_closed_pipe_is_quiet(write: Write) -> None:
     assert process.returncode == 141
 
 
+def _take_signals() -> None:
+    """Undo what shells do to programs in the background: they ignore interrupts, and so do all that they start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupt(write: Write, tmp_path: Path, number: int, status: int) -> None:
     output = tmp_path / "out" / "m.jsonl"
     output.parent.mkdir()
     files = "--subscriptions", write("s.sift", "a = 1"), "--events", "-", "--output", str(output)
     command = [sys.executable, "-m", "siftline", "match", *files]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=_take_signals) as process:
         for _ in range(600):  # until it waits for events
             if os.listdir(output.parent):
                 break
