@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import sys
-import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
@@ -149,20 +149,21 @@ def written_whole(path: str) -> Iterator[Path]:
         return
     if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError(13, "Permission denied", path)
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    except OSError as error:
-        raise CannotRunError(f"{path}: cannot be written: {error.strerror}") from None
-    os.close(handle)
-    try:
-        yield Path(name)
-        _give_usual_mode(name, target)
-        os.replace(name, path)
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:  # from before it is there: a signal may come at any moment
+        try:
+            os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except OSError as error:
+            raise CannotRunError(f"{path}: cannot be written: {error.strerror}") from None
+        yield draft
+        _give_usual_mode(draft, target)
+        os.replace(draft, path)
     finally:
-        Path(name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            draft.unlink()
 
 
-def _give_usual_mode(name: str, target: Path) -> None:
+def _give_usual_mode(draft: Path, target: Path) -> None:
     """Undo the private mode of temporary files: keep the mode of what is replaced, or take the usual one."""
     if target.exists():
         mode = target.stat().st_mode & 0o777
@@ -170,4 +171,4 @@ def _give_usual_mode(name: str, target: Path) -> None:
         mask = os.umask(0)
         os.umask(mask)
         mode = 0o666 & ~mask
-    os.chmod(name, mode)
+    os.chmod(draft, mode)
