@@ -163,11 +163,14 @@ def joined(some: Matches, others: Matches) -> Matches:
 def followed(found: Matches) -> Matches:
     """Return the same with all subscriptions that share the entries of those that were found."""
     table = found.table
-    assert table.following is not None
-    firsts = np.flatnonzero(np.diff(found.events, prepend=-1))
-    starts = np.append(firsts, len(found.events))
-    starts, slots = with_followers(starts, found.slots, table.following.view, table.is_live.view)
-    return Matches(np.repeat(found.events[firsts], np.diff(starts)), slots, table)
+    sharing = table.sharing
+    assert sharing is not None
+    if not len(found.events):
+        return found
+    events = np.arange(found.events[0], found.events[-1] + 1)
+    starts = np.searchsorted(found.events, np.append(events, events[-1] + 1))
+    starts, slots = with_followers(starts, found.slots, *(each.view for each in sharing))
+    return Matches(np.repeat(events, np.diff(starts)), slots, table)
 
 
 def kept(found: Matches, has: Callable[[Any], Any]) -> Matches:

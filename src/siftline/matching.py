@@ -84,13 +84,13 @@ class Matching(Changing):
         if generation & 1 or ids is None or latest is None:
             return None
         n_tail = tail.n_clauses
-        following = table.following
-        found = self._index.match_ids(latest, ids, None if following is None else (following, table.is_live))
+        sharing = table.sharing
+        found = self._index.match_ids(latest, ids, sharing)
         if n_tail and found is not None:
             slots, possible = tail.match(latest.attributes, latest.codes, n_tail)
             if len(possible):
                 return None
-            if following is not None:
+            if sharing is not None:
                 slots = _with_followers(slots, table)
             if len(slots):
                 found += ids.taken(slots).tolist()
@@ -211,10 +211,11 @@ def _scanned(scan: Tail, events: EncodedEvents, position: int) -> tuple[NDArray[
 
 def _with_followers(slots: NDArray[np.int32], table: SubscriptionTable) -> NDArray[np.int32]:
     """Return all live subscriptions that share the entries of some slots."""
-    assert table.following is not None
+    sharing = table.sharing
+    assert sharing is not None
     starts = np.array([0, len(slots)])
     found: NDArray[np.int32]
-    _, found = with_followers(starts, slots, table.following.view, table.is_live.view)
+    _, found = with_followers(starts, slots, *(each.view for each in sharing))
     return found
 
 

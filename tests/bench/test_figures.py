@@ -136,7 +136,7 @@ def test_run_writes_rows_and_goes_on(tiny: Figure, capsys: pytest.CaptureFixture
         ("counting", 200),
     ]
     assert all(
-        row["status"] == "ok" and row["seed"] == 0 and row["machine"] and len(row["passes"]) == 2 for row in rows
+        row["status"] == "ok" and row["seed"] == 0 and row["machine"] and len(row["passes"]) >= 2 for row in rows
     )
     assert rows[0]["matches_each"] == rows[1]["matches_each"]
     # Two rows, and half of a third one: what a process leaves that was killed while it wrote.

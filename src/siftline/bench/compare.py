@@ -66,7 +66,12 @@ def compare(old: Iterable[Row], new: Iterable[Row]) -> tuple[list[Comparison], l
 def _latest(rows: Iterable[Row]) -> dict[str, Row]:
     """Return the last row of each measurement."""
     measured = (row for row in rows if row.get("passes"))
-    return {json.dumps([row.get(key) for key in _KEYS], sort_keys=True): row for row in measured}
+    return {_identity(row): row for row in measured}
+
+
+def _identity(row: Row) -> str:
+    """Name what a row measures; rows of figures say so themselves."""
+    return str(row["run"]) if "run" in row else json.dumps([row.get(key) for key in _KEYS], sort_keys=True)
 
 
 def _comparison(old: Row, new: Row) -> Comparison:

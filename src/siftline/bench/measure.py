@@ -6,7 +6,7 @@ import gc
 import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
+
+# Of works that go round until some time is over.
+MOST_PASSES: Final = 60
 
 
 @dataclass(frozen=True)
@@ -106,14 +109,17 @@ class Passes:
         return [round(float(value), 6) for value in np.median(self.times_ns, axis=1) / 1e3]
 
 
-def interleaved(works: Sequence[Callable[[], NDArray[np.int64]]], n_passes: int) -> list[Passes]:
+def interleaved(works: Sequence[Callable[[], NDArray[np.int64]]], n_passes: int, least_s: float = 0.0) -> list[Passes]:
     """Run all works in turn, `n_passes` times round, so that a busy minute of the machine hits all of them.
 
-    Each work returns the nanoseconds of its events. A processor share below 1 says that others had the core.
+    Each work returns the nanoseconds of its events. Quick works go round until `least_s` is over, within limits. A
+    processor share below 1 says that others had the core.
     """
     rounds: list[list[NDArray[np.int64]]] = [[] for _ in works]
     walls, processors = np.zeros(len(works)), np.zeros(len(works))
-    for _ in range(n_passes):
+    for number in range(max(n_passes, MOST_PASSES)):
+        if number >= n_passes and walls.sum() >= least_s:
+            break
         for i, work in enumerate(works):
             timed = time_once(work)
             rounds[i].append(timed.result)

@@ -96,6 +96,8 @@ class Plan:
         An index whose build, judged by smaller ones, would take longer is hopeless: that is reported, and all.
     rebuild_box_s : float
         The index alone is built anew until this time is over, at least once and some times at most.
+    least_s : float
+        Quick indexes get more passes than `n_passes`, until this time is over.
     pass_box_s : float, optional
         A slow index is timed on as many events only as it matches in this time.
     check_box_s : float, optional
@@ -109,6 +111,7 @@ class Plan:
     most_events: int | None = None
     build_box_s: float | None = None
     rebuild_box_s: float = 0.0
+    least_s: float = 0.0
     pass_box_s: float | None = None
     check_box_s: float | None = None
 
@@ -237,7 +240,7 @@ class _Candidate:
     def finish(self, passes: Passes, stats_before: Mapping[str, Any]) -> Measurement:
         """Return the measurement, with the work that the passes cost."""
         stats = self.engine.stats()
-        n_matched = self.plan.n_passes * max(1, len(self.events))
+        n_matched = len(passes.times_ns) * max(1, len(self.events))
         for key, before in stats_before.items():
             if type(before) is int and stats[key] != before:  # what matching counts, as a mean over the events
                 stats[key] = (stats[key] - before) / n_matched
@@ -346,7 +349,7 @@ def _measured(candidates: Sequence[_Candidate], plan: Plan, say: Say) -> list[Me
     """Time all candidates in turn; the first one is what the others are compared with."""
     say(f"{plan.n_passes} passes over {len(candidates)} indexes")
     before = [candidate.engine.stats() for candidate in candidates]
-    all_passes = interleaved([candidate.one_pass for candidate in candidates], plan.n_passes)
+    all_passes = interleaved([candidate.one_pass for candidate in candidates], plan.n_passes, plan.least_s)
     measured = [c.finish(passes, stats) for c, passes, stats in zip(candidates, all_passes, before, strict=True)]
     for each in measured:
         each.ratio = float(f"{measured[0].median_over(each) / each.median_over(measured[0]):.4g}")

@@ -9,8 +9,8 @@ Only events that matched somebody are written. One commit takes all events that 
 deliveries, and returns when the disk has them; so what was acknowledged is delivered even after `kill -9`. Results of
 deliveries are committed without waiting for the disk: losing one means a repeat, which receivers can tell.
 
-By subscription the log is indexed in memory alone, because the log is bounded and read once at the start; so are the
-counts of deliveries.
+By subscription the log is indexed in memory alone (`recent.py`), because the log is bounded and read once at the start;
+so are the counts of deliveries.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from __future__ import annotations
 import json
 import os
 import threading
-from bisect import bisect_left
-from collections import deque
-from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siftline.broker.notifications import Everybody, LoggedEvent, Notification, Position
+from siftline.broker.recent import Recent
 from siftline.broker.waiting import Waiting
 from siftline.errors import StoreError
 from siftline.storage.sqlite_files import open_sqlite, plain_errors, transaction
@@ -71,14 +69,6 @@ class DeadLetter(NamedTuple):
     payload: bytes
 
 
-class _Kept(NamedTuple):
-    """What memory knows of an event in the log."""
-
-    sequence: int
-    n_bytes: int
-    subscriptions: list[Id]
-
-
 class NotificationLog:
     """The log; one thread appends, any threads read.
 
@@ -95,9 +85,7 @@ class NotificationLog:
         self._most_events, self._most_bytes = most_events, most_bytes
         self._guard = threading.Lock()
         self._reading, self._settling = threading.Lock(), threading.Lock()
-        self._events: deque[_Kept] = deque()
-        self._n_bytes = 0
-        self._by_subscription: dict[Id, deque[int]] = {}
+        self._recent = Recent()
         self.last = 0
         with plain_errors(path):
             self._writer = open_sqlite(path, is_read_only=False, wait_seconds=5.0)
@@ -116,7 +104,7 @@ class NotificationLog:
         for sequence, n_bytes, subscriptions in self._reader.execute(
             "SELECT sequence, length(payload), subscriptions FROM events ORDER BY sequence"
         ):
-            self._remember(_Kept(sequence, n_bytes, json.loads(subscriptions)))
+            self._recent.add(sequence, n_bytes, json.loads(subscriptions))
             self.last = sequence
         self._waiting = Waiting(
             dict(self._reader.execute("SELECT subscription, count(*) FROM deliveries GROUP BY subscription").fetchall())
@@ -138,7 +126,7 @@ class NotificationLog:
     def first(self) -> int:
         """The oldest event that is still there; what comes next if there is none."""
         with self._guard:
-            return self._events[0].sequence if self._events else self.last + 1
+            return self.last + 1 if self._recent.first is None else self._recent.first
 
     # writing
 
@@ -172,43 +160,29 @@ class NotificationLog:
             if dropped:
                 execute(
                     "DELETE FROM events WHERE sequence <= ? AND sequence NOT IN (SELECT sequence FROM deliveries)",
-                    (dropped[-1].sequence,),
+                    (dropped[-1],),
                 )
         self.last = logged[-1].sequence
         self._waiting.added(row[0] for row in told)
         with self._guard:
             for _ in dropped:
-                self._forget(self._events.popleft())
+                self._recent.forget_first()
             for event in logged:
-                self._remember(_Kept(event.sequence, len(event.payload), event.subscriptions))
+                self._recent.add(event.sequence, len(event.payload), event.subscriptions)
         return logged
 
-    def _overflow(self, logged: list[LoggedEvent]) -> list[_Kept]:
+    def _overflow(self, logged: list[LoggedEvent]) -> list[int]:
         """Return the oldest events, which have to make room; the newest ones stay in any case."""
-        n_over = len(self._events) + len(logged) - self._most_events
-        bytes_over = self._n_bytes + sum(len(event.payload) for event in logged) - self._most_bytes
-        dropped: list[_Kept] = []
-        for kept in self._events:
+        n_over = len(self._recent) + len(logged) - self._most_events
+        bytes_over = self._recent.n_bytes + sum(len(event.payload) for event in logged) - self._most_bytes
+        dropped: list[int] = []
+        for sequence, n_bytes in self._recent.oldest():
             if n_over <= 0 and bytes_over <= 0:
                 break
-            dropped.append(kept)
+            dropped.append(sequence)
             n_over -= 1
-            bytes_over -= kept.n_bytes
+            bytes_over -= n_bytes
         return dropped
-
-    def _remember(self, kept: _Kept) -> None:
-        self._events.append(kept)
-        self._n_bytes += kept.n_bytes
-        for id in kept.subscriptions:
-            self._by_subscription.setdefault(id, deque()).append(kept.sequence)
-
-    def _forget(self, kept: _Kept) -> None:
-        self._n_bytes -= kept.n_bytes
-        for id in kept.subscriptions:
-            sequences = self._by_subscription[id]
-            sequences.popleft()
-            if not sequences:
-                del self._by_subscription[id]
 
     # reading
 
@@ -223,12 +197,11 @@ class NotificationLog:
         """Return which events to look at; the event of the position itself too, which may be there for others."""
         with self._guard:
             if isinstance(wanted, Everybody):
-                first = self._events[0].sequence if self._events else self.last + 1
+                first = self.last + 1 if self._recent.first is None else self._recent.first
                 return list(range(max(after.sequence, first), self.last + 1)[: limit + 1])
             chosen: set[int] = set()
             for id in wanted:
-                sequences = self._by_subscription.get(id, ())
-                chosen.update(islice(sequences, bisect_left(sequences, after.sequence), None))
+                chosen.update(self._recent.sequences(id, after.sequence))
         return sorted(chosen)[: limit + 1]
 
     def _fetched(self, sequences: Iterable[int]) -> Iterator[LoggedEvent]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import DTypeLike, NDArray
+
+_ALL_SET: Final = 2**64 - 1
 
 
 class Growable:
@@ -85,3 +87,48 @@ class Growable:
         larger = np.empty(max(16, length + length // 2), dtype=self._array.dtype)
         larger[: self._length] = self.view
         self._array = larger
+
+
+class GrowableBits:
+    """Bits with room at the end; new ones are set, and can be cleared.
+
+    Examples
+    --------
+    >>> bits = GrowableBits(np.array([True, False]))
+    >>> bits.extend(2)
+    >>> bits.clear([3])
+    >>> bits.flags
+    array([ True, False,  True, False])
+    """
+
+    __slots__ = ("_length", "words")
+
+    def __init__(self, flags: NDArray[np.bool_]) -> None:
+        self._length = len(flags)
+        padded = np.zeros(-(-len(flags) // 64) * 64, dtype=np.bool_)
+        padded[: len(flags)] = flags
+        self.words = Growable(np.packbits(padded, bitorder="little").view(np.uint64))
+
+    @property
+    def flags(self) -> NDArray[np.bool_]:
+        """The bits as an array."""
+        return np.unpackbits(self.words.view.view(np.uint8), count=self._length, bitorder="little").astype(np.bool_)
+
+    def extend(self, n: int) -> None:
+        """Append bits that are set."""
+        word, bit = divmod(self._length, 64)
+        self._length += n
+        n_first = min(n, 64 - bit) if bit else 0
+        if n_first:
+            self.words.set(word, self.words.item(word) | ((1 << n_first) - 1) << bit)
+        n_whole, n_last = divmod(n - n_first, 64)
+        if n_whole:
+            self.words.extend(np.full(n_whole, _ALL_SET, dtype=np.uint64))
+        if n_last:
+            self.words.append((1 << n_last) - 1)
+
+    def clear(self, places: Iterable[int]) -> None:
+        """Clear some bits."""
+        for place in places:
+            word = place >> 6
+            self.words.set(word, self.words.item(word) & ~(1 << (place & 63)))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 # Which slot follows a slot with the same expression, and which slots are live; None if no two slots have the same.
-Sharing: TypeAlias = "tuple[Growable, Growable] | None"
+Sharing: TypeAlias = "tuple[Growable, Growable, Growable] | None"
 
 
 class Batch(NamedTuple):

@@ -137,7 +137,7 @@ _NOTHING: Final = np.empty(0, dtype=np.int32)
 _ALL_LIVE: Final = np.empty(0, dtype=np.bool_)
 _NO_IDS: Final = np.empty(0, dtype=np.int64)
 _NO_WEIGHTS: Final = np.empty(0, dtype=np.float64)
-_NOT_SHARED: Final = (_NOTHING, _ALL_LIVE)
+_NOT_SHARED: Final = (np.empty(0, dtype=np.uint64), _NOTHING, _ALL_LIVE)
 _NO_CANDIDATES: Final = Candidates(_NOTHING, _NOTHING)
 
 
@@ -187,7 +187,7 @@ class Desk:
         lists = np.empty(2 * n_levels + 2, dtype=np.int32)
         self.owner: Growable | None = None
         self.ids, self.ids_found = _NO_IDS, _NO_IDS
-        self.sharing: tuple[NDArray[np.int32], NDArray[np.bool_]] = _NOT_SHARED
+        self.sharing: tuple[NDArray[Any], ...] = _NOT_SHARED
         is_skipped = np.zeros(n_places, dtype=np.bool_)  # for batches, which find some entries in another way
         scratch = (self.dense, self.seen, self.marks, bits, ordinals, lists, survivors, self.sure, self.possible, work)
         fixed = [array for name, array in arrays._asdict().items() if name not in ("alone_clauses", "expected")]
@@ -234,8 +234,9 @@ class Desk:
         """Return whether the kernel has these ids, and sees who shares an entry."""
         if self.owner is not ids or sharing is None:
             return self.owner is ids
-        following, is_member = self.sharing
-        return sharing[0].whole is following and sharing[1].whole is is_member and ids.whole is self.ids
+        return ids.whole is self.ids and all(
+            new.whole is known for new, known in zip(sharing, self.sharing, strict=True)
+        )
 
     def _take_ids(self, ids: Growable, sharing: Sharing) -> bool:
         """Let the kernel find the ids of slots itself, if all those of the part are known."""
@@ -244,11 +245,11 @@ class Desk:
             return False
         # All that the table has addresses of is kept alive.
         self.owner, self.ids = ids, ids.whole
-        self.sharing = _NOT_SHARED if sharing is None else (sharing[0].whole, sharing[1].whole)
+        self.sharing = _NOT_SHARED if sharing is None else tuple(each.whole for each in sharing)
         # One more than there can be: so the kernel sees that they had room.
         self.ids_found = np.empty(1 + (part.n_clauses if sharing is None else len(self.ids)), dtype=np.int64)
         with_ids = table_of([self.ids, self.ids_found, *self.sharing])
-        self.table_with_ids = np.concatenate([self.table[:4], with_ids, self.table[12:]])
+        self.table_with_ids = np.concatenate([self.table[:4], with_ids, self.table[4 + len(with_ids) :]])
         return True
 
     def _weighed(self, weights: NDArray[np.float64], heaviest: NDArray[np.float64]) -> NDArray[np.int64]:

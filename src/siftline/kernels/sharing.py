@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NONE = np.int32(-1)
+# So many subscriptions of one literal are shared.
+_FEW = 8
 # Steps of the FNV-1a hash, with words instead of bytes.
 _BASIS = np.uint64(0xCBF29CE484222325)
 _PRIME = np.uint64(0x100000001B3)
 _SHIFT = np.uint64(29)
+_U0, _U1, _SIX, _LOW_SIX = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
 
 
 @inline_kernel
@@ -38,9 +41,37 @@ def _append_followers(start: int, n: int, found: NDArray[Any], following: NDArra
 
 
 @inline_kernel
+def _part(
+    first: int, end: int, n: int, slots: NDArray[np.int32], found: NDArray[Any], plain: NDArray[np.uint64], n_known: int
+) -> Any:
+    """Append the plain ones of slots[first : end] to `found`, behind them the others; return where both end.
+
+    Newer ones are left out. `plain` is small enough for the cache, which cannot be said of what the others need. The
+    others wait in `slots`, in the place of what was read from it.
+    """
+    n_others = np.uint64(first)
+    n_plain = np.uint64(n)
+    for k in range(np.uint64(first), np.uint64(end)):
+        slot = slots[k]
+        is_known = slot < n_known
+        place = np.uint64(slot if is_known else 0)
+        is_plain = is_known & (((plain[place >> _SIX] >> (place & _LOW_SIX)) & _U1) != _U0)
+        found[n_plain] = slot
+        n_plain += np.uint64(is_plain)
+        slots[n_others] = slot
+        n_others += np.uint64(is_known & (not is_plain))
+    n_found = n_plain
+    for k in range(np.uint64(first), n_others):
+        found[n_found] = slots[k]
+        n_found += _U1
+    return np.int64(n_plain), np.int64(n_found)
+
+
+@inline_kernel
 def ids_with_followers(
     slots: NDArray[np.int32],
     n_slots: Any,
+    plain: NDArray[np.uint64],
     following: NDArray[np.int32],
     is_live: NDArray[np.bool_],
     ids: NDArray[np.int64],
@@ -48,16 +79,15 @@ def ids_with_followers(
 ) -> Any:
     """Write the ids of the live slots among the first slots and all that follow them; newer ones are left out.
 
-    Returns how many there are, or -1 if they have no room.
+    Returns how many there are, or -1 if they have no room. `slots` is scratch afterwards.
     """
-    n_known = min(len(following), len(is_live), len(ids))
-    n_leaders = 0
-    for k in range(n_slots if n_slots < len(found) else 0):
-        found[np.uint64(n_leaders)] = slots[np.uint64(k)]
-        n_leaders += slots[np.uint64(k)] < n_known
-    n_found = _append_followers(0, n_leaders, found, following, n_known)
-    n_live = 0
-    for k in range(n_found):
+    n_known = min(len(following), len(is_live), len(ids), 64 * len(plain))
+    n_plain, n_leaders = _part(0, n_slots if n_slots < len(found) else 0, 0, slots, found, plain, n_known)
+    n_found = _append_followers(n_plain, n_leaders, found, following, n_known)
+    for k in range(n_plain):
+        found[np.uint64(k)] = ids[np.uint64(found[np.uint64(k)])]
+    n_live = n_plain
+    for k in range(n_plain, n_found):
         slot = np.uint64(found[np.uint64(k)])
         found[np.uint64(n_live)] = ids[slot]
         n_live += is_live[slot]
@@ -66,28 +96,27 @@ def ids_with_followers(
 
 @kernel
 def with_followers(
-    starts: NDArray[np.int64], slots: NDArray[np.int32], following: NDArray[np.int32], is_live: NDArray[np.bool_]
+    starts: NDArray[np.int64],
+    slots: NDArray[np.int32],
+    plain: NDArray[np.uint64],
+    following: NDArray[np.int32],
+    is_live: NDArray[np.bool_],
 ) -> Any:
     """Return (starts, slots): of each event, the live slots and all that follow them; newer ones are left out.
 
-    The slots of event e are slots[starts[e] : starts[e + 1]], before and after.
+    The slots of event e are slots[starts[e] : starts[e + 1]], before and after. The given slots are scratch afterwards.
     """
-    n_known = min(len(following), len(is_live))
+    n_known = min(len(following), len(is_live), 64 * len(plain))
     new_starts = np.zeros(len(starts), dtype=np.int64)
-    found = np.empty(4 * len(slots) + 64, dtype=np.int32)
+    found = np.empty(len(slots) + len(slots) // 2 + 64, dtype=np.int32)
     n = 0
     for e in range(len(starts) - 1):
-        n_of_event = starts[e + 1] - starts[e]
-        found = with_room(found, n, n_of_event + 1)
-        end = np.int64(-1)
+        found = with_room(found, n, starts[e + 1] - starts[e] + 1)
+        n, leaders = _part(starts[e], starts[e + 1], n, slots, found, plain, n_known)
+        end = _append_followers(n, leaders, found, following, n_known)
         while end < 0:
-            leaders = n
-            for k in range(starts[e], starts[e + 1]):
-                found[np.uint64(leaders)] = slots[np.uint64(k)]
-                leaders += slots[np.uint64(k)] < n_known
+            found = with_room(found, leaders, len(found) + 1)
             end = _append_followers(n, leaders, found, following, n_known)
-            if end < 0:
-                found = with_room(found, n, len(found) + 1)
         for k in range(n, end):
             slot = found[np.uint64(k)]
             found[np.uint64(n)] = slot
@@ -177,6 +206,18 @@ def _are_alike(
 
 
 @kernel
+def _part_few(firsts: NDArray[np.int64], starts: NDArray[np.int64], leaders: NDArray[np.int32]) -> None:
+    """Let subscriptions of one literal stand alone where few are alike."""
+    counts = np.zeros(len(leaders), dtype=np.int32)
+    for leader in leaders:
+        counts[leader] += 1
+    for s in range(len(leaders)):
+        is_single = starts[firsts[s + 1]] - starts[firsts[s]] == 1
+        if is_single and counts[leaders[s]] < _FEW:
+            leaders[s] = s
+
+
+@kernel
 def first_alike(
     firsts: NDArray[np.int64],
     is_exact: NDArray[np.bool_],
@@ -194,7 +235,8 @@ def first_alike(
     """Return, for each subscription, the first one whose clauses say the same: itself, mostly.
 
     The clauses of subscription s are firsts[s] .. firsts[s + 1] - 1. One without clauses, or with a clause that codes
-    do not decide, is like no other.
+    do not decide, is like no other; nor is one of a single literal that only a few others say too: it takes four bytes
+    in a list that is copied whole, and who finds it need not look for the others.
     """
     n = len(firsts) - 1
     leaders = np.arange(n).astype(np.int32)
@@ -234,4 +276,5 @@ def first_alike(
             place = (place + np.uint64(1)) & mask
         else:
             places[place] = s
+    _part_few(firsts, starts, leaders)
     return leaders

@@ -278,6 +278,7 @@ def _match(
     heaviest: NDArray[np.float64],
     ids: NDArray[np.int64],
     ids_found: NDArray[np.int64],
+    plain: NDArray[np.uint64],
     following: NDArray[np.int32],
     is_member: NDArray[np.bool_],
     dense: NDArray[np.int32],
@@ -422,7 +423,7 @@ def _match(
     if n_spread < n_values:
         return np.int64(SEVERAL)
     if len(following) > 0:
-        n_sure = ids_with_followers(sure, n_sure, following, is_member, ids, ids_found)
+        n_sure = ids_with_followers(sure, n_sure, plain, following, is_member, ids, ids_found)
         if n_sure < 0:
             return np.int64(SEVERAL)
     elif len(ids) > 0:
@@ -465,35 +466,36 @@ def match_at_desk(
         carray(pointer(table[2]), table[3], np.float64),
         carray(pointer(table[4]), table[5], np.int64),
         carray(pointer(table[6]), table[7], np.int64),
-        carray(pointer(table[8]), table[9], np.int32),
-        carray(pointer(table[10]), table[11], np.bool_),
-        carray(pointer(table[12]), table[13], np.int32),
-        carray(pointer(table[14]), table[15], np.uint64),
-        carray(pointer(table[16]), table[17], np.uint8),
-        carray(pointer(table[18]), table[19], np.uint64),
-        carray(pointer(table[20]), table[21], np.int32),
+        carray(pointer(table[8]), table[9], np.uint64),
+        carray(pointer(table[10]), table[11], np.int32),
+        carray(pointer(table[12]), table[13], np.bool_),
+        carray(pointer(table[14]), table[15], np.int32),
+        carray(pointer(table[16]), table[17], np.uint64),
+        carray(pointer(table[18]), table[19], np.uint8),
+        carray(pointer(table[20]), table[21], np.uint64),
         carray(pointer(table[22]), table[23], np.int32),
         carray(pointer(table[24]), table[25], np.int32),
         carray(pointer(table[26]), table[27], np.int32),
         carray(pointer(table[28]), table[29], np.int32),
-        carray(pointer(table[30]), table[31], np.int64),
+        carray(pointer(table[30]), table[31], np.int32),
         carray(pointer(table[32]), table[33], np.int64),
-        carray(pointer(table[34]), table[35], np.int32),
-        carray(pointer(table[36]), table[37], np.int64),
-        carray(pointer(table[38]), table[39], np.int32),
-        carray(pointer(table[40]), table[41], np.uint8),
-        carray(pointer(table[42]), table[43], np.int64),
-        carray(pointer(table[44]), table[45], np.int32),
-        carray(pointer(table[46]), table[47], np.uint8),
+        carray(pointer(table[34]), table[35], np.int64),
+        carray(pointer(table[36]), table[37], np.int32),
+        carray(pointer(table[38]), table[39], np.int64),
+        carray(pointer(table[40]), table[41], np.int32),
+        carray(pointer(table[42]), table[43], np.uint8),
+        carray(pointer(table[44]), table[45], np.int64),
+        carray(pointer(table[46]), table[47], np.int32),
         carray(pointer(table[48]), table[49], np.uint8),
-        carray(pointer(table[50]), table[51], np.int32),
+        carray(pointer(table[50]), table[51], np.uint8),
         carray(pointer(table[52]), table[53], np.int32),
         carray(pointer(table[54]), table[55], np.int32),
         carray(pointer(table[56]), table[57], np.int32),
         carray(pointer(table[58]), table[59], np.int32),
         carray(pointer(table[60]), table[61], np.int32),
-        carray(pointer(table[62]), table[63], np.uint16),
-        carray(pointer(table[64]), table[65], np.bool_),
+        carray(pointer(table[62]), table[63], np.int32),
+        carray(pointer(table[64]), table[65], np.uint16),
+        carray(pointer(table[66]), table[67], np.bool_),
     )
 
 

@@ -56,6 +56,11 @@ class Parsed(NamedTuple):
         rows = spans(starts[positions], np.diff(starts)[positions])
         return Parsed(self.subscriptions.take(positions), self.predicates.take(rows))
 
+    def sliced(self, start: int, n: int) -> Parsed:
+        """Return `n` subscriptions, or what there is of them."""
+        begin, end = self.starts[[start, min(start + n, len(self))]].tolist()
+        return Parsed(self.subscriptions.slice(start, n), self.predicates.slice(begin, end - begin))
+
     def packed(self) -> bytes:
         """Return the same as bytes."""
         sink = pa.BufferOutputStream()

@@ -33,6 +33,7 @@ LANGUAGES: Final = (*DIALECTS, PREDICATES)
 
 # What leaves a worker: GOOD rows hold a `Parsed`, BAD ones a batch of the quarantine, both packed; n counts them.
 PACKED: Final = "is_good boolean, n bigint, content binary"
+_PACKED_TOGETHER: Final = 20_000
 
 _IDS: Final = ("subscription", "id")
 # The columns that an expression may stand in, and the language that they imply.
@@ -120,12 +121,12 @@ def parser(form: Form, operators: tuple[str, ...] = ()) -> Callable[[Iterable[An
     def parse_texts(batches: Iterable[Any]) -> Iterator[Any]:
         load_modules(operators)
         for batch in batches:
-            yield _packed(*_parsed_texts(batch, language, id_type))
+            yield from _packed(*_parsed_texts(batch, language, id_type))
 
     def parse_predicates(batches: Iterable[Any]) -> Iterator[Any]:
         found = list(batches)  # a subscription may have rows in several
         if found:
-            yield _packed(*_parsed_predicates(pa.Table.from_batches(found), id_type))
+            yield from _packed(*_parsed_predicates(pa.Table.from_batches(found), id_type))
 
     return parse_predicates if form.is_predicates else parse_texts
 
@@ -155,11 +156,18 @@ def _parses(text: str, language: str | None) -> bool:
     return True
 
 
-def _packed(good: Parsed, bad: Quarantine) -> Any:
-    counts = pa.array([len(good), len(bad)], pa.int64())
-    contents = pa.array([good.packed(), packed_batch(bad.batch())], pa.binary())
-    batch = pa.RecordBatch.from_arrays([pa.array([True, False]), counts, contents], names=["is_good", "n", "content"])
-    return batch.filter(pc.greater(counts, 0))
+def _packed(good: Parsed, bad: Quarantine) -> Iterator[Any]:
+    """Yield rows of PACKED, each of so few subscriptions that the JVM can carry it."""
+    for start in range(0, len(good), _PACKED_TOGETHER):
+        part = good.sliced(start, _PACKED_TOGETHER)
+        yield _packed_row(True, len(part), part.packed())
+    if len(bad):
+        yield _packed_row(False, len(bad), packed_batch(bad.batch()))
+
+
+def _packed_row(is_good: bool, n: int, content: bytes) -> Any:
+    columns = [pa.array([is_good]), pa.array([n], pa.int64()), pa.array([content], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, names=["is_good", "n", "content"])
 
 
 def packed_batch(batch: Any) -> bytes:

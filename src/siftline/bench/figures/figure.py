@@ -17,7 +17,7 @@
       paper: {values: [1000000, 10000000], seconds: 3600}
 
 Where one value does not say it all, `points` stand in place of `values`: a list of {x, set, workload, options}; x may
-be text. A scale may also have passes, pass_box_s, check_box_s, limit_s and memory_mb, see `Settings`.
+be text. A scale may also have passes, least_s, pass_box_s, check_box_s, limit_s and memory_mb, see `Settings`.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Settings:
     Attributes
     ----------
     passes : int
-        Passes over the events.
-    pass_box_s, check_box_s : float
+        Passes over the events, at least.
+    least_s, pass_box_s, check_box_s : float
         See `Plan`.
     limit_s, memory_mb : float
         A run that takes longer, or whose process takes more, is ended, and that is its row.
@@ -59,6 +59,7 @@ class Settings:
     """
 
     passes: int = 5
+    least_s: float = 0.3
     pass_box_s: float = 0.1
     check_box_s: float = 2.0
     limit_s: float = 20.0
@@ -108,7 +109,8 @@ class Run:
 
     @property
     def _boxes(self) -> tuple[float, ...]:
-        return (self.settings.passes, self.settings.pass_box_s, self.settings.check_box_s)
+        settings = self.settings
+        return (settings.passes, settings.least_s, settings.pass_box_s, settings.check_box_s)
 
     @property
     def identity(self) -> dict[str, Any]:

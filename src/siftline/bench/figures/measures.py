@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# How the names of measures end that are times.
+TIMES: Final = ("_s", "_ms", "_us")
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -17,6 +20,11 @@ class Measure:
     column: str
     label: str
     factor: float = 1.0
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it depends on how fast the machine was; a quotient of two times does not."""
+        return self.name.endswith(TIMES) and "/" not in self.column
 
     def of(self, row: Mapping[str, Any]) -> float | None:
         """Return the number, or None of a row that has none: timed out, out of memory, unsupported.

@@ -47,7 +47,7 @@ def measure(ground: Any, run: Run) -> Row:
     engine, loads = loaded(choice.index, dict(choice.options), ground.workload, _N_LOADS)
     events = ground.workload.dicts
     check_same(choice.index, find_all(engine, events), ground.found, REFERENCE)
-    (passes,) = interleaved([lambda: time_each(engine.match, events)], run.settings.passes)
+    (passes,) = interleaved([lambda: time_each(engine.match, events)], run.settings.passes, run.settings.least_s)
     stats = engine.stats()
     return {
         "mode": "dicts",

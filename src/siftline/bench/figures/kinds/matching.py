@@ -36,6 +36,7 @@ def plan(run: Run) -> Plan:
     return Plan(
         n_passes=settings.passes,
         rebuild_box_s=_REBUILD_BOX_S,
+        least_s=settings.least_s,
         pass_box_s=settings.pass_box_s,
         check_box_s=settings.check_box_s,
     )
