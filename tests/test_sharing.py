@@ -58,6 +58,30 @@ def test_columns_share_too() -> None:
     assert sorted(engine.match({"a": 3, "b": 1})) == [i for i in range(n) if i % 7 == 3 and i % 3]
 
 
+def test_single_conditions_share_where_many_are_alike() -> None:
+    """A few of them are copied from one list, which is quicker than to look for those that share an entry."""
+    engine = Engine("sift")
+    columns = {
+        "subscription": list(range(1000)),
+        "attribute": ["a"] * 100 + ["b"] * 900,
+        "op": ["="] * 1000,
+        "number": [1] * 100 + [i // 3 for i in range(100, 1000)],
+    }
+    engine.add_many(pa.table(columns))
+    engine._check()
+    assert engine.stats()["shared"] == 99
+    assert sorted(engine.match({"a": 1, "b": 50})) == [*range(100), 150, 151, 152]
+    engine.remove_many([0, 50, 151])
+    engine.add("b = 50", id=2000)
+    engine._check()
+    expected = [*range(1, 50), *range(51, 100), 150, 152, 2000]
+    assert sorted(engine.match({"a": 1, "b": 50})) == expected
+    assert len(engine.match({"a": 1, "b": 50}, as_slots=True)) == len(expected)
+    pairs = engine.match_batch([{}, {"a": 1, "b": 50}, {}, {"b": 50}])
+    found = list(zip(pairs["event"].to_pylist(), pairs["subscription"].to_pylist(), strict=True))
+    assert sorted(found) == [*((1, id) for id in expected), (3, 150), (3, 152), (3, 2000)]
+
+
 def test_the_first_may_leave(tmp_path: Path) -> None:
     engine = Engine("sift")
     for i in range(5):

@@ -24,7 +24,7 @@ from siftline.bench.figures.claims import (
     verdicts,
 )
 from siftline.bench.figures.measures import measure
-from siftline.bench.figures.panels import Panel, Point
+from siftline.bench.figures.panels import Panel, Point, panel
 from siftline.bench.figures.report import html_of
 from siftline.bench.figures_command import changed_verdicts
 
@@ -200,3 +200,20 @@ def test_which_index_is_fastest() -> None:
     assert found[0][2] == "OpIndex"
     assert found[0][-1] == "2"
     assert summary.lines([figures()["opindex-10a"]], "small", {}) == []
+
+
+def test_times_are_told_at_the_usual_speed() -> None:
+    """A row that was measured while the machine was half as fast counts half; memory does not."""
+    figure = figures()["opindex-1"]
+    rows = {key: {**row, "yardstick_us": [100.0, 100.0]} for key, row in _made_rows("small").items()}
+    slow = figure.runs("small")[0].key
+    before = [_first_point(name, rows) for name in ("match_ms", "memory_mb")]
+    rows[slow] = {**rows[slow], "yardstick_us": [150.0, 250.0]}
+    after = [_first_point(name, rows) for name in ("match_ms", "memory_mb")]
+    assert after == [before[0] / 2, before[1]]
+
+
+def _first_point(name: str, rows: dict[str, Any]) -> Any:
+    figure = figures()["opindex-1"]
+    label = figure.runs("small")[0].series
+    return panel(figure, measure(name), "small", rows).series[label][0].value

@@ -84,3 +84,10 @@ def test_files_without_rows_are_refused(tmp_path: Path, text: str) -> None:
         read(path)
     with pytest.raises(ResultsError, match="cannot read"):
         read(tmp_path / "none.jsonl")
+
+
+def test_rows_of_figures_say_themselves_what_they_measure() -> None:
+    """How many events there was time for is no other measurement."""
+    old, new = _row([10.0], run="ab", n_events=50), _row([10.0], run="ab", n_events=30)
+    assert len(compare([old], [new])[0]) == 1
+    assert len(compare([old], [{**new, "run": "cd"}])[1]) == 2

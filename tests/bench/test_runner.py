@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from siftline.bench.checks import check_reference, check_same
-from siftline.bench.measure import Passes, interleaved, time_each
+from siftline.bench.measure import MOST_PASSES, Passes, interleaved, time_each
 from siftline.bench.results import rows_of
 from siftline.bench.runner import Choice, Plan, run
 from siftline.bench.workloads import Workload, generate
@@ -130,6 +131,17 @@ def test_passes_are_interleaved() -> None:
     first, _ = interleaved([work("a"), work("b")], 3)
     assert order == ["a", "b"] * 3
     assert first.times_ns.shape == (3, 2)
+
+
+def test_quick_works_go_round_until_the_time_is_over() -> None:
+    def one_pass() -> Any:
+        time.sleep(0.002)
+        return np.array([1])
+
+    (some,) = interleaved([one_pass], 2, least_s=0.02)
+    assert 2 < len(some.times_ns) <= MOST_PASSES
+    (most,) = interleaved([lambda: np.array([1])], 2, least_s=60)
+    assert len(most.times_ns) == MOST_PASSES
 
 
 def test_an_interrupted_event_does_not_count_for_its_own_cost() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from siftline.broker.broker import Broker
 from siftline.broker.keys import Keys
 from siftline.broker.limits import Limits
 from siftline.broker.notifications import Everybody, Position
+from siftline.broker.recent import Recent
 from siftline.errors import (
     BusyError,
     EventError,
@@ -420,3 +422,23 @@ def test_an_owner_forgets_what_is_gone(broker: Broker) -> None:
     broker.unsubscribe(lease.id, lease.ticket)
     assert listener.wanted == set()
     assert not listener.is_ended
+
+
+def test_recent_events_by_subscription_against_lists() -> None:
+    """Forgotten places are given back now and then; nobody sees when."""
+    rng = random.Random(3)
+    recent, kept = Recent(), []
+    for sequence in range(6000):
+        ids = rng.sample(range(40), rng.randrange(4))
+        recent.add(sequence, len(ids), ids)
+        kept.append((sequence, ids))
+        if len(kept) > 500:
+            recent.forget_first()
+            kept.pop(0)
+        if sequence % 97 == 0:
+            after = sequence - rng.randrange(700)
+            for id in range(40):
+                assert recent.sequences(id, after) == [s for s, ids in reversed(kept) if id in ids and s >= after]
+    assert (recent.first, len(recent)) == (kept[0][0], 500)
+    assert recent.n_bytes == sum(len(ids) for _, ids in kept)
+    assert len(recent._ids) < 4 * 1024
