@@ -405,7 +405,7 @@ def scaling(stage: Stage) -> Iterator[Figure]:
 def growth(stage: Stage) -> Iterator[Figure]:
     """Measure the cost of an event against the number of subscriptions."""
     sizes = stage.sizes
-    for name, n_events, n_copies in (("sparse", sizes.n_sparse, 2), ("dense", sizes.n_dense // 4, 1)):
+    for name, n_events, n_copies in (("sparse", sizes.n_sparse, 5), ("dense", sizes.n_dense, 2)):
         for n in sizes.growth:
             data = stage.data(name, n_copies, n_subscriptions=n, n_events=n_events)
             made = stage.compiled(data)
