@@ -126,6 +126,8 @@ class SubscriptionTable:
         self.leaders: Growable | None = None  # None: nothing is shared
         self.following: Growable | None = None
         self.plain = GrowableBits(np.empty(0, dtype=np.bool_))  # live and followed by nobody; only if some are shared
+        # What kernels need to list all that share an entry: bits of `plain`, `following`, `is_live`.
+        self.sharing: tuple[Growable, Growable, Growable] | None = None
         self._n_members: dict[int, int] = {}  # of leaders that are followed, themselves included while they are live
         self._lasts: dict[int, int] = {}
         self.stage: Stage | None = None  # of the conditions with calls; None before the first
@@ -355,6 +357,7 @@ class SubscriptionTable:
             self.leaders = Growable(np.arange(self.n_slots, dtype=np.int32))
             self.following = Growable(np.full(self.n_slots, _LAST, dtype=np.int32))
             self.plain = GrowableBits(self.is_live.view)
+            self.sharing = self.plain.words, self.following, self.is_live
         assert self.following is not None
         for slot, leader in zip(slots, leaders, strict=True):
             self.leaders.set(slot, leader)
@@ -372,11 +375,6 @@ class SubscriptionTable:
     def entries(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the ascending slots under which the index has some subscriptions."""
         return slots if self.leaders is None else np.unique(self.leaders.view[slots])
-
-    @property
-    def sharing(self) -> tuple[Growable, Growable, Growable] | None:
-        """What is needed to list all that share an entry, for kernels; None if nothing is shared."""
-        return None if self.following is None else (self.plain.words, self.following, self.is_live)
 
     @property
     def n_followers(self) -> int:
@@ -445,6 +443,7 @@ class SubscriptionTable:
             return
         self.leaders, self.following = Growable(leaders), Growable(chained(leaders))
         self.plain = GrowableBits(is_live & (self.following.view == _LAST))
+        self.sharing = self.plain.words, self.following, self.is_live
         followed, counts = np.unique(leaders[followers], return_counts=True)
         self._n_members = dict(zip(followed.tolist(), (counts + is_live[followed]).tolist(), strict=True))
         self._lasts = dict(zip(leaders[followers].tolist(), followers.tolist(), strict=True))

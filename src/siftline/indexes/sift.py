@@ -194,7 +194,7 @@ class Desk:
         self.arrays: tuple[NDArray[Any], ...] = (*scratch, *fixed, arrays.flat.view(np.uint16), is_skipped)
         without = (_NO_WEIGHTS, _NO_WEIGHTS, _NO_IDS, _NO_IDS, *_NOT_SHARED)
         self.table = self.table_with_ids = table_of([*without, *self.arrays])
-        self._match = direct(match_at_desk, _NOTHING, _NOTHING, _ALL_LIVE, self.table)
+        self.call = direct(match_at_desk, _NOTHING, _NOTHING, _ALL_LIVE, self.table)
         self.is_plain = not len(part.others) and not part.has_repeated_slots
 
     def match(
@@ -211,7 +211,7 @@ class Desk:
             counts = match_interpreted(attributes, codes, living, weights, heaviest, _NO_IDS, _NOT_SHARED, self.arrays)
         else:
             table = self._weighed(weights, heaviest) if len(heaviest) else self.table
-            counts = self._match(attributes, codes, living, table)
+            counts = self.call(attributes, codes, living, table)
         if counts < 0:
             return None
         n_sure, n_possible = counts & _LOW_HALF, counts >> 32
@@ -220,23 +220,16 @@ class Desk:
         possible = self.possible[:n_possible].copy() if n_possible else _NOTHING
         return Candidates(self.sure[:n_sure].copy(), possible)
 
-    def match_ids(
-        self, attributes: NDArray[np.int32], codes: NDArray[np.int32], is_live: Any, ids: Growable, sharing: Sharing
-    ) -> Any:
-        """Return the ids of what the part finds, as a list; None if it finds something that is not sure."""
-        if not self._knows(ids, sharing) and not self._take_ids(ids, sharing):
-            return None
-        living = is_live if self.part.n_dead else _ALL_LIVE
-        n_found = self._match(attributes, codes, living, self.table_with_ids)
-        return self.ids_found[:n_found].tolist() if 0 <= n_found <= _LOW_HALF else None
-
-    def _knows(self, ids: Growable, sharing: Sharing) -> bool:
-        """Return whether the kernel has these ids, and sees who shares an entry."""
-        if self.owner is not ids or sharing is None:
-            return self.owner is ids
-        return ids.whole is self.ids and all(
-            new.whole is known for new, known in zip(sharing, self.sharing, strict=True)
+    def knows(self, ids: Growable, sharing: Sharing) -> bool:
+        """Return whether the kernel has these ids, and sees who shares an entry, now if not before."""
+        is_known = self.owner is ids and (
+            sharing is None
+            or (
+                ids.whole is self.ids
+                and all(new.whole is known for new, known in zip(sharing, self.sharing, strict=True))
+            )
         )
+        return is_known or self._take_ids(ids, sharing)
 
     def _take_ids(self, ids: Growable, sharing: Sharing) -> bool:
         """Let the kernel find the ids of slots itself, if all those of the part are known."""
@@ -426,9 +419,13 @@ class Sift(PartedIndex):
         all_found: list[int] | None = None
         for part in parts:
             desk = part.desks.get(thread) or self._desk(part)
-            found = desk.match_ids(attributes, codes, is_live, ids, sharing)
-            if found is None:
+            # All in one place: a call less is a fiftieth of the time where few match.
+            if (desk.owner is not ids or sharing is not None) and not desk.knows(ids, sharing):
                 return None
+            n_found = desk.call(attributes, codes, is_live if part.n_dead else _ALL_LIVE, desk.table_with_ids)
+            if not 0 <= n_found <= _LOW_HALF:
+                return None
+            found = desk.ids_found[:n_found].tolist()
             all_found = found if all_found is None else all_found + found
         return all_found or []
 
