@@ -74,6 +74,7 @@ from siftline.indexes.sift_bits import COSTS, Bits, beside
 from siftline.kernels.compiler import direct
 from siftline.kernels.pointers import IS_COMPILED, table_of
 from siftline.kernels.scan import order_literals
+from siftline.kernels.selectivity import weigh_shares
 from siftline.kernels.sift import candidates_of_several, match_at_desk, match_interpreted
 from siftline.kernels.sift_batch import distinct_in_events, match_events
 from siftline.kernels.sift_layout import (
@@ -567,7 +568,7 @@ def _shares(clauses: Clauses, context: Context) -> NDArray[np.float64]:
     shares = literal_shares(clauses, context.domains, context.statistics)
     if context.statistics is None and len(shares):
         frequencies = attribute_frequencies(clauses, context.domains, None)
-        shares *= (frequencies / frequencies.max())[clauses.attributes]
+        weigh_shares(shares, frequencies / frequencies.max(), clauses.attributes)
     return shares
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 # How many first literals are tested before the survivors are looked at; their list stays in the L1 cache.
 _BLOCK = 4096
 
-# Clauses up to this many literals are sorted by insertion.
-_SHORT = 32
+# Clauses up to this many literals are sorted by insertion, and up to this many by counting what is smaller.
+_SHORT, _LONG = 12, 64
 
 _ABSENT = np.int32(-1)
 _RANGE = np.uint8(0)
@@ -198,8 +198,18 @@ def order_literals(starts: NDArray[np.int64], shares: NDArray[np.float64], kinds
     keys = np.where(kinds >= _VETO, shares + 2.0, shares)
     for c in range(len(starts) - 1):
         first, end = starts[c], starts[c + 1]
-        if end - first > _SHORT:
+        if end - first > _LONG:
             order[first:end] = first + np.argsort(keys[first:end])
+            continue
+        if end - first > _SHORT:
+            part = keys[first:end]
+            for i in range(np.uint64(end - first)):  # where it belongs: comparisons without branches, several at a time
+                key, place = part[i], first
+                for j in range(np.uint64(end - first)):
+                    place += np.int64(part[j] < key)
+                for j in range(i):
+                    place += np.int64(part[j] == key)
+                order[place] = np.int64(i) + first
             continue
         for i in range(first, end):  # insertion sort
             j = i

@@ -86,6 +86,13 @@ def shares_in_samples(
 
 
 @kernel
+def weigh_shares(shares: NDArray[np.float64], weights: NDArray[np.float64], attributes: NDArray[np.int32]) -> None:
+    """Multiply the share of each literal by the weight of its attribute, in place: a copy would be of gigabytes."""
+    for i in range(np.uint64(len(shares))):
+        shares[i] *= weights[np.uint64(attributes[i])]
+
+
+@kernel
 def count_predicates(
     n_attributes: int,
     attributes: NDArray[np.int32],
