@@ -26,6 +26,7 @@ from siftline.bench.figures.claims import (
 from siftline.bench.figures.measures import measure
 from siftline.bench.figures.panels import Panel, Point, panel
 from siftline.bench.figures.report import html_of
+from siftline.bench.figures.speed import steadied
 from siftline.bench.figures_command import changed_verdicts
 
 if TYPE_CHECKING:
@@ -202,15 +203,17 @@ def test_which_index_is_fastest() -> None:
     assert summary.lines([figures()["opindex-10a"]], "small", {}) == []
 
 
-def test_times_are_told_at_the_usual_speed() -> None:
-    """A row that was measured while the machine was half as fast counts half; memory does not."""
+def test_matching_times_are_told_at_one_speed() -> None:
+    """A row that was measured while the scan beside it took twice as long counts half; building and memory do not."""
     figure = figures()["opindex-1"]
-    rows = {key: {**row, "yardstick_us": [100.0, 100.0]} for key, row in _made_rows("small").items()}
-    slow = figure.runs("small")[0].key
-    before = [_first_point(name, rows) for name in ("match_ms", "memory_mb")]
-    rows[slow] = {**rows[slow], "yardstick_us": [150.0, 250.0]}
-    after = [_first_point(name, rows) for name in ("match_ms", "memory_mb")]
-    assert after == [before[0] / 2, before[1]]
+    rows = _made_rows("small")
+    runs = [run for run in figure.runs("small") if run.ground == figure.runs("small")[0].ground]
+    for run, scan in zip(runs, (4.0, 2.0, 3.0), strict=False):
+        rows[run.key] |= {"times_faster_than_fast_scan": scan}
+    before, after = rows, steadied(rows)
+    names = ("match_ms", "index_s", "memory_mb")
+    points = [[_first_point(name, some) for name in names] for some in (before, after)]
+    assert points[1] == [points[0][0] / 2, *points[0][1:]]
 
 
 def _first_point(name: str, rows: dict[str, Any]) -> Any:

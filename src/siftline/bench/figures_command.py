@@ -43,12 +43,13 @@ def report(args: argparse.Namespace) -> int:
     """Write the page, and say what the verdicts are."""
     from siftline.bench.figures import PAPERS, chosen, claims, harness, summary
     from siftline.bench.figures.report import html_of
+    from siftline.bench.figures.speed import steadied
     from siftline.bench.tables import markdown
 
     papers = args.papers or list(PAPERS)
     if unknown := set(papers) - PAPERS.keys():
         raise ValueError(f"there is no paper {', '.join(sorted(unknown))} (there are: {', '.join(PAPERS)})")
-    rows = harness.rows_by_run(args.rows or harness.path_of(args.scale))
+    rows = steadied(harness.rows_by_run(args.rows or harness.path_of(args.scale)))
     if not rows:
         raise ValueError("there are no rows: `siftline bench run --all` makes them")
     args.output.write_text(html_of(args.scale, rows, args.seed, papers), encoding="utf-8")
@@ -70,12 +71,13 @@ def report(args: argparse.Namespace) -> int:
 def changed_verdicts(old: Sequence[Row], new: Sequence[Row]) -> list[str]:
     """Return the claims whose verdict is another one with other rows; rows of figures say which scale they are of."""
     from siftline.bench.figures.claims import NOT_MEASURED, claims, verdicts
+    from siftline.bench.figures.speed import steadied
 
     changed = []
     for scale in sorted({str(row["scale"]) for row in new if "run" in row}):
         words = []
         for rows in (old, new):
-            by_run = {row["run"]: row for row in rows if row.get("scale") == scale}
+            by_run = steadied({row["run"]: row for row in rows if row.get("scale") == scale})
             words.append({each.claim.number: each.word for each in verdicts(claims(), scale, by_run)})
         changed += [
             f"claim {number}: {before}, then {words[1][number]}"

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siftline.bench.figures.checks import CHECKS, MissingRowsError, NoAnswerError
 from siftline.bench.figures.figure import check_keys, loaded
-from siftline.bench.figures.measures import TIMES, measure
+from siftline.bench.figures.measures import measure
 from siftline.bench.figures.panels import panel
 from siftline.bench.figures.registry import CLAIMS, PAPERS, figures, folder
 
@@ -43,6 +43,8 @@ VERDICTS: Final = (REPRODUCED, PARTLY, NOT_REPRODUCED, NOT_TESTABLE, NOT_MEASURE
 # Numbers nearer to their bound than this factor could fall on the other side of it another time.
 NEAR: Final = 1.15
 _NEAR_EXPONENT: Final = 0.05
+# How the names of measures end that are times.
+_TIMES: Final = ("_s", "_ms", "_us")
 
 _REQUIRED: Final = {"number", "paper", "where", "claim"}
 _OPTIONAL: Final = {"checks", "why", "untested", "untestable"}
@@ -144,7 +146,7 @@ class Answer:
     def is_near(self) -> bool:
         """Whether the number is so near to a bound that noise could turn it; what is counted has no noise."""
         number, bounds = self.number, (self.check.at_least, self.check.at_most)
-        if number is None or not self.check.measure.endswith(TIMES):
+        if number is None or not self.check.measure.endswith(_TIMES):
             return False
         if self.check.name == "exponent":
             return any(bound is not None and abs(number - bound) < _NEAR_EXPONENT for bound in bounds)

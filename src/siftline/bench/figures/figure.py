@@ -117,6 +117,7 @@ class Run:
         """The columns that every row begins with."""
         return {
             "run": self.key,
+            "ground": self.ground,
             "figure": self.figure,
             "series": self.series,
             "x": self.x,

@@ -1,16 +1,15 @@
 """What rows say about a figure: for each series, a value or a status at each x.
 
-Times are told as if the machine had always been as fast as in the middle of all rows: the yardstick beside a row says
-how fast it was then.
+Matching times are told at one speed, see `speed.py`.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from siftline.bench.figures.measures import MATCH_TIME
 from siftline.bench.figures.worker import OUT_OF_MEMORY, TIMED_OUT
 
 if TYPE_CHECKING:
@@ -51,19 +50,12 @@ class Panel:
 
 def panel(figure: Figure, measure: Measure, scale: str, rows: Mapping[str, Row], seed: int = 0) -> Panel:
     """Return the points of a figure; `rows` are by run."""
-    usual = _usual_us(rows)
     series: dict[str, list[Point]] = {label: [] for label in figure.series}
     for run in figure.runs(scale, seed):
         row = rows.get(run.key)
         value = None if row is None else measure.of(row)
-        if row is not None and value is not None and measure.is_time and "yardstick_us" in row:
-            value *= usual / statistics.mean(row["yardstick_us"])
+        if row is not None and value is not None and measure.column == MATCH_TIME:
+            value *= row.get("speed", 1.0)
         status = MISSING if row is None else str(row["status"])
         series[run.series].append(Point(run.x, value, status, run.key))
     return Panel(figure.name, measure, series)
-
-
-def _usual_us(rows: Mapping[str, Row]) -> float:
-    """Return what the yardstick took in the middle of all rows."""
-    found = [statistics.mean(row["yardstick_us"]) for row in rows.values() if "yardstick_us" in row]
-    return statistics.median(found) if found else 1.0

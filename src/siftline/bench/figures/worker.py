@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.bench.figures.kinds import kind
-from siftline.bench.yardstick import yardstick_us
 from siftline.errors import WrongIdsError
 
 if TYPE_CHECKING:
@@ -138,17 +137,10 @@ def _serve(connection: Connection, cache: Path | None) -> None:
             name = run.ground
             kind(run.kind).use_once(ground, run)
             connection.send(("prepared", None))
-            connection.send(("row", _measured(ground, run)))
+            connection.send(("row", kind(run.kind).measure(ground, run)))
         except WrongIdsError as error:
             connection.send(("wrong ids", str(error)))
         except MemoryError as error:
             connection.send((OUT_OF_MEMORY, str(error) or "memory could not be had"))
         except Exception:
             connection.send(("failed", traceback.format_exc()))
-
-
-def _measured(ground: Any, run: Run) -> Row:
-    """Measure a run, with the yardstick before and after it."""
-    before = yardstick_us()
-    row = kind(run.kind).measure(ground, run)
-    return {**row, "yardstick_us": [before, yardstick_us()]}
