@@ -14,6 +14,7 @@ from siftline import Engine
 from siftline.bench import spark as bench
 from siftline.bench import spark_simulation as simulation
 from siftline.bench.command import add_parser, run
+from siftline.bench.spark_plots import draw
 from siftline.bench.spark_data import Data, event_texts, expression_texts
 from siftline.bench.spark_processes import PYTHON, mapped_bytes, resident_bytes, spent
 from siftline.bench.workloads import generate
@@ -121,3 +122,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "busiest machine / mean" in capsys.readouterr().out
     assert len(output.read_text(encoding="utf-8").splitlines()) == len(simulation.WORKLOADS)
     assert (tmp_path / "spark-shards.svg").exists()
+
+
+def test_plots_of_made_rows(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    rates = [{"mode": f"events/s, {n} cores", "passes": [90.0 * n, 100.0 * n], "median": 95.0 * n} for n in (1, 2)]
+    costs = [
+        {"mode": f"us an event, {n:,} subscriptions", "n_subscriptions": n, "workload": "sparse", "median": n / 100}
+        for n in (1_000, 2_000)
+    ]
+    drawn = draw([*rates, *costs], tmp_path)
+    assert [path.name for path in drawn] == ["spark-growth.svg", "spark-scale-up.svg"]
+    assert all("</svg>" in path.read_text(encoding="utf-8") for path in drawn)

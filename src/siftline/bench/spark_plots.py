@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from siftline.bench.plots import prepare, saved
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
+# How rows of the group `scale-up` are called.
+SCALE_UP: Final = re.compile(r"events/s, (\d+) cores")
+
 
 def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
     """Draw what the rows hold into a folder; return the files."""
@@ -20,6 +24,9 @@ def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
     costs = [row for row in rows if "n_subscriptions" in row and row["mode"].startswith("us an event")]
     if costs:
         drawn.append(_growth(costs, folder / "spark-growth.svg"))
+    rates = [row for row in rows if SCALE_UP.fullmatch(row.get("mode", ""))]
+    if rates:
+        drawn.append(_scale_up(rates, folder / "spark-scale-up.svg"))
     loads = [row for row in rows if row.get("figure") == "simulation"]
     if loads:
         drawn.append(_loads(loads, folder / "spark-shards.svg"))
@@ -36,6 +43,22 @@ def _growth(rows: Sequence[Row], path: Path) -> Path:
         chosen = [row for row in rows if row["workload"] == name]
         axes.plot([row["n_subscriptions"] for row in chosen], [row["median"] for row in chosen], "o-", label=name)
     axes.set(xscale="log", yscale="log", xlabel="subscriptions", ylabel="µs of processor time an event, all processes")
+    axes.legend()
+    return saved(figure, path)
+
+
+def _scale_up(rows: Sequence[Row], path: Path) -> Path:
+    """Draw events a second, every pass of them, against the number of cores; and what twice the cores would give."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    cores = [int(SCALE_UP.fullmatch(row["mode"])[1]) for row in rows]  # type: ignore[index]
+    for n, row in zip(cores, rows, strict=True):
+        axes.plot([n] * len(row["passes"]), row["passes"], "o", color="0.6")
+    axes.plot(cores, [row["median"] for row in rows], "o-", color="black", label="median of all passes")
+    axes.plot(cores, [rows[0]["median"] * n / cores[0] for n in cores], "--", color="0.4", label="in proportion")
+    axes.set(xlabel="cores", ylabel="events a second", xticks=cores, ylim=(0, None))
     axes.legend()
     return saved(figure, path)
 
