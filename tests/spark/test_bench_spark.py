@@ -14,8 +14,8 @@ from siftline import Engine
 from siftline.bench import spark as bench
 from siftline.bench import spark_simulation as simulation
 from siftline.bench.command import add_parser, run
-from siftline.bench.spark_plots import draw
 from siftline.bench.spark_data import Data, event_texts, expression_texts
+from siftline.bench.spark_plots import draw
 from siftline.bench.spark_processes import PYTHON, mapped_bytes, resident_bytes, spent
 from siftline.bench.workloads import generate
 from siftline.errors import WrongIdsError
