@@ -98,6 +98,8 @@ def _guarded(args: argparse.Namespace) -> int:
     except MemoryError:
         say("siftline: out of memory")
     except Exception as error:
+        if isinstance(error.__context__, KeyboardInterrupt):  # which a library met, and could not handle
+            raise KeyboardInterrupt from None
         if getattr(args, "debug", False):
             raise
         say(f"siftline: this is a bug: {type(error).__name__}: {error} (--debug shows the traceback)")
