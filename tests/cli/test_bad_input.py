@@ -371,6 +371,21 @@ def test_a_bug_is_one_line_unless_debugging(run: Run, write: Write, monkeypatch:
         run("check", path, "--debug")
 
 
+def test_an_interrupt_that_a_library_met(run: Run, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            try:
+                raise ValueError("not connected")
+            finally:
+                raise RuntimeError("cannot cancel")
+
+    monkeypatch.setattr("siftline.cli.subscription_files.read_subscriptions", fail)
+    outcome = run("check", write("s.sift", "a = 1"))
+    assert (outcome.status, outcome.err) == (130, "interrupted\n")
+
+
 def test_importing_the_command_line_is_light() -> None:
     heavy = "numba", "numpy", "pyarrow", "re2", "tqdm"
     code = f"import sys, siftline.cli as c; c.main(['match', '--help']); print(sorted(set({heavy}) & set(sys.modules)))"

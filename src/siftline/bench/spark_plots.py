@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 from siftline.bench.plots import prepare, saved
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 Row = dict[str, Any]
 
 # How rows of the group `scale-up` are called.
-SCALE_UP: Final = re.compile(r"events/s, (\d+) cores")
+_SCALE_UP: Final = re.compile(r"events/s, (\d+) cores")
 
 
 def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
@@ -24,7 +24,7 @@ def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
     costs = [row for row in rows if "n_subscriptions" in row and row["mode"].startswith("us an event")]
     if costs:
         drawn.append(_growth(costs, folder / "spark-growth.svg"))
-    rates = [row for row in rows if SCALE_UP.fullmatch(row.get("mode", ""))]
+    rates = {int(found[1]): row for row in rows if (found := _SCALE_UP.fullmatch(row.get("mode", "")))}
     if rates:
         drawn.append(_scale_up(rates, folder / "spark-scale-up.svg"))
     loads = [row for row in rows if row.get("figure") == "simulation"]
@@ -47,17 +47,17 @@ def _growth(rows: Sequence[Row], path: Path) -> Path:
     return saved(figure, path)
 
 
-def _scale_up(rows: Sequence[Row], path: Path) -> Path:
+def _scale_up(by_cores: Mapping[int, Row], path: Path) -> Path:
     """Draw events a second, every pass of them, against the number of cores; and what twice the cores would give."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
-    cores = [int(SCALE_UP.fullmatch(row["mode"])[1]) for row in rows]  # type: ignore[index]
-    for n, row in zip(cores, rows, strict=True):
+    cores, medians = list(by_cores), [row["median"] for row in by_cores.values()]
+    for n, row in by_cores.items():
         axes.plot([n] * len(row["passes"]), row["passes"], "o", color="0.6")
-    axes.plot(cores, [row["median"] for row in rows], "o-", color="black", label="median of all passes")
-    axes.plot(cores, [rows[0]["median"] * n / cores[0] for n in cores], "--", color="0.4", label="in proportion")
+    axes.plot(cores, medians, "o-", color="black", label="median of all passes")
+    axes.plot(cores, [medians[0] * n / cores[0] for n in cores], "--", color="0.4", label="in proportion")
     axes.set(xlabel="cores", ylabel="events a second", xticks=cores, ylim=(0, None))
     axes.legend()
     return saved(figure, path)

@@ -126,7 +126,10 @@ class NotificationLog:
     def first(self) -> int:
         """The oldest event that is still there; what comes next if there is none."""
         with self._guard:
-            return self.last + 1 if self._recent.first is None else self._recent.first
+            return self._first()
+
+    def _first(self) -> int:
+        return self.last + 1 if self._recent.first is None else self._recent.first
 
     # writing
 
@@ -197,8 +200,7 @@ class NotificationLog:
         """Return which events to look at; the event of the position itself too, which may be there for others."""
         with self._guard:
             if isinstance(wanted, Everybody):
-                first = self.last + 1 if self._recent.first is None else self._recent.first
-                return list(range(max(after.sequence, first), self.last + 1)[: limit + 1])
+                return list(range(max(after.sequence, self._first()), self.last + 1)[: limit + 1])
             chosen: set[int] = set()
             for id in wanted:
                 chosen.update(self._recent.sequences(id, after.sequence))

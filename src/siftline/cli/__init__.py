@@ -98,12 +98,19 @@ def _guarded(args: argparse.Namespace) -> int:
     except MemoryError:
         say("siftline: out of memory")
     except Exception as error:
-        if isinstance(error.__context__, KeyboardInterrupt):  # which a library met, and could not handle
+        if _was_interrupted(error):
             raise KeyboardInterrupt from None
         if getattr(args, "debug", False):
             raise
         say(f"siftline: this is a bug: {type(error).__name__}: {error} (--debug shows the traceback)")
     return CANNOT_RUN
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Return whether an error came of an interrupt that a library met and could not handle."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _os_message(error: OSError) -> str:

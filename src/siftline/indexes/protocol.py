@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from siftline.model import Expression
 
 
-# Which slot follows a slot with the same expression, and which slots are live; None if no two slots have the same.
+# Bits of the slots that are live and followed by nobody; which slot follows a slot with the same expression; and which
+# slots are live. None if no two slots have the same.
 Sharing: TypeAlias = "tuple[Growable, Growable, Growable] | None"
 
 
@@ -147,8 +148,8 @@ class Index(Protocol):
     def match_ids(self, event: EncodedEvents, ids: Growable, sharing: Sharing) -> list[int] | None:
         """Return the ids of all that match a single event, by a shorter way than `match`; None if there is none.
 
-        `ids` has those of all slots; they never change. If slots share entries, `sharing` says which slot follows a
-        slot, and which slots are live.
+        `ids` has those of all slots; they never change. If slots share entries, `sharing` says who
+        shares them.
         """
 
     def match_top(self, events: EncodedEvents, position: int, top: int, weights: NDArray[np.float64]) -> Candidates:

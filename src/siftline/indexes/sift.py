@@ -221,8 +221,8 @@ class Desk:
         possible = self.possible[:n_possible].copy() if n_possible else _NOTHING
         return Candidates(self.sure[:n_sure].copy(), possible)
 
-    def knows(self, ids: Growable, sharing: Sharing) -> bool:
-        """Return whether the kernel has these ids, and sees who shares an entry, now if not before."""
+    def is_ready_for(self, ids: Growable, sharing: Sharing) -> bool:
+        """Let the kernel have these ids, and see who shares an entry, unless it does; return whether it can."""
         is_known = self.owner is ids and (
             sharing is None
             or (
@@ -421,7 +421,7 @@ class Sift(PartedIndex):
         for part in parts:
             desk = part.desks.get(thread) or self._desk(part)
             # All in one place: a call less is a fiftieth of the time where few match.
-            if (desk.owner is not ids or sharing is not None) and not desk.knows(ids, sharing):
+            if (desk.owner is not ids or sharing is not None) and not desk.is_ready_for(ids, sharing):
                 return None
             n_found = desk.call(attributes, codes, is_live if part.n_dead else _ALL_LIVE, desk.table_with_ids)
             if not 0 <= n_found <= _LOW_HALF:

@@ -87,7 +87,7 @@ def shares_in_samples(
 
 @kernel
 def weigh_shares(shares: NDArray[np.float64], weights: NDArray[np.float64], attributes: NDArray[np.int32]) -> None:
-    """Multiply the share of each literal by the weight of its attribute, in place: a copy would be of gigabytes."""
+    """Multiply the share of each literal by the weight of its attribute, in place, without a copy of all."""
     for i in range(np.uint64(len(shares))):
         shares[i] *= weights[np.uint64(attributes[i])]
 

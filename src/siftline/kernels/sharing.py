@@ -41,7 +41,7 @@ def _append_followers(start: int, n: int, found: NDArray[Any], following: NDArra
 
 
 @inline_kernel
-def _part(
+def _plain_first(
     first: int, end: int, n: int, slots: NDArray[np.int32], found: NDArray[Any], plain: NDArray[np.uint64], n_known: int
 ) -> Any:
     """Append the plain ones of slots[first : end] to `found`, behind them the others; return where both end.
@@ -82,7 +82,7 @@ def ids_with_followers(
     Returns how many there are, or -1 if they have no room. `slots` is scratch afterwards.
     """
     n_known = min(len(following), len(is_live), len(ids), 64 * len(plain))
-    n_plain, n_leaders = _part(0, n_slots if n_slots < len(found) else 0, 0, slots, found, plain, n_known)
+    n_plain, n_leaders = _plain_first(0, n_slots if n_slots < len(found) else 0, 0, slots, found, plain, n_known)
     n_found = _append_followers(n_plain, n_leaders, found, following, n_known)
     for k in range(n_plain):
         found[np.uint64(k)] = ids[np.uint64(found[np.uint64(k)])]
@@ -112,7 +112,7 @@ def with_followers(
     n = 0
     for e in range(len(starts) - 1):
         found = with_room(found, n, starts[e + 1] - starts[e] + 1)
-        n, leaders = _part(starts[e], starts[e + 1], n, slots, found, plain, n_known)
+        n, leaders = _plain_first(starts[e], starts[e + 1], n, slots, found, plain, n_known)
         end = _append_followers(n, leaders, found, following, n_known)
         while end < 0:
             found = with_room(found, leaders, len(found) + 1)
@@ -206,7 +206,7 @@ def _are_alike(
 
 
 @kernel
-def _part_few(firsts: NDArray[np.int64], starts: NDArray[np.int64], leaders: NDArray[np.int32]) -> None:
+def _leave_few(firsts: NDArray[np.int64], starts: NDArray[np.int64], leaders: NDArray[np.int32]) -> None:
     """Let subscriptions of one literal stand alone where few are alike."""
     counts = np.zeros(len(leaders), dtype=np.int32)
     for leader in leaders:
@@ -276,5 +276,5 @@ def first_alike(
             place = (place + np.uint64(1)) & mask
         else:
             places[place] = s
-    _part_few(firsts, starts, leaders)
+    _leave_few(firsts, starts, leaders)
     return leaders

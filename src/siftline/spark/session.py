@@ -30,7 +30,7 @@ _LOCAL: Final = {
     # The name of a laptop may mean no address, or one that changes with the network.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Over TCP a worker's answer waits 40 ms for an acknowledgement: a third of the time of a small micro-batch.
+    # Over TCP a small micro-batch takes 40 ms longer, a third of its time.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

@@ -82,9 +82,9 @@ def _head(scale: str, rows: Mapping[str, Row], found: Sequence[Verdict]) -> str:
     return f"""\
 <h1>Five papers on matching events with subscriptions, measured again</h1>
 <p>Every experiment of the papers, run by Siftline's own implementation of their indexes, at the scale <b>{scale}</b>:
-{sizes}. A row is written only if the ids that an index found are those of a scan. Times are medians over events of each
-event's median over passes, told at one speed of the machine: that at which <code>fast-scan</code>, which takes turns
-with each index, was fastest on the same workload.
+{sizes}. A row is written only if the ids that an index found are those of a scan. Matching times are medians
+over events of each event's median over passes, told at one speed of the machine: that at which <code>fast-scan</code>,
+which takes turns with each index, was fastest on the same workload.
 {len(found)} claims: {counts}.</p>
 {_machine(rows)}"""
 
