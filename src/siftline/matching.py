@@ -79,8 +79,9 @@ class Matching(Changing):
     def _ids_at_once(self, event: EncodedEvents) -> list[int] | None:
         """Do as `_match_at_once` by the shortest way, for ids that are numbers; None if that is not enough."""
         generation, table, tail = self._generation, self._table, self._tail
-        ids = table.numbers
-        latest = event.latest_for(self._domains)
+        ids, domains = table.numbers, self._domains
+        is_latest = event.version == domains.version and event.domains is domains
+        latest = event if is_latest else event.latest_for(domains)
         if generation & 1 or ids is None or latest is None:
             return None
         n_tail = tail.n_clauses

@@ -115,6 +115,7 @@ class SubscriptionTable:
         self.weights = Growable.empty(np.float64)
         self.is_live = Growable.empty(np.bool_)
         self._ids: Growable | list[str] | None = None  # numbers in an array, strings in a list
+        self.numbers: Growable | None = None  # the ids of all slots, if they are numbers
         self._slots: dict[Id, int] | None = {}
         self._largest_id: int | None = -1
         self._parts: list[Expressions] = []
@@ -168,11 +169,6 @@ class SubscriptionTable:
             return self._ids.taken(slots).tolist()  # type: ignore[no-any-return]
         item = self._ids.item  # for a few, half the time of indexing by an array
         return [item(slot) for slot in slots.tolist()]
-
-    @property
-    def numbers(self) -> Growable | None:
-        """The ids of all slots, if ids are numbers."""
-        return self._ids if type(self._ids) is Growable else None
 
     @property
     def are_ids_text(self) -> bool | None:
@@ -290,9 +286,15 @@ class SubscriptionTable:
             return np.empty(0, dtype=np.int32)
         return (np.flatnonzero(self.tenants.view[first:] == number) + first).astype(np.int32)
 
+    def _take_ids(self, ids: Growable | list[str] | None) -> None:
+        """Keep the ids of all slots here."""
+        self._ids = ids
+        self.numbers = ids if isinstance(ids, Growable) else None
+
     def _append_ids(self, ids: Sequence[Id]) -> None:
         if self._ids is None:
-            self._ids = [] if isinstance(ids[0], str) else Growable.empty(np.int64)
+            self._take_ids([] if isinstance(ids[0], str) else Growable.empty(np.int64))
+        assert self._ids is not None
         self._ids.extend(ids)  # type: ignore[arg-type]
         if isinstance(self._ids, Growable) and self._largest_id is not None:
             self._largest_id = max(self._largest_id, int(max(ids)))
@@ -423,7 +425,7 @@ class SubscriptionTable:
         if self.tenants is not None:
             table.tenants, table.tenant_numbers = Growable(self.tenants.view[is_kept]), self.tenant_numbers.copy()
         if table._ids is None and self._ids is not None:
-            table._ids = [] if self.are_ids_text else Growable.empty(np.int64)
+            table._take_ids([] if self.are_ids_text else Growable.empty(np.int64))
         if self.leaders is not None:
             table._restore_sharing(new_slots[self.leaders.view[is_kept]], self.is_live.view[is_kept])
         if self.stage is not None and self.owners is not None:
@@ -459,7 +461,7 @@ class SubscriptionTable:
     ) -> SubscriptionTable:
         """Return a table over the arrays of a snapshot; ids are looked up only when asked for."""
         table = cls()
-        table._ids = ids if isinstance(ids, list) or ids is None else Growable(ids)
+        table._take_ids(ids if isinstance(ids, list) or ids is None else Growable(ids))
         table._slots = None
         table._largest_id = None
         table.weights = Growable(weights)

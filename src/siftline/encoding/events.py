@@ -90,28 +90,35 @@ class EncodedEvents:
         What is wrong with events that the source was told to skip: they match nothing.
     is_single : bool
         Whether this is one event, and it could be read.
+    domains, version
+        What they were encoded for.
+    attributes_at, codes_at : int
+        The addresses of the arrays, for kernels; 0 before `note_addresses`.
     """
 
     __slots__ = (
-        "_domains",
         "_events",
         "_latest",
-        "_version",
         "attributes",
+        "attributes_at",
         "codes",
+        "codes_at",
+        "domains",
         "errors",
         "is_single",
         "source",
         "starts",
+        "version",
     )
 
     def __init__(self, source: Source, domains: Domains) -> None:
         self.source = source
-        self._domains = domains
-        self._version = domains.version
+        self.domains = domains
+        self.version = domains.version
         self.starts, self.attributes, self.codes = source.encode(domains)
         self.errors: Mapping[int, str] = source.errors
         self.is_single = len(self.starts) == 2 and not self.errors
+        self.attributes_at = self.codes_at = 0
         self._events: dict[int, Event] = {}
         self._latest: EncodedEvents | None = None
 
@@ -120,11 +127,11 @@ class EncodedEvents:
 
     def fits(self, domains: Domains) -> bool:
         """Return whether the codes are those that encoding now would give."""
-        return self._domains is domains and self._version == domains.version
+        return self.domains is domains and self.version == domains.version
 
     def latest_for(self, domains: Domains) -> EncodedEvents | None:
         """Return these events with the codes of now if they were encoded already."""
-        if self._domains is domains and self._version == domains.version:
+        if self.domains is domains and self.version == domains.version:
             return self
         latest = self._latest
         return latest if latest is not None and latest.fits(domains) else None
@@ -136,6 +143,11 @@ class EncodedEvents:
         if self._latest is None or not self._latest.fits(domains):
             self._latest = EncodedEvents(self.source, domains)
         return self._latest
+
+    def note_addresses(self, attributes_at: int, codes_at: int) -> None:
+        """Keep the addresses of the arrays; that of the codes first, so that who sees the other one has both."""
+        self.codes_at = codes_at
+        self.attributes_at = attributes_at
 
     def event(self, position: int) -> Event:
         """Return one event for the exact check."""

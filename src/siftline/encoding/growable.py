@@ -26,12 +26,17 @@ class Growable:
     >>> numbers.extend([3])
     >>> before, numbers.view
     (array([1, 2]), array([1, 2, 3]))
+
+    Attributes
+    ----------
+    whole : array
+        The elements so far, and room for more behind them; another array once that is used up.
     """
 
-    __slots__ = ("_array", "_length")
+    __slots__ = ("_length", "whole")
 
     def __init__(self, values: NDArray[Any]) -> None:
-        self._array = values
+        self.whole = values
         self._length = len(values)
 
     @classmethod
@@ -45,48 +50,43 @@ class Growable:
     @property
     def view(self) -> NDArray[Any]:
         """The elements so far."""
-        return self._array[: self._length]
-
-    @property
-    def whole(self) -> NDArray[Any]:
-        """The elements so far, and room for more behind them; another array once that is used up."""
-        return self._array
+        return self.whole[: self._length]
 
     def taken(self, places: NDArray[Any]) -> NDArray[Any]:
         """Return the elements at some places, without making a view first."""
-        return self._array[places]  # type: ignore[no-any-return]
+        return self.whole[places]  # type: ignore[no-any-return]
 
     @property
     def item(self) -> Callable[[int], Any]:
         """The function that returns the element at a place as a Python object."""
-        return self._array.item
+        return self.whole.item
 
     def extend(self, values: Any) -> None:
         """Append values."""
         if not len(values):
             return
         length = self._length + len(values)
-        if length > len(self._array):
+        if length > len(self.whole):
             self._make_room(length)
-        self._array[self._length : length] = values
+        self.whole[self._length : length] = values
         self._length = length
 
     def append(self, value: Any) -> None:
         """Append one value."""
         length = self._length
-        if length == len(self._array):
+        if length == len(self.whole):
             self._make_room(length + 1)
-        self._array[length] = value
+        self.whole[length] = value
         self._length = length + 1
 
     def set(self, place: int, value: Any) -> None:
         """Change one element, without making a view first."""
-        self._array[place] = value
+        self.whole[place] = value
 
     def _make_room(self, length: int) -> None:
-        larger = np.empty(max(16, length + length // 2), dtype=self._array.dtype)
+        larger = np.empty(max(16, length + length // 2), dtype=self.whole.dtype)
         larger[: self._length] = self.view
-        self._array = larger
+        self.whole = larger
 
 
 class GrowableBits:

@@ -72,7 +72,7 @@ from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, 
 from siftline.indexes.protocol import Candidates, Many
 from siftline.indexes.sift_bits import COSTS, Bits, beside
 from siftline.kernels.compiler import direct
-from siftline.kernels.pointers import IS_COMPILED, table_of
+from siftline.kernels.pointers import IS_COMPILED, addresses_of, table_of
 from siftline.kernels.scan import order_literals
 from siftline.kernels.selectivity import weigh_shares
 from siftline.kernels.sift import candidates_of_several, match_at_desk, match_interpreted
@@ -105,7 +105,7 @@ from siftline.kernels.sift_layout import (
     records_at,
 )
 from siftline.kernels.spaces import cut_attributes
-from siftline.kernels.vectors import N_COLUMNS, N_LANES, WIDTH
+from siftline.kernels.vectors import N_COLUMNS, N_LANES, N_MARK_BYTES, SIGNED, WIDTH
 from siftline.kernels.verify import distinct_slots, verify_clauses
 
 if TYPE_CHECKING:
@@ -133,6 +133,8 @@ _LARGE: Final = 1 << 22
 
 _ABSENT: Final = -1
 _LOW_HALF: Final = 0xFFFFFFFF
+# Words of a desk's table before the ids: addresses and lengths of `is_live`, `weights` and `heaviest`.
+_BEFORE_IDS: Final = 6
 _SLOT: Final = 0x7FFFFFFF
 _NOTHING: Final = np.empty(0, dtype=np.int32)
 _ALL_LIVE: Final = np.empty(0, dtype=np.bool_)
@@ -173,29 +175,36 @@ class Desk:
         self.part = part
         self.dense = np.full(n_places, _ABSENT, dtype=np.int32)
         self.seen = np.zeros(1024, dtype=np.uint64)
-        self.marks = np.zeros(2 * N_LANES, dtype=np.uint8)
+        self.marks = np.zeros(N_MARK_BYTES, dtype=np.uint8)
         bits = np.zeros(n_places, dtype=np.uint64)
         ordinals = np.zeros(n_places, dtype=np.int32)
-        # Every event has place 0 with code 0 and lane 0 with all marks, for entries without a second or third literal.
+        # Every event has place 0 with code 0, lane 0 with all marks, and the signature ALWAYS, for entries without a
+        # second or third literal.
         self.dense[0] = 0
         self.marks[[0, N_LANES]] = 255
         self.seen[int(ALWAYS) // 64] = 1 << 63
+        self.marks[[SIGNED + int(ALWAYS) % 256, SIGNED + N_LANES + int(ALWAYS) // 256]] = 255
         self.sure, self.possible = (np.empty(part.n_clauses, dtype=np.int32) for _ in range(2))
         # Entries of trees, or two numbers for each entry of the blocks.
         survivors = np.empty(max(len(arrays.cold), len(arrays.flat) // 4) + 2, dtype=np.int32)
         # Two places for every level of every tree: an event has each attribute once.
         n_levels = sum(int(size).bit_length() for size in np.diff(arrays.node_bases) if size)
         lists = np.empty(2 * n_levels + 2, dtype=np.int32)
+        self.living = _ALL_LIVE
         self.owner: Growable | None = None
-        self.ids, self.ids_found = _NO_IDS, _NO_IDS
+        self.ids = _NO_IDS
+        self.ids_found = _NO_IDS.data  # gives a list of a few in less time than an array
         self.sharing: tuple[NDArray[Any], ...] = _NOT_SHARED
         is_skipped = np.zeros(n_places, dtype=np.bool_)  # for batches, which find some entries in another way
         scratch = (self.dense, self.seen, self.marks, bits, ordinals, lists, survivors, self.sure, self.possible, work)
         fixed = [array for name, array in arrays._asdict().items() if name not in ("alone_clauses", "expected")]
         self.arrays: tuple[NDArray[Any], ...] = (*scratch, *fixed, arrays.flat.view(np.uint16), is_skipped)
-        without = (_NO_WEIGHTS, _NO_WEIGHTS, _NO_IDS, _NO_IDS, *_NOT_SHARED)
-        self.table = self.table_with_ids = table_of([*without, *self.arrays])
-        self.call = direct(match_at_desk, _NOTHING, _NOTHING, _ALL_LIVE, self.table)
+        without = (_ALL_LIVE, _NO_WEIGHTS, _NO_WEIGHTS, _NO_IDS, _NO_IDS, *_NOT_SHARED)
+        self._table = table_of([*without, *self.arrays])
+        self._table_with_ids = self._table.copy()
+        self.table_with_ids_at = self._table_with_ids.ctypes.data
+        self.call = direct(match_at_desk, 0, 0, 0, 0)
+        self.addresses_of = direct(addresses_of, _NOTHING, _NOTHING)
         self.is_plain = not len(part.others) and not part.has_repeated_slots
 
     def match(
@@ -211,8 +220,9 @@ class Desk:
         if not IS_COMPILED:
             counts = match_interpreted(attributes, codes, living, weights, heaviest, _NO_IDS, _NOT_SHARED, self.arrays)
         else:
-            table = self._weighed(weights, heaviest) if len(heaviest) else self.table
-            counts = self.call(attributes, codes, living, table)
+            self.take_living(living)
+            table = self._weighed(weights, heaviest) if len(heaviest) else self._table
+            counts = self.call(*self.addresses_of(attributes, codes), len(codes), table.ctypes.data)
         if counts < 0:
             return None
         n_sure, n_possible = counts & _LOW_HALF, counts >> 32
@@ -221,16 +231,26 @@ class Desk:
         possible = self.possible[:n_possible].copy() if n_possible else _NOTHING
         return Candidates(self.sure[:n_sure].copy(), possible)
 
+    def take_living(self, living: NDArray[np.bool_]) -> None:
+        """Let the kernel see which slots are live, unless it does."""
+        if living is not self.living:
+            self.living = living
+            self._table[:2] = self._table_with_ids[:2] = table_of([living])
+
     def is_ready_for(self, ids: Growable, sharing: Sharing) -> bool:
         """Let the kernel have these ids, and see who shares an entry, unless it does; return whether it can."""
-        is_known = self.owner is ids and (
-            sharing is None
-            or (
-                ids.whole is self.ids
-                and all(new.whole is known for new, known in zip(sharing, self.sharing, strict=True))
-            )
-        )
-        return is_known or self._take_ids(ids, sharing)
+        if self.owner is not ids:
+            return self._take_ids(ids, sharing)
+        if sharing is None:
+            return True
+        plain, following, is_member = sharing
+        known = self.sharing
+        return (
+            ids.whole is self.ids
+            and plain.whole is known[0]
+            and following.whole is known[1]
+            and is_member.whole is known[2]
+        ) or self._take_ids(ids, sharing)
 
     def _take_ids(self, ids: Growable, sharing: Sharing) -> bool:
         """Let the kernel find the ids of slots itself, if all those of the part are known."""
@@ -241,14 +261,15 @@ class Desk:
         self.owner, self.ids = ids, ids.whole
         self.sharing = _NOT_SHARED if sharing is None else tuple(each.whole for each in sharing)
         # One more than there can be: so the kernel sees that they had room.
-        self.ids_found = np.empty(1 + (part.n_clauses if sharing is None else len(self.ids)), dtype=np.int64)
-        with_ids = table_of([self.ids, self.ids_found, *self.sharing])
-        self.table_with_ids = np.concatenate([self.table[:4], with_ids, self.table[4 + len(with_ids) :]])
+        ids_found = np.empty(1 + (part.n_clauses if sharing is None else len(self.ids)), dtype=np.int64)
+        self.ids_found = ids_found.data
+        with_ids = table_of([self.ids, ids_found, *self.sharing])
+        self._table_with_ids[_BEFORE_IDS : _BEFORE_IDS + len(with_ids)] = with_ids
         return True
 
     def _weighed(self, weights: NDArray[np.float64], heaviest: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the table for a match that leaves out what is too light."""
-        return np.concatenate([table_of([weights, heaviest]), self.table[4:]])
+        return np.concatenate([self._table[:2], table_of([weights, heaviest]), self._table[_BEFORE_IDS:]])
 
     def _completed(
         self, attributes: NDArray[np.int32], codes: NDArray[np.int32], is_live: Any, n_sure: int, n_possible: int
@@ -416,14 +437,17 @@ class Sift(PartedIndex):
         """Return the ids of all that match one encoded event, by the shortest way; None if that way is not enough."""
         parts, is_live = self._published
         thread = get_ident()
-        attributes, codes = event.attributes, event.codes
         all_found: list[int] | None = None
         for part in parts:
             desk = part.desks.get(thread) or self._desk(part)
             # All in one place: a call less is a fiftieth of the time where few match.
             if (desk.owner is not ids or sharing is not None) and not desk.is_ready_for(ids, sharing):
                 return None
-            n_found = desk.call(attributes, codes, is_live if part.n_dead else _ALL_LIVE, desk.table_with_ids)
+            if part.n_dead or desk.living is not _ALL_LIVE:
+                desk.take_living(is_live if part.n_dead else _ALL_LIVE)
+            if not event.attributes_at:
+                event.note_addresses(*desk.addresses_of(event.attributes, event.codes))
+            n_found = desk.call(event.attributes_at, event.codes_at, len(event.codes), desk.table_with_ids_at)
             if not 0 <= n_found <= _LOW_HALF:
                 return None
             found = desk.ids_found[:n_found].tolist()

