@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,31 +39,45 @@ def spent(work: Callable[[], Any]) -> Spent:
 def processor_seconds() -> dict[str, float]:
     """Return the processor seconds so far of this process and of all below it; of ended ones too, if waited for."""
     found = {JAVA: 0.0, PYTHON: 0.0}
-    parents, taken = {}, {}
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal():
-            continue
-        try:
-            content = (folder / "stat").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue  # it has just ended
-        name, fields = content[content.index("(") + 1 : content.rindex(")")], content[content.rindex(")") + 2 :].split()
-        parents[int(folder.name)] = int(fields[1])
-        taken[int(folder.name)] = name, sum(map(int, fields[11:15]))
-    for number in _below(os.getpid(), parents):
-        name, ticks = taken[number]
-        found[JAVA if name == JAVA else PYTHON] += ticks / os.sysconf("SC_CLK_TCK")
+    known = _processes()
+    for pid in _below(os.getpid(), known):
+        found[JAVA if known[pid].name == JAVA else PYTHON] += known[pid].ticks / os.sysconf("SC_CLK_TCK")
     return found
 
 
-def _below(root: int, parents: dict[int, int]) -> list[int]:
+def processes_below(root: int) -> list[int]:
+    """Return a process, if it is there, and all that descend from it."""
+    known = _processes()
+    return _below(root, known) if root in known else []
+
+
+class _Process(NamedTuple):
+    name: str
+    parent: int
+    ticks: int
+
+
+def _processes() -> dict[int, _Process]:
+    """Return all processes; none where the system does not tell."""
+    found = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            content = file.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue  # it has just ended
+        name, fields = content[content.index("(") + 1 : content.rindex(")")], content[content.rindex(")") + 2 :].split()
+        found[int(file.parent.name)] = _Process(name, int(fields[1]), sum(map(int, fields[11:15])))
+    return found
+
+
+def _below(root: int, known: dict[int, _Process]) -> list[int]:
     """Return a process and all that descend from it."""
     children: dict[int, list[int]] = {}
-    for number, parent in parents.items():
-        children.setdefault(parent, []).append(number)
+    for pid, process in known.items():
+        children.setdefault(process.parent, []).append(pid)
     found = [root]
-    for number in found:
-        found += children.get(number, [])
+    for pid in found:
+        found += children.get(pid, [])
     return found
 
 

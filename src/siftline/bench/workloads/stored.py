@@ -97,15 +97,28 @@ class Drawing:
             numbers.mapInArrow(write_chunks, "id long").count()
         return Path(directory)
 
+    def cached_by_spark(self, session: Any, directory: str | Path) -> Path:
+        """Return where in `directory` this workload is, in chunks; if it is not there yet, Spark draws it."""
+        path = Path(directory).absolute() / _file_name(self.name, self.parameters, self.seed)
+        return path if self._is_at(path) else self.write_by_spark(session, path)
+
+    def _is_at(self, directory: Path) -> bool:
+        """Return whether all chunks of this very workload are there."""
+        known = [self._known] * self._n_chunks
+        return all([_known_of(part) for part in _parts(directory / file)] == known for file in _FILES)
+
     def write_chunk(self, number: int, folder: Path) -> None:
         """Draw one chunk into its files. A task that is repeated replaces them with the same."""
-        made = recipe(self.name)
-        known = identity(self.name, self.parameters, self.seed, made.version, self.chunk)
-        tables = made.draw_chunk(self.parameters, self.seed, number, self.chunk)
+        known = self._known
+        tables = recipe(self.name).draw_chunk(self.parameters, self.seed, number, self.chunk)
         for table, file in zip(tables, _FILES, strict=True):
             own = folder / f".{file}-{number}-{os.getpid()}"
             _write(table, own, known)
             os.replace(own, folder / file / f"part-{number:05}.parquet")
+
+    @property
+    def _known(self) -> dict[str, Any]:
+        return identity(self.name, self.parameters, self.seed, recipe(self.name).version, self.chunk)
 
     @property
     def _n_chunks(self) -> int:
@@ -146,7 +159,7 @@ def _read(path: Path) -> tuple[Any, dict[str, Any]]:
 
     if not path.is_dir():
         return _read_file(path)
-    read = [_read_file(part) for part in sorted(path.glob("part-*.parquet"))]
+    read = [_read_file(part) for part in _parts(path)]
     if not read:
         raise TableError(f"{path} has no parts")
     tables, known = zip(*read, strict=True)
@@ -156,6 +169,18 @@ def _read(path: Path) -> tuple[Any, dict[str, Any]]:
     if len(read) != -(-n // _chunk_of(known[0])):
         raise TableError(f"{path} is not complete: it has {len(read)} parts")
     return pa.concat_tables(tables), known[0]
+
+
+def _parts(path: Path) -> list[Path]:
+    return sorted(path.glob("part-*.parquet"))
+
+
+def _known_of(path: Path) -> Any:
+    """Return what a file says about its workload; None if it is none."""
+    import pyarrow.parquet as pq
+
+    text = (pq.read_schema(path).metadata or {}).get(_KEY)
+    return None if text is None else json.loads(text)
 
 
 def _chunk_of(known: dict[str, Any]) -> int:
