@@ -89,7 +89,8 @@ def short(x: float) -> str:
 
 def _style(number: int, label: str) -> dict[str, Any]:
     if label.startswith(_OURS):
-        return {"color": "black", "linewidth": 2.0, "marker": "o", "linestyle": "-", "markersize": 5}
+        marker, linestyle = ("o", "-") if label == _OURS else ("s", ":")
+        return {"color": "black", "linewidth": 2.0, "marker": marker, "linestyle": linestyle, "markersize": 5}
     return {
         "color": _COLOURS[number % len(_COLOURS)],
         "linewidth": 1.3,

@@ -18,6 +18,11 @@
 
 Where one value does not say it all, `points` stand in place of `values`: a list of {x, set, workload, options}; x may
 be text. A scale may also have passes, least_s, pass_box_s, check_box_s, limit_s and memory_mb, see `Settings`.
+
+A series may have a kind and a workload of its own, `only: [x, ...]` for some of the scale's x, or values of its own by
+scale, which no other series has to run at; without any at a scale, it is not there:
+
+    sift on Spark: {index: sift, kind: on-spark, values: {paper: [1000000, 40000000]}, limit_s: 14400}
 """
 
 from __future__ import annotations
@@ -40,6 +45,8 @@ if TYPE_CHECKING:
 
 SCALES: Final = ("small", "paper")
 _OPTION: Final = "option:"
+# Settings that a series may have of its own, because they do not change what is measured.
+_LIMITS: Final = frozenset({"limit_s", "memory_mb"})
 
 
 @dataclass(frozen=True)
@@ -170,15 +177,24 @@ class Figure:
         if "points" in said:
             return list(said["points"])
         points = []
-        for value in said["values"]:
+        own = (value for line in self.series.values() for value in line.get("values", {}).get(scale, []))
+        for value in dict.fromkeys([*said["values"], *own]):
             options = {name.removeprefix(_OPTION): value for name in self.vary if name.startswith(_OPTION)}
             changes = {name: value for name in self.vary if not name.startswith(_OPTION)}
             points.append({"x": value, "set": changes, "options": options})
         return points
 
+    def _xs(self, line: Mapping[str, Any], scale: str) -> list[Any]:
+        """Return where a series is measured."""
+        said = self.scales[scale]
+        if "values" in line:
+            return list(line["values"].get(scale, []))
+        every = [point["x"] for point in said["points"]] if "points" in said else said["values"]
+        return [x for x in every if x in line.get("only", every)]
+
     def _runs_at(self, point: Mapping[str, Any], scale: str, seed: int) -> Iterator[Run]:
         for label, line in self.series.items():
-            if point["x"] not in line.get("only", [point["x"]]):
+            if point["x"] not in self._xs(line, scale):
                 continue
             named = kind(line.get("kind", self.kind))
             workload = line.get("workload") or point.get("workload") or self.workload
@@ -195,7 +211,7 @@ class Figure:
                 version=recipe(workload).version if named.is_drawn else named.version,
                 seed=seed,
                 choice=replace(choice, options={**choice.options, **point.get("options", {})}),
-                settings=self.settings(scale),
+                settings=replace(self.settings(scale), **{name: line[name] for name in _LIMITS & line.keys()}),
             )
 
 
@@ -203,7 +219,7 @@ class Figure:
 
 _REQUIRED: Final = {"paper", "where", "title", "kind", "x", "y", "series", "scales"}
 _OPTIONAL: Final = {"workload", "set", "vary", "note"}
-_OF_SERIES: Final = {"index", "set", "workload", "kind", "only"}
+_OF_SERIES: Final = {"index", "set", "workload", "kind", "only", "values", *_LIMITS}
 _OF_SCALES: Final = {"values", "points", "set", *(each.name for each in fields(Settings))}
 _OF_POINTS: Final = {"x", "set", "workload", "options"}
 
@@ -245,6 +261,9 @@ def _figure(name: str, said: Any) -> Figure:
     lines = {label: {"index": line} if isinstance(line, str) else line for label, line in said["series"].items()}
     for line in lines.values():
         check_keys("a series", line, {"index"}, _OF_SERIES)
+        check_keys("values of a series", line.get("values", {}), set(), set(SCALES))
+        if "values" in line and ("only" in line or "vary" not in said):
+            raise ValueError("a series has either values of what varies, or only some of its scale's")
     vary = said.get("vary", [])
     return Figure(
         name=name,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.bench.figures.measures import MATCH_TIME
-from siftline.bench.figures.worker import OUT_OF_MEMORY, TIMED_OUT
+from siftline.bench.figures.worker import OUT_OF_DISK, OUT_OF_MEMORY, TIMED_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MISSING: Final = "not measured"
 # An index that did not get to an end is slower, or larger, than every one that did.
-_ENDLESS: Final = frozenset({TIMED_OUT, OUT_OF_MEMORY, "hopeless"})
+_ENDLESS: Final = frozenset({TIMED_OUT, OUT_OF_MEMORY, OUT_OF_DISK, "hopeless"})
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Panel:
 
 
 def panel(figure: Figure, measure: Measure, scale: str, rows: Mapping[str, Row], seed: int = 0) -> Panel:
-    """Return the points of a figure; `rows` are by run."""
+    """Return the points of a figure, without series that have none at this scale; `rows` are by run."""
     series: dict[str, list[Point]] = {label: [] for label in figure.series}
     for run in figure.runs(scale, seed):
         row = rows.get(run.key)
@@ -58,4 +58,4 @@ def panel(figure: Figure, measure: Measure, scale: str, rows: Mapping[str, Row],
             value *= row.get("speed", 1.0)
         status = MISSING if row is None else str(row["status"])
         series[run.series].append(Point(run.x, value, status, run.key))
-    return Panel(figure.name, measure, series)
+    return Panel(figure.name, measure, {label: points for label, points in series.items() if points})

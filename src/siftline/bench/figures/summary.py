@@ -39,6 +39,7 @@ def _line(figure: Figure, times: Panel, x: object) -> list[list[str]]:
     at_x = {label: point.value for label, points in times.series.items() for point in points if point.x == x}
     measured = {label: value for label, value in at_x.items() if value is not None}
     ours = measured.pop(_OURS, None)
+    measured = {label: value for label, value in measured.items() if not label.startswith(_OURS)}
     if ours is None or not measured:
         return []
     best, worst = min(measured, key=measured.__getitem__), max(measured, key=measured.__getitem__)

@@ -1,19 +1,25 @@
 """Another process that measures: it can be ended when a run takes too long or too much, and the next one starts anew.
 
 It lives on from run to run, because loading the kernels takes as long as a small run, and because runs of the same
-ground share what was prepared.
+ground share what was prepared. Where it ends, all processes below it end too, and its temporary files go.
 """
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
+import shutil
+import signal
+import tempfile
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.bench.figures.kinds import kind
+from siftline.bench.spark_processes import processes_below
 from siftline.errors import WrongIdsError
 
 if TYPE_CHECKING:
@@ -27,6 +33,7 @@ _ENDED_S: Final = 10.0
 _PREPARED_S: Final = 600.0
 TIMED_OUT: Final = "timed out"
 OUT_OF_MEMORY: Final = "out of memory"
+OUT_OF_DISK: Final = "out of disk"
 
 
 class RunFailedError(Exception):
@@ -40,6 +47,7 @@ class Worker:
         self._cache = cache
         self._process: Any = None
         self._connection: Any = None
+        self._folder = ""
 
     def __enter__(self) -> Worker:
         return self
@@ -77,17 +85,24 @@ class Worker:
     def _start(self) -> None:
         if self._process is not None and self._process.is_alive():
             return
+        self._end()  # of one that has ended by itself, what is left
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, self._cache), daemon=True)
+        self._folder = tempfile.mkdtemp(prefix="siftline-figures-")
+        self._process = context.Process(target=_serve, args=(theirs, self._cache, self._folder), daemon=True)
         self._process.start()
         theirs.close()
 
     def _end(self) -> None:
         if self._process is not None:
+            below = [pid for pid in processes_below(self._process.pid) if pid != self._process.pid]
             self._process.kill()
             self._process.join(_ENDED_S)
             self._connection.close()
+            for pid in below:  # Spark: Java, and the workers that it has started
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            shutil.rmtree(self._folder, ignore_errors=True)
         self._process = None
 
     def _wait(self, run: Run, seconds: float) -> tuple[str, Any]:
@@ -122,17 +137,19 @@ def _resident_mb(pid: int) -> float:
 # in the other process
 
 
-def _serve(connection: Connection, cache: Path | None) -> None:
-    """Measure what comes, until the connection is closed."""
+def _serve(connection: Connection, cache: Path | None, folder: str) -> None:
+    """Measure what comes, until the connection is closed; temporary files go into the folder."""
+    tempfile.tempdir = folder
     name, ground = "", None
     while True:
         try:
             run = connection.recv()
         except EOFError:
             return
-        if run.ground != name:
-            name, ground = "", None  # before the next one takes memory
         try:
+            if run.ground != name:
+                _let_go(ground)
+                name, ground = "", None  # before the next one takes memory
             ground = kind(run.kind).prepare(run, cache) if name == "" else ground
             name = run.ground
             kind(run.kind).use_once(ground, run)
@@ -142,5 +159,19 @@ def _serve(connection: Connection, cache: Path | None) -> None:
             connection.send(("wrong ids", str(error)))
         except MemoryError as error:
             connection.send((OUT_OF_MEMORY, str(error) or "memory could not be had"))
-        except Exception:
-            connection.send(("failed", traceback.format_exc()))
+        except Exception as error:
+            connection.send(_failure(error))
+
+
+def _failure(error: Exception) -> tuple[str, str]:
+    """Say what an error means: a full disk is a finding."""
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return OUT_OF_DISK, str(error.strerror)
+    return "failed", "".join(traceback.format_exception(error))
+
+
+def _let_go(ground: Any) -> None:
+    """Close a ground that has more than memory: a session, files."""
+    close = getattr(ground, "close", None)
+    if close is not None:
+        close()
