@@ -12,9 +12,10 @@ import pytest
 
 from siftline.bench.command import add_parser, run
 from siftline.bench.figures import PAPERS, figures, harness
-from siftline.bench.figures.figure import Figure, Settings, read
+from siftline.bench.figures.figure import SCALES, Figure, Settings, read
 from siftline.bench.figures.kinds import kind
 from siftline.bench.figures.measures import measure
+from siftline.bench.figures.panels import panel
 from siftline.bench.figures.worker import OUT_OF_MEMORY, TIMED_OUT, RunFailedError, Worker
 from siftline.bench.workloads import workloads
 
@@ -100,6 +101,32 @@ def test_points_and_options(tmp_path: Path) -> None:
     assert (other.x, other.workload) == (1, "dense")
     varied = _read(tmp_path, _TINY.replace("vary: n_subscriptions", "vary: option:segments")).runs("small")
     assert [each.choice.options["segments"] for each in varied] == [100, 100, 200, 200]
+
+
+def test_a_series_may_have_values_of_its_own(tmp_path: Path) -> None:
+    own = "{index: sift, kind: on-spark, values: {small: [100, 900]}, limit_s: 7}"
+    first, *others = _read(tmp_path, _TINY.replace("counting: counting", f"sift on Spark: {own}")).runs("small")
+    assert [(each.series, each.x) for each in (first, *others)] == [
+        ("SCAN", 100),
+        ("sift on Spark", 100),
+        ("SCAN", 200),
+        ("sift on Spark", 900),
+    ]
+    assert first == _read(tmp_path, _TINY).runs("small")[0]
+    assert (first.settings.limit_s, others[-1].settings.limit_s) == (20, 7)
+    elsewhere = _read(tmp_path, _TINY.replace("counting: counting", "none: {index: sift, values: {paper: [7]}}"))
+    assert {each.series for each in elsewhere.runs("small")} == {"SCAN"}
+    assert set(panel(elsewhere, measure("match_ms"), "small", {}).series) == {"SCAN"}
+    with pytest.raises(ValueError, match="either values of what varies, or only"):
+        _read(tmp_path, _TINY.replace("counting: counting", "both: {index: sift, values: {}, only: [100]}"))
+
+
+def test_what_is_too_large_for_one_engine_runs_on_spark_alone() -> None:
+    small, paper = ([each for figure in figures().values() for each in figure.runs(scale)] for scale in SCALES)
+    assert all(each.kind != "on-spark" for each in small)
+    large = [each for each in paper if each.parameters.get("n_subscriptions", 0) > 20_000_000]
+    assert large
+    assert all(each.kind == "on-spark" for each in large)
 
 
 def test_equal_runs_have_one_key(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ _KINDS: Final = {
         Kind("finite-domains"),
         Kind("finite-changes"),
         Kind("dbms"),
+        Kind("on-spark"),
         Kind("table-one", is_drawn=False),
         Kind("intervals"),
         Kind("operators", is_drawn=False),
