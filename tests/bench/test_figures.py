@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from siftline.bench.figures.kinds import kind
 from siftline.bench.figures.measures import measure
 from siftline.bench.figures.panels import panel
 from siftline.bench.figures.worker import OUT_OF_MEMORY, TIMED_OUT, RunFailedError, Worker
+from siftline.bench.runner import Choice
 from siftline.bench.workloads import workloads
 
 _TINY = """
@@ -227,6 +229,14 @@ def test_kinds(tiny: Figure, name: str) -> None:
         row = kind(name).measure(ground, each)
         assert row["status"] == "ok"
         assert row["passes"]
+
+
+def test_spark_that_is_not_installed_is_asked_for(tiny: Figure, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.delitem(sys.modules, "siftline.spark", raising=False)
+    on_spark = replace(tiny.runs("small")[0], kind="on-spark", choice=Choice("sift"))
+    with pytest.raises(ImportError, match=r"pip install 'siftline\[spark\]'"):
+        kind("on-spark").prepare(on_spark, None)
 
 
 _OTHERS = {
