@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -231,7 +232,10 @@ def test_kinds(tiny: Figure, name: str) -> None:
         assert row["passes"]
 
 
-def test_spark_that_is_not_installed_is_asked_for(tiny: Figure, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_that_is_not_installed_is_asked_for(
+    tiny: Figure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.delitem(sys.modules, "siftline.spark", raising=False)
     on_spark = replace(tiny.runs("small")[0], kind="on-spark", choice=Choice("sift"))
