@@ -87,7 +87,6 @@ from siftline.kernels.sift_layout import (
     RECORD,
     ROW,
     ROW_HEAD,
-    ROW_ROOM,
     SET,
     SLOT,
     access_pieces,
@@ -330,7 +329,7 @@ class Sift(PartedIndex):
         literals = [chosen, has_row, is_few, *beside]
         shape = [clauses.starts, order]
         row_starts = measure_rows(*[*literals, *shape, clauses.attributes, *sets[:2]])
-        rows = np.zeros(int(row_starts[-1]) + ROW_ROOM, dtype=np.int32)
+        rows = np.zeros(int(row_starts[-1]), dtype=np.int32)
         lay_rows(*[*literals, row_starts, *slots, *shape, *ranges, clauses.kinds, *sets, *cuts, rows])
         node_bases = lay_nodes(is_tree, cuts[0])
         is_lone = is_alone[pieces[0]]
@@ -342,7 +341,7 @@ class Sift(PartedIndex):
         marked = np.zeros(N_COLUMNS * len(entries) + WIDTH, dtype=np.uint8)
         lay_marked(*[node_starts, entries, *beside_posting, marked])
         blocks, flat = lay_blocks(*[*pieces, is_tree, n_pieces, seconds, row_starts, *slots, *ranges])
-        trees = [node_bases, _roomy(node_starts), rises, marked, row_starts[entries], rows]
+        trees = [node_bases, _roomy(node_starts), rises, marked, row_starts[entries], _aligned(rows)]
         alone = [alone_starts, clauses.slots[lone], lone]
         return SiftArrays(
             *[*cuts, *lay_guides(*cuts), lanes[0], *trees, *alone, blocks, _aligned(flat), np.array([expected])]
@@ -492,6 +491,7 @@ class Sift(PartedIndex):
         assert len(arrays.alone_slots) == len(arrays.alone_clauses) == (arrays.alone_starts[-1:].sum())
         assert (np.diff(arrays.node_starts) >= 0).all()
         assert (np.diff(arrays.node_bases) >= 0).all()
+        assert (np.diff(arrays.cut_starts)[np.diff(arrays.node_bases) > 0] > 0).all()
         assert np.array_equal(arrays.alone_slots, clauses.slots[arrays.alone_clauses])
         assert clauses.is_exact[arrays.alone_clauses].all()
         blocks = [_block(arrays.flat, start) for start in arrays.blocks.tolist() if start >= 0]

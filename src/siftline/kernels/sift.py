@@ -21,7 +21,6 @@ from siftline.kernels.sift_layout import (
     RECORD,
     ROW,
     ROW_HEAD,
-    ROW_ROOM,
     SLOT,
     WIDTH1,
     WIDTH2,
@@ -319,8 +318,7 @@ def _match_lists(
     for k in range(n_left):
         survivors[k] = cold[np.uint64(survivors[k])]
     for k in range(n_left):
-        # Most rows end on the next cache line; rows are padded so that it is there.
-        touched += rows[np.uint64(survivors[k])] + rows[np.uint64(survivors[k] + ROW_ROOM)]
+        touched += rows[np.uint64(survivors[k])]  # most rows are on one cache line
     for k in range(n_left):
         row = survivors[k]
         slot = rows[np.uint64(row)]
@@ -390,6 +388,14 @@ def _match(
     has_blocks = len(flat) > 0
     n_spread = 0
     touched: Any = 0
+    if has_blocks:
+        # Only to fetch them: all blocks of the event come from memory at the same time, not one after the other. In a
+        # loop with more in it the processor would not get as far ahead.
+        for p in range(n_values):
+            a = event_attributes[np.uint64(p)]
+            block = blocks[np.uint64(a)] if a < n_known else np.int32(-1)
+            if block >= 0:
+                touched += flat[np.uint64(block)] + flat[np.uint64(block) + np.uint64(LINE)]
     for p in range(n_values):
         a = event_attributes[np.uint64(p)]
         if a < n_known:
@@ -400,10 +406,6 @@ def _match(
             dense[place] = code
             if has_blocks:
                 sign(a + 1, seen, marks)
-            block = blocks[np.uint64(a)]
-            if block >= 0:
-                # Only to fetch it: all blocks of the event come from memory at the same time, not one after the other.
-                touched += flat[np.uint64(block)] + flat[np.uint64(block) + np.uint64(LINE)]
             if has_trees:
                 n_ordinals = cut_starts[np.uint64(a) + _U1] - cut_starts[np.uint64(a)] + 1
                 if n_ordinals > 1:
@@ -427,6 +429,8 @@ def _match(
             n_left = _append_seen(block, code, n_left, seen, marks, survivors, flat, signatures)
             work[_LISTS] += 1
             continue
+        if not has_trees or cut_starts[np.uint64(a) + _U1] == cut_starts[np.uint64(a)]:
+            continue  # without cuts there is no tree; and these were looked at above, and are still in the cache
         base = np.uint64(node_bases[np.uint64(a)])
         size = (np.uint64(node_bases[np.uint64(a) + _U1]) - base) >> _U1
         if size > _U0:
@@ -481,7 +485,7 @@ def _match(
             dense[place] = _ABSENT
             if has_blocks:
                 clear_signature(a + 1, seen, marks)
-            if has_trees:
+            if has_trees and cut_starts[np.uint64(a) + _U1] > cut_starts[np.uint64(a)]:
                 clear_marks(lanes[np.uint64(a)], marks)
                 bits[place] = 0
     sign_always(seen, marks)

@@ -29,8 +29,6 @@ PLACE = np.int32((1 << 27) - 1)
 
 # Words before the literals of a row in trees: the slot, and the clause; the flag says that no literals follow.
 ROW_HEAD = 2
-# Words behind the last row that may be read ahead.
-ROW_ROOM = 12
 BARE = np.int32(1 << 30)
 
 # The sign bit of a slot: its clause needs the exact check.
@@ -354,7 +352,7 @@ def measure_rows(
 ) -> Any:
     """Return where the row of each clause starts, -1 without one, and behind them all words.
 
-    `is_few` says which attributes have few enough ordinals for bits.
+    No row stands on more cache lines than it must. `is_few` says which attributes have few enough ordinals for bits.
     """
     n_clauses = len(starts) - 1
     row_starts = np.full(n_clauses + 1, -1, dtype=np.int32)
@@ -367,6 +365,9 @@ def measure_rows(
             if is_in_row(literal, c, seconds, thirds, is_second_decided, is_third_decided):
                 n += words_of(literal, is_in_tree[c] and is_few[attributes[literal]], sets, set_starts)
         if n > 0:
+            on_line = n_words % LINE
+            if (on_line + n - 1) // LINE > (n - 1) // LINE:
+                n_words += LINE - on_line
             row_starts[c] = n_words
             n_words += n
     row_starts[n_clauses] = n_words
