@@ -19,7 +19,7 @@ from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
 from siftline.errors import DuplicateIdError, SubscriptionError, TableError
 from siftline.indexes.registry import DEFAULT, PAGED
-from siftline.matching import Matching
+from siftline.matching import Matching, with_ids_of_tail
 from siftline.model import has_calls
 from siftline.subscriptions import Id, SubscriptionTable, TextExpressions, accepted, check_top
 from siftline.subsets import Subset, Tenant, subset_of
@@ -283,9 +283,18 @@ class Engine(Matching):
         is_plain = top is None and within is None and tenant is None
         if is_plain and type(event) is EncodedEvents and event.is_single:
             if not as_slots and not first:
-                ids = self._ids_at_once(event)
-                if ids is not None:
-                    return ids  # type: ignore[return-value]
+                # As `_match_at_once` by a shorter way, for ids that are numbers. All in one place: where few match, a
+                # call more would be a thirtieth of the time.
+                generation, table, tail, domains = self._generation, self._table, self._tail, self._domains
+                is_latest = event.version == domains.version and event.domains is domains
+                latest = event if is_latest else event.latest_for(domains)
+                if table.numbers is not None and latest is not None and not generation & 1:
+                    n_tail = tail.n_clauses
+                    ids = self._index.match_ids(latest, table.numbers, table.sharing)
+                    if n_tail and ids is not None:
+                        ids = with_ids_of_tail(ids, tail, n_tail, latest, table)
+                    if ids is not None and self._generation == generation:
+                        return ids  # type: ignore[return-value]
             found = self._match_at_once(event)
             if found is not None and not first:
                 return found[0] if as_slots else found[1].ids(found[0])

@@ -76,27 +76,6 @@ class Matching(Changing):
             slots = _with_followers(slots, table)
         return (slots, table) if self._generation == generation else None
 
-    def _ids_at_once(self, event: EncodedEvents) -> list[int] | None:
-        """Do as `_match_at_once` by the shortest way, for ids that are numbers; None if that is not enough."""
-        generation, table, tail = self._generation, self._table, self._tail
-        ids, domains = table.numbers, self._domains
-        is_latest = event.version == domains.version and event.domains is domains
-        latest = event if is_latest else event.latest_for(domains)
-        if generation & 1 or ids is None or latest is None:
-            return None
-        n_tail = tail.n_clauses
-        sharing = table.sharing
-        found = self._index.match_ids(latest, ids, sharing)
-        if n_tail and found is not None:
-            slots, possible = tail.match(latest.attributes, latest.codes, n_tail)
-            if len(possible):
-                return None
-            if sharing is not None:
-                slots = _with_followers(slots, table)
-            if len(slots):
-                found += ids.taken(slots).tolist()
-        return found if self._generation == generation else None
-
     def _moment(
         self, events: Any, *, event: str | None = None, is_one: bool = False, within: Subset | None = None
     ) -> Moment:
@@ -208,6 +187,19 @@ def _scanned(scan: Tail, events: EncodedEvents, position: int) -> tuple[NDArray[
     """Return what a few subscriptions have for an event."""
     start, end = events.starts[position], events.starts[position + 1]
     return scan.match(events.attributes[start:end], events.codes[start:end], scan.n_clauses)
+
+
+def with_ids_of_tail(
+    found: list[int], tail: Tail, n_tail: int, event: EncodedEvents, table: SubscriptionTable
+) -> list[int] | None:
+    """Append the ids of what waits in the tail and matches; None if something must be checked."""
+    slots, possible = tail.match(event.attributes, event.codes, n_tail)
+    if len(possible):
+        return None
+    if table.sharing is not None:
+        slots = _with_followers(slots, table)
+    assert table.numbers is not None
+    return found + table.numbers.taken(slots).tolist() if len(slots) else found
 
 
 def _with_followers(slots: NDArray[np.int32], table: SubscriptionTable) -> NDArray[np.int32]:

@@ -48,6 +48,23 @@ def test_state_machine_with_trees() -> None:
     run_machine("sift", 10, 30)
 
 
+@pytest.mark.parametrize("n", [1, 29, 30, 31, 32, 61, 62, 63, 94, 95, 127])
+def test_blocks_of_all_lengths(n: int) -> None:
+    """Signatures are looked at a cache line at a time; the first line has two less."""
+    log = [{f"b{i}": 1 for i in range(n)}] * 20 + [{"a": 0}]
+    subscriptions = [(i, f"a >= {i} and b{i} = 1") for i in range(n)] + [(n, "a is not null")]
+    engine, reference = Engine("sift", statistics=Statistics.from_events(log)), Engine("fast-scan")
+    for each in (engine, reference):
+        each.add_many(subscriptions)
+    engine.rebuild()
+    arrays = part_of(engine).arrays
+    assert arrays.flat[arrays.blocks.max()] == n + 1
+    events: list[dict[str, int]] = [{"a": n}, {"a": n // 2, **log[0]}, {"a": n, **log[0]}, log[0]]
+    events += [{"a": n, f"b{i}": 1} for i in range(n)]
+    for event in events:
+        assert sorted(engine.match(event)) == sorted(reference.match(event))
+
+
 @pytest.mark.parametrize("name", ["dense", "sparse", "zipf", "equality"])
 def test_workloads(name: str) -> None:
     workload = generate(name, n_subscriptions=3000, n_events=30, seed=5)

@@ -411,6 +411,11 @@ def _match(
                 if n_ordinals > 1:
                     ordinal = guided_ordinal(a, code, cut_starts, cuts, guide_bases, guides)
                     ordinals[place] = ordinal
+                    base = np.uint64(node_bases[np.uint64(a)])
+                    size = (np.uint64(node_bases[np.uint64(a) + _U1]) - base) >> _U1
+                    if size > _U0:
+                        leaf = base + size + np.uint64(ordinal)
+                        touched += node_starts[leaf] + np.int32(rises[leaf])  # only to fetch them, as above
                     add_mark(lanes[np.uint64(a)], mark_of(ordinal, n_ordinals), marks)
                     if n_ordinals <= MOST_BITS:
                         bits[place] = _U1 << np.uint64(ordinal)
