@@ -103,6 +103,7 @@ from siftline.kernels.sift_layout import (
     ranges_in_trees,
     records_at,
 )
+from siftline.kernels.sift_lists import FEW, N_WAITING, N_WORKS
 from siftline.kernels.spaces import cut_attributes
 from siftline.kernels.vectors import N_COLUMNS, N_LANES, N_MARK_BYTES, SIGNED, WIDTH
 from siftline.kernels.verify import distinct_slots, verify_clauses
@@ -185,17 +186,20 @@ class Desk:
         self.marks[[SIGNED + int(ALWAYS) % 256, SIGNED + N_LANES + int(ALWAYS) // 256]] = 255
         self.sure, self.possible = (np.empty(part.n_clauses, dtype=np.int32) for _ in range(2))
         # Entries of trees, or two numbers for each entry of the blocks.
-        survivors = np.empty(max(len(arrays.cold), len(arrays.flat) // 4) + 2, dtype=np.int32)
+        survivors = np.empty(max(len(arrays.cold), len(arrays.flat) // 4) + FEW, dtype=np.int32)
         # Two places for every level of every tree: an event has each attribute once.
         n_levels = sum(int(size).bit_length() for size in np.diff(arrays.node_bases) if size)
         lists = np.empty(2 * n_levels + 2, dtype=np.int32)
+        groups = np.empty(2 * N_WAITING, dtype=np.uint64)
+        waiting = np.empty(2 * N_WAITING, dtype=np.int32)
         self.living = _ALL_LIVE
         self.owner: Growable | None = None
         self.ids = _NO_IDS
         self.ids_found = _NO_IDS.data  # gives a list of a few in less time than an array
         self.sharing: tuple[NDArray[Any], ...] = _NOT_SHARED
         is_skipped = np.zeros(n_places, dtype=np.bool_)  # for batches, which find some entries in another way
-        scratch = (self.dense, self.seen, self.marks, bits, ordinals, lists, survivors, self.sure, self.possible, work)
+        noted = (self.dense, self.seen, self.marks, bits, ordinals)
+        scratch = (*noted, lists, groups, waiting, survivors, self.sure, self.possible, work)
         fixed = [array for name, array in arrays._asdict().items() if name not in ("alone_clauses", "expected")]
         self.arrays: tuple[NDArray[Any], ...] = (*scratch, *fixed, arrays.flat.view(np.uint16), is_skipped)
         without = (_ALL_LIVE, _NO_WEIGHTS, _NO_WEIGHTS, _NO_IDS, _NO_IDS, *_NOT_SHARED)
@@ -296,7 +300,7 @@ class Sift(PartedIndex):
 
     def __init__(self) -> None:
         super().__init__()
-        self._work = np.zeros(5, dtype=np.int64)
+        self._work = np.zeros(N_WORKS, dtype=np.int64)
 
     # laying out
 

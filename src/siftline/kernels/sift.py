@@ -20,7 +20,6 @@ from siftline.kernels.sift_layout import (
     PLACE2,
     RECORD,
     ROW,
-    ROW_HEAD,
     SLOT,
     WIDTH1,
     WIDTH2,
@@ -30,16 +29,24 @@ from siftline.kernels.sift_layout import (
     signature,
     with_room,
 )
-from siftline.kernels.sift_rows import is_inside, is_too_light, keep, try_row
+from siftline.kernels.sift_lists import (
+    CANDIDATES,
+    EVENTS,
+    LISTS,
+    TESTED,
+    TOUCHED,
+    collect_lists,
+    copy_alone,
+    match_lists,
+)
+from siftline.kernels.sift_rows import is_inside, keep, try_row
 from siftline.kernels.vectors import (
     HAS_SHUFFLES,
     N_COLUMNS,
     N_LANES,
     SIGNED,
-    WIDTH,
     first_bit,
     is_marked,
-    marked_of_64,
     signed_of_32,
 )
 
@@ -67,18 +74,9 @@ _NOT_FIRST_TWO = ~np.uint64(15)
 _LOW1, _WIDTH1, _PLACE2, _LOW2, _WIDTH2, _SLOT, _ROW = (
     np.uint64(word) for word in (LOW1, WIDTH1, PLACE2, LOW2, WIDTH2, SLOT, ROW)
 )
-# Bytes on a cache line.
-_LINE = np.uint64(64)
-# Candidates that are tested together.
-_WIDTH = np.uint64(WIDTH)
-# How many entries of a list are fetched before any is looked at; of longer ones the processor sees that they go on.
-_AHEAD = np.uint64(256)
-
-# Places of `work`.
-_EVENTS, _CANDIDATES, _TESTED, _LISTS, _TOUCHED = range(5)
 
 # Of the arguments of `_match` but for the event: an address and a length for each.
-_TABLE_SIZE = 70
+_TABLE_SIZE = 74
 
 # What the kernel returns for an event with several values of one attribute, or too many ids: it needs the careful way.
 SEVERAL = -1
@@ -194,142 +192,12 @@ def _match_records(
             continue
         row = flat[at + _ROW]
         n_tested = try_row(row, rows, dense, bits) if row >= 0 else 0
-        work[_TESTED] += abs(n_tested)
+        work[TESTED] += abs(n_tested)
         if n_tested >= 0:
             slot = flat[at + _SLOT]
             n_sure, n_possible = keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
-    work[_CANDIDATES] += np.int64(n_left)
-    work[_TOUCHED] = touched
-    return n_sure, n_possible
-
-
-@inline_kernel
-def _collect_lists(
-    base: Any,
-    node: Any,
-    n_lists: Any,
-    lists: NDArray[np.int32],
-    node_starts: NDArray[np.int32],
-    rises: NDArray[np.uint8],
-) -> Any:
-    """Append first and end of every list on the way from a leaf to the root that has entries; return how many."""
-    while node > _U0:
-        begin = node_starts[base + node]
-        end = node_starts[base + node + _U1]
-        lists[n_lists] = begin
-        lists[n_lists + _U1] = end
-        n_lists += np.uint64(end > begin) << _U1
-        node >>= np.uint64(rises[base + node])
-    return n_lists
-
-
-@inline_kernel
-def _copy_alone(
-    base: Any,
-    node: Any,
-    n_sure: Any,
-    is_live: NDArray[np.bool_],
-    weights: NDArray[np.float64],
-    heaviest: NDArray[np.float64],
-    sure: NDArray[np.int32],
-    work: NDArray[np.int64],
-    rises: NDArray[np.uint8],
-    alone_starts: NDArray[np.int32],
-    alone_slots: NDArray[np.int32],
-) -> Any:
-    """Append the slots on the way from a leaf to the root whose only literal holds here; return how many there are."""
-    while node > _U0:
-        begin = np.uint64(alone_starts[base + node])
-        end = np.uint64(alone_starts[base + node + _U1])
-        if len(is_live) == 0 and len(heaviest) == 0:
-            for e in range(begin, end):
-                sure[np.uint64(n_sure) + e - begin] = alone_slots[e]
-            n_sure += np.int64(end - begin)
-        else:
-            for e in range(begin, end):
-                n_sure, _ = keep(alone_slots[e], n_sure, 0, sure, sure, is_live, weights, heaviest)
-        work[_CANDIDATES] += np.int64(end - begin)
-        node >>= np.uint64(rises[base + node])
-    return n_sure
-
-
-@inline_kernel
-def _append_marked(
-    begin: Any, end: Any, n_left: Any, marks: NDArray[np.uint8], survivors: NDArray[np.int32], marked: NDArray[np.uint8]
-) -> Any:
-    """Append the entries of a list whose second and third literal may hold; return how many there are now."""
-    n = end - begin
-    column = np.uint64(N_COLUMNS) * begin
-    if not HAS_SHUFFLES:
-        for i in range(n):
-            # No branch: most candidates fail, and which ones cannot be predicted.
-            survivors[n_left] = begin + i
-            n_left += np.uint64(is_marked(marked, column + i, n, marks))
-        return n_left
-    address = np.int64(marked.ctypes.data) + np.int64(column)
-    for i in range(_U0, n, _WIDTH):
-        left = marked_of_64(address + np.int64(i), np.int64(n), np.int64(marks.ctypes.data))
-        if n - i < _WIDTH:
-            left &= (_U1 << (n - i)) - _U1
-        while left != _U0:
-            survivors[n_left] = begin + i + first_bit(left)
-            n_left += _U1
-            left &= left - _U1
-    return n_left
-
-
-@inline_kernel
-def _match_lists(
-    n_lists: Any,
-    n_sure: Any,
-    n_possible: Any,
-    is_live: NDArray[np.bool_],
-    weights: NDArray[np.float64],
-    heaviest: NDArray[np.float64],
-    dense: NDArray[np.int32],
-    marks: NDArray[np.uint8],
-    bits: NDArray[np.uint64],
-    lists: NDArray[np.int32],
-    survivors: NDArray[np.int32],
-    sure: NDArray[np.int32],
-    possible: NDArray[np.int32],
-    work: NDArray[np.int64],
-    marked: NDArray[np.uint8],
-    cold: NDArray[np.int32],
-    rows: NDArray[np.int32],
-) -> Any:
-    """Match the entries of some lists; return how many slots there are now.
-
-    One step for all lists, then the next step: what a step reads from memory does not wait for what came before.
-    """
-    touched: Any = 0
-    n_candidates = _U0
-    for k in range(_U0, n_lists, _U2):
-        begin, end = np.uint64(lists[k]), np.uint64(lists[k + _U1])
-        n_candidates += end - begin
-        for byte in range(_SIX * begin, _SIX * min(end, begin + _AHEAD), _LINE):
-            touched += marked[byte]
-    n_left = _U0
-    for k in range(_U0, n_lists, _U2):
-        n_left = _append_marked(np.uint64(lists[k]), np.uint64(lists[k + _U1]), n_left, marks, survivors, marked)
-    work[_CANDIDATES] += np.int64(n_candidates)
-    work[_LISTS] += np.int64(n_lists >> _U1)
-    n_literals = np.int64(n_left)
-    for k in range(n_left):
-        survivors[k] = cold[np.uint64(survivors[k])]
-    for k in range(n_left):
-        touched += rows[np.uint64(survivors[k])]  # most rows are on one cache line
-    for k in range(n_left):
-        row = survivors[k]
-        slot = rows[np.uint64(row)]
-        if is_too_light(slot, weights, heaviest):
-            continue
-        n_tested = 0 if rows[np.uint64(row + 1)] & BARE else try_row(row + ROW_HEAD, rows, dense, bits)
-        n_literals += abs(n_tested)
-        if n_tested >= 0:
-            n_sure, n_possible = keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
-    work[_TESTED] += n_literals
-    work[_TOUCHED] = touched
+    work[CANDIDATES] += np.int64(n_left)
+    work[TOUCHED] = touched
     return n_sure, n_possible
 
 
@@ -351,6 +219,8 @@ def _match(
     bits: NDArray[np.uint64],
     ordinals: NDArray[np.int32],
     lists: NDArray[np.int32],
+    groups: NDArray[np.uint64],
+    waiting: NDArray[np.int32],
     survivors: NDArray[np.int32],
     sure: NDArray[np.int32],
     possible: NDArray[np.int32],
@@ -432,7 +302,7 @@ def _match(
         if block >= 0:
             code = event_codes[np.uint64(p)]
             n_left = _append_seen(block, code, n_left, seen, marks, survivors, flat, signatures)
-            work[_LISTS] += 1
+            work[LISTS] += 1
             continue
         if not has_trees or cut_starts[np.uint64(a) + _U1] == cut_starts[np.uint64(a)]:
             continue  # without cuts there is no tree; and these were looked at above, and are still in the cache
@@ -441,9 +311,9 @@ def _match(
         if size > _U0:
             node = np.uint64(ordinals[np.uint64(a) + _U1]) + size
             if not is_skipped[np.uint64(a)]:
-                n_lists = _collect_lists(base, node, n_lists, lists, node_starts, rises)
+                n_lists = collect_lists(base, node, n_lists, lists, node_starts, rises)
             if len(alone_starts) > 0:
-                n_sure = _copy_alone(
+                n_sure = copy_alone(
                     base, node, n_sure, is_live, weights, heaviest, sure, work, rises, alone_starts, alone_slots
                 )
     if n_left > _U0:
@@ -464,7 +334,7 @@ def _match(
             flat,
         )
     if n_lists > _U0:
-        n_sure, n_possible = _match_lists(
+        n_sure, n_possible = match_lists(
             n_lists,
             n_sure,
             n_possible,
@@ -475,6 +345,8 @@ def _match(
             marks,
             bits,
             lists,
+            groups,
+            waiting,
             survivors,
             sure,
             possible,
@@ -504,8 +376,8 @@ def _match(
         # Here, and not one by one in Python: their cache misses overlap.
         for k in range(np.uint64(n_sure)):
             ids_found[k] = ids[np.uint64(sure[k])]
-    work[_EVENTS] += 1
-    work[_TOUCHED] += touched
+    work[EVENTS] += 1
+    work[TOUCHED] += touched
     return np.int64(n_sure) | (np.int64(n_possible) << 32)
 
 
@@ -545,27 +417,29 @@ def match_at_desk(attributes_at: int, codes_at: int, n_values: int, table_at: in
         carray(pointer(table[22]), table[23], np.uint64),
         carray(pointer(table[24]), table[25], np.int32),
         carray(pointer(table[26]), table[27], np.int32),
-        carray(pointer(table[28]), table[29], np.int32),
+        carray(pointer(table[28]), table[29], np.uint64),
         carray(pointer(table[30]), table[31], np.int32),
         carray(pointer(table[32]), table[33], np.int32),
-        carray(pointer(table[34]), table[35], np.int64),
-        carray(pointer(table[36]), table[37], np.int64),
-        carray(pointer(table[38]), table[39], np.int32),
+        carray(pointer(table[34]), table[35], np.int32),
+        carray(pointer(table[36]), table[37], np.int32),
+        carray(pointer(table[38]), table[39], np.int64),
         carray(pointer(table[40]), table[41], np.int64),
         carray(pointer(table[42]), table[43], np.int32),
-        carray(pointer(table[44]), table[45], np.uint8),
-        carray(pointer(table[46]), table[47], np.int64),
-        carray(pointer(table[48]), table[49], np.int32),
-        carray(pointer(table[50]), table[51], np.uint8),
-        carray(pointer(table[52]), table[53], np.uint8),
-        carray(pointer(table[54]), table[55], np.int32),
-        carray(pointer(table[56]), table[57], np.int32),
+        carray(pointer(table[44]), table[45], np.int64),
+        carray(pointer(table[46]), table[47], np.int32),
+        carray(pointer(table[48]), table[49], np.uint8),
+        carray(pointer(table[50]), table[51], np.int64),
+        carray(pointer(table[52]), table[53], np.int32),
+        carray(pointer(table[54]), table[55], np.uint8),
+        carray(pointer(table[56]), table[57], np.uint8),
         carray(pointer(table[58]), table[59], np.int32),
         carray(pointer(table[60]), table[61], np.int32),
         carray(pointer(table[62]), table[63], np.int32),
         carray(pointer(table[64]), table[65], np.int32),
-        carray(pointer(table[66]), table[67], np.uint16),
-        carray(pointer(table[68]), table[69], np.bool_),
+        carray(pointer(table[66]), table[67], np.int32),
+        carray(pointer(table[68]), table[69], np.int32),
+        carray(pointer(table[70]), table[71], np.uint16),
+        carray(pointer(table[72]), table[73], np.bool_),
     )
 
 

@@ -24,30 +24,38 @@ def is_inside(code: Any, low: Any, width: Any) -> Any:
 
 
 @inline_kernel
-def try_row(p: int, rows: NDArray[np.int32], dense: NDArray[np.int32], bits: NDArray[np.uint64]) -> Any:
+def try_literal(p: Any, rows: NDArray[np.int32], dense: NDArray[np.int32], bits: NDArray[np.uint64]) -> Any:
+    """Test the literal at a place of a row; return (whether it lets the clause through, the place behind it)."""
+    word = rows[np.uint64(p)]
+    place = np.uint64(word & PLACE)
+    if word & SET:
+        code = dense[place]
+        holds = False
+        n = rows[np.uint64(p + 1)]
+        p += 2
+        for k in range(n):
+            holds |= is_inside(code, rows[np.uint64(p + 2 * k)], rows[np.uint64(p + 2 * k + 1)])
+        p += 2 * n
+    elif word & BITS:
+        low = np.uint64(np.uint32(rows[np.uint64(p + 1)]))
+        high = np.uint64(np.uint32(rows[np.uint64(p + 2)]))
+        holds = (bits[place] & (low | (high << np.uint64(32)))) != _U0
+        p += 3
+    else:
+        holds = is_inside(dense[place], rows[np.uint64(p + 1)], rows[np.uint64(p + 2)])
+        p += 3
+    return holds != ((word & VETO) != 0), p
+
+
+@inline_kernel
+def try_row(p: Any, rows: NDArray[np.int32], dense: NDArray[np.int32], bits: NDArray[np.uint64]) -> Any:
     """Return how many literals of a row were tested: a negative number if the last one does not hold."""
     n_tested = 0
     while True:
         word = rows[np.uint64(p)]
-        place = np.uint64(word & PLACE)
         n_tested += 1
-        if word & SET:
-            code = dense[place]
-            holds = False
-            n = rows[np.uint64(p + 1)]
-            p += 2
-            for k in range(n):
-                holds |= is_inside(code, rows[np.uint64(p + 2 * k)], rows[np.uint64(p + 2 * k + 1)])
-            p += 2 * n
-        elif word & BITS:
-            low = np.uint64(np.uint32(rows[np.uint64(p + 1)]))
-            high = np.uint64(np.uint32(rows[np.uint64(p + 2)]))
-            holds = (bits[place] & (low | (high << np.uint64(32)))) != _U0
-            p += 3
-        else:
-            holds = is_inside(dense[place], rows[np.uint64(p + 1)], rows[np.uint64(p + 2)])
-            p += 3
-        if holds == ((word & VETO) != 0):
+        passes, p = try_literal(p, rows, dense, bits)
+        if not passes:
             return -n_tested
         if word & LAST:
             return n_tested

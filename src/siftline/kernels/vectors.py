@@ -127,9 +127,19 @@ def signed_of_32(typing_context: Any, line: Any, marks: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def first_bit(typing_context: Any, word: Any) -> Any:
-    """Return the place of the lowest bit that is set; there must be one."""
+    """Return the place of the lowest bit that is set; 64 if there is none."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def count_bits(typing_context: Any, word: Any) -> Any:
+    """Return how many bits are set."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
 
     return types.uint64(types.uint64), code

@@ -1,0 +1,246 @@
+"""The lists of an event in the trees of `sift`: which ones they are, and which of their entries match.
+
+What an event finds cannot be foreseen, and a branch that was guessed wrong costs more than several comparisons. So
+each step goes through all that the step before has left, without a branch on what it finds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from siftline.kernels.compiler import inline_kernel
+from siftline.kernels.sift_layout import BARE, LAST, ROW_HEAD
+from siftline.kernels.sift_rows import is_too_light, keep, try_literal
+from siftline.kernels.vectors import (
+    HAS_SHUFFLES,
+    N_COLUMNS,
+    WIDTH,
+    count_bits,
+    first_bit,
+    is_marked,
+    marked_of_64,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Places of `work`.
+N_WORKS = 5
+EVENTS, CANDIDATES, TESTED, LISTS, TOUCHED = range(N_WORKS)
+
+# How many groups of 64 candidates wait until the marked ones are listed, and how many rows are tested by turns: so that
+# both stay in the nearest cache.
+N_WAITING = 256
+# Survivors of a group that are listed without looking how many there are; they need room behind the last one.
+FEW = 4
+
+_U0 = np.uint64(0)
+_U1 = np.uint64(1)
+_U2 = np.uint64(2)
+_SIX = np.uint64(6)
+# Bytes on a cache line.
+_LINE = np.uint64(64)
+# Candidates that are tested together.
+_WIDTH = np.uint64(WIDTH)
+_FEW = np.uint64(FEW)
+_N_WAITING = np.uint64(N_WAITING)
+# How many entries of a list are fetched before any is looked at; of longer ones the processor sees that they go on.
+_AHEAD = np.uint64(256)
+
+
+@inline_kernel
+def collect_lists(
+    base: Any,
+    node: Any,
+    n_lists: Any,
+    lists: NDArray[np.int32],
+    node_starts: NDArray[np.int32],
+    rises: NDArray[np.uint8],
+) -> Any:
+    """Append first and end of every list on the way from a leaf to the root that has entries; return how many."""
+    while node > _U0:
+        begin = node_starts[base + node]
+        end = node_starts[base + node + _U1]
+        lists[n_lists] = begin
+        lists[n_lists + _U1] = end
+        n_lists += np.uint64(end > begin) << _U1
+        node >>= np.uint64(rises[base + node])
+    return n_lists
+
+
+@inline_kernel
+def copy_alone(
+    base: Any,
+    node: Any,
+    n_sure: Any,
+    is_live: NDArray[np.bool_],
+    weights: NDArray[np.float64],
+    heaviest: NDArray[np.float64],
+    sure: NDArray[np.int32],
+    work: NDArray[np.int64],
+    rises: NDArray[np.uint8],
+    alone_starts: NDArray[np.int32],
+    alone_slots: NDArray[np.int32],
+) -> Any:
+    """Append the slots on the way from a leaf to the root whose only literal holds here; return how many there are."""
+    while node > _U0:
+        begin = np.uint64(alone_starts[base + node])
+        end = np.uint64(alone_starts[base + node + _U1])
+        if len(is_live) == 0 and len(heaviest) == 0:
+            for e in range(begin, end):
+                sure[np.uint64(n_sure) + e - begin] = alone_slots[e]
+            n_sure += np.int64(end - begin)
+        else:
+            for e in range(begin, end):
+                n_sure, _ = keep(alone_slots[e], n_sure, 0, sure, sure, is_live, weights, heaviest)
+        work[CANDIDATES] += np.int64(end - begin)
+        node >>= np.uint64(rises[base + node])
+    return n_sure
+
+
+@inline_kernel
+def _append_groups(n_groups: Any, n_left: Any, groups: NDArray[np.uint64], survivors: NDArray[np.int32]) -> Any:
+    """Append the entries of groups of 64 whose bits are set; return how many there are now."""
+    for k in range(n_groups):
+        begin, left = groups[_U2 * k], groups[_U2 * k + _U1]
+        n = count_bits(left)
+        for i in range(_FEW):
+            survivors[n_left + i] = begin + first_bit(left)
+            left &= left - _U1
+        for i in range(_FEW, n):
+            survivors[n_left + i] = begin + first_bit(left)
+            left &= left - _U1
+        n_left += n
+    return n_left
+
+
+@inline_kernel
+def _append_marked(
+    n_lists: Any,
+    lists: NDArray[np.int32],
+    marks: NDArray[np.uint8],
+    groups: NDArray[np.uint64],
+    survivors: NDArray[np.int32],
+    marked: NDArray[np.uint8],
+) -> Any:
+    """Write down the entries of lists whose second and third literal may hold; return how many there are."""
+    n_left = _U0
+    n_groups = _U0
+    for k in range(_U0, n_lists, _U2):
+        begin, end = np.uint64(lists[k]), np.uint64(lists[k + _U1])
+        n = end - begin
+        column = np.uint64(N_COLUMNS) * begin
+        if not HAS_SHUFFLES:
+            for i in range(n):
+                survivors[n_left] = begin + i
+                n_left += np.uint64(is_marked(marked, column + i, n, marks))
+            continue
+        address = np.int64(marked.ctypes.data) + np.int64(column)
+        for i in range(_U0, n, _WIDTH):
+            left = marked_of_64(address + np.int64(i), np.int64(n), np.int64(marks.ctypes.data))
+            if n - i < _WIDTH:
+                left &= (_U1 << (n - i)) - _U1
+            groups[_U2 * n_groups] = begin + i
+            groups[_U2 * n_groups + _U1] = left
+            n_groups += _U1
+            if n_groups == _N_WAITING:
+                n_left = _append_groups(n_groups, n_left, groups, survivors)
+                n_groups = _U0
+    return _append_groups(n_groups, n_left, groups, survivors) if HAS_SHUFFLES else n_left
+
+
+@inline_kernel
+def _try_rows(
+    n_waiting: Any,
+    n_passed: Any,
+    dense: NDArray[np.int32],
+    bits: NDArray[np.uint64],
+    waiting: NDArray[np.int32],
+    passed: NDArray[np.int32],
+    rows: NDArray[np.int32],
+) -> Any:
+    """Append the slots of those rows to `passed` whose literals all hold; return how many, and how many were tested.
+
+    `waiting` has a slot and the place of the next literal for each row. One literal of all rows, then the next one.
+    """
+    n_tested = _U0
+    while n_waiting > _U0:
+        n_tested += n_waiting
+        n_next = _U0
+        for k in range(n_waiting):
+            slot, p = waiting[_U2 * k], waiting[_U2 * k + _U1]
+            is_last = (rows[np.uint64(p)] & LAST) != 0
+            passes, p = try_literal(p, rows, dense, bits)
+            passed[n_passed] = slot
+            n_passed += np.uint64(passes & is_last)
+            waiting[_U2 * n_next] = slot
+            waiting[_U2 * n_next + _U1] = p
+            n_next += np.uint64(passes & (not is_last))
+        n_waiting = n_next
+    return n_passed, n_tested
+
+
+@inline_kernel
+def match_lists(
+    n_lists: Any,
+    n_sure: Any,
+    n_possible: Any,
+    is_live: NDArray[np.bool_],
+    weights: NDArray[np.float64],
+    heaviest: NDArray[np.float64],
+    dense: NDArray[np.int32],
+    marks: NDArray[np.uint8],
+    bits: NDArray[np.uint64],
+    lists: NDArray[np.int32],
+    groups: NDArray[np.uint64],
+    waiting: NDArray[np.int32],
+    survivors: NDArray[np.int32],
+    sure: NDArray[np.int32],
+    possible: NDArray[np.int32],
+    work: NDArray[np.int64],
+    marked: NDArray[np.uint8],
+    cold: NDArray[np.int32],
+    rows: NDArray[np.int32],
+) -> Any:
+    """Match the entries of some lists; return how many slots there are now.
+
+    One step for all lists, then the next step: what a step reads from memory does not wait for what came before.
+    """
+    touched: Any = 0
+    n_candidates = _U0
+    for k in range(_U0, n_lists, _U2):
+        begin, end = np.uint64(lists[k]), np.uint64(lists[k + _U1])
+        n_candidates += end - begin
+        # To the end of the last column, which is read 64 bytes at a time.
+        for byte in range(_SIX * begin, _SIX * min(end, begin + _AHEAD) + _LINE, _LINE):
+            touched += marked[byte]
+    n_left = _append_marked(n_lists, lists, marks, groups, survivors, marked)
+    work[CANDIDATES] += np.int64(n_candidates)
+    work[LISTS] += np.int64(n_lists >> _U1)
+    n_tested = n_left
+    for k in range(n_left):
+        survivors[k] = cold[np.uint64(survivors[k])]
+    for k in range(n_left):
+        touched += rows[np.uint64(survivors[k])]  # most rows are on one cache line
+    for first in range(_U0, n_left, _N_WAITING):
+        n_passed = _U0
+        n_waiting = _U0
+        for k in range(first, min(first + _N_WAITING, n_left)):
+            row = np.uint64(survivors[k])
+            slot = rows[row]
+            is_bare = (rows[row + _U1] & BARE) != 0
+            is_wanted = not is_too_light(slot, weights, heaviest)
+            survivors[n_passed] = slot
+            n_passed += np.uint64(is_bare & is_wanted)
+            waiting[_U2 * n_waiting] = slot
+            waiting[_U2 * n_waiting + _U1] = row + np.uint64(ROW_HEAD)
+            n_waiting += np.uint64(is_wanted & (not is_bare))
+        n_passed, n_more = _try_rows(n_waiting, n_passed, dense, bits, waiting, survivors, rows)
+        n_tested += n_more
+        for k in range(n_passed):
+            n_sure, n_possible = keep(survivors[k], n_sure, n_possible, sure, possible, is_live, weights, heaviest)
+    work[TESTED] += np.int64(n_tested)
+    work[TOUCHED] = touched
+    return n_sure, n_possible
