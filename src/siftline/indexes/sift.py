@@ -91,6 +91,7 @@ from siftline.kernels.sift_layout import (
     SLOT,
     access_pieces,
     beside_access,
+    by_entry,
     lay_blocks,
     lay_guides,
     lay_marked,
@@ -327,17 +328,17 @@ class Sift(PartedIndex):
         cuts = cut_attributes(
             len(is_tree), *[np.concatenate([a[is_posted], b]) for a, b in zip(pieces[1:], asked, strict=True)]
         )
+        node_bases = lay_nodes(is_tree, cuts[0])
+        is_lone = is_alone[pieces[0]]
+        node_starts, entries = lay_trees(*[*(each[is_posted & ~is_lone] for each in pieces), node_bases, *cuts])
         lanes = _lanes(n_asked)
         beside, beside_posting = _marks(has_row, seconds, thirds, lanes, [*ranges, *sets, *cuts])
         is_few = (np.diff(cuts[0]) > 0) & (np.diff(cuts[0]) < MOST_BITS)
-        literals = [chosen, has_row, is_few, *beside]
+        literals = [by_entry(*[entries, chosen, clauses.n_clauses]), has_row, is_few, *beside]
         shape = [clauses.starts, order]
         row_starts = measure_rows(*[*literals, *shape, clauses.attributes, *sets[:2]])
         rows = np.zeros(int(row_starts[-1]), dtype=np.int32)
         lay_rows(*[*literals, row_starts, *slots, *shape, *ranges, clauses.kinds, *sets, *cuts, rows])
-        node_bases = lay_nodes(is_tree, cuts[0])
-        is_lone = is_alone[pieces[0]]
-        node_starts, entries = lay_trees(*[*(each[is_posted & ~is_lone] for each in pieces), node_bases, *cuts])
         alone_starts, lone = _NOTHING, _NOTHING
         if is_lone.any():
             alone_starts, lone = lay_trees(*[*(each[is_lone] for each in pieces), node_bases, *cuts])

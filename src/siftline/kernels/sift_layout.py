@@ -514,6 +514,24 @@ def lay_trees(
 
 
 @kernel
+def by_entry(entries: NDArray[np.int32], chosen: NDArray[np.int32], n_clauses: int) -> NDArray[np.int32]:
+    """Return the chosen clauses by their first entries in trees, and behind them the others.
+
+    Rows in this order have those of one list near each other, on as few pages of memory as can be.
+    """
+    ordered = np.empty(len(chosen), dtype=np.int32)
+    is_placed = np.zeros(n_clauses, dtype=np.bool_)
+    n = 0
+    for each in (entries, chosen):
+        for k in range(len(each)):
+            if not is_placed[each[k]]:
+                is_placed[each[k]] = True
+                ordered[n] = each[k]
+                n += 1
+    return ordered
+
+
+@kernel
 def lay_rises(
     node_bases: NDArray[np.int64], node_starts: NDArray[np.int32], alone_starts: NDArray[np.int32]
 ) -> NDArray[np.uint8]:
