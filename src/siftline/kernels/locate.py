@@ -44,6 +44,7 @@ _NULL = np.int32(0)
 _FALSE = np.int32(1)
 _FIRST_NUMBER = np.int32(3)
 _FIRST_STRING = np.int32(2**30)
+_ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 _EXACT_INTEGERS = 2.0**53
 
 # The kinds of values. Null is a code itself; so are false and true, which JSON leaves have as kinds 1 and 2.
@@ -122,9 +123,12 @@ def _fetch_entry(value: float, line: Any, lines: NDArray[np.int64], tables: NDAr
 @inline_kernel
 def text_head(texts: NDArray[np.uint8], start: Any, end: Any) -> Any:
     """Return the first eight bytes of a text as a big-endian number, padded with zeros."""
-    if end - start >= 8:
-        # Written out, because the compiler makes one load of it.
-        return (
+    n = end - start
+    if n <= 0:
+        return np.uint64(0)
+    if start + 8 <= len(texts):
+        # Written out, because the compiler makes one load of it; what stands behind a shorter text is masked.
+        head = (
             (np.uint64(texts[np.uint64(start)]) << np.uint64(56))
             | (np.uint64(texts[np.uint64(start + 1)]) << np.uint64(48))
             | (np.uint64(texts[np.uint64(start + 2)]) << np.uint64(40))
@@ -134,12 +138,11 @@ def text_head(texts: NDArray[np.uint8], start: Any, end: Any) -> Any:
             | (np.uint64(texts[np.uint64(start + 6)]) << np.uint64(8))
             | np.uint64(texts[np.uint64(start + 7)])
         )
+        return head & (_ALL_BITS << np.uint64(64 - 8 * min(n, 8)))
     head = np.uint64(0)
     for i in range(start, end):
         head = (head << np.uint64(8)) | np.uint64(texts[np.uint64(i)])
-    if end <= start:
-        return np.uint64(0)
-    return head << np.uint64(8 * (8 - (end - start)))
+    return head << np.uint64(8 * (8 - n))
 
 
 @inline_kernel

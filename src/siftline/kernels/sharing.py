@@ -68,6 +68,21 @@ def _plain_first(
 
 
 @inline_kernel
+def _copy_if_plain(
+    first: int, end: int, n: int, slots: NDArray[np.int32], found: NDArray[Any], plain: NDArray[np.uint64], n_known: int
+) -> Any:
+    """Copy slots[first : end] behind found[:n]; return whether all of them are plain, so that nothing is left to do."""
+    n_plain = _U0
+    for k in range(np.uint64(end - first)):
+        slot = slots[np.uint64(first) + k]
+        is_known = slot < n_known
+        place = np.uint64(slot if is_known else 0)
+        n_plain += np.uint64(is_known) & (plain[place >> _SIX] >> (place & _LOW_SIX))
+        found[np.uint64(n) + k] = slot
+    return n_plain == np.uint64(end - first)
+
+
+@inline_kernel
 def ids_with_followers(
     slots: NDArray[np.int32],
     n_slots: Any,
@@ -112,6 +127,10 @@ def with_followers(
     n = 0
     for e in range(len(starts) - 1):
         found = with_room(found, n, starts[e + 1] - starts[e] + 1)
+        if _copy_if_plain(starts[e], starts[e + 1], n, slots, found, plain, n_known):
+            n += starts[e + 1] - starts[e]
+            new_starts[e + 1] = n
+            continue
         n, leaders = _plain_first(starts[e], starts[e + 1], n, slots, found, plain, n_known)
         end = _append_followers(n, leaders, found, following, n_known)
         while end < 0:
