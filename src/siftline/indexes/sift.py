@@ -44,7 +44,8 @@ marked : uint8[6 n_entries + 64]
 cold : int32[n_entries]
     Where the row of the entry's clause starts.
 rows : int32[]
-    Slot (sign bit: needs the exact check), clause, and the literals that are left; see `kernels/sift_layout.py`.
+    Slot (sign bit: needs the exact check), clause, and the literals that are left; see `kernels/sift_layout.py`. They
+    stand in the order of the lists, so that those of one list are on few pages of memory.
 alone_starts : int32[], alone_slots, alone_clauses : int32[]
     Clauses of one literal, by the same nodes: whoever comes there matches.
 blocks : int32[n_attributes], flat : int32[]
@@ -334,9 +335,10 @@ class Sift(PartedIndex):
         lanes = _lanes(n_asked)
         beside, beside_posting = _marks(has_row, seconds, thirds, lanes, [*ranges, *sets, *cuts])
         is_few = (np.diff(cuts[0]) > 0) & (np.diff(cuts[0]) < MOST_BITS)
-        literals = [by_entry(*[entries, chosen, clauses.n_clauses]), has_row, is_few, *beside]
+        literals = [chosen, has_row, is_few, *beside]
+        ordered = by_entry(*[entries, chosen, clauses.n_clauses])
         shape = [clauses.starts, order]
-        row_starts = measure_rows(*[*literals, *shape, clauses.attributes, *sets[:2]])
+        row_starts = measure_rows(*[ordered, *literals, *shape, clauses.attributes, *sets[:2]])
         rows = np.zeros(int(row_starts[-1]), dtype=np.int32)
         lay_rows(*[*literals, row_starts, *slots, *shape, *ranges, clauses.kinds, *sets, *cuts, rows])
         alone_starts, lone = _NOTHING, _NOTHING

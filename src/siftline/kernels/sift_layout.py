@@ -337,6 +337,7 @@ def words_of(literal: Any, is_by_bits: Any, sets: Any, set_starts: Any) -> Any:
 
 @kernel
 def measure_rows(
+    ordered: NDArray[np.int32],
     chosen: NDArray[np.int32],
     is_in_tree: NDArray[np.bool_],
     is_few: NDArray[np.bool_],
@@ -352,11 +353,11 @@ def measure_rows(
 ) -> Any:
     """Return where the row of each clause starts, -1 without one, and behind them all words.
 
-    No row stands on more cache lines than it must. `is_few` says which attributes have few enough ordinals for bits.
+    `ordered` are the chosen clauses in the order of their rows. No row stands on more cache lines than it must. `is_few`
+    says which attributes have few enough ordinals for bits.
     """
     n_clauses = len(starts) - 1
-    row_starts = np.full(n_clauses + 1, -1, dtype=np.int32)
-    n_words = np.int64(0)
+    sizes = np.zeros(n_clauses, dtype=np.int32)
     for k in range(len(chosen)):
         c = chosen[k]
         n = np.int64(ROW_HEAD) if is_in_tree[c] else np.int64(0)
@@ -364,11 +365,16 @@ def measure_rows(
             literal = order[i]
             if is_in_row(literal, c, seconds, thirds, is_second_decided, is_third_decided):
                 n += words_of(literal, is_in_tree[c] and is_few[attributes[literal]], sets, set_starts)
+        sizes[c] = n
+    row_starts = np.full(n_clauses + 1, -1, dtype=np.int32)
+    n_words = np.int64(0)
+    for k in range(len(ordered)):
+        n = sizes[ordered[k]]
         if n > 0:
             on_line = n_words % LINE
             if (on_line + n - 1) // LINE > (n - 1) // LINE:
                 n_words += LINE - on_line
-            row_starts[c] = n_words
+            row_starts[ordered[k]] = n_words
             n_words += n
     row_starts[n_clauses] = n_words
     return row_starts
