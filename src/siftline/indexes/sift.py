@@ -102,6 +102,7 @@ from siftline.kernels.sift_layout import (
     lay_trees,
     mark_literals,
     measure_rows,
+    place_blocks,
     ranges_in_trees,
     records_at,
 )
@@ -339,7 +340,7 @@ class Sift(PartedIndex):
         ordered = by_entry(*[entries, chosen, clauses.n_clauses])
         shape = [clauses.starts, order]
         row_starts = measure_rows(*[ordered, *literals, *shape, clauses.attributes, *sets[:2]])
-        rows = np.zeros(int(row_starts[-1]), dtype=np.int32)
+        rows = _aligned(int(row_starts[-1]))
         lay_rows(*[*literals, row_starts, *slots, *shape, *ranges, clauses.kinds, *sets, *cuts, rows])
         alone_starts, lone = _NOTHING, _NOTHING
         if is_lone.any():
@@ -347,12 +348,12 @@ class Sift(PartedIndex):
         rises = lay_rises(*[node_bases, node_starts, alone_starts])
         marked = np.zeros(N_COLUMNS * len(entries) + WIDTH, dtype=np.uint8)
         lay_marked(*[node_starts, entries, *beside_posting, marked])
-        blocks, flat = lay_blocks(*[*pieces, is_tree, n_pieces, seconds, row_starts, *slots, *ranges])
-        trees = [node_bases, _roomy(node_starts), rises, marked, row_starts[entries], _aligned(rows)]
+        blocks, n_words = place_blocks(is_tree, n_pieces)
+        flat = _aligned(n_words)
+        lay_blocks(*[*pieces, is_tree, n_pieces, seconds, row_starts, *slots, *ranges, blocks, flat])
+        trees = [node_bases, _roomy(node_starts), rises, marked, row_starts[entries], rows]
         alone = [alone_starts, clauses.slots[lone], lone]
-        return SiftArrays(
-            *[*cuts, *lay_guides(*cuts), lanes[0], *trees, *alone, blocks, _aligned(flat), np.array([expected])]
-        )
+        return SiftArrays(*[*cuts, *lay_guides(*cuts), lanes[0], *trees, *alone, blocks, flat, np.array([expected])])
 
     # matching
 
@@ -651,12 +652,11 @@ def _marks(
     return [seconds, thirds, decides, third_decides], [second_lanes, second_marks, third_lanes, third_marks]
 
 
-def _aligned(array: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return a copy that starts on a cache line."""
-    room = np.empty(len(array) + LINE, dtype=array.dtype)
-    first = (-room.ctypes.data % (array.itemsize * LINE)) // array.itemsize
-    room[first : first + len(array)] = array
-    return room[first : first + len(array)]
+def _aligned(n: int) -> NDArray[np.int32]:
+    """Return n zeros that start on a cache line."""
+    room = np.zeros(n + LINE, dtype=np.int32)
+    first = (-room.ctypes.data % (room.itemsize * LINE)) // room.itemsize
+    return room[first : first + n]
 
 
 def _roomy(array: NDArray[Any]) -> NDArray[Any]:

@@ -353,8 +353,8 @@ def measure_rows(
 ) -> Any:
     """Return where the row of each clause starts, -1 without one, and behind them all words.
 
-    `ordered` are the chosen clauses in the order of their rows. No row stands on more cache lines than it must. `is_few`
-    says which attributes have few enough ordinals for bits.
+    `ordered` are the chosen clauses in the order of their rows. No row stands on more cache lines than it must.
+    `is_few` says which attributes have few enough ordinals for bits.
     """
     n_clauses = len(starts) - 1
     sizes = np.zeros(n_clauses, dtype=np.int32)
@@ -418,29 +418,32 @@ def lay_rows(
             p += ROW_HEAD
         last = np.int64(-1)
         for is_beside in range(2):
-            for i in range(starts[c] + 1, starts[c + 1]):
-                literal = order[i]
-                s = sets[literal]
+            # A second literal comes next to the access literal, and a third one next to that.
+            end = min(starts[c] + 3, starts[c + 1]) if is_beside else starts[c + 1]
+            for i in range(starts[c] + 1, end):
+                literal = order[np.uint64(i)]
+                s = sets[np.uint64(literal)]
                 if (literal == seconds[c] or literal == thirds[c]) != (is_beside == 1):
                     continue
                 if not is_in_row(literal, c, seconds, thirds, is_second_decided, is_third_decided):
                     continue
                 last = p
-                a = attributes[literal]
+                a = attributes[np.uint64(literal)]
                 word = a + np.int32(1)
-                if kinds[literal] >= _IS_VETO:
+                if kinds[np.uint64(literal)] >= _IS_VETO:
                     word |= VETO
                 if s < 0:
-                    rows[p] = word
-                    rows[p + 1] = lows[literal]
-                    rows[p + 2] = highs[literal] - lows[literal]
+                    low = lows[np.uint64(literal)]
+                    rows[np.uint64(p)] = word
+                    rows[np.uint64(p + 1)] = low
+                    rows[np.uint64(p + 2)] = highs[np.uint64(literal)] - low
                     p += 3
                 elif is_in_tree[c] and is_few[a]:
                     bits = np.uint64(0)
                     for j in range(set_starts[s], set_starts[s + 1]):
-                        low = np.uint64(ordinal_of(a, set_lows[j], cut_starts, cuts))
-                        high = np.uint64(ordinal_of(a, set_highs[j], cut_starts, cuts))
-                        bits |= (np.uint64(2) << high) - (np.uint64(1) << low)
+                        first = np.uint64(ordinal_of(a, set_lows[j], cut_starts, cuts))
+                        final = np.uint64(ordinal_of(a, set_highs[j], cut_starts, cuts))
+                        bits |= (np.uint64(2) << final) - (np.uint64(1) << first)
                     rows[p] = word | BITS
                     rows[p + 1] = np.int32(np.uint32(bits & np.uint64(0xFFFFFFFF)))
                     rows[p + 2] = np.int32(np.uint32(bits >> np.uint64(32)))
@@ -581,6 +584,20 @@ def lay_marked(
 
 
 @kernel
+def place_blocks(is_tree: NDArray[np.bool_], n_pieces: NDArray[np.int64]) -> Any:
+    """Return where the block of each attribute starts, each on a cache line of its own, and how many words all have."""
+    blocks = np.full(len(is_tree), -1, dtype=np.int32)
+    n_words = 0
+    for a in range(len(is_tree)):
+        if n_pieces[a] > 0 and not is_tree[a]:
+            blocks[a] = n_words
+            n_words = records_at(n_words, n_pieces[a]) + RECORD * n_pieces[a]
+            n_words = (n_words + LINE - 1) // LINE * LINE
+    # A reader may look at the second line of a block before it knows how long the block is.
+    return blocks, n_words + LINE if n_words > 0 else 0
+
+
+@kernel
 def lay_blocks(
     piece_clauses: NDArray[np.int32],
     piece_attributes: NDArray[np.int32],
@@ -595,22 +612,14 @@ def lay_blocks(
     attributes: NDArray[np.int32],
     lows: NDArray[np.int32],
     highs: NDArray[np.int32],
-) -> Any:
-    """Return (blocks, flat): where the block of each attribute starts, and all blocks, each on a cache line of its own.
+    blocks: NDArray[np.int32],
+    flat: NDArray[np.int32],
+) -> None:
+    """Fill in the blocks of rare attributes; `flat` must be all zeros before.
 
     A block is its number of entries, a signature for each, and a record for each: what is rejected by its signature
     costs two bytes, and what is not one more cache line.
     """
-    n_attributes = len(is_tree)
-    blocks = np.full(n_attributes, -1, dtype=np.int32)
-    n_words = 0
-    for a in range(n_attributes):
-        if n_pieces[a] > 0 and not is_tree[a]:
-            blocks[a] = n_words
-            n_words = records_at(n_words, n_pieces[a]) + RECORD * n_pieces[a]
-            n_words = (n_words + LINE - 1) // LINE * LINE
-    # A reader may look at the second line of a block before it knows how long the block is.
-    flat = np.zeros(n_words + LINE if n_words > 0 else 0, dtype=np.int32)
     signatures = flat.view(np.uint16)
     for i in range(len(piece_clauses)):
         a = piece_attributes[i]
@@ -632,4 +641,3 @@ def lay_blocks(
         flat[record + SLOT] = slots[c] if is_exact[c] else slots[c] | INEXACT
         flat[record + ROW] = row_starts[c]
         flat[record + CLAUSE] = c
-    return blocks, flat
