@@ -33,6 +33,7 @@ from siftline.kernels.sift_lists import (
     CANDIDATES,
     EVENTS,
     LISTS,
+    N_WAITING,
     TESTED,
     TOUCHED,
     collect_lists,
@@ -67,6 +68,9 @@ _SIGNED = np.uint64(SIGNED)
 _SIGNED_HIGH = np.uint64(SIGNED + N_LANES)
 _EIGHT = np.uint64(8)
 _LOW_BYTE = np.uint64(255)
+_HALF = np.uint64(32)
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+_N_WAITING = np.uint64(N_WAITING)
 # Signatures on a cache line, and all but the first two of them, as bits.
 _ON_LINE = np.uint64(32)
 _NOT_FIRST_TWO = ~np.uint64(15)
@@ -122,44 +126,92 @@ def sign_always(seen: NDArray[np.uint64], marks: NDArray[np.uint8]) -> None:
 
 
 @inline_kernel
-def _append_seen(
-    block: Any,
-    code: Any,
+def _append_groups(
+    n_groups: Any,
     n_left: Any,
+    event_attributes: NDArray[np.int32],
+    event_codes: NDArray[np.int32],
     seen: NDArray[np.uint64],
-    marks: NDArray[np.uint8],
+    groups: NDArray[np.uint64],
     survivors: NDArray[np.int32],
+    blocks: NDArray[np.int32],
     flat: NDArray[np.int32],
     signatures: NDArray[np.uint16],
 ) -> Any:
-    """Append (record, code) of each entry of a block whose second attribute may be there; return how many there are."""
-    n = np.uint64(flat[np.uint64(block)])
-    first = _U2 * (np.uint64(block) + _U1)
-    record = np.uint64(records_at(np.int64(block), np.int64(n)))
-    if not HAS_SHUFFLES:
-        for k in range(n):
-            bit = np.uint64(signatures[first + k])
-            survivors[_U2 * n_left] = record + np.uint64(RECORD) * k
-            survivors[_U2 * n_left + _U1] = code
-            n_left += (seen[bit >> _SIX] >> (bit & _LOW_SIX)) & _U1
-        return n_left
-    address = np.int64(flat.ctypes.data) + np.int64(4) * np.int64(block)
-    # The number of entries takes the place of two signatures on the first line.
-    end = n + _U2
-    for j in range(_U0, end, _ON_LINE):
-        left = signed_of_32(address + np.int64(j + j), np.int64(marks.ctypes.data))
-        if j == _U0:
-            left &= _NOT_FIRST_TWO
-        if end - j < _ON_LINE:
-            left &= (_U1 << (_U2 * (end - j))) - _U1
+    """Append (record, code) of each entry on lines of blocks whose bit is set; return how many there are now.
+
+    A line is the place of a value in the event, and how many signatures of the value's block stand before it.
+    """
+    for g in range(n_groups):
+        p, before, left = groups[_U2 * g] >> _HALF, groups[_U2 * g] & _LOW_HALF, groups[_U2 * g + _U1]
+        block = blocks[np.uint64(event_attributes[p])]
+        record = np.uint64(records_at(np.int64(block), np.int64(flat[np.uint64(block)])))
         while left != _U0:
-            k = j + (first_bit(left) >> _U1) - _U2
+            # The number of entries takes the place of two signatures.
+            k = before + (first_bit(left) >> _U1)
             left &= left - _U1
-            bit = np.uint64(signatures[first + k])
-            survivors[_U2 * n_left] = record + np.uint64(RECORD) * k
-            survivors[_U2 * n_left + _U1] = code
+            bit = np.uint64(signatures[_U2 * np.uint64(block) + k])
+            survivors[_U2 * n_left] = record + np.uint64(RECORD) * (k - _U2)
+            survivors[_U2 * n_left + _U1] = event_codes[p]
             n_left += (seen[bit >> _SIX] >> (bit & _LOW_SIX)) & _U1
     return n_left
+
+
+@inline_kernel
+def _append_seen(
+    event_attributes: NDArray[np.int32],
+    event_codes: NDArray[np.int32],
+    seen: NDArray[np.uint64],
+    marks: NDArray[np.uint8],
+    groups: NDArray[np.uint64],
+    survivors: NDArray[np.int32],
+    work: NDArray[np.int64],
+    blocks: NDArray[np.int32],
+    flat: NDArray[np.int32],
+    signatures: NDArray[np.uint16],
+) -> Any:
+    """Write down (record, code) of each entry in the event's blocks whose second attribute may be there.
+
+    Returns how many there are. First the lines on which there may be some, without a branch, then these.
+    """
+    n_left = _U0
+    n_groups = _U0
+    for p in range(np.uint64(len(event_attributes))):
+        a = event_attributes[p]
+        block = blocks[np.uint64(a)] if a < len(blocks) else np.int32(-1)
+        if block < 0:
+            continue
+        work[LISTS] += 1
+        n = np.uint64(flat[np.uint64(block)])
+        if not HAS_SHUFFLES:
+            record = np.uint64(records_at(np.int64(block), np.int64(n)))
+            for k in range(n):
+                bit = np.uint64(signatures[_U2 * (np.uint64(block) + _U1) + k])
+                survivors[_U2 * n_left] = record + np.uint64(RECORD) * k
+                survivors[_U2 * n_left + _U1] = event_codes[p]
+                n_left += (seen[bit >> _SIX] >> (bit & _LOW_SIX)) & _U1
+            continue
+        address = np.int64(flat.ctypes.data) + np.int64(4) * np.int64(block)
+        end = n + _U2
+        for j in range(_U0, end, _ON_LINE):
+            left = signed_of_32(address + np.int64(j + j), np.int64(marks.ctypes.data))
+            if j == _U0:
+                left &= _NOT_FIRST_TWO
+            if end - j < _ON_LINE:
+                left &= (_U1 << (_U2 * (end - j))) - _U1
+            groups[_U2 * n_groups] = (p << _HALF) | j
+            groups[_U2 * n_groups + _U1] = left
+            n_groups += np.uint64(left != _U0)
+            if n_groups == _N_WAITING:
+                n_left = _append_groups(
+                    n_groups, n_left, event_attributes, event_codes, seen, groups, survivors, blocks, flat, signatures
+                )
+                n_groups = _U0
+    if not HAS_SHUFFLES:
+        return n_left
+    return _append_groups(
+        n_groups, n_left, event_attributes, event_codes, seen, groups, survivors, blocks, flat, signatures
+    )
 
 
 @inline_kernel
@@ -266,6 +318,12 @@ def _match(
             block = blocks[np.uint64(a)] if a < n_known else np.int32(-1)
             if block >= 0:
                 touched += flat[np.uint64(block)] + flat[np.uint64(block) + np.uint64(LINE)]
+        for p in range(n_values):
+            a = event_attributes[np.uint64(p)]
+            block = blocks[np.uint64(a)] if a < n_known else np.int32(-1)
+            if block >= 0:
+                for word in range(2 * LINE, 1 + (flat[np.uint64(block)] >> 1), LINE):
+                    touched += flat[np.uint64(block + word)]
     for p in range(n_values):
         a = event_attributes[np.uint64(p)]
         if a < n_known:
@@ -294,17 +352,13 @@ def _match(
     n_possible: Any = 0
     n_lists = _U0
     n_left = _U0
-    for p in range(n_values if n_spread == n_values else 0):
+    if has_blocks and n_spread == n_values:
+        n_left = _append_seen(
+            event_attributes, event_codes, seen, marks, groups, survivors, work, blocks, flat, signatures
+        )
+    for p in range(n_values if has_trees and n_spread == n_values else 0):
         a = event_attributes[np.uint64(p)]
-        if a >= n_known:
-            continue
-        block = blocks[np.uint64(a)]
-        if block >= 0:
-            code = event_codes[np.uint64(p)]
-            n_left = _append_seen(block, code, n_left, seen, marks, survivors, flat, signatures)
-            work[LISTS] += 1
-            continue
-        if not has_trees or cut_starts[np.uint64(a) + _U1] == cut_starts[np.uint64(a)]:
+        if a >= n_known or cut_starts[np.uint64(a) + _U1] == cut_starts[np.uint64(a)]:
             continue  # without cuts there is no tree; and these were looked at above, and are still in the cache
         base = np.uint64(node_bases[np.uint64(a)])
         size = (np.uint64(node_bases[np.uint64(a) + _U1]) - base) >> _U1

@@ -80,7 +80,10 @@ def match_events(
         n_sure, n_possible = counts & _LOW_HALF, counts >> 32
         sure_starts[i + 1] = sure_starts[i] + n_sure
         possible_starts[i + 1] = possible_starts[i] + n_possible
-        all_sure = with_room(all_sure, sure_starts[i], n_sure)
+        if sure_starts[i + 1] > len(all_sure):
+            # At once for all events, if the others have as many: new memory costs more than what is written there.
+            n_expected = sure_starts[i + 1] // (i + 1) * (n_events - i)
+            all_sure = with_room(all_sure, sure_starts[i], n_sure + n_expected)
         all_possible = with_room(all_possible, possible_starts[i], n_possible)
         for k in range(n_sure):
             all_sure[np.uint64(sure_starts[i] + k)] = sure[np.uint64(k)]
