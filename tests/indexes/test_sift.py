@@ -9,6 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import N_EXAMPLES
 from hypothesis import HealthCheck, given, settings
@@ -18,6 +19,7 @@ from siftline import Engine, Statistics
 from siftline.bench.workloads import generate
 from siftline.errors import TooLargeError
 from siftline.indexes import sift
+from siftline.kernels.sift_lists import N_WAITING
 
 if TYPE_CHECKING:
     from siftline.model import Expression
@@ -62,6 +64,43 @@ def test_blocks_of_all_lengths(n: int) -> None:
     events: list[dict[str, int]] = [{"a": n}, {"a": n // 2, **log[0]}, {"a": n, **log[0]}, log[0]]
     events += [{"a": n, f"b{i}": 1} for i in range(n)]
     for event in events:
+        assert sorted(engine.match(event)) == sorted(reference.match(event))
+
+
+def test_more_lines_of_blocks_than_wait_together() -> None:
+    n = 2 * N_WAITING + 3
+    engine = Engine("sift")
+    engine.add_many([(i, f"a{i} = 1 and b <= {i % 5}") for i in range(n)])
+    engine.rebuild()
+    assert np.count_nonzero(part_of(engine).arrays.blocks >= 0) == n
+    event = {f"a{i}": 1 for i in range(n)}
+    assert sorted(engine.match(event | {"b": 0})) == list(range(n))
+    assert sorted(engine.match(event | {"b": 3})) == [i for i in range(n) if i % 5 >= 3]
+    assert engine.match(event) == []
+
+
+def test_more_groups_and_rows_than_wait_together() -> None:
+    """One list of many entries, whose rows have none, one or several literals that are left."""
+    n = 64 * N_WAITING + 70
+    numbers = np.arange(n)
+    literals = [("a", "=", numbers, np.full(n, 7)), ("b", "<=", numbers, numbers)]
+    for k in range(3):
+        with_it = numbers[numbers % 4 > k]
+        literals.append((f"c{k}", "<=", with_it, np.full(len(with_it), k + 1)))
+    table = pa.concat_tables(
+        pa.table(
+            {"subscription": owners, "attribute": [name] * len(owners), "op": [op] * len(owners), "number": bounds}
+        )
+        for name, op, owners, bounds in literals
+    )
+    log = [{"b": 0, "c0": 0, "c1": 0, "c2": 0}] * 20 + [{"a": 7}]
+    engine, reference = Engine("sift", statistics=Statistics.from_events(log)), Engine("fast-scan")
+    for each in (engine, reference):
+        each.add_many(table)
+    engine.rebuild()
+    assert np.diff(part_of(engine).arrays.node_starts).max() == n
+    events = [{"a": 7, "b": b, "c0": c, "c1": c, "c2": c} for b in (0, 1, n // 2, n - 1, n) for c in (0, 1, 2, 3)]
+    for event in [*events, {"a": 7, "b": 3}, {"a": 8, "b": 0}]:
         assert sorted(engine.match(event)) == sorted(reference.match(event))
 
 
