@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import pickle
+import subprocess
+import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -242,3 +245,20 @@ def test_what_places_in_rows_cannot_count_is_refused(monkeypatch: pytest.MonkeyP
     engine.rebuild()
     engine._check()
     assert engine.match({"a": 1100, "b": 1100}) == [1100]
+
+
+@pytest.mark.slow
+def test_processors_without_shuffles() -> None:
+    """Kernels compiled for any processor take candidates one by one; that must be seen where shuffles are there too."""
+    environment = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", __file__]
+    subprocess.run(command, env=environment, check=True)
+
+
+def test_one_heavy_event_among_many_in_a_batch() -> None:
+    engine = Engine("sift")
+    engine.add_many([(i, f"a = 1 and b >= {i}") for i in range(30_000)] + [(30_000, "c = 1")])
+    table = engine.match_batch([{"a": 1, "b": 29_999}, *[{"c": 1}] * 5000, {"a": 1, "b": 9}], threads=1)
+    found = np.bincount(table["event"].to_numpy())
+    assert found[[0, 5001]].tolist() == [30_000, 10]
+    assert (found[1:5001] == 1).all()

@@ -188,7 +188,8 @@ class Desk:
         self.seen[int(ALWAYS) // 64] = 1 << 63
         self.marks[[SIGNED + int(ALWAYS) % 256, SIGNED + N_LANES + int(ALWAYS) // 256]] = 255
         self.sure, self.possible = (np.empty(part.n_clauses, dtype=np.int32) for _ in range(2))
-        # Entries of trees, or two numbers for each entry of the blocks.
+        # Entries of trees, and a few more that are written before it is known how many there are; or two numbers for
+        # each entry of the blocks.
         survivors = np.empty(max(len(arrays.cold), len(arrays.flat) // 4) + FEW, dtype=np.int32)
         # Two places for every level of every tree: an event has each attribute once.
         n_levels = sum(int(size).bit_length() for size in np.diff(arrays.node_bases) if size)
@@ -308,7 +309,6 @@ class Sift(PartedIndex):
     # laying out
 
     def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> SiftArrays:
-        _check_words(clauses)
         shares = _shares(clauses, context)
         order = order_literals(clauses.starts, shares, clauses.kinds)
         expected = float(shares[order[clauses.starts[chosen]]].sum()) if context.statistics else -1.0
@@ -339,7 +339,9 @@ class Sift(PartedIndex):
         literals = [chosen, has_row, is_few, *beside]
         ordered = by_entry(*[entries, chosen, clauses.n_clauses])
         shape = [clauses.starts, order]
-        row_starts = measure_rows(*[ordered, *literals, *shape, clauses.attributes, *sets[:2]])
+        all_starts = measure_rows(*[ordered, *literals, *shape, clauses.attributes, *sets[:2]])
+        _check_words(int(all_starts[-1]))
+        row_starts = all_starts.astype(np.int32)
         rows = _aligned(int(row_starts[-1]))
         lay_rows(*[*literals, row_starts, *slots, *shape, *ranges, clauses.kinds, *sets, *cuts, rows])
         alone_starts, lone = _NOTHING, _NOTHING
@@ -349,6 +351,7 @@ class Sift(PartedIndex):
         marked = np.zeros(N_COLUMNS * len(entries) + WIDTH, dtype=np.uint8)
         lay_marked(*[node_starts, entries, *beside_posting, marked])
         blocks, n_words = place_blocks(is_tree, n_pieces)
+        _check_words(n_words)
         flat = _aligned(n_words)
         lay_blocks(*[*pieces, is_tree, n_pieces, seconds, row_starts, *slots, *ranges, blocks, flat])
         trees = [node_bases, _roomy(node_starts), rises, marked, row_starts[entries], rows]
@@ -584,9 +587,8 @@ def _row_length(rows: NDArray[np.int32], place: int) -> int:
     return length
 
 
-def _check_words(clauses: Clauses) -> None:
-    """Refuse a part whose rows could have more words than their places can count."""
-    n_words = ROW_HEAD * clauses.n_clauses + 3 * len(clauses.attributes) + 2 * len(clauses.set_lows)
+def _check_words(n_words: int) -> None:
+    """Refuse a part whose rows or blocks have more words than their places can count."""
     if n_words > _MOST_WORDS:
         why = f"sift lays out at most {_MOST_WORDS:,} words at once, not {n_words:,}"
         raise TooLargeError(f"{why}: add fewer subscriptions at a time")

@@ -23,6 +23,7 @@ from siftline.kernels.sift_layout import (
     SLOT,
     WIDTH1,
     WIDTH2,
+    block_of,
     guided_ordinal,
     mark_of,
     records_at,
@@ -126,7 +127,7 @@ def sign_always(seen: NDArray[np.uint64], marks: NDArray[np.uint8]) -> None:
 
 
 @inline_kernel
-def _append_groups(
+def _append_of_lines(
     n_groups: Any,
     n_left: Any,
     event_attributes: NDArray[np.int32],
@@ -178,7 +179,7 @@ def _append_seen(
     n_groups = _U0
     for p in range(np.uint64(len(event_attributes))):
         a = event_attributes[p]
-        block = blocks[np.uint64(a)] if a < len(blocks) else np.int32(-1)
+        block = block_of(a, blocks)
         if block < 0:
             continue
         work[LISTS] += 1
@@ -203,13 +204,11 @@ def _append_seen(
             groups[_U2 * n_groups + _U1] = left
             n_groups += np.uint64(left != _U0)
             if n_groups == _N_WAITING:
-                n_left = _append_groups(
+                n_left = _append_of_lines(
                     n_groups, n_left, event_attributes, event_codes, seen, groups, survivors, blocks, flat, signatures
                 )
                 n_groups = _U0
-    if not HAS_SHUFFLES:
-        return n_left
-    return _append_groups(
+    return _append_of_lines(
         n_groups, n_left, event_attributes, event_codes, seen, groups, survivors, blocks, flat, signatures
     )
 
@@ -314,15 +313,14 @@ def _match(
         # Only to fetch them: all blocks of the event come from memory at the same time, not one after the other. In a
         # loop with more in it the processor would not get as far ahead.
         for p in range(n_values):
-            a = event_attributes[np.uint64(p)]
-            block = blocks[np.uint64(a)] if a < n_known else np.int32(-1)
+            block = block_of(event_attributes[np.uint64(p)], blocks)
             if block >= 0:
                 touched += flat[np.uint64(block)] + flat[np.uint64(block) + np.uint64(LINE)]
+        # The other lines, now that it is known how many there are.
         for p in range(n_values):
-            a = event_attributes[np.uint64(p)]
-            block = blocks[np.uint64(a)] if a < n_known else np.int32(-1)
+            block = block_of(event_attributes[np.uint64(p)], blocks)
             if block >= 0:
-                for word in range(2 * LINE, 1 + (flat[np.uint64(block)] >> 1), LINE):
+                for word in range(2 * LINE, 1 + ((flat[np.uint64(block)] + 1) >> 1), LINE):
                     touched += flat[np.uint64(block + word)]
     for p in range(n_values):
         a = event_attributes[np.uint64(p)]

@@ -10,7 +10,7 @@ from siftline.kernels.compiler import inline_kernel, kernel
 from siftline.kernels.pointers import fetch
 from siftline.kernels.scan import spread_event
 from siftline.kernels.sift import SEVERAL, _match
-from siftline.kernels.sift_layout import LINE, with_room
+from siftline.kernels.sift_layout import LINE, block_of, with_room
 from siftline.kernels.verify import clause_holds, clear_event, distinct_slots
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _LOW_HALF = 0xFFFFFFFF
 # Blocks are fetched so many events before they are looked at.
 _AHEAD = 2
+# Results of a chunk for which there is room before anything like that was found.
+_MOST_EXPECTED = 1 << 24
 
 
 @inline_kernel
@@ -26,7 +28,7 @@ def _fetch_blocks(event_attributes: NDArray[np.int32], blocks: NDArray[np.int32]
     """Ask for the blocks of an event to come: they are on their way while others are matched."""
     for p in range(len(event_attributes)):
         a = event_attributes[np.uint64(p)]
-        block = blocks[np.uint64(a)] if a < len(blocks) else np.int32(-1)
+        block = block_of(a, blocks)
         if block >= 0:
             fetch(flat, np.uint64(block))
             fetch(flat, np.uint64(block) + np.uint64(LINE))
@@ -81,8 +83,10 @@ def match_events(
         sure_starts[i + 1] = sure_starts[i] + n_sure
         possible_starts[i + 1] = possible_starts[i] + n_possible
         if sure_starts[i + 1] > len(all_sure):
-            # At once for all events, if the others have as many: new memory costs more than what is written there.
-            n_expected = sure_starts[i + 1] // (i + 1) * (n_events - i)
+            # For all events at once, if the others have as many: new memory costs more than what is written there. But
+            # not for much more than there is, because a few events may have very many.
+            n_expected = sure_starts[i + 1] // (i + 1) * (n_events - i - 1)
+            n_expected = min(n_expected, max(sure_starts[i + 1], _MOST_EXPECTED))
             all_sure = with_room(all_sure, sure_starts[i], n_sure + n_expected)
         all_possible = with_room(all_possible, possible_starts[i], n_possible)
         for k in range(n_sure):

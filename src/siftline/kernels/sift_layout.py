@@ -72,6 +72,12 @@ def records_at(block: Any, n: Any) -> Any:
 
 
 @inline_kernel
+def block_of(attribute: Any, blocks: NDArray[np.int32]) -> Any:
+    """Return where the block of an attribute starts, -1 without one."""
+    return blocks[np.uint64(attribute)] if attribute < len(blocks) else np.int32(-1)
+
+
+@inline_kernel
 def signature(place: int) -> Any:
     """Return 16 bits, never ALWAYS, for an attribute's place."""
     return np.uint16((np.uint64(place) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) % np.uint64(65_535))
@@ -366,7 +372,7 @@ def measure_rows(
             if is_in_row(literal, c, seconds, thirds, is_second_decided, is_third_decided):
                 n += words_of(literal, is_in_tree[c] and is_few[attributes[literal]], sets, set_starts)
         sizes[c] = n
-    row_starts = np.full(n_clauses + 1, -1, dtype=np.int32)
+    row_starts = np.full(n_clauses + 1, -1, dtype=np.int64)
     n_words = np.int64(0)
     for k in range(len(ordered)):
         n = sizes[ordered[k]]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel
-from siftline.kernels.sift_layout import BARE, LAST, ROW_HEAD
+from siftline.kernels.sift_layout import BARE, ROW_HEAD
 from siftline.kernels.sift_rows import is_too_light, keep, try_literal
 from siftline.kernels.vectors import (
     HAS_SHUFFLES,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 N_WORKS = 5
 EVENTS, CANDIDATES, TESTED, LISTS, TOUCHED = range(N_WORKS)
 
-# How many groups of 64 candidates wait until the marked ones are listed, and how many rows are tested by turns: so that
-# both stay in the nearest cache.
+# How many groups of 64 candidates, or lines of blocks, wait until the marked ones are listed, and how many rows are
+# tested by turns: so that they stay in the nearest cache.
 N_WAITING = 256
 # Survivors of a group that are listed without looking how many there are; they need room behind the last one.
 FEW = 4
@@ -39,7 +39,7 @@ FEW = 4
 _U0 = np.uint64(0)
 _U1 = np.uint64(1)
 _U2 = np.uint64(2)
-_SIX = np.uint64(6)
+_N_COLUMNS = np.uint64(N_COLUMNS)
 # Bytes on a cache line.
 _LINE = np.uint64(64)
 # Candidates that are tested together.
@@ -101,7 +101,7 @@ def copy_alone(
 
 
 @inline_kernel
-def _append_groups(n_groups: Any, n_left: Any, groups: NDArray[np.uint64], survivors: NDArray[np.int32]) -> Any:
+def _append_of_groups(n_groups: Any, n_left: Any, groups: NDArray[np.uint64], survivors: NDArray[np.int32]) -> Any:
     """Append the entries of groups of 64 whose bits are set; return how many there are now."""
     for k in range(n_groups):
         begin, left = groups[_U2 * k], groups[_U2 * k + _U1]
@@ -131,7 +131,7 @@ def _append_marked(
     for k in range(_U0, n_lists, _U2):
         begin, end = np.uint64(lists[k]), np.uint64(lists[k + _U1])
         n = end - begin
-        column = np.uint64(N_COLUMNS) * begin
+        column = _N_COLUMNS * begin
         if not HAS_SHUFFLES:
             for i in range(n):
                 survivors[n_left] = begin + i
@@ -146,9 +146,9 @@ def _append_marked(
             groups[_U2 * n_groups + _U1] = left
             n_groups += _U1
             if n_groups == _N_WAITING:
-                n_left = _append_groups(n_groups, n_left, groups, survivors)
+                n_left = _append_of_groups(n_groups, n_left, groups, survivors)
                 n_groups = _U0
-    return _append_groups(n_groups, n_left, groups, survivors) if HAS_SHUFFLES else n_left
+    return _append_of_groups(n_groups, n_left, groups, survivors)
 
 
 @inline_kernel
@@ -171,8 +171,7 @@ def _try_rows(
         n_next = _U0
         for k in range(n_waiting):
             slot, p = waiting[_U2 * k], waiting[_U2 * k + _U1]
-            is_last = (rows[np.uint64(p)] & LAST) != 0
-            passes, p = try_literal(p, rows, dense, bits)
+            passes, is_last, p = try_literal(p, rows, dense, bits)
             passed[n_passed] = slot
             n_passed += np.uint64(passes & is_last)
             waiting[_U2 * n_next] = slot
@@ -214,7 +213,7 @@ def match_lists(
         begin, end = np.uint64(lists[k]), np.uint64(lists[k + _U1])
         n_candidates += end - begin
         # To the end of the last column, which is read 64 bytes at a time.
-        for byte in range(_SIX * begin, _SIX * min(end, begin + _AHEAD) + _LINE, _LINE):
+        for byte in range(_N_COLUMNS * begin, _N_COLUMNS * min(end, begin + _AHEAD) + _LINE, _LINE):
             touched += marked[byte]
     n_left = _append_marked(n_lists, lists, marks, groups, survivors, marked)
     work[CANDIDATES] += np.int64(n_candidates)

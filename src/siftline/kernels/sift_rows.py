@@ -25,7 +25,7 @@ def is_inside(code: Any, low: Any, width: Any) -> Any:
 
 @inline_kernel
 def try_literal(p: Any, rows: NDArray[np.int32], dense: NDArray[np.int32], bits: NDArray[np.uint64]) -> Any:
-    """Test the literal at a place of a row; return (whether it lets the clause through, the place behind it)."""
+    """Test the literal at a place of a row; return (does it let the clause through, is it the last, the next place)."""
     word = rows[np.uint64(p)]
     place = np.uint64(word & PLACE)
     if word & SET:
@@ -44,20 +44,19 @@ def try_literal(p: Any, rows: NDArray[np.int32], dense: NDArray[np.int32], bits:
     else:
         holds = is_inside(dense[place], rows[np.uint64(p + 1)], rows[np.uint64(p + 2)])
         p += 3
-    return holds != ((word & VETO) != 0), p
+    return holds != ((word & VETO) != 0), (word & LAST) != 0, p
 
 
 @inline_kernel
 def try_row(p: Any, rows: NDArray[np.int32], dense: NDArray[np.int32], bits: NDArray[np.uint64]) -> Any:
-    """Return how many literals of a row were tested: a negative number if the last one does not hold."""
+    """Return how many literals of a row were tested: a negative number if the last one lets it fail."""
     n_tested = 0
     while True:
-        word = rows[np.uint64(p)]
         n_tested += 1
-        passes, p = try_literal(p, rows, dense, bits)
+        passes, is_last, p = try_literal(p, rows, dense, bits)
         if not passes:
             return -n_tested
-        if word & LAST:
+        if is_last:
             return n_tested
 
 
