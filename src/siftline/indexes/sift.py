@@ -44,8 +44,10 @@ marked : uint8[6 n_entries + 64]
 cold : int32[n_entries]
     Where the row of the entry's clause starts.
 rows : int32[]
-    Slot (sign bit: needs the exact check), clause, and the literals that are left; see `kernels/sift_layout.py`. They
-    stand in the order of the lists, so that those of one list are on few pages of memory.
+    Slot (sign bit: needs the exact check) and the literals that are left; see `kernels/sift_layout.py`. They stand in
+    the order of the lists, so that those of one list are on few pages of memory.
+owners : int32[n_entries]
+    The clause of each entry.
 alone_starts : int32[], alone_slots, alone_clauses : int32[]
     Clauses of one literal, by the same nodes: whoever comes there matches.
 blocks : int32[n_attributes], flat : int32[]
@@ -82,12 +84,15 @@ from siftline.kernels.sift_layout import (
     ALWAYS,
     BARE,
     CLAUSE,
+    FLAGGED,
+    INEXACT,
     LAST,
     LINE,
+    MORE,
     MOST_BITS,
+    N_SLOTS,
     RECORD,
     ROW,
-    ROW_HEAD,
     SET,
     SLOT,
     access_pieces,
@@ -123,6 +128,8 @@ if TYPE_CHECKING:
 # with so many times as many it always does.
 _FLAT: Final = 128
 _TIMES_FLAT: Final = 8
+# With more postings than this that get past the second attribute, and no tree, it gets a pool.
+_BUSY: Final = 4.0
 
 # Lane 0 is for entries without a literal, the last one for attributes that no entry asks for.
 _MOST_LANES: Final = N_LANES - 2
@@ -138,12 +145,13 @@ _ABSENT: Final = -1
 _LOW_HALF: Final = 0xFFFFFFFF
 # Words of a desk's table before the ids: addresses and lengths of `is_live`, `weights` and `heaviest`.
 _BEFORE_IDS: Final = 6
-_SLOT: Final = 0x7FFFFFFF
 _NOTHING: Final = np.empty(0, dtype=np.int32)
 _ALL_LIVE: Final = np.empty(0, dtype=np.bool_)
 _NO_IDS: Final = np.empty(0, dtype=np.int64)
 _NO_WEIGHTS: Final = np.empty(0, dtype=np.float64)
 _NOT_SHARED: Final = (np.empty(0, dtype=np.uint64), _NOTHING, _ALL_LIVE)
+# Arrays of a part that matching an event does not need.
+_NOT_IN_KERNELS: Final = frozenset({"owners", "alone_clauses", "expected"})
 _NO_CANDIDATES: Final = Candidates(_NOTHING, _NOTHING)
 
 
@@ -161,6 +169,7 @@ class SiftArrays(NamedTuple):
     marked: NDArray[np.uint8]
     cold: NDArray[np.int32]
     rows: NDArray[np.int32]
+    owners: NDArray[np.int32]
     alone_starts: NDArray[np.int32]
     alone_slots: NDArray[np.int32]
     alone_clauses: NDArray[np.int32]
@@ -204,8 +213,9 @@ class Desk:
         is_skipped = np.zeros(n_places, dtype=np.bool_)  # for batches, which find some entries in another way
         noted = (self.dense, self.seen, self.marks, bits, ordinals)
         scratch = (*noted, lists, groups, waiting, survivors, self.sure, self.possible, work)
-        fixed = [array for name, array in arrays._asdict().items() if name not in ("alone_clauses", "expected")]
-        self.arrays: tuple[NDArray[Any], ...] = (*scratch, *fixed, arrays.flat.view(np.uint16), is_skipped)
+        fixed = [array for name, array in arrays._asdict().items() if name not in _NOT_IN_KERNELS]
+        signatures = arrays.flat.view(np.uint16)
+        self.arrays: tuple[NDArray[Any], ...] = (*scratch, *part.literals, *fixed, signatures, is_skipped)
         without = (_ALL_LIVE, _NO_WEIGHTS, _NO_WEIGHTS, _NO_IDS, _NO_IDS, *_NOT_SHARED)
         self._table = table_of([*without, *self.arrays])
         self._table_with_ids = self._table.copy()
@@ -309,6 +319,7 @@ class Sift(PartedIndex):
     # laying out
 
     def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> SiftArrays:
+        _check_slots(clauses.slots)
         shares = _shares(clauses, context)
         order = order_literals(clauses.starts, shares, clauses.kinds)
         expected = float(shares[order[clauses.starts[chosen]]].sum()) if context.statistics else -1.0
@@ -317,33 +328,34 @@ class Sift(PartedIndex):
         slots = [clauses.slots, clauses.is_exact]
         pieces = list(access_pieces(*[chosen, clauses.starts, order, *ranges, *sets]))
         n_pieces = np.bincount(pieces[1], minlength=len(context.domains))
-        is_tree = _are_trees(n_pieces, pieces, clauses, order, context)
+        is_tree, is_pool = _are_trees(n_pieces, pieces, clauses, order, context)
+        pieces = _once_in_pools(pieces, is_pool)
         is_posted = is_tree[pieces[1]]
         is_in_tree = np.zeros(clauses.n_clauses, dtype=np.bool_)
         is_in_tree[pieces[0]] = is_posted
-        is_alone = is_in_tree & clauses.is_exact & (np.diff(clauses.starts) == 1)
+        is_implied = np.ones(clauses.n_clauses, dtype=np.bool_)
+        is_implied[pieces[0]] = ~is_pool[pieces[1]]
+        is_alone = is_in_tree & is_implied & clauses.is_exact & (np.diff(clauses.starts) == 1)
         has_row = is_in_tree & ~is_alone
-        seconds, thirds = beside_access(*[chosen, has_row, clauses.starts, order, clauses.kinds])
+        seconds, thirds = beside_access(*[chosen, has_row, is_implied, clauses.starts, order, clauses.kinds])
         n_asked, *asked = ranges_in_trees(
-            *[len(is_tree), chosen, has_row, clauses.starts, order, seconds, thirds, *ranges, *sets]
+            *[len(is_tree), chosen, has_row, is_implied, clauses.starts, order, seconds, thirds, *ranges, *sets]
         )
-        cuts = cut_attributes(
-            len(is_tree), *[np.concatenate([a[is_posted], b]) for a, b in zip(pieces[1:], asked, strict=True)]
-        )
-        node_bases = lay_nodes(is_tree, cuts[0])
+        bounds = [np.concatenate([a[is_posted], b]) for a, b in zip(pieces[1:], asked, strict=True)]
+        cuts = cut_attributes(len(is_tree), *bounds)
+        cuts = [*cuts, *lay_guides(*cuts)]
+        node_bases = lay_nodes(is_tree, is_pool, cuts[0])
         is_lone = is_alone[pieces[0]]
         node_starts, entries = lay_trees(*[*(each[is_posted & ~is_lone] for each in pieces), node_bases, *cuts])
         lanes = _lanes(n_asked)
         beside, beside_posting = _marks(has_row, seconds, thirds, lanes, [*ranges, *sets, *cuts])
         is_few = (np.diff(cuts[0]) > 0) & (np.diff(cuts[0]) < MOST_BITS)
-        literals = [chosen, has_row, is_few, *beside]
-        ordered = by_entry(*[entries, chosen, clauses.n_clauses])
-        shape = [clauses.starts, order]
-        all_starts = measure_rows(*[ordered, *literals, *shape, clauses.attributes, *sets[:2]])
+        literals = [has_row, is_few, is_implied, *beside, clauses.starts, order, clauses.attributes, *sets[:2]]
+        all_starts = measure_rows(*[by_entry(*[entries, chosen, clauses.n_clauses]), *literals])
         _check_words(int(all_starts[-1]))
         row_starts = all_starts.astype(np.int32)
         rows = _aligned(int(row_starts[-1]))
-        lay_rows(*[*literals, row_starts, *slots, *shape, *ranges, clauses.kinds, *sets, *cuts, rows])
+        has_all = lay_rows(*[row_starts, *slots, *ranges[1:], clauses.kinds, *sets[2:], *cuts, rows, *literals])
         alone_starts, lone = _NOTHING, _NOTHING
         if is_lone.any():
             alone_starts, lone = lay_trees(*[*(each[is_lone] for each in pieces), node_bases, *cuts])
@@ -353,10 +365,10 @@ class Sift(PartedIndex):
         blocks, n_words = place_blocks(is_tree, n_pieces)
         _check_words(n_words)
         flat = _aligned(n_words)
-        lay_blocks(*[*pieces, is_tree, n_pieces, seconds, row_starts, *slots, *ranges, blocks, flat])
-        trees = [node_bases, _roomy(node_starts), rises, marked, row_starts[entries], rows]
+        lay_blocks(*[*pieces, is_tree, n_pieces, seconds, row_starts, has_all, *slots, *ranges, blocks, flat])
+        trees = [node_bases, _roomy(node_starts), rises, marked, row_starts[entries], rows, entries]
         alone = [alone_starts, clauses.slots[lone], lone]
-        return SiftArrays(*[*cuts, *lay_guides(*cuts), lanes[0], *trees, *alone, blocks, flat, np.array([expected])])
+        return SiftArrays(*[*cuts, lanes[0], *trees, *alone, blocks, flat, np.array([expected])])
 
     # matching
 
@@ -507,22 +519,25 @@ class Sift(PartedIndex):
         assert clauses.is_exact[arrays.alone_clauses].all()
         blocks = [_block(arrays.flat, start) for start in arrays.blocks.tolist() if start >= 0]
         heads = arrays.cold
-        in_trees = arrays.rows[heads + 1] & ~BARE if len(heads) else _NOTHING
+        in_trees = arrays.owners
         in_blocks = np.concatenate([_NOTHING, *(block[CLAUSE] for block in blocks)])
         posted = np.concatenate([in_trees, in_blocks])
         slots = np.concatenate([arrays.rows[heads], *(block[SLOT] for block in blocks)])
         found = np.setdiff1d(np.arange(part.n_clauses), part.others)
         assert np.array_equal(np.unique(np.concatenate([posted, arrays.alone_clauses])), found)
-        assert np.array_equal(slots & _SLOT, clauses.slots[posted])
-        assert np.array_equal(slots >= 0, clauses.is_exact[posted])
+        assert np.array_equal(slots & ~FLAGGED, clauses.slots[posted])
+        assert np.array_equal((slots & INEXACT) == 0, clauses.is_exact[posted])
         n_literals = np.diff(clauses.starts)
         for clause, row in zip(in_trees.tolist(), heads.tolist(), strict=True):
-            is_bare = bool(arrays.rows[row + 1] & BARE)
-            n_beside = n_literals[clause] - _row_length(arrays.rows, -1 if is_bare else row + ROW_HEAD)
-            assert 1 <= n_beside <= 3
-        rows = np.concatenate([_NOTHING, *(block[ROW] for block in blocks)])
-        for clause, row in zip(in_blocks.tolist(), rows.tolist(), strict=True):
-            assert 1 <= n_literals[clause] - _row_length(arrays.rows, row) <= 2
+            if arrays.rows[row] & MORE:
+                assert arrays.rows[row + 1] == clause
+            else:
+                first = -1 if arrays.rows[row] & BARE else row + 1
+                assert 0 <= n_literals[clause] - _row_length(arrays.rows, first) <= 3
+        in_records = (np.concatenate([_NOTHING, *(block[word] for block in blocks)]) for word in (CLAUSE, ROW, SLOT))
+        for clause, row, slot in zip(*(each.tolist() for each in in_records), strict=True):
+            if not slot & MORE:
+                assert 1 <= n_literals[clause] - _row_length(arrays.rows, row) <= 2
 
     def _describe_part(self, part: Part) -> list[str]:
         arrays = part.arrays
@@ -564,7 +579,7 @@ def _access_attributes(part: Part) -> NDArray[np.int32]:
     n_entries = np.diff(arrays.node_starts[arrays.node_bases])
     attributes = np.arange(len(n_entries), dtype=np.int32)
     if len(arrays.cold):
-        found[arrays.rows[arrays.cold + 1] & ~BARE] = np.repeat(attributes, n_entries)
+        found[arrays.owners] = np.repeat(attributes, n_entries)
     return found
 
 
@@ -585,6 +600,12 @@ def _row_length(rows: NDArray[np.int32], place: int) -> int:
         if word & LAST:
             break
     return length
+
+
+def _check_slots(slots: NDArray[np.int32]) -> None:
+    """Refuse slots that leave no room for flags."""
+    if len(slots) and slots.max() >= N_SLOTS:
+        raise TooLargeError(f"sift has room for {N_SLOTS:,} subscriptions at most")
 
 
 def _check_words(n_words: int) -> None:
@@ -608,24 +629,33 @@ def _shares(clauses: Clauses, context: Context) -> NDArray[np.float64]:
 
 def _are_trees(
     n_pieces: NDArray[np.int64], pieces: list[Any], clauses: Clauses, order: NDArray[np.int64], context: Context
-) -> NDArray[np.bool_]:
-    """Choose which attributes get trees.
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Choose which attributes get trees, and which of these are pools.
 
     In a block, all postings of an attribute are looked at, and those go on whose second attribute the event has. In a
-    tree, only those whose values fit are looked at, but it takes some more cache misses to come to them.
+    tree, only those whose values fit are looked at, but it takes some more cache misses to come to them. In between is
+    a pool, one list of a few hundred entries that marks decide: cheaper than a path of many short lists.
     """
-    is_large = n_pieces > _FLAT
-    if not is_large.any():
-        return is_large
     frequencies = attribute_frequencies(clauses, context.domains, context.statistics)
     if context.statistics is None:
-        frequencies = np.minimum(frequencies / clauses.n_clauses, 1)
+        frequencies = np.minimum(frequencies / max(1, clauses.n_clauses), 1)
     owners, firsts = pieces[0], clauses.starts[pieces[0]]
     has_second = np.diff(clauses.starts)[owners] > 1
     passing = np.ones(len(owners))
     passing[has_second] = frequencies[clauses.attributes[order[firsts[has_second] + 1]]]
     n_passing = np.bincount(pieces[1], passing, minlength=len(n_pieces))
-    return is_large & ((n_pieces > _TIMES_FLAT * _FLAT) | (n_passing > _FLAT / _TIMES_FLAT))
+    is_large = (n_pieces > _FLAT) & ((n_pieces > _TIMES_FLAT * _FLAT) | (n_passing > _FLAT / _TIMES_FLAT))
+    is_pool = ~is_large & (n_passing > _BUSY)
+    return is_large | is_pool, is_pool
+
+
+def _once_in_pools(pieces: list[Any], is_pool: NDArray[np.bool_]) -> list[Any]:
+    """Leave one piece of each clause in pools: whichever ranges its access literal has, it has one entry there."""
+    clauses, owners, *_ = pieces
+    is_first = np.ones(len(clauses), dtype=np.bool_)
+    is_first[1:] = clauses[1:] != clauses[:-1]
+    is_kept = is_first | ~is_pool[owners]
+    return [each[is_kept] for each in pieces]
 
 
 def _lanes(counts: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:

@@ -11,11 +11,11 @@ from siftline.kernels.compiler import inline_kernel, kernel
 from siftline.kernels.pointers import pointer
 from siftline.kernels.sharing import ids_with_followers
 from siftline.kernels.sift_layout import (
-    BARE,
     CLAUSE,
     LINE,
     LOW1,
     LOW2,
+    MORE,
     MOST_BITS,
     PLACE2,
     RECORD,
@@ -25,6 +25,7 @@ from siftline.kernels.sift_layout import (
     WIDTH2,
     block_of,
     guided_ordinal,
+    leaf_of,
     mark_of,
     records_at,
     signature,
@@ -51,6 +52,7 @@ from siftline.kernels.vectors import (
     is_marked,
     signed_of_32,
 )
+from siftline.kernels.verify import clause_holds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,12 +78,12 @@ _N_WAITING = np.uint64(N_WAITING)
 _ON_LINE = np.uint64(32)
 _NOT_FIRST_TWO = ~np.uint64(15)
 # Words of a record in a block.
-_LOW1, _WIDTH1, _PLACE2, _LOW2, _WIDTH2, _SLOT, _ROW = (
-    np.uint64(word) for word in (LOW1, WIDTH1, PLACE2, LOW2, WIDTH2, SLOT, ROW)
+_LOW1, _WIDTH1, _PLACE2, _LOW2, _WIDTH2, _SLOT, _ROW, _CLAUSE = (
+    np.uint64(word) for word in (LOW1, WIDTH1, PLACE2, LOW2, WIDTH2, SLOT, ROW, CLAUSE)
 )
 
 # Of the arguments of `_match` but for the event: an address and a length for each.
-_TABLE_SIZE = 74
+_TABLE_SIZE = 94
 
 # What the kernel returns for an event with several values of one attribute, or too many ids: it needs the careful way.
 SEVERAL = -1
@@ -229,6 +231,7 @@ def _match_records(
     work: NDArray[np.int64],
     rows: NDArray[np.int32],
     flat: NDArray[np.int32],
+    literals: Any,
 ) -> Any:
     """Match the entries of blocks that are left; return how many slots there are now."""
     touched: Any = 0
@@ -246,6 +249,8 @@ def _match_records(
         work[TESTED] += abs(n_tested)
         if n_tested >= 0:
             slot = flat[at + _SLOT]
+            if slot & MORE and not clause_holds(flat[at + _CLAUSE], dense, dense, dense, *literals)[0]:
+                continue
             n_sure, n_possible = keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
     work[CANDIDATES] += np.int64(n_left)
     work[TOUCHED] = touched
@@ -276,6 +281,16 @@ def _match(
     sure: NDArray[np.int32],
     possible: NDArray[np.int32],
     work: NDArray[np.int64],
+    literal_starts: NDArray[np.int64],
+    literal_attributes: NDArray[np.int32],
+    literal_lows: NDArray[np.int32],
+    literal_highs: NDArray[np.int32],
+    literal_kinds: NDArray[np.uint8],
+    literal_sets: NDArray[np.int32],
+    is_alternative: NDArray[np.bool_],
+    set_starts: NDArray[np.int64],
+    set_lows: NDArray[np.int32],
+    set_highs: NDArray[np.int32],
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
     guide_bases: NDArray[np.int64],
@@ -303,6 +318,18 @@ def _match(
     n_sure. `work` counts events, candidates, literals tested, and lists. The entries in trees of attributes that
     `is_skipped` are left out.
     """
+    literals = (
+        literal_starts,
+        literal_attributes,
+        literal_lows,
+        literal_highs,
+        literal_kinds,
+        literal_sets,
+        is_alternative,
+        set_starts,
+        set_lows,
+        set_highs,
+    )
     n_values = len(event_attributes)
     n_known = len(blocks)
     has_trees = len(cuts) > 0
@@ -340,7 +367,7 @@ def _match(
                     base = np.uint64(node_bases[np.uint64(a)])
                     size = (np.uint64(node_bases[np.uint64(a) + _U1]) - base) >> _U1
                     if size > _U0:
-                        leaf = base + size + np.uint64(ordinal)
+                        leaf = base + leaf_of(np.uint64(ordinal), size)
                         touched += node_starts[leaf] + np.int32(rises[leaf])  # only to fetch them, as above
                     add_mark(lanes[np.uint64(a)], mark_of(ordinal, n_ordinals), marks)
                     if n_ordinals <= MOST_BITS:
@@ -361,7 +388,7 @@ def _match(
         base = np.uint64(node_bases[np.uint64(a)])
         size = (np.uint64(node_bases[np.uint64(a) + _U1]) - base) >> _U1
         if size > _U0:
-            node = np.uint64(ordinals[np.uint64(a) + _U1]) + size
+            node = leaf_of(np.uint64(ordinals[np.uint64(a) + _U1]), size)
             if not is_skipped[np.uint64(a)]:
                 n_lists = collect_lists(base, node, n_lists, lists, node_starts, rises)
             if len(alone_starts) > 0:
@@ -384,6 +411,7 @@ def _match(
             work,
             rows,
             flat,
+            literals,
         )
     if n_lists > _U0:
         n_sure, n_possible = match_lists(
@@ -406,6 +434,7 @@ def _match(
             marked,
             cold,
             rows,
+            literals,
         )
     for p in range(n_spread):
         a = event_attributes[np.uint64(p)]
@@ -477,21 +506,31 @@ def match_at_desk(attributes_at: int, codes_at: int, n_values: int, table_at: in
         carray(pointer(table[38]), table[39], np.int64),
         carray(pointer(table[40]), table[41], np.int64),
         carray(pointer(table[42]), table[43], np.int32),
-        carray(pointer(table[44]), table[45], np.int64),
+        carray(pointer(table[44]), table[45], np.int32),
         carray(pointer(table[46]), table[47], np.int32),
         carray(pointer(table[48]), table[49], np.uint8),
-        carray(pointer(table[50]), table[51], np.int64),
-        carray(pointer(table[52]), table[53], np.int32),
-        carray(pointer(table[54]), table[55], np.uint8),
-        carray(pointer(table[56]), table[57], np.uint8),
+        carray(pointer(table[50]), table[51], np.int32),
+        carray(pointer(table[52]), table[53], np.bool_),
+        carray(pointer(table[54]), table[55], np.int64),
+        carray(pointer(table[56]), table[57], np.int32),
         carray(pointer(table[58]), table[59], np.int32),
-        carray(pointer(table[60]), table[61], np.int32),
+        carray(pointer(table[60]), table[61], np.int64),
         carray(pointer(table[62]), table[63], np.int32),
-        carray(pointer(table[64]), table[65], np.int32),
+        carray(pointer(table[64]), table[65], np.int64),
         carray(pointer(table[66]), table[67], np.int32),
-        carray(pointer(table[68]), table[69], np.int32),
-        carray(pointer(table[70]), table[71], np.uint16),
-        carray(pointer(table[72]), table[73], np.bool_),
+        carray(pointer(table[68]), table[69], np.uint8),
+        carray(pointer(table[70]), table[71], np.int64),
+        carray(pointer(table[72]), table[73], np.int32),
+        carray(pointer(table[74]), table[75], np.uint8),
+        carray(pointer(table[76]), table[77], np.uint8),
+        carray(pointer(table[78]), table[79], np.int32),
+        carray(pointer(table[80]), table[81], np.int32),
+        carray(pointer(table[82]), table[83], np.int32),
+        carray(pointer(table[84]), table[85], np.int32),
+        carray(pointer(table[86]), table[87], np.int32),
+        carray(pointer(table[88]), table[89], np.int32),
+        carray(pointer(table[90]), table[91], np.uint16),
+        carray(pointer(table[92]), table[93], np.bool_),
     )
 
 
@@ -511,6 +550,7 @@ def candidates_of_several(
     marked: NDArray[np.uint8],
     cold: NDArray[np.int32],
     rows: NDArray[np.int32],
+    owners: NDArray[np.int32],
     alone_starts: NDArray[np.int32],
     alone_slots: NDArray[np.int32],
     alone_clauses: NDArray[np.int32],
@@ -548,14 +588,14 @@ def candidates_of_several(
         size = (node_bases[a + 1] - node_bases[a]) >> 1
         node = np.int64(0)
         if size > 0:
-            node = guided_ordinal(a, event_codes[p], cut_starts, cuts, guide_bases, guides) + size
+            node = leaf_of(guided_ordinal(a, event_codes[p], cut_starts, cuts, guide_bases, guides), size)
         while node > 0:
             at = node_bases[a] + node
             begin, end = node_starts[at], node_starts[at + 1]
             found = with_room(found, n_found, end - begin)
             n_lists += 1
             for e in range(begin, end):
-                found[n_found] = rows[cold[e] + 1] & ~BARE
+                found[n_found] = owners[e]
                 column = np.uint64(N_COLUMNS * np.int64(begin) + e - begin)
                 n_found += is_marked(marked, column, np.uint64(end - begin), marks)
             if len(alone_starts) > 0:

@@ -1,11 +1,14 @@
 """Laying out a part of `sift`: where each clause is posted, and what stands beside the posting.
 
-See `indexes/sift.py` for the drawing. A row, for a clause in trees, is its slot, its number, and a few words for each
-literal; for a clause in a block it is the words alone:
+See `indexes/sift.py` for the drawing. A row, for a clause in trees, is its slot and a few words for each literal; for a
+clause in a block it is the words alone:
 
     place | LAST | VETO, low, width                          a range
     place | SET | LAST | VETO, n, low, width, low, width ... n ranges
     place | BITS | LAST | VETO, low half, high half          a set of ordinals, where an attribute has at most 64
+
+A row takes no more literals once it fills two cache lines: hardly a candidate gets that far that does not match. The
+slot has the flag MORE then, and the number of the clause follows it: who passes the row is tested by the clause itself.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
-from siftline.kernels.spaces import space_of
 from siftline.kernels.vectors import N_COLUMNS
 
 if TYPE_CHECKING:
@@ -27,12 +29,15 @@ VETO = np.int32(1 << 28)
 BITS = np.int32(1 << 27)
 PLACE = np.int32((1 << 27) - 1)
 
-# Words before the literals of a row in trees: the slot, and the clause; the flag says that no literals follow.
-ROW_HEAD = 2
-BARE = np.int32(1 << 30)
-
-# The sign bit of a slot: its clause needs the exact check.
+# Flags of a slot: its clause needs the exact check; its row has no literals; its row has not all of them.
 INEXACT = np.int32(-(2**31))
+BARE = np.int32(1 << 30)
+MORE = np.int32(1 << 29)
+FLAGGED = INEXACT | BARE | MORE
+N_SLOTS = 1 << 29
+
+# A row with so many words takes no more literals.
+FULL_ROW = 30
 
 _IS_VETO = np.uint8(2)
 
@@ -49,6 +54,11 @@ MOST_BITS = 64
 
 # The signature of an entry that has no second literal; every event has it.
 ALWAYS = np.uint16(65_535)
+
+# Words of a guide before its numbers.
+_GUIDE_HEAD = 2
+# A gap between cuts is wide if so many of it are more than all cuts span.
+_FAR = 4
 
 # Ranges that were just seen, by a hash of them.
 _SEEN_BITS = 16
@@ -83,43 +93,54 @@ def signature(place: int) -> Any:
     return np.uint16((np.uint64(place) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) % np.uint64(65_535))
 
 
-@inline_kernel
-def ordinal_of(attribute: int, code: int, cut_starts: NDArray[np.int64], cuts: NDArray[np.int32]) -> Any:
-    """Return the number of cuts of the attribute that are not above the code."""
-    space = space_of(attribute, code, cut_starts, cuts)
-    return space - cut_starts[attribute] + 1 if space >= 0 else np.int64(0)
-
-
 @kernel
 def lay_guides(cut_starts: NDArray[np.int64], cuts: NDArray[np.int32]) -> Any:
     """Return (guide_bases, guides): how many cuts of an attribute lie below each of evenly spaced codes.
 
-    A guide is the binary logarithm of the spacing, and the numbers; there are at most twice as many as cuts. Codes of
-    constants that were loaded together are evenly spaced themselves, so that few cuts are left to search.
+    A guide is the binary logarithm of the spacing, the first one of the codes, and the numbers: 0, those below the
+    codes in turn, and all; there are at most twice as many as cuts. Codes of constants that were loaded together are
+    evenly spaced themselves, so that few cuts are left to search. But ranges without a lower or upper bound have cuts
+    far away from all others: cuts behind such a gap are left out, or all others would be below one code.
     """
     n_attributes = len(cut_starts) - 1
     guide_bases = np.zeros(n_attributes + 1, dtype=np.int64)
+    firsts = np.zeros(n_attributes, dtype=np.int64)
     shifts = np.zeros(n_attributes, dtype=np.int32)
     for a in range(n_attributes):
         n = cut_starts[a + 1] - cut_starts[a]
         guide_bases[a + 1] = guide_bases[a]
         if n > 0:
-            span = np.int64(cuts[cut_starts[a + 1] - 1]) - np.int64(cuts[cut_starts[a]])
+            first, last = cut_starts[a], cut_starts[a + 1] - 1
+            span = np.int64(cuts[last]) - np.int64(cuts[first])
+            while last - first > 1:
+                if _FAR * (np.int64(cuts[first + 1]) - np.int64(cuts[first])) > span:
+                    first += 1
+                elif _FAR * (np.int64(cuts[last]) - np.int64(cuts[last - 1])) > span:
+                    last -= 1
+                else:
+                    break
+                span = np.int64(cuts[last]) - np.int64(cuts[first])
             while (span >> shifts[a]) > 2 * n:
                 shifts[a] += 1
-            guide_bases[a + 1] += 3 + (span >> shifts[a])
+            firsts[a] = first
+            guide_bases[a + 1] += _GUIDE_HEAD + 3 + (span >> shifts[a])
     guides = np.empty(guide_bases[n_attributes], dtype=np.int32)
     for a in range(n_attributes):
         begin, end = cut_starts[a], cut_starts[a + 1]
-        base = guide_bases[a]
         if begin == end:
             continue
-        guides[base] = shifts[a]
+        first_number = guide_bases[a] + _GUIDE_HEAD
+        n_numbers = guide_bases[a + 1] - first_number
+        origin = np.int64(cuts[firsts[a]])
+        guides[guide_bases[a]] = shifts[a]
+        guides[guide_bases[a] + 1] = origin
+        guides[first_number] = 0
         n_below = np.int64(0)
-        for bucket in range(guide_bases[a + 1] - base - 1):
-            while begin + n_below < end and (np.int64(cuts[begin + n_below]) - cuts[begin]) >> shifts[a] < bucket:
+        for bucket in range(n_numbers - 2):
+            while begin + n_below < end and (np.int64(cuts[begin + n_below]) - origin) >> shifts[a] < bucket:
                 n_below += 1
-            guides[base + 1 + bucket] = n_below
+            guides[first_number + 1 + bucket] = n_below
+        guides[first_number + n_numbers - 1] = end - begin
     return guide_bases, guides
 
 
@@ -132,25 +153,25 @@ def guided_ordinal(
     guide_bases: NDArray[np.int64],
     guides: NDArray[np.int32],
 ) -> Any:
-    """Do as `ordinal_of`, in a few steps; the attribute must have cuts."""
+    """Return the number of cuts of an attribute that are not above the code; it must have some."""
     begin = np.uint64(cut_starts[np.uint64(attribute)])
     base = np.uint64(guide_bases[np.uint64(attribute)])
-    above = np.int64(code) - np.int64(cuts[begin])
-    if above < 0:
-        return np.int64(0)
-    bucket = np.uint64(above >> guides[base])
-    n_buckets = np.uint64(guide_bases[np.uint64(attribute) + np.uint64(1)]) - base - np.uint64(2)
-    if bucket >= n_buckets:
-        return cut_starts[np.uint64(attribute) + np.uint64(1)] - cut_starts[np.uint64(attribute)]
-    low = np.uint64(guides[base + np.uint64(1) + bucket])
-    high = np.uint64(guides[base + np.uint64(2) + bucket])
-    while low < high:  # the first cut above the code
+    n_places = np.int64(guide_bases[np.uint64(attribute) + np.uint64(1)]) - np.int64(base) - _GUIDE_HEAD - 1
+    above = np.int64(code) - np.int64(guides[base + np.uint64(1)])
+    place = np.uint64(min(max((above >> np.int64(guides[base])) + 1, np.int64(0)), n_places - 1))
+    low = np.uint64(guides[base + np.uint64(_GUIDE_HEAD) + place])
+    high = np.uint64(guides[base + np.uint64(_GUIDE_HEAD + 1) + place])
+    while low + np.uint64(2) < high:  # the first cut above the code
         middle = (low + high) >> np.uint64(1)
         if cuts[begin + middle] <= code:
             low = middle + np.uint64(1)
         else:
             high = middle
-    return np.int64(low)
+    # At most two are left, as nearly always: without a branch, which could not be guessed.
+    last = np.uint64(len(cuts)) - np.uint64(1)
+    is_below = (low < high) & (cuts[min(begin + low, last)] <= code)
+    is_next_below = (low + np.uint64(1) < high) & (cuts[min(begin + low + np.uint64(1), last)] <= code)
+    return np.int64(low) + np.int64(is_below) + np.int64(is_next_below)
 
 
 @kernel
@@ -202,12 +223,14 @@ def mark_of(ordinal: Any, n_ordinals: Any) -> Any:
 def beside_access(
     chosen: NDArray[np.int32],
     is_in_tree: NDArray[np.bool_],
+    is_implied: NDArray[np.bool_],
     starts: NDArray[np.int64],
     order: NDArray[np.int64],
     kinds: NDArray[np.uint8],
 ) -> Any:
     """Choose per clause the literals that stand in the posting itself: (seconds, thirds), or -1.
 
+    These are the first two that the place of the posting does not imply, which is the access literal alone, or nothing.
     A third literal is only for clauses in trees.
     """
     n_clauses = len(starts) - 1
@@ -215,12 +238,12 @@ def beside_access(
     thirds = np.full(n_clauses, -1, dtype=np.int64)
     for k in range(len(chosen)):
         c = chosen[k]
-        first = starts[c]
+        first = starts[c] + is_implied[c]
         n = starts[c + 1] - first
-        if n > 1 and kinds[order[first + 1]] < _IS_VETO:
-            seconds[c] = order[first + 1]
-            if is_in_tree[c] and n > 2 and kinds[order[first + 2]] < _IS_VETO:
-                thirds[c] = order[first + 2]
+        if n > 0 and kinds[order[first]] < _IS_VETO:
+            seconds[c] = order[first]
+            if is_in_tree[c] and n > 1 and kinds[order[first + 1]] < _IS_VETO:
+                thirds[c] = order[first + 1]
     return seconds, thirds
 
 
@@ -229,6 +252,7 @@ def ranges_in_trees(
     n_attributes: int,
     chosen: NDArray[np.int32],
     is_in_tree: NDArray[np.bool_],
+    is_implied: NDArray[np.bool_],
     starts: NDArray[np.int64],
     order: NDArray[np.int64],
     seconds: NDArray[np.int64],
@@ -243,7 +267,7 @@ def ranges_in_trees(
 ) -> Any:
     """Return (how often each attribute is asked for, attributes, lows, highs): what clauses in trees ask by ordinals.
 
-    That is, beside their access literals, second and third literals and all sets; most repeats are left out.
+    That is, beside implied access literals, second and third literals and all sets; most repeats are left out.
     """
     counts = np.zeros(n_attributes, dtype=np.int64)
     owners = np.empty(1024, dtype=np.int32)
@@ -256,7 +280,7 @@ def ranges_in_trees(
         c = chosen[k]
         if not is_in_tree[c]:
             continue
-        for i in range(starts[c] + 1, starts[c + 1]):
+        for i in range(starts[c] + is_implied[c], starts[c + 1]):
             literal = order[i]
             s = sets[literal]
             if s < 0 and literal != seconds[c] and literal != thirds[c]:
@@ -294,6 +318,8 @@ def mark_literals(
     set_highs: NDArray[np.int32],
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
+    guide_bases: NDArray[np.int64],
+    guides: NDArray[np.int32],
 ) -> Any:
     """Return (lanes, marks, decides): what an entry says about a literal of each clause, and whether that is all.
 
@@ -314,8 +340,8 @@ def mark_literals(
         decides[c] = is_own[a]
         mark = np.uint32(0)
         for j in range(set_starts[s] if s >= 0 else 0, set_starts[s + 1] if s >= 0 else 1):
-            low = ordinal_of(a, set_lows[j] if s >= 0 else lows[literal], cut_starts, cuts)
-            high = ordinal_of(a, set_highs[j] if s >= 0 else highs[literal], cut_starts, cuts)
+            low = guided_ordinal(a, set_lows[j] if s >= 0 else lows[literal], cut_starts, cuts, guide_bases, guides)
+            high = guided_ordinal(a, set_highs[j] if s >= 0 else highs[literal], cut_starts, cuts, guide_bases, guides)
             first, last = mark_of(low, n_ordinals), mark_of(high, n_ordinals)
             mark |= (np.uint32(2) << last) - (np.uint32(1) << first)
             if low > 0 and mark_of(low - 1, n_ordinals) == first:
@@ -328,10 +354,20 @@ def mark_literals(
 
 @inline_kernel
 def is_in_row(literal: Any, c: Any, seconds: Any, thirds: Any, is_second_decided: Any, is_third_decided: Any) -> Any:
-    """Return whether a literal beside the access literal must be tested in the row."""
+    """Return whether a literal that is not implied must be tested in the row."""
     if literal == seconds[c]:
         return not is_second_decided[c]
     return literal != thirds[c] or not is_third_decided[c]
+
+
+@inline_kernel
+def flagged(slot: Any, is_exact: Any, is_bare: Any, has_more: Any) -> Any:
+    """Return a slot with its flags."""
+    if not is_exact:
+        slot |= INEXACT
+    if is_bare:
+        slot |= BARE
+    return slot | MORE if has_more else slot
 
 
 @inline_kernel
@@ -341,12 +377,53 @@ def words_of(literal: Any, is_by_bits: Any, sets: Any, set_starts: Any) -> Any:
     return np.int64(3) if s < 0 or is_by_bits else 2 + 2 * (set_starts[s + 1] - set_starts[s])
 
 
+@inline_kernel
+def list_row(
+    c: Any,
+    is_in_tree: NDArray[np.bool_],
+    is_few: NDArray[np.bool_],
+    is_implied: NDArray[np.bool_],
+    seconds: NDArray[np.int64],
+    thirds: NDArray[np.int64],
+    is_second_decided: NDArray[np.bool_],
+    is_third_decided: NDArray[np.bool_],
+    starts: NDArray[np.int64],
+    order: NDArray[np.int64],
+    attributes: NDArray[np.int32],
+    sets: NDArray[np.int32],
+    set_starts: NDArray[np.int64],
+    found: NDArray[np.int64],
+) -> Any:
+    """Write down the literals of a row, those last that the posting nearly decides.
+
+    Returns (how many, how many words the row has, whether there are more).
+    """
+    n_found = np.int64(0)
+    n_words = np.int64(is_in_tree[c])
+    first = starts[c] + is_implied[c]
+    for is_beside in range(2):
+        # The second literal comes first of all that are not implied, and the third one next.
+        end = min(first + 2, starts[c + 1]) if is_beside else starts[c + 1]
+        for i in range(first, end):
+            literal = order[np.uint64(i)]
+            if (literal == seconds[c] or literal == thirds[c]) != (is_beside == 1):
+                continue
+            if not is_in_row(literal, c, seconds, thirds, is_second_decided, is_third_decided):
+                continue
+            if n_words >= FULL_ROW:
+                return n_found, n_words + is_in_tree[c], True
+            found[n_found] = literal
+            n_found += 1
+            n_words += words_of(literal, is_in_tree[c] and is_few[attributes[literal]], sets, set_starts)
+    return n_found, n_words, False
+
+
 @kernel
 def measure_rows(
     ordered: NDArray[np.int32],
-    chosen: NDArray[np.int32],
     is_in_tree: NDArray[np.bool_],
     is_few: NDArray[np.bool_],
+    is_implied: NDArray[np.bool_],
     seconds: NDArray[np.int64],
     thirds: NDArray[np.int64],
     is_second_decided: NDArray[np.bool_],
@@ -359,19 +436,32 @@ def measure_rows(
 ) -> Any:
     """Return where the row of each clause starts, -1 without one, and behind them all words.
 
-    `ordered` are the chosen clauses in the order of their rows. No row stands on more cache lines than it must.
-    `is_few` says which attributes have few enough ordinals for bits.
+    `ordered` are clauses in the order of their rows. No row stands on more cache lines than it must. `is_few` says
+    which attributes have few enough ordinals for bits.
     """
     n_clauses = len(starts) - 1
     sizes = np.zeros(n_clauses, dtype=np.int32)
-    for k in range(len(chosen)):
-        c = chosen[k]
-        n = np.int64(ROW_HEAD) if is_in_tree[c] else np.int64(0)
-        for i in range(starts[c] + 1, starts[c + 1]):
-            literal = order[i]
-            if is_in_row(literal, c, seconds, thirds, is_second_decided, is_third_decided):
-                n += words_of(literal, is_in_tree[c] and is_few[attributes[literal]], sets, set_starts)
-        sizes[c] = n
+    found = np.empty(FULL_ROW, dtype=np.int64)
+    is_wanted = np.zeros(n_clauses, dtype=np.bool_)
+    is_wanted[ordered] = True
+    for c in range(n_clauses):
+        if is_wanted[c]:
+            _, sizes[c], _ = list_row(
+                c,
+                is_in_tree,
+                is_few,
+                is_implied,
+                seconds,
+                thirds,
+                is_second_decided,
+                is_third_decided,
+                starts,
+                order,
+                attributes,
+                sets,
+                set_starts,
+                found,
+            )
     row_starts = np.full(n_clauses + 1, -1, dtype=np.int64)
     n_words = np.int64(0)
     for k in range(len(ordered)):
@@ -388,99 +478,121 @@ def measure_rows(
 
 @kernel
 def lay_rows(
-    chosen: NDArray[np.int32],
-    is_in_tree: NDArray[np.bool_],
-    is_few: NDArray[np.bool_],
-    seconds: NDArray[np.int64],
-    thirds: NDArray[np.int64],
-    is_second_decided: NDArray[np.bool_],
-    is_third_decided: NDArray[np.bool_],
     row_starts: NDArray[np.int32],
     slots: NDArray[np.int32],
     is_exact: NDArray[np.bool_],
-    starts: NDArray[np.int64],
-    order: NDArray[np.int64],
-    attributes: NDArray[np.int32],
     lows: NDArray[np.int32],
     highs: NDArray[np.int32],
     kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    set_starts: NDArray[np.int64],
     set_lows: NDArray[np.int32],
     set_highs: NDArray[np.int32],
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
+    guide_bases: NDArray[np.int64],
+    guides: NDArray[np.int32],
     rows: NDArray[np.int32],
-) -> None:
-    """Write the rows: the literals that postings do not decide, those last that they nearly decide."""
-    for k in range(len(chosen)):
-        c = chosen[k]
-        p = row_starts[c]
+    is_in_tree: NDArray[np.bool_],
+    is_few: NDArray[np.bool_],
+    is_implied: NDArray[np.bool_],
+    seconds: NDArray[np.int64],
+    thirds: NDArray[np.int64],
+    is_second_decided: NDArray[np.bool_],
+    is_third_decided: NDArray[np.bool_],
+    starts: NDArray[np.int64],
+    order: NDArray[np.int64],
+    attributes: NDArray[np.int32],
+    sets: NDArray[np.int32],
+    set_starts: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Write the rows: the literals that postings do not decide; return which clauses have all of them there."""
+    has_all = np.ones(len(starts) - 1, dtype=np.bool_)
+    found = np.empty(FULL_ROW, dtype=np.int64)
+    for c in range(len(starts) - 1):
+        p = np.int64(row_starts[c])
         if p < 0:
             continue
+        n_found, _, has_more = list_row(
+            c,
+            is_in_tree,
+            is_few,
+            is_implied,
+            seconds,
+            thirds,
+            is_second_decided,
+            is_third_decided,
+            starts,
+            order,
+            attributes,
+            sets,
+            set_starts,
+            found,
+        )
         if is_in_tree[c]:
-            rows[p] = slots[c] if is_exact[c] else slots[c] | INEXACT
-            rows[p + 1] = c | BARE
-            p += ROW_HEAD
-        last = np.int64(-1)
-        for is_beside in range(2):
-            # A second literal comes next to the access literal, and a third one next to that.
-            end = min(starts[c] + 3, starts[c + 1]) if is_beside else starts[c + 1]
-            for i in range(starts[c] + 1, end):
-                literal = order[np.uint64(i)]
-                s = sets[np.uint64(literal)]
-                if (literal == seconds[c] or literal == thirds[c]) != (is_beside == 1):
-                    continue
-                if not is_in_row(literal, c, seconds, thirds, is_second_decided, is_third_decided):
-                    continue
-                last = p
-                a = attributes[np.uint64(literal)]
-                word = a + np.int32(1)
-                if kinds[np.uint64(literal)] >= _IS_VETO:
-                    word |= VETO
-                if s < 0:
-                    low = lows[np.uint64(literal)]
-                    rows[np.uint64(p)] = word
-                    rows[np.uint64(p + 1)] = low
-                    rows[np.uint64(p + 2)] = highs[np.uint64(literal)] - low
-                    p += 3
-                elif is_in_tree[c] and is_few[a]:
-                    bits = np.uint64(0)
-                    for j in range(set_starts[s], set_starts[s + 1]):
-                        first = np.uint64(ordinal_of(a, set_lows[j], cut_starts, cuts))
-                        final = np.uint64(ordinal_of(a, set_highs[j], cut_starts, cuts))
-                        bits |= (np.uint64(2) << final) - (np.uint64(1) << first)
-                    rows[p] = word | BITS
-                    rows[p + 1] = np.int32(np.uint32(bits & np.uint64(0xFFFFFFFF)))
-                    rows[p + 2] = np.int32(np.uint32(bits >> np.uint64(32)))
-                    p += 3
-                else:
-                    rows[p] = word | SET
-                    rows[p + 1] = set_starts[s + 1] - set_starts[s]
+            rows[p] = flagged(slots[c], is_exact[c], n_found == 0, has_more)
+            p += 1
+            if has_more:
+                rows[p] = c
+                p += 1
+        last = p
+        for k in range(n_found):
+            last = p
+            literal = np.uint64(found[k])
+            s = sets[literal]
+            a = attributes[literal]
+            word = a + np.int32(1)
+            if kinds[literal] >= _IS_VETO:
+                word |= VETO
+            if s < 0:
+                rows[np.uint64(p)] = word
+                rows[np.uint64(p + 1)] = lows[literal]
+                rows[np.uint64(p + 2)] = highs[literal] - lows[literal]
+                p += 3
+            elif is_in_tree[c] and is_few[a]:
+                bits = np.uint64(0)
+                for j in range(set_starts[s], set_starts[s + 1]):
+                    first = np.uint64(guided_ordinal(a, set_lows[j], cut_starts, cuts, guide_bases, guides))
+                    final = np.uint64(guided_ordinal(a, set_highs[j], cut_starts, cuts, guide_bases, guides))
+                    bits |= (np.uint64(2) << final) - (np.uint64(1) << first)
+                rows[p] = word | BITS
+                rows[p + 1] = np.int32(np.uint32(bits & np.uint64(0xFFFFFFFF)))
+                rows[p + 2] = np.int32(np.uint32(bits >> np.uint64(32)))
+                p += 3
+            else:
+                rows[p] = word | SET
+                rows[p + 1] = set_starts[s + 1] - set_starts[s]
+                p += 2
+                for j in range(set_starts[s], set_starts[s + 1]):
+                    rows[p] = set_lows[j]
+                    rows[p + 1] = set_highs[j] - set_lows[j]
                     p += 2
-                    for j in range(set_starts[s], set_starts[s + 1]):
-                        rows[p] = set_lows[j]
-                        rows[p + 1] = set_highs[j] - set_lows[j]
-                        p += 2
-        if last >= 0:
+        has_all[c] = not has_more
+        if n_found > 0:
             rows[last] |= LAST
-            if is_in_tree[c]:
-                rows[row_starts[c] + 1] = c
+    return has_all
 
 
 @kernel
-def lay_nodes(is_tree: NDArray[np.bool_], cut_starts: NDArray[np.int64]) -> Any:
-    """Return where the tree of each attribute starts: a heap whose leaves are the ordinals of the attribute."""
+def lay_nodes(is_tree: NDArray[np.bool_], is_pool: NDArray[np.bool_], cut_starts: NDArray[np.int64]) -> Any:
+    """Return where the tree of each attribute starts: a heap whose leaves are the ordinals of the attribute.
+
+    The heap of a pool has one node.
+    """
     n_attributes = len(is_tree)
     node_bases = np.zeros(n_attributes + 1, dtype=np.int64)
     for a in range(n_attributes):
         size = 0
         if is_tree[a]:
             size = 1
-            while size < cut_starts[a + 1] - cut_starts[a] + 1:
+            while not is_pool[a] and size < cut_starts[a + 1] - cut_starts[a] + 1:
                 size *= 2
         node_bases[a + 1] = node_bases[a] + 2 * size
     return node_bases
+
+
+@inline_kernel
+def leaf_of(ordinal: Any, size: Any) -> Any:
+    """Return the node of an ordinal in a heap with so many leaves; the only one of a pool."""
+    return ordinal + size if ordinal < size else size
 
 
 @kernel
@@ -492,6 +604,8 @@ def lay_trees(
     node_bases: NDArray[np.int64],
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
+    guide_bases: NDArray[np.int64],
+    guides: NDArray[np.int32],
 ) -> Any:
     """Return (node_starts, entry_clauses): a piece is posted at the fewest nodes that make it up."""
     node_starts = np.zeros(node_bases[len(node_bases) - 1] + 2, dtype=np.int32)
@@ -502,8 +616,8 @@ def lay_trees(
             a = piece_attributes[i]
             base = node_bases[a]
             size = (node_bases[a + 1] - base) >> 1
-            low = ordinal_of(a, piece_lows[i], cut_starts, cuts) + size
-            high = ordinal_of(a, piece_highs[i], cut_starts, cuts) + size + 1
+            low = leaf_of(guided_ordinal(a, piece_lows[i], cut_starts, cuts, guide_bases, guides), size)
+            high = leaf_of(guided_ordinal(a, piece_highs[i], cut_starts, cuts, guide_bases, guides), size) + 1
             while low < high:
                 for side in range(2):
                     if side == 0 and low & 1:
@@ -613,6 +727,7 @@ def lay_blocks(
     n_pieces: NDArray[np.int64],
     seconds: NDArray[np.int64],
     row_starts: NDArray[np.int32],
+    has_all: NDArray[np.bool_],
     slots: NDArray[np.int32],
     is_exact: NDArray[np.bool_],
     attributes: NDArray[np.int32],
@@ -644,6 +759,6 @@ def lay_blocks(
             flat[record + PLACE2] = attributes[second] + 1
             flat[record + LOW2] = lows[second]
             flat[record + WIDTH2] = highs[second] - lows[second]
-        flat[record + SLOT] = slots[c] if is_exact[c] else slots[c] | INEXACT
+        flat[record + SLOT] = flagged(slots[c], is_exact[c], False, not has_all[c])
         flat[record + ROW] = row_starts[c]
         flat[record + CLAUSE] = c

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel
-from siftline.kernels.sift_layout import BARE, ROW_HEAD
+from siftline.kernels.sift_layout import BARE, MORE
 from siftline.kernels.sift_rows import is_too_light, keep, try_literal
 from siftline.kernels.vectors import (
     HAS_SHUFFLES,
@@ -22,6 +22,7 @@ from siftline.kernels.vectors import (
     is_marked,
     marked_of_64,
 )
+from siftline.kernels.verify import clause_holds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -161,20 +162,20 @@ def _try_rows(
     passed: NDArray[np.int32],
     rows: NDArray[np.int32],
 ) -> Any:
-    """Append the slots of those rows to `passed` whose literals all hold; return how many, and how many were tested.
+    """Append those rows to `passed` whose literals all hold; return how many, and how many literals were tested.
 
-    `waiting` has a slot and the place of the next literal for each row. One literal of all rows, then the next one.
+    `waiting` has each row, and the place of its next literal. One literal of all rows, then the next one.
     """
     n_tested = _U0
     while n_waiting > _U0:
         n_tested += n_waiting
         n_next = _U0
         for k in range(n_waiting):
-            slot, p = waiting[_U2 * k], waiting[_U2 * k + _U1]
+            row, p = waiting[_U2 * k], waiting[_U2 * k + _U1]
             passes, is_last, p = try_literal(p, rows, dense, bits)
-            passed[n_passed] = slot
+            passed[n_passed] = row
             n_passed += np.uint64(passes & is_last)
-            waiting[_U2 * n_next] = slot
+            waiting[_U2 * n_next] = row
             waiting[_U2 * n_next + _U1] = p
             n_next += np.uint64(passes & (not is_last))
         n_waiting = n_next
@@ -202,6 +203,7 @@ def match_lists(
     marked: NDArray[np.uint8],
     cold: NDArray[np.int32],
     rows: NDArray[np.int32],
+    literals: Any,
 ) -> Any:
     """Match the entries of some lists; return how many slots there are now.
 
@@ -229,17 +231,21 @@ def match_lists(
         for k in range(first, min(first + _N_WAITING, n_left)):
             row = np.uint64(survivors[k])
             slot = rows[row]
-            is_bare = (rows[row + _U1] & BARE) != 0
+            is_bare = (slot & BARE) != 0
             is_wanted = not is_too_light(slot, weights, heaviest)
-            survivors[n_passed] = slot
+            survivors[n_passed] = row
             n_passed += np.uint64(is_bare & is_wanted)
-            waiting[_U2 * n_waiting] = slot
-            waiting[_U2 * n_waiting + _U1] = row + np.uint64(ROW_HEAD)
+            waiting[_U2 * n_waiting] = row
+            waiting[_U2 * n_waiting + _U1] = row + _U1 + np.uint64((slot & MORE) != 0)
             n_waiting += np.uint64(is_wanted & (not is_bare))
         n_passed, n_more = _try_rows(n_waiting, n_passed, dense, bits, waiting, survivors, rows)
         n_tested += n_more
         for k in range(n_passed):
-            n_sure, n_possible = keep(survivors[k], n_sure, n_possible, sure, possible, is_live, weights, heaviest)
+            row = np.uint64(survivors[k])
+            slot = rows[row]
+            if slot & MORE and not clause_holds(rows[row + _U1], dense, dense, dense, *literals)[0]:
+                continue  # `dense` is in place of what several values of an attribute need, which no event has here
+            n_sure, n_possible = keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
     work[TESTED] += np.int64(n_tested)
     work[TOUCHED] = touched
     return n_sure, n_possible

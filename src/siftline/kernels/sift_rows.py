@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel
-from siftline.kernels.sift_layout import BITS, LAST, PLACE, SET, VETO
+from siftline.kernels.sift_layout import BITS, FLAGGED, INEXACT, LAST, PLACE, SET, VETO
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,7 +66,7 @@ def is_too_light(slot: Any, weights: NDArray[np.float64], heaviest: NDArray[np.f
 
     Slots that were added after the weights were taken have none.
     """
-    place = np.uint64(slot & np.int32(0x7FFFFFFF))
+    place = np.uint64(slot & ~FLAGGED)
     return len(heaviest) > 0 and place < np.uint64(len(weights)) and weights[place] < heaviest[0]
 
 
@@ -100,12 +100,12 @@ def keep(
     heaviest: NDArray[np.float64],
 ) -> Any:
     """Append a slot to one of the results, unless it is dead or too light; return how many there are."""
-    place = np.int32(slot & np.int32(0x7FFFFFFF))
+    place = np.int32(slot & ~FLAGGED)
     if len(is_live) > 0 and not is_live[np.uint64(place)]:
         return n_sure, n_possible
     if is_too_light(place, weights, heaviest):
         return n_sure, n_possible
-    if slot >= 0:
+    if (slot & INEXACT) == 0:
         sure[np.uint64(n_sure)] = place
         if len(heaviest) > 0 and np.uint64(place) < np.uint64(len(weights)):
             note_weight(weights[np.uint64(place)], heaviest)

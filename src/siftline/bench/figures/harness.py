@@ -104,13 +104,19 @@ def _name(run: Run) -> str:
 
 
 def distinct(runs: Iterable[Run]) -> list[Run]:
-    """Return each run once, under the first figure that has it, and those of a ground together."""
+    """Return each run once, under the first figure that has it, and those of a ground together.
+
+    The first ground of every figure comes first, then the second ones: who stops before the end, which is days away at
+    the papers' sizes, has something of everything.
+    """
     found: dict[str, Run] = {}
-    grounds: dict[tuple[str, str], int] = {}
+    n_grounds: dict[str, int] = {}
+    places: dict[tuple[str, str], tuple[int, int]] = {}
     for run in runs:
-        if found.setdefault(run.key, run) is run:
-            grounds.setdefault((run.figure, run.ground), len(grounds))
-    return sorted(found.values(), key=lambda run: grounds[run.figure, run.ground])
+        if found.setdefault(run.key, run) is run and (run.figure, run.ground) not in places:
+            n_grounds[run.figure] = n_grounds.get(run.figure, 0) + 1
+            places[run.figure, run.ground] = n_grounds[run.figure], len(places)
+    return sorted(found.values(), key=lambda run: places[run.figure, run.ground])
 
 
 def planned(figures: Sequence[Figure], scale: str, seed: int = 0) -> tuple[int, float]:
