@@ -22,6 +22,7 @@ from siftline import Engine, Statistics
 from siftline.bench.workloads import generate
 from siftline.errors import TooLargeError
 from siftline.indexes import sift
+from siftline.kernels.sift_layout import MORE, SLOT, guided_ordinal, lay_guides
 from siftline.kernels.sift_lists import N_WAITING
 
 if TYPE_CHECKING:
@@ -32,11 +33,15 @@ def part_of(engine: Engine) -> Any:
     return engine._index._parts[0]  # type: ignore[attr-defined]
 
 
-@pytest.fixture(params=[(0, 254), (1, 254), (0, 2)])
+_ALL = 1 << 30
+
+
+@pytest.fixture(params=[(0, 0, 254), (1, _ALL, 254), (0, 0, 2), (_ALL, 0, 254), (_ALL, 0, 2)])
 def few_in_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make even small attributes get trees, which otherwise take many subscriptions; and let them share lanes."""
-    n_flat, n_lanes = request.param
+    """Make even small attributes get trees or pools, which else take many subscriptions; and let them share lanes."""
+    n_flat, busy, n_lanes = request.param
     monkeypatch.setattr(sift, "_FLAT", n_flat)
+    monkeypatch.setattr(sift, "_BUSY", busy)
     monkeypatch.setattr(sift, "_MOST_LANES", n_lanes)
     monkeypatch.setattr(sift, "_OWN_LANES", n_lanes // 2)
 
@@ -54,8 +59,9 @@ def test_state_machine_with_trees() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 29, 30, 31, 32, 61, 62, 63, 94, 95, 127])
-def test_blocks_of_all_lengths(n: int) -> None:
+def test_blocks_of_all_lengths(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Signatures are looked at a cache line at a time; the first line has two less."""
+    monkeypatch.setattr(sift, "_BUSY", _ALL)
     log = [{f"b{i}": 1 for i in range(n)}] * 20 + [{"a": 0}]
     subscriptions = [(i, f"a >= {i} and b{i} = 1") for i in range(n)] + [(n, "a is not null")]
     engine, reference = Engine("sift", statistics=Statistics.from_events(log)), Engine("fast-scan")
@@ -105,6 +111,66 @@ def test_more_groups_and_rows_than_wait_together() -> None:
     events = [{"a": 7, "b": b, "c0": c, "c1": c, "c2": c} for b in (0, 1, n // 2, n - 1, n) for c in (0, 1, 2, 3)]
     for event in [*events, {"a": 7, "b": 3}, {"a": 8, "b": 0}]:
         assert sorted(engine.match(event)) == sorted(reference.match(event))
+
+
+@pytest.mark.parametrize("busy", [0, _ALL])
+@pytest.mark.parametrize("n_flat", [0, _ALL])
+def test_clauses_longer_than_rows(n_flat: int, busy: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows end after ten literals; what is left is tested by the clause. In trees, in pools, in blocks."""
+    monkeypatch.setattr(sift, "_FLAT", n_flat)
+    monkeypatch.setattr(sift, "_BUSY", busy)
+    engine, reference = Engine("sift"), Engine("fast-scan")
+    n_literals = 20
+    for each in (engine, reference):
+        for n in range(n_literals):
+            parts = [f"a{i} <= {i + 3}" for i in range(n)] + [f"s{i} in ({i}, {n}, 90, 95, 99)" for i in range(n)]
+            each.add(" and ".join([f"k = {n % 3}", *parts, f"(z is null or z <> {n})"]), id=n)
+        each.add(" and ".join(f"s{i} in ({', '.join(map(str, range(i, 200, 3)))})" for i in range(9)), id=100)
+    engine.rebuild()
+    engine._check()
+    arrays = part_of(engine).arrays
+    blocks = [sift._block(arrays.flat, start) for start in arrays.blocks.tolist() if start >= 0]
+    slots = np.concatenate([arrays.rows[arrays.cold], *(block[SLOT] for block in blocks)])
+    assert 0 < np.count_nonzero(slots & MORE) < len(slots)
+    full = {f"a{i}": i for i in range(n_literals)} | {f"s{i}": i for i in range(n_literals)}
+    events: list[dict[str, Any]] = [full | {"k": k} for k in range(3)]
+    events += [full | {"k": k, f"a{i}": 50} for k in range(3) for i in range(n_literals)]
+    events += [full | {"k": k, f"s{i}": 1000} for k in range(3) for i in range(n_literals)]
+    events += [full | {"k": 1, "z": z} for z in range(n_literals)] + [full | {"k": [0, 1, 2], "a7": [100, 7]}]
+    for event in events:
+        assert sorted(engine.match(event)) == sorted(reference.match(event))
+    batch = engine.match_batch(events)
+    assert batch.num_rows == sum(len(reference.match(event)) for event in events)
+
+
+def test_a_set_has_one_entry_in_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sift, "_BUSY", 0)
+    engine = Engine("sift")
+    engine.add_many((n, f"a in ({n}, {n + 2}, {n + 9}) and b > {n}") for n in range(40))
+    engine.rebuild()
+    engine._check()
+    arrays = part_of(engine).arrays
+    assert len(arrays.cold) == 40
+    assert len(arrays.flat) == 0
+    assert sorted(engine.match({"a": 11, "b": 99})) == [2, 9, 11]
+    assert sorted(engine.match({"a": [11, 13], "b": 99})) == [2, 4, 9, 11, 13]
+    assert engine.match({"a": 11, "b": 1}) == []
+    assert "2 attributes with trees, 2 of them a single list: 40 entries" in engine.describe()
+
+
+@pytest.mark.parametrize("far", [(), (0,), (0, 2**31 - 3), (0, 1, 2**30, 2**31 - 3)])
+@pytest.mark.parametrize("n", [1, 2, 3, 50])
+def test_guides_find_ordinals_however_cuts_are_spread(n: int, far: tuple[int, ...]) -> None:
+    """Cuts of ranges without a bound are far away from the others."""
+    rng = np.random.default_rng(n)
+    for spacing in (1, 2, 4096):
+        cuts = np.unique([*far, *(10**9 + spacing * rng.choice(2 * n, n, replace=False))]).astype(np.int32)
+        starts = np.array([0, 0, len(cuts)])
+        bases, guides = lay_guides(starts, cuts)
+        codes = np.unique([0, 1, 2**31 - 2, *(np.repeat(cuts.astype(np.int64), 3) + np.tile([-1, 0, 1], len(cuts)))])
+        codes = codes[codes >= 0].astype(np.int32)
+        found = [guided_ordinal(1, code, starts, cuts, bases, guides) for code in codes]
+        assert found == np.searchsorted(cuts, codes, side="right").tolist()
 
 
 @pytest.mark.parametrize("name", ["dense", "sparse", "zipf", "equality"])

@@ -22,6 +22,9 @@ Worked example: a clause  brand = 'x' and price between 3 and 8 and year > 2000 
               4       5*       6*       7
             8   9  10  11   12  13   14   15     value with ordinal 5: nodes 13, 6, 3, 1
 
+    pool of `size` (a few hundred entries): one node with all of them, whatever they ask of `size`; the access literal
+                             is the second literal of the posting then, so that marks decide it too
+
     block of `color` (rare): n | 16 bits for each entry's second attribute | records
                              an entry whose second attribute the event lacks is nearly always gone after two bytes
 
@@ -130,6 +133,9 @@ _FLAT: Final = 128
 _TIMES_FLAT: Final = 8
 # With more postings than this that get past the second attribute, and no tree, it gets a pool.
 _BUSY: Final = 4.0
+
+# Words of a pool in the heap of nodes: one that is never used, and its only node.
+_POOL: Final = 2
 
 # Lane 0 is for entries without a literal, the last one for attributes that no entry asks for.
 _MOST_LANES: Final = N_LANES - 2
@@ -547,13 +553,15 @@ class Sift(PartedIndex):
             in_trees = in_trees + np.diff(arrays.alone_starts[arrays.node_bases])
         in_blocks = np.where(arrays.blocks >= 0, arrays.flat[arrays.blocks], 0) if len(arrays.flat) else 0 * in_trees
         n_alone, n_others = len(arrays.alone_slots), len(part.others)
+        n_trees, n_pools = np.count_nonzero(in_trees), np.count_nonzero(np.diff(arrays.node_bases) == _POOL)
         names, postings = self._context.domains.names, in_trees + in_blocks
         most = ", ".join(f"{names[a]} ({postings[a]:,})" for a in np.argsort(-postings)[:5].tolist() if postings[a])
         expected = float(arrays.expected[0])
         why = "as the statistics say" if expected >= 0 else "as constants and subscriptions suggest, without statistics"
         lines = [
             f"each clause stands under the literal that the fewest events satisfy, {why}",
-            f"{np.count_nonzero(in_trees):,} attributes with trees: {len(arrays.cold):,} entries, {n_alone:,} alone",
+            f"{n_trees:,} attributes with trees, {n_pools:,} of them a single list: {len(arrays.cold):,} entries, "
+            f"{n_alone:,} alone",
             f"{np.count_nonzero(in_blocks):,} rare attributes with blocks: {int(in_blocks.sum()):,} entries",
             f"most entries: {most or 'none'}",
         ]

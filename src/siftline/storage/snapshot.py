@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FORMAT: Final = "siftline-snapshot"
-_VERSION: Final = 6
+_VERSION: Final = 7
 _MANIFEST: Final = "manifest.json"
 # A whole file is brought into reach at once where the system can do that; page by page takes twice as long.
 _ALL_AT_ONCE: Final[dict[str, int]] = (
