@@ -147,6 +147,18 @@ def test_runs_of_a_ground_follow_each_other(tmp_path: Path) -> None:
     assert [grounds.index(ground) for ground in grounds] == [0, 0, 2, 3, 3, 5]
 
 
+def test_each_figure_has_its_first_ground_before_any_has_its_second(tmp_path: Path) -> None:
+    figures = [_read(tmp_path, _TINY), _read(tmp_path, _TINY.replace("opindex-0", "opindex-00"))]
+    runs = [
+        replace(run, figure=f"{number}", seed=number)
+        for number, each in enumerate(figures)
+        for run in each.runs("small")
+    ]
+    found = [(run.figure, run.x) for run in harness.distinct(runs)]
+    xs = list(dict.fromkeys(x for _, x in found))
+    assert found == [(figure, x) for x in xs for figure in ("0", "1") for _ in range(len(found) // 4)]
+
+
 def test_a_row_without_times_has_no_value() -> None:
     assert measure("index_s").of({"status": TIMED_OUT}) is None
     assert measure("stats.candidates").of({"status": "ok", "stats": {"candidates": 3}}) == 3

@@ -158,7 +158,26 @@ def test_a_set_has_one_entry_in_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "2 attributes with trees, 2 of them a single list: 40 entries" in engine.describe()
 
 
-@pytest.mark.parametrize("far", [(), (0,), (0, 2**31 - 3), (0, 1, 2**30, 2**31 - 3)])
+def test_many_values_look_at_a_pool_once() -> None:
+    engine = Engine("sift")
+    engine.add_many((n, f"tag = {7 * n} and b = 1") for n in range(100))
+    engine.rebuild()
+    assert len(part_of(engine).arrays.cold) == 100
+    n_before = engine.stats()["candidates_examined"]
+    assert len(engine.match({"tag": list(range(300)), "b": 1})) == 43
+    assert engine.stats()["candidates_examined"] - n_before <= 100
+
+
+def test_slots_without_room_for_flags_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sift, "N_SLOTS", 5)
+    engine = Engine("sift")
+    engine.add_many((n, "a = 1") for n in range(5))
+    engine.rebuild()
+    with pytest.raises(TooLargeError, match="5 subscriptions at most"):
+        engine.add_many((n, f"b = {n}") for n in range(5, 5000))
+
+
+@pytest.mark.parametrize("far", [(), (0,), (0, 2**31 - 3), (0, 1, 2**31 - 9, 2**31 - 8, 2**31 - 3)])
 @pytest.mark.parametrize("n", [1, 2, 3, 50])
 def test_guides_find_ordinals_however_cuts_are_spread(n: int, far: tuple[int, ...]) -> None:
     """Cuts of ranges without a bound are far away from the others."""
@@ -167,6 +186,8 @@ def test_guides_find_ordinals_however_cuts_are_spread(n: int, far: tuple[int, ..
         cuts = np.unique([*far, *(10**9 + spacing * rng.choice(2 * n, n, replace=False))]).astype(np.int32)
         starts = np.array([0, 0, len(cuts)])
         bases, guides = lay_guides(starts, cuts)
+        if n == 50:
+            assert np.diff(guides[2:]).max() <= max(2, len(far))
         codes = np.unique([0, 1, 2**31 - 2, *(np.repeat(cuts.astype(np.int64), 3) + np.tile([-1, 0, 1], len(cuts)))])
         codes = codes[codes >= 0].astype(np.int32)
         found = [guided_ordinal(1, code, starts, cuts, bases, guides) for code in codes]

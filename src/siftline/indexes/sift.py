@@ -22,7 +22,7 @@ Worked example: a clause  brand = 'x' and price between 3 and 8 and year > 2000 
               4       5*       6*       7
             8   9  10  11   12  13   14   15     value with ordinal 5: nodes 13, 6, 3, 1
 
-    pool of `size` (a few hundred entries): one node with all of them, whatever they ask of `size`; the access literal
+    pool of `size` (not rare, few entries): one node with all of them, whatever they ask of `size`; the access literal
                              is the second literal of the posting then, so that marks decide it too
 
     block of `color` (rare): n | 16 bits for each entry's second attribute | records
@@ -47,8 +47,8 @@ marked : uint8[6 n_entries + 64]
 cold : int32[n_entries]
     Where the row of the entry's clause starts.
 rows : int32[]
-    Slot (sign bit: needs the exact check) and the literals that are left; see `kernels/sift_layout.py`. They stand in
-    the order of the lists, so that those of one list are on few pages of memory.
+    Slot with some flags, and the literals that are left; see `kernels/sift_layout.py`. They stand in the order of the
+    lists, so that those of one list are on few pages of memory.
 owners : int32[n_entries]
     The clause of each entry.
 alone_starts : int32[], alone_slots, alone_clauses : int32[]
@@ -58,8 +58,8 @@ blocks : int32[n_attributes], flat : int32[]
 expected : float64[1]
     How many clauses have an access literal that an event satisfies, on average, as the statistics say; none: -1.
 
-Cost: an event of m values walks m paths of O(log spaces) nodes or reads m blocks; 6 bytes a candidate (2 in a block), a
-cache miss for each that survives. A range of w spaces takes O(log w) entries.
+Cost: an event of m values walks m paths of O(log spaces) nodes, or reads m pools or blocks; 6 bytes a candidate (2 in a
+block), a cache miss for each that survives. A range of w spaces takes O(log w) entries.
 """
 
 from __future__ import annotations
@@ -157,8 +157,9 @@ _ALL_LIVE: Final = np.empty(0, dtype=np.uint64)
 _NO_IDS: Final = np.empty(0, dtype=np.int64)
 _NO_WEIGHTS: Final = np.empty(0, dtype=np.float64)
 _NOT_SHARED: Final = (np.empty(0, dtype=np.uint64), _NOTHING, np.empty(0, dtype=np.bool_))
-# Arrays of a part that matching an event does not need.
+# Arrays of a part that matching an event does not need, and one with several values of an attribute.
 _NOT_IN_KERNELS: Final = frozenset({"owners", "alone_clauses", "expected"})
+_NOT_OF_SEVERAL: Final = frozenset({"cold", "rows", "alone_slots", "expected"})
 _NO_CANDIDATES: Final = Candidates(_NOTHING, _NOTHING)
 
 
@@ -221,6 +222,7 @@ class Desk:
         noted = (self.dense, self.seen, self.marks, bits, ordinals)
         scratch = (*noted, lists, groups, waiting, survivors, self.sure, self.possible, work)
         fixed = [array for name, array in arrays._asdict().items() if name not in _NOT_IN_KERNELS]
+        self.of_several = tuple(array for name, array in arrays._asdict().items() if name not in _NOT_OF_SEVERAL)
         signatures = arrays.flat.view(np.uint16)
         self.arrays: tuple[NDArray[Any], ...] = (*scratch, *part.literals, *fixed, signatures, is_skipped)
         without = (_ALL_LIVE, _NO_WEIGHTS, _NO_WEIGHTS, _NO_IDS, _NO_IDS, *_NOT_SHARED)
@@ -374,7 +376,8 @@ class Sift(PartedIndex):
         n_asked, *asked = ranges_in_trees(
             *[len(is_tree), chosen, has_row, is_implied, clauses.starts, order, seconds, thirds, *ranges, *sets]
         )
-        bounds = [np.concatenate([a[is_posted], b]) for a, b in zip(pieces[1:], asked, strict=True)]
+        is_cut = is_posted & is_implied[pieces[0]]  # what is not implied is asked for, too
+        bounds = [np.concatenate([a[is_cut], b]) for a, b in zip(pieces[1:], asked, strict=True)]
         cuts = cut_attributes(len(is_tree), *bounds)
         cuts = [*cuts, *lay_guides(*cuts)]
         node_bases = lay_nodes(is_tree, is_pool, cuts[0])
@@ -526,9 +529,9 @@ class Sift(PartedIndex):
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
         """Match an event with several values of some attribute: find candidates, and test all their literals."""
-        arrays = part.arrays
         desk = self._desk(part)
-        clauses, n_lists = candidates_of_several(event.attributes, event.codes, desk.marks, *arrays[:-1])
+        scratch = (desk.dense, desk.marks)
+        clauses, n_lists = candidates_of_several(event.attributes, event.codes, *scratch, *desk.of_several)
         found, n_tested = verify_clauses(clauses, event.attributes, event.codes, self._dense(), *part.literals)
         return Found(found, len(clauses), n_tested, n_lists)
 
@@ -566,12 +569,14 @@ class Sift(PartedIndex):
         assert np.array_equal(slots & ~FLAGGED, clauses.slots[posted])
         assert np.array_equal((slots & INEXACT) == 0, clauses.is_exact[posted])
         n_literals = np.diff(clauses.starts)
+        is_pool, access = np.diff(arrays.node_bases) == _POOL, _access_attributes(part)
         for clause, row in zip(in_trees.tolist(), heads.tolist(), strict=True):
             if arrays.rows[row] & MORE:
                 assert arrays.rows[row + 1] == clause
             else:
                 first = -1 if arrays.rows[row] & BARE else row + 1
-                assert 0 <= n_literals[clause] - _row_length(arrays.rows, first) <= 3
+                n_implied = int(not is_pool[access[clause]])
+                assert n_implied <= n_literals[clause] - _row_length(arrays.rows, first) <= n_implied + 2
         in_records = (np.concatenate([_NOTHING, *(block[word] for block in blocks)]) for word in (CLAUSE, ROW, SLOT))
         for clause, row, slot in zip(*(each.tolist() for each in in_records), strict=True):
             if not slot & MORE:
@@ -674,7 +679,7 @@ def _are_trees(
 
     In a block, all postings of an attribute are looked at, and those go on whose second attribute the event has. In a
     tree, only those whose values fit are looked at, but it takes some more cache misses to come to them. In between is
-    a pool, one list of a few hundred entries that marks decide: cheaper than a path of many short lists.
+    a pool, one list that marks decide: cheaper than a path of many short lists.
     """
     frequencies = attribute_frequencies(clauses, context.domains, context.statistics)
     if context.statistics is None:
@@ -685,16 +690,23 @@ def _are_trees(
     passing[has_second] = frequencies[clauses.attributes[order[firsts[has_second] + 1]]]
     n_passing = np.bincount(pieces[1], passing, minlength=len(n_pieces))
     is_large = (n_pieces > _FLAT) & ((n_pieces > _TIMES_FLAT * _FLAT) | (n_passing > _FLAT / _TIMES_FLAT))
-    is_pool = ~is_large & (n_passing > _BUSY)
+    in_pool = _is_first(owners)
+    n_in_pool = np.bincount(pieces[1][in_pool], minlength=len(n_pieces))
+    is_busy = np.bincount(pieces[1][in_pool], passing[in_pool], minlength=len(n_pieces)) > _BUSY
+    is_pool = is_busy & (~is_large | (n_in_pool <= _FLAT))
     return is_large | is_pool, is_pool
+
+
+def _is_first(owners: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return which pieces are the first ones of their clauses."""
+    is_first = np.ones(len(owners), dtype=np.bool_)
+    is_first[1:] = owners[1:] != owners[:-1]
+    return is_first
 
 
 def _once_in_pools(pieces: list[Any], is_pool: NDArray[np.bool_]) -> list[Any]:
     """Leave one piece of each clause in pools: whichever ranges its access literal has, it has one entry there."""
-    clauses, owners, *_ = pieces
-    is_first = np.ones(len(clauses), dtype=np.bool_)
-    is_first[1:] = clauses[1:] != clauses[:-1]
-    is_kept = is_first | ~is_pool[owners]
+    is_kept = _is_first(pieces[0]) | ~is_pool[pieces[1]]
     return [each[is_kept] for each in pieces]
 
 

@@ -249,8 +249,11 @@ def _match_records(
         work[TESTED] += abs(n_tested)
         if n_tested >= 0:
             slot = flat[at + _SLOT]
-            if slot & MORE and not clause_holds(flat[at + _CLAUSE], dense, dense, dense, *literals)[0]:
-                continue
+            if slot & MORE:
+                holds, n_tested = clause_holds(flat[at + _CLAUSE], dense, dense, dense, *literals)
+                work[TESTED] += n_tested
+                if not holds:
+                    continue
             n_sure, n_possible = keep(slot, n_sure, n_possible, sure, possible, living, weights, heaviest)
     work[CANDIDATES] += np.int64(n_left)
     work[TOUCHED] = touched
@@ -538,6 +541,7 @@ def match_at_desk(attributes_at: int, codes_at: int, n_values: int, table_at: in
 def candidates_of_several(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
+    dense: NDArray[np.int32],
     marks: NDArray[np.uint8],
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
@@ -548,18 +552,15 @@ def candidates_of_several(
     node_starts: NDArray[np.int32],
     rises: NDArray[np.uint8],
     marked: NDArray[np.uint8],
-    cold: NDArray[np.int32],
-    rows: NDArray[np.int32],
     owners: NDArray[np.int32],
     alone_starts: NDArray[np.int32],
-    alone_slots: NDArray[np.int32],
     alone_clauses: NDArray[np.int32],
     blocks: NDArray[np.int32],
     flat: NDArray[np.int32],
 ) -> Any:
     """Return (clauses, lists) for an event of any shape: clauses whose access literal holds, and perhaps the next two.
 
-    `marks` is left as it was.
+    `dense` and `marks` are scratch and left as they were.
     """
     n_known = len(blocks)
     for p in range(len(event_attributes)):
@@ -589,6 +590,9 @@ def candidates_of_several(
         node = np.int64(0)
         if size > 0:
             node = leaf_of(guided_ordinal(a, event_codes[p], cut_starts, cuts, guide_bases, guides), size)
+        if size == 1:  # a pool has the same entries for all values
+            node = np.int64(dense[a + 1] == _ABSENT)
+            dense[a + 1] = 0
         while node > 0:
             at = node_bases[a] + node
             begin, end = node_starts[at], node_starts[at + 1]
@@ -609,4 +613,5 @@ def candidates_of_several(
         a = event_attributes[p]
         if a < n_known:
             clear_marks(lanes[a], marks)
+            dense[a + 1] = _ABSENT
     return found[:n_found].copy(), n_lists

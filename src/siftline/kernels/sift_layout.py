@@ -7,7 +7,7 @@ clause in a block it is the words alone:
     place | SET | LAST | VETO, n, low, width, low, width ... n ranges
     place | BITS | LAST | VETO, low half, high half          a set of ordinals, where an attribute has at most 64
 
-A row takes no more literals once it fills two cache lines: hardly a candidate gets that far that does not match. The
+A row takes no more literals once it has two cache lines: hardly a candidate gets that far that does not match. The
 slot has the flag MORE then, and the number of the clause follows it: who passes the row is tested by the clause itself.
 """
 
@@ -57,8 +57,9 @@ ALWAYS = np.uint16(65_535)
 
 # Words of a guide before its numbers.
 _GUIDE_HEAD = 2
-# A gap between cuts is wide if so many of it are more than all cuts span.
+# A gap between cuts is wide if so many of it are more than all cuts span; and so many cuts may be behind it.
 _FAR = 4
+_N_FAR = 8
 
 # Ranges that were just seen, by a hash of them.
 _SEEN_BITS = 16
@@ -94,13 +95,32 @@ def signature(place: int) -> Any:
 
 
 @kernel
+def _without_far(first: int, last: int, cuts: NDArray[np.int32]) -> Any:
+    """Return the first and the last one of some cuts without the few at either end that are far away from the rest."""
+    is_changed = True
+    while is_changed:
+        is_changed = False
+        span = np.int64(cuts[last]) - np.int64(cuts[first])
+        for k in range(min(_N_FAR, last - first)):
+            if _FAR * (np.int64(cuts[first + k + 1]) - np.int64(cuts[first + k])) > span:
+                first += k + 1
+                is_changed = True
+                break
+            if _FAR * (np.int64(cuts[last - k]) - np.int64(cuts[last - k - 1])) > span:
+                last -= k + 1
+                is_changed = True
+                break
+    return first, last
+
+
+@kernel
 def lay_guides(cut_starts: NDArray[np.int64], cuts: NDArray[np.int32]) -> Any:
     """Return (guide_bases, guides): how many cuts of an attribute lie below each of evenly spaced codes.
 
     A guide is the binary logarithm of the spacing, the first one of the codes, and the numbers: 0, those below the
-    codes in turn, and all; there are at most twice as many as cuts. Codes of constants that were loaded together are
+    codes in turn, and all; that is, about twice as many as cuts. Codes of constants that were loaded together are
     evenly spaced themselves, so that few cuts are left to search. But ranges without a lower or upper bound have cuts
-    far away from all others: cuts behind such a gap are left out, or all others would be below one code.
+    far away from all others: a few cuts behind such a gap are left out, or all others would be below one code.
     """
     n_attributes = len(cut_starts) - 1
     guide_bases = np.zeros(n_attributes + 1, dtype=np.int64)
@@ -110,16 +130,8 @@ def lay_guides(cut_starts: NDArray[np.int64], cuts: NDArray[np.int32]) -> Any:
         n = cut_starts[a + 1] - cut_starts[a]
         guide_bases[a + 1] = guide_bases[a]
         if n > 0:
-            first, last = cut_starts[a], cut_starts[a + 1] - 1
+            first, last = _without_far(cut_starts[a], cut_starts[a + 1] - 1, cuts)
             span = np.int64(cuts[last]) - np.int64(cuts[first])
-            while last - first > 1:
-                if _FAR * (np.int64(cuts[first + 1]) - np.int64(cuts[first])) > span:
-                    first += 1
-                elif _FAR * (np.int64(cuts[last]) - np.int64(cuts[last - 1])) > span:
-                    last -= 1
-                else:
-                    break
-                span = np.int64(cuts[last]) - np.int64(cuts[first])
             while (span >> shifts[a]) > 2 * n:
                 shifts[a] += 1
             firsts[a] = first

@@ -238,13 +238,17 @@ def match_lists(
             waiting[_U2 * n_waiting] = row
             waiting[_U2 * n_waiting + _U1] = row + _U1 + np.uint64((slot & MORE) != 0)
             n_waiting += np.uint64(is_wanted & (not is_bare))
-        n_passed, n_more = _try_rows(n_waiting, n_passed, dense, bits, waiting, survivors, rows)
-        n_tested += n_more
+        n_passed, n_in_rows = _try_rows(n_waiting, n_passed, dense, bits, waiting, survivors, rows)
+        n_tested += n_in_rows
         for k in range(n_passed):
             row = np.uint64(survivors[k])
             slot = rows[row]
-            if slot & MORE and not clause_holds(rows[row + _U1], dense, dense, dense, *literals)[0]:
-                continue  # `dense` is in place of what several values of an attribute need, which no event has here
+            if slot & MORE:
+                # `dense` is in place of what several values of an attribute need, which no event has here.
+                holds, n_more = clause_holds(rows[row + _U1], dense, dense, dense, *literals)
+                n_tested += np.uint64(n_more)
+                if not holds:
+                    continue
             n_sure, n_possible = keep(slot, n_sure, n_possible, sure, possible, living, weights, heaviest)
     work[TESTED] += np.int64(n_tested)
     work[TOUCHED] = touched
