@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import DTypeLike, NDArray
 
 _ALL_SET: Final = 2**64 - 1
-# More bits than this are cleared together.
-_FEW: Final = 8
 
 
 class Growable:
@@ -129,12 +127,8 @@ class GrowableBits:
         if n_last:
             self.words.append((1 << n_last) - 1)
 
-    def clear(self, places: Sequence[int] | NDArray[Any]) -> None:
+    def clear(self, places: Iterable[int]) -> None:
         """Clear some bits."""
-        if len(places) > _FEW:
-            array = np.asarray(places).astype(np.uint64)
-            np.bitwise_and.at(self.words.view, array >> np.uint64(6), ~(np.uint64(1) << (array & np.uint64(63))))
-            return
-        for place in map(int, places):
+        for place in places:
             word = place >> 6
             self.words.set(word, self.words.item(word) & ~(1 << (place & 63)))

@@ -72,7 +72,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from siftline.encoding.growable import GrowableBits
 from siftline.encoding.selectivity import attribute_frequencies, literal_shares
 from siftline.errors import TooLargeError
 from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, one_event
@@ -126,7 +125,7 @@ if TYPE_CHECKING:
     from siftline.encoding.clauses import Clauses
     from siftline.encoding.events import EncodedEvents
     from siftline.encoding.growable import Growable
-    from siftline.indexes.protocol import Batch, Sharing
+    from siftline.indexes.protocol import Sharing
 
 # An attribute with more postings than this gets a tree, unless few of them have a second attribute that events have;
 # with so many times as many it always does.
@@ -150,13 +149,13 @@ _LARGE: Final = 1 << 22
 
 _ABSENT: Final = -1
 _LOW_HALF: Final = 0xFFFFFFFF
-# Words of a desk's table before the ids: addresses and lengths of `living`, `weights` and `heaviest`.
+# Words of a desk's table before the ids: addresses and lengths of `is_live`, `weights` and `heaviest`.
 _BEFORE_IDS: Final = 6
 _NOTHING: Final = np.empty(0, dtype=np.int32)
-_ALL_LIVE: Final = np.empty(0, dtype=np.uint64)
+_ALL_LIVE: Final = np.empty(0, dtype=np.bool_)
 _NO_IDS: Final = np.empty(0, dtype=np.int64)
 _NO_WEIGHTS: Final = np.empty(0, dtype=np.float64)
-_NOT_SHARED: Final = (np.empty(0, dtype=np.uint64), _NOTHING, np.empty(0, dtype=np.bool_))
+_NOT_SHARED: Final = (np.empty(0, dtype=np.uint64), _NOTHING, _ALL_LIVE)
 # Arrays of a part that matching an event does not need, and one with several values of an attribute.
 _NOT_IN_KERNELS: Final = frozenset({"owners", "alone_clauses", "expected"})
 _NOT_OF_SEVERAL: Final = frozenset({"cold", "rows", "alone_slots", "expected"})
@@ -238,11 +237,11 @@ class Desk:
         attributes: NDArray[np.int32],
         codes: NDArray[np.int32],
         is_live: Any,
-        living: NDArray[np.uint64],
         weights: NDArray[np.float64] = _NO_WEIGHTS,
         heaviest: NDArray[np.float64] = _NO_WEIGHTS,
     ) -> Candidates | None:
         """Return what the part finds for an event with one value for each attribute, None for any other event."""
+        living = is_live if self.part.n_dead else _ALL_LIVE
         if not IS_COMPILED:
             counts = match_interpreted(attributes, codes, living, weights, heaviest, _NO_IDS, _NOT_SHARED, self.arrays)
         else:
@@ -257,7 +256,7 @@ class Desk:
         possible = self.possible[:n_possible].copy() if n_possible else _NOTHING
         return Candidates(self.sure[:n_sure].copy(), possible)
 
-    def take_living(self, living: NDArray[np.uint64]) -> None:
+    def take_living(self, living: NDArray[np.bool_]) -> None:
         """Let the kernel see which slots are live, unless it does."""
         if living is not self.living:
             self.living = living
@@ -324,32 +323,6 @@ class Sift(PartedIndex):
     def __init__(self) -> None:
         super().__init__()
         self._work = np.zeros(N_WORKS, dtype=np.int64)
-        # `_is_live` in an eighth of the memory, because each match looks there; None as long as nobody died.
-        self._live_bits: GrowableBits | None = None
-
-    # changes
-
-    def build(self, batch: Batch) -> None:
-        """Lay out all subscriptions as one part."""
-        self._live_bits = None
-        super().build(batch)
-
-    def add(self, prepared: tuple[list[Part], NDArray[np.bool_]]) -> None:
-        """Show the new parts."""
-        if self._live_bits is not None:
-            self._live_bits.extend(len(prepared[1]))
-        super().add(prepared)
-
-    def remove(self, slots: NDArray[np.int32]) -> None:
-        """Clear bits, and what every index has; bits first, because counting the dead makes matches look at them."""
-        if self._live_bits is None:
-            self._live_bits = GrowableBits(self._is_live.view)
-        self._live_bits.clear(slots)
-        super().remove(slots)
-
-    def _living_of(self, part: Part) -> NDArray[np.uint64]:
-        """Return a bit for each slot, or none if all of a part are live."""
-        return self._live_bits.words.whole if part.n_dead and self._live_bits is not None else _ALL_LIVE
 
     # laying out
 
@@ -428,7 +401,7 @@ class Sift(PartedIndex):
         parts, is_live = self._published
         results = []
         for part in parts:
-            found = self._desk(part).match(attributes, codes, is_live, self._living_of(part), weights, heaviest)
+            found = self._desk(part).match(attributes, codes, is_live, weights, heaviest)
             if found is None:
                 return super().match(events, position)
             results.append(found)
@@ -453,7 +426,7 @@ class Sift(PartedIndex):
         desk, bits = self._desk(part), _bits(part)
         in_bits = bits.arrays
         chosen = bits.choose(in_bits, events, first, end)
-        living = self._living_of(part)
+        living = is_live if part.n_dead else _ALL_LIVE
         seen = self._scratch.array("seen", len(is_live), np.bool_)
         kept = (part.clauses.slots, part.clauses.is_exact, is_live, part.has_repeated_slots, seen)
         completing = (part.others, self._dense(), part.literals, *kept)
@@ -493,7 +466,7 @@ class Sift(PartedIndex):
 
     def match_ids(self, event: EncodedEvents, ids: Growable, sharing: Sharing) -> list[int] | None:
         """Return the ids of all that match one encoded event, by the shortest way; None if that way is not enough."""
-        parts, _ = self._published
+        parts, is_live = self._published
         thread = get_ident()
         all_found: list[int] | None = None
         for part in parts:
@@ -502,9 +475,7 @@ class Sift(PartedIndex):
             if (desk.owner is not ids or sharing is not None) and not desk.is_ready_for(ids, sharing):
                 return None
             if part.n_dead or desk.living is not _ALL_LIVE:
-                living = self._living_of(part)
-                if living is not desk.living:
-                    desk.take_living(living)
+                desk.take_living(is_live if part.n_dead else _ALL_LIVE)
             if not event.attributes_at:
                 event.note_addresses(*desk.addresses_of(event.attributes, event.codes))
             n_found = desk.call(event.attributes_at, event.codes_at, len(event.codes), desk.table_with_ids_at)

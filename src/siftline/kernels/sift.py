@@ -220,7 +220,7 @@ def _match_records(
     n_left: Any,
     n_sure: Any,
     n_possible: Any,
-    living: NDArray[np.uint64],
+    is_live: NDArray[np.bool_],
     weights: NDArray[np.float64],
     heaviest: NDArray[np.float64],
     dense: NDArray[np.int32],
@@ -254,7 +254,7 @@ def _match_records(
                 work[TESTED] += n_tested
                 if not holds:
                     continue
-            n_sure, n_possible = keep(slot, n_sure, n_possible, sure, possible, living, weights, heaviest)
+            n_sure, n_possible = keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
     work[CANDIDATES] += np.int64(n_left)
     work[TOUCHED] = touched
     return n_sure, n_possible
@@ -264,7 +264,7 @@ def _match_records(
 def _match(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
-    living: NDArray[np.uint64],
+    is_live: NDArray[np.bool_],
     weights: NDArray[np.float64],
     heaviest: NDArray[np.float64],
     ids: NDArray[np.int64],
@@ -315,11 +315,11 @@ def _match(
     """Write the slots that match to `sure`, those to check to `possible`; return how many, or SEVERAL.
 
     The numbers come as n_sure + n_possible * 2**32. `dense`, `seen`, `marks` and `bits` are scratch and left as they
-    were. `living` has a bit for each slot, or is empty if all are live. Unless `heaviest` is empty, slots that are
-    lighter than all of it are left out, and it learns the weights of those that match. Unless `ids` is empty, the ids
-    of `sure` go to `ids_found`; unless `following` is empty, with those of the live slots that follow them, and their
-    number comes as n_sure. `work` counts events, candidates, literals tested, and lists. The entries in trees of
-    attributes that `is_skipped` are left out.
+    were. `is_live` is empty if all slots are live. Unless `heaviest` is empty, slots that are lighter than all of it
+    are left out, and it learns the weights of those that match. Unless `ids` is empty, the ids of `sure` go to
+    `ids_found`; unless `following` is empty, with those of the live slots that follow them, and their number comes as
+    n_sure. `work` counts events, candidates, literals tested, and lists. The entries in trees of attributes that
+    `is_skipped` are left out.
     """
     literals = (
         literal_starts,
@@ -396,14 +396,14 @@ def _match(
                 n_lists = collect_lists(base, node, n_lists, lists, node_starts, rises)
             if len(alone_starts) > 0:
                 n_sure = copy_alone(
-                    base, node, n_sure, living, weights, heaviest, sure, work, rises, alone_starts, alone_slots
+                    base, node, n_sure, is_live, weights, heaviest, sure, work, rises, alone_starts, alone_slots
                 )
     if n_left > _U0:
         n_sure, n_possible = _match_records(
             n_left,
             n_sure,
             n_possible,
-            living,
+            is_live,
             weights,
             heaviest,
             dense,
@@ -421,7 +421,7 @@ def _match(
             n_lists,
             n_sure,
             n_possible,
-            living,
+            is_live,
             weights,
             heaviest,
             dense,
@@ -469,7 +469,7 @@ def _match(
 def match_interpreted(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
-    living: NDArray[np.uint64],
+    is_live: NDArray[np.bool_],
     weights: NDArray[np.float64],
     heaviest: NDArray[np.float64],
     no_ids: NDArray[np.int64],
@@ -477,7 +477,7 @@ def match_interpreted(
     arrays: Any,
 ) -> Any:
     """Do as `match_at_desk`, with the arrays themselves instead of their addresses."""
-    return _match(event_attributes, event_codes, living, weights, heaviest, no_ids, no_ids, *not_shared, *arrays)
+    return _match(event_attributes, event_codes, is_live, weights, heaviest, no_ids, no_ids, *not_shared, *arrays)
 
 
 @kernel
@@ -487,7 +487,7 @@ def match_at_desk(attributes_at: int, codes_at: int, n_values: int, table_at: in
     return _match(
         carray(pointer(attributes_at), n_values, np.int32),
         carray(pointer(codes_at), n_values, np.int32),
-        carray(pointer(table[0]), table[1], np.uint64),
+        carray(pointer(table[0]), table[1], np.bool_),
         carray(pointer(table[2]), table[3], np.float64),
         carray(pointer(table[4]), table[5], np.float64),
         carray(pointer(table[6]), table[7], np.int64),

@@ -41,7 +41,7 @@ def match_events(
     starts: NDArray[np.int64],
     attributes: NDArray[np.int32],
     codes: NDArray[np.int32],
-    living: NDArray[np.uint64],
+    living: NDArray[np.bool_],
     no_weights: NDArray[np.float64],
     no_ids: NDArray[np.int64],
     not_shared: Any,
@@ -53,7 +53,7 @@ def match_events(
 ) -> Any:
     """Match the events first .. end - 1.
 
-    `arrays` are the other arguments of `_match`, which writes to `sure` and `possible`.
+    `arrays` are the other arguments of `_match`, which writes to `sure` and `possible`; `living` is its `is_live`.
     `completing` are the arguments of `_complete`, for a part that needs it.
 
     Returns (starts, sure, possible_starts, possible, several): flat results, and the positions of events that have

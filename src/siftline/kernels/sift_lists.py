@@ -76,7 +76,7 @@ def copy_alone(
     base: Any,
     node: Any,
     n_sure: Any,
-    living: NDArray[np.uint64],
+    is_live: NDArray[np.bool_],
     weights: NDArray[np.float64],
     heaviest: NDArray[np.float64],
     sure: NDArray[np.int32],
@@ -89,13 +89,13 @@ def copy_alone(
     while node > _U0:
         begin = np.uint64(alone_starts[base + node])
         end = np.uint64(alone_starts[base + node + _U1])
-        if len(living) == 0 and len(heaviest) == 0:
+        if len(is_live) == 0 and len(heaviest) == 0:
             for e in range(begin, end):
                 sure[np.uint64(n_sure) + e - begin] = alone_slots[e]
             n_sure += np.int64(end - begin)
         else:
             for e in range(begin, end):
-                n_sure, _ = keep(alone_slots[e], n_sure, 0, sure, sure, living, weights, heaviest)
+                n_sure, _ = keep(alone_slots[e], n_sure, 0, sure, sure, is_live, weights, heaviest)
         work[CANDIDATES] += np.int64(end - begin)
         node >>= np.uint64(rises[base + node])
     return n_sure
@@ -187,7 +187,7 @@ def match_lists(
     n_lists: Any,
     n_sure: Any,
     n_possible: Any,
-    living: NDArray[np.uint64],
+    is_live: NDArray[np.bool_],
     weights: NDArray[np.float64],
     heaviest: NDArray[np.float64],
     dense: NDArray[np.int32],
@@ -249,7 +249,7 @@ def match_lists(
                 n_tested += np.uint64(n_more)
                 if not holds:
                     continue
-            n_sure, n_possible = keep(slot, n_sure, n_possible, sure, possible, living, weights, heaviest)
+            n_sure, n_possible = keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
     work[TESTED] += np.int64(n_tested)
     work[TOUCHED] = touched
     return n_sure, n_possible

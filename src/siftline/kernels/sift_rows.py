@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 _U0 = np.uint64(0)
 _U1 = np.uint64(1)
 _U2 = np.uint64(2)
-_SIX = np.uint64(6)
-_LOW_SIX = np.uint64(63)
 
 
 @inline_kernel
@@ -97,16 +95,14 @@ def keep(
     n_possible: int,
     sure: NDArray[np.int32],
     possible: NDArray[np.int32],
-    living: NDArray[np.uint64],
+    is_live: NDArray[np.bool_],
     weights: NDArray[np.float64],
     heaviest: NDArray[np.float64],
 ) -> Any:
     """Append a slot to one of the results, unless it is dead or too light; return how many there are."""
     place = np.int32(slot & ~FLAGGED)
-    if len(living) > 0:
-        word = living[np.uint64(place) >> _SIX]
-        if (word >> (np.uint64(place) & _LOW_SIX)) & _U1 == _U0:
-            return n_sure, n_possible
+    if len(is_live) > 0 and not is_live[np.uint64(place)]:
+        return n_sure, n_possible
     if is_too_light(place, weights, heaviest):
         return n_sure, n_possible
     if (slot & INEXACT) == 0:
