@@ -359,12 +359,12 @@ class Sift(PartedIndex):
         lanes = _lanes(n_asked)
         beside, beside_posting = _marks(has_row, seconds, thirds, lanes, [*ranges, *sets, *cuts])
         is_few = (np.diff(cuts[0]) > 0) & (np.diff(cuts[0]) < MOST_BITS)
-        literals = [has_row, is_few, is_implied, *beside, clauses.starts, order, clauses.attributes, *sets[:2]]
-        all_starts = measure_rows(*[by_entry(*[entries, chosen, clauses.n_clauses]), *literals])
+        shape = (has_row, is_few, is_implied, *beside, clauses.starts, order, clauses.attributes, *sets[:2])
+        all_starts = measure_rows(by_entry(*[entries, chosen, clauses.n_clauses]), clauses.n_clauses, shape)
         _check_words(int(all_starts[-1]))
         row_starts = all_starts.astype(np.int32)
         rows = _aligned(int(row_starts[-1]))
-        has_all = lay_rows(*[row_starts, *slots, *ranges[1:], clauses.kinds, *sets[2:], *cuts, rows, *literals])
+        has_all = lay_rows(*[row_starts, *slots, *ranges[1:], clauses.kinds, *sets[2:], tuple(cuts), rows, shape])
         alone_starts, lone = _NOTHING, _NOTHING
         if is_lone.any():
             alone_starts, lone = lay_trees(*[*(each[is_lone] for each in pieces), node_bases, *cuts])

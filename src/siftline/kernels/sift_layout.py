@@ -392,6 +392,7 @@ def words_of(literal: Any, is_by_bits: Any, sets: Any, set_starts: Any) -> Any:
 @inline_kernel
 def list_row(
     c: Any,
+    found: NDArray[np.int64],
     is_in_tree: NDArray[np.bool_],
     is_few: NDArray[np.bool_],
     is_implied: NDArray[np.bool_],
@@ -404,11 +405,11 @@ def list_row(
     attributes: NDArray[np.int32],
     sets: NDArray[np.int32],
     set_starts: NDArray[np.int64],
-    found: NDArray[np.int64],
 ) -> Any:
     """Write down the literals of a row, those last that the posting nearly decides.
 
-    Returns (how many, how many words the row has, whether there are more).
+    `is_few` says which attributes have few enough ordinals for bits. Returns (how many, how many words the row has,
+    whether there are more).
     """
     n_found = np.int64(0)
     n_words = np.int64(is_in_tree[c])
@@ -431,49 +432,16 @@ def list_row(
 
 
 @kernel
-def measure_rows(
-    ordered: NDArray[np.int32],
-    is_in_tree: NDArray[np.bool_],
-    is_few: NDArray[np.bool_],
-    is_implied: NDArray[np.bool_],
-    seconds: NDArray[np.int64],
-    thirds: NDArray[np.int64],
-    is_second_decided: NDArray[np.bool_],
-    is_third_decided: NDArray[np.bool_],
-    starts: NDArray[np.int64],
-    order: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    sets: NDArray[np.int32],
-    set_starts: NDArray[np.int64],
-) -> Any:
+def measure_rows(ordered: NDArray[np.int32], n_clauses: int, shape: Any) -> Any:
     """Return where the row of each clause starts, -1 without one, and behind them all words.
 
-    `ordered` are clauses in the order of their rows. No row stands on more cache lines than it must. `is_few` says
-    which attributes have few enough ordinals for bits.
+    `ordered` are clauses in the order of their rows. No row stands on more cache lines than it must. `shape` are the
+    arrays of `list_row`.
     """
-    n_clauses = len(starts) - 1
     sizes = np.zeros(n_clauses, dtype=np.int32)
     found = np.empty(FULL_ROW, dtype=np.int64)
-    is_wanted = np.zeros(n_clauses, dtype=np.bool_)
-    is_wanted[ordered] = True
     for c in range(n_clauses):
-        if is_wanted[c]:
-            _, sizes[c], _ = list_row(
-                c,
-                is_in_tree,
-                is_few,
-                is_implied,
-                seconds,
-                thirds,
-                is_second_decided,
-                is_third_decided,
-                starts,
-                order,
-                attributes,
-                sets,
-                set_starts,
-                found,
-            )
+        _, sizes[c], _ = list_row(c, found, *shape)
     row_starts = np.full(n_clauses + 1, -1, dtype=np.int64)
     n_words = np.int64(0)
     for k in range(len(ordered)):
@@ -498,47 +466,23 @@ def lay_rows(
     kinds: NDArray[np.uint8],
     set_lows: NDArray[np.int32],
     set_highs: NDArray[np.int32],
-    cut_starts: NDArray[np.int64],
-    cuts: NDArray[np.int32],
-    guide_bases: NDArray[np.int64],
-    guides: NDArray[np.int32],
+    cuts: Any,
     rows: NDArray[np.int32],
-    is_in_tree: NDArray[np.bool_],
-    is_few: NDArray[np.bool_],
-    is_implied: NDArray[np.bool_],
-    seconds: NDArray[np.int64],
-    thirds: NDArray[np.int64],
-    is_second_decided: NDArray[np.bool_],
-    is_third_decided: NDArray[np.bool_],
-    starts: NDArray[np.int64],
-    order: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    sets: NDArray[np.int32],
-    set_starts: NDArray[np.int64],
+    shape: Any,
 ) -> NDArray[np.bool_]:
-    """Write the rows: the literals that postings do not decide; return which clauses have all of them there."""
-    has_all = np.ones(len(starts) - 1, dtype=np.bool_)
+    """Write the rows: the literals that postings do not decide; return which clauses have all of them there.
+
+    `shape` are the arrays of `list_row`, and `cuts` those of `guided_ordinal`.
+    """
+    is_in_tree, is_few = shape[:2]
+    attributes, sets, set_starts = shape[-3:]
+    has_all = np.ones(len(slots), dtype=np.bool_)
     found = np.empty(FULL_ROW, dtype=np.int64)
-    for c in range(len(starts) - 1):
+    for c in range(len(slots)):
         p = np.int64(row_starts[c])
         if p < 0:
             continue
-        n_found, _, has_more = list_row(
-            c,
-            is_in_tree,
-            is_few,
-            is_implied,
-            seconds,
-            thirds,
-            is_second_decided,
-            is_third_decided,
-            starts,
-            order,
-            attributes,
-            sets,
-            set_starts,
-            found,
-        )
+        n_found, _, has_more = list_row(c, found, *shape)
         if is_in_tree[c]:
             rows[p] = flagged(slots[c], is_exact[c], n_found == 0, has_more)
             p += 1
@@ -562,8 +506,8 @@ def lay_rows(
             elif is_in_tree[c] and is_few[a]:
                 bits = np.uint64(0)
                 for j in range(set_starts[s], set_starts[s + 1]):
-                    first = np.uint64(guided_ordinal(a, set_lows[j], cut_starts, cuts, guide_bases, guides))
-                    final = np.uint64(guided_ordinal(a, set_highs[j], cut_starts, cuts, guide_bases, guides))
+                    first = np.uint64(guided_ordinal(a, set_lows[j], *cuts))
+                    final = np.uint64(guided_ordinal(a, set_highs[j], *cuts))
                     bits |= (np.uint64(2) << final) - (np.uint64(1) << first)
                 rows[p] = word | BITS
                 rows[p + 1] = np.int32(np.uint32(bits & np.uint64(0xFFFFFFFF)))
