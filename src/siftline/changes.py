@@ -38,6 +38,7 @@ from siftline.indexes.registry import make_index
 from siftline.kernels.sharing import first_alike
 from siftline.language.normal_form import Cover, cover, cover_with_alternatives
 from siftline.model import has_calls
+from siftline.shortcuts import WritersLock
 from siftline.subscriptions import ParsedExpressions, SubscriptionTable
 from siftline.tail import Tail
 from siftline.tidying import Tidier
@@ -103,7 +104,7 @@ class Changing:
         self._generation = 0
         self._tidier = Tidier()
         self._tenants: dict[str, Tenant] = {}  # those that events were matched for
-        self._writing = threading.RLock()
+        self._writing = WritersLock()
         self._publishing = threading.Lock()
 
     def __len__(self) -> int:

@@ -16,8 +16,8 @@ from siftline.changes import Changing
 from siftline.encoding.events import EncodedEvents
 from siftline.encoding.sources import source_of
 from siftline.errors import EventError
-from siftline.kernels.sharing import with_followers
 from siftline.model import matches
+from siftline.shortcuts import Shortcut, put_shortcut
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,6 +58,22 @@ class Found(NamedTuple):
 class Matching(Changing):
     """How an engine matches one event."""
 
+    def _new_shortcut(self) -> Shortcut | None:
+        """Make and remember a shortcut for this thread; None if the index has none, or is being changed."""
+        shortcuts = self._writing.shortcuts
+        generation, table, domains = self._generation, self._table, self._domains
+        version, tail = domains.version, self._tail
+        # Before the index is asked: an id that is removed and added again is then found once at most.
+        n_tail = tail.n_clauses
+        if generation & 1 or table.numbers is None:
+            return None
+        finders = self._index.finders(table.numbers, table.sharing)
+        if finders is None or self._generation != generation:
+            return None
+        shortcut = Shortcut(generation, domains, version, finders, table, tail, n_tail)
+        put_shortcut(shortcuts, shortcut)
+        return shortcut
+
     def _match_at_once(self, event: EncodedEvents) -> tuple[NDArray[np.int32], SubscriptionTable] | None:
         """Match one encoded event without any lock; None if that is not enough."""
         generation = self._generation
@@ -73,7 +89,7 @@ class Matching(Changing):
         if len(possible):
             slots = _with_checked(slots, possible, table, latest, 0)
         if table.following is not None:
-            slots = _with_followers(slots, table)
+            slots = table.with_followers(slots)
         return (slots, table) if self._generation == generation else None
 
     def _moment(
@@ -111,7 +127,7 @@ class Matching(Changing):
         if len(possible):
             sure = _with_checked(sure, possible, table, events, position)
         if is_shared:
-            sure = _with_followers(sure, table)
+            sure = table.with_followers(sure)
             if chosen is not None:
                 sure = sure[chosen.has(sure)]
         elif chosen is not None:
@@ -187,29 +203,6 @@ def _scanned(scan: Tail, events: EncodedEvents, position: int) -> tuple[NDArray[
     """Return what a few subscriptions have for an event."""
     start, end = events.starts[position], events.starts[position + 1]
     return scan.match(events.attributes[start:end], events.codes[start:end], scan.n_clauses)
-
-
-def with_ids_of_tail(
-    found: list[int], tail: Tail, n_tail: int, event: EncodedEvents, table: SubscriptionTable
-) -> list[int] | None:
-    """Append the ids of what waits in the tail and matches; None if something must be checked."""
-    slots, possible = tail.match(event.attributes, event.codes, n_tail)
-    if len(possible):
-        return None
-    if table.sharing is not None:
-        slots = _with_followers(slots, table)
-    assert table.numbers is not None
-    return found + table.numbers.taken(slots).tolist() if len(slots) else found
-
-
-def _with_followers(slots: NDArray[np.int32], table: SubscriptionTable) -> NDArray[np.int32]:
-    """Return all live subscriptions that share the entries of some slots."""
-    sharing = table.sharing
-    assert sharing is not None
-    starts = np.array([0, len(slots)])
-    found: NDArray[np.int32]
-    _, found = with_followers(starts, slots, *(each.view for each in sharing))
-    return found
 
 
 def _with_tail(

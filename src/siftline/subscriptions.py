@@ -12,7 +12,7 @@ import numpy as np
 
 from siftline.encoding.growable import Growable, GrowableBits
 from siftline.errors import DuplicateIdError, SubscriptionError, UnknownIdError
-from siftline.kernels.sharing import chained
+from siftline.kernels.sharing import chained, with_followers
 from siftline.language.printer import to_text
 from siftline.language.text import parse, parse_stored
 from siftline.model import And, AnyElement, Expression, Predicate, check_size, children, has_calls
@@ -352,6 +352,14 @@ class SubscriptionTable:
                 self.stage.remove(owner)
 
     # sharing
+
+    def with_followers(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return all live subscriptions that share the entries of some slots."""
+        assert self.sharing is not None
+        starts = np.array([0, len(slots)])
+        found: NDArray[np.int32]
+        _, found = with_followers(starts, slots, *(each.view for each in self.sharing))
+        return found
 
     def follow(self, slots: Sequence[int], leaders: Sequence[int]) -> None:
         """Let the newest slots stand behind leaders with the same expression."""

@@ -273,6 +273,38 @@ def test_several_values_take_the_careful_way() -> None:
     assert engine.match({"a": 4, "b": [1, 1]}) == [1]
 
 
+def test_more_values_than_there_is_room_for_take_the_careful_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attributes that only newer subscriptions ask for are unknown to a part."""
+    monkeypatch.setattr(sift, "_MOST_UNKNOWN", 0)
+    engine = Engine("sift")
+    engine.add_many((n, f"a = {n % 3} and b <= {n}") for n in range(500))
+    engine.rebuild()
+    for n in range(20):
+        engine.add(f"c{n} = 1", id=1000 + n)
+    event = {"a": 1, "b": 490} | {f"c{n}": 1 for n in range(20)}
+    expected = [490, 493, 496, 499, *range(1000, 1020)]
+    assert sorted(engine.match(event)) == sorted(engine.match(engine.encode(event))) == expected
+    assert sorted(engine.match_batch([event])["subscription"].to_pylist()) == expected
+
+
+@pytest.mark.usefixtures("few_in_blocks")
+@pytest.mark.parametrize("n", [1, 2, 31, 32, 33, 64, 97])
+def test_a_batch_finds_what_its_events_find_wherever_they_stand(n: int) -> None:
+    """Values are placed for groups of events, and an event is tested when the next one has been found."""
+    engine = Engine("sift")
+    engine.add_many((k, f"a = {k % 7} and b <= {k} and c between {k % 5} and {k % 5 + 3}") for k in range(300))
+    engine.add_many([(1000, "a = 3"), (1001, "d = 1 and a > 3"), (1002, "a = 1 or b = 2"), (1003, "not (a = 1)")])
+    engine.rebuild()
+    events: list[dict[str, Any]] = [{"a": k % 7, "b": 290 - k, "c": k % 9, "d": k % 2} for k in range(n)]
+    for k in {0, 30, 31, 32, 33, 63, 64, 96} & set(range(n)):
+        events[k]["a"] = [k % 7, (k + 1) % 7]
+    for k in {5, 29, 62} & set(range(n)):
+        events[k] = {}
+    table = engine.match_batch(events, threads=1)
+    found = sorted(zip(table["event"].to_pylist(), table["subscription"].to_pylist(), strict=True))
+    assert found == sorted((k, id) for k, event in enumerate(events) for id in engine.match(event))
+
+
 def test_sets_and_vetoes_in_rows() -> None:
     engine = Engine("sift")
     engine.add("a = 1 and b in (1, 5, 9) and c not in (2, 3) and d is null", id=1)

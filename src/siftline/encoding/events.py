@@ -6,6 +6,7 @@ the event itself, which the `source` gives back on demand.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
@@ -26,11 +27,11 @@ from siftline.kernels.locate import (
     locate_interpreted,
     locate_values,
 )
-from siftline.kernels.pointers import IS_COMPILED
+from siftline.kernels.pointers import HEADER_SIZE, IS_COMPILED
 from siftline.model import MAX_EVENT_DEPTH, Event, leaf_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -53,6 +54,9 @@ _locate: Final[Any] = locate_values if IS_COMPILED else locate_interpreted
 
 _NO_INTEGERS: Final = np.zeros(0, dtype=np.int64)
 _NO_BYTES: Final = read_only(np.zeros(0, dtype=np.uint8))
+
+# Held while an event gets its header: what its address belongs to must be kept.
+_describing: Final = threading.Lock()
 
 
 @runtime_checkable
@@ -92,17 +96,17 @@ class EncodedEvents:
         Whether this is one event, and it could be read.
     domains, version
         What they were encoded for.
-    attributes_at, codes_at : int
-        The addresses of the arrays, for kernels; 0 before `note_addresses`.
+    address : int
+        Of a header with the addresses of the arrays, for kernels; 0 before `described`.
     """
 
     __slots__ = (
         "_events",
+        "_header",
         "_latest",
+        "address",
         "attributes",
-        "attributes_at",
         "codes",
-        "codes_at",
         "domains",
         "errors",
         "is_single",
@@ -118,7 +122,8 @@ class EncodedEvents:
         self.starts, self.attributes, self.codes = source.encode(domains)
         self.errors: Mapping[int, str] = source.errors
         self.is_single = len(self.starts) == 2 and not self.errors
-        self.attributes_at = self.codes_at = 0
+        self.address = 0
+        self._header: NDArray[np.int64] | None = None
         self._events: dict[int, Event] = {}
         self._latest: EncodedEvents | None = None
 
@@ -144,10 +149,13 @@ class EncodedEvents:
             self._latest = EncodedEvents(self.source, domains)
         return self._latest
 
-    def note_addresses(self, attributes_at: int, codes_at: int) -> None:
-        """Keep the addresses of the arrays; that of the codes first, so that who sees the other one has both."""
-        self.codes_at = codes_at
-        self.attributes_at = attributes_at
+    def described(self, describe: Callable[..., int]) -> int:
+        """Return the address of the header, which `describe_event` writes once for all threads."""
+        with _describing:
+            if not self.address:
+                self._header = np.empty(HEADER_SIZE, dtype=np.int64)
+                self.address = describe(self.attributes, self.codes, self._header)
+        return self.address
 
     def event(self, position: int) -> Event:
         """Return one event for the exact check."""

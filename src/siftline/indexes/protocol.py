@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -65,10 +65,26 @@ def _joined(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
     return np.concatenate([np.empty(0, dtype=np.int32), *parts])
 
 
+class Finder(NamedTuple):
+    """How one thread finds the ids of some subscriptions.
+
+    `call(event.address, table_at)` writes them to `ids_found` and returns how many; a number that is not between 0 and
+    MOST_FOUND if this way is not enough for the event.
+    """
+
+    call: Callable[[int, int], int]
+    table_at: int
+    ids_found: memoryview
+    owner: object  # keeps alive what there are addresses of
+
+
+MOST_FOUND: Final = 0xFFFFFFFF
+
+
 class OneByOne:
     """How an index that knows no better way matches many events, and finds ids and the heaviest."""
 
-    def match_ids(self, event: EncodedEvents, ids: Growable, sharing: Sharing) -> list[int] | None:
+    def finders(self, ids: Growable, sharing: Sharing) -> list[Finder] | None:
         """Leave it to `match`."""
         return None
 
@@ -145,11 +161,11 @@ class Index(Protocol):
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Return the slots that one event matches or may match."""
 
-    def match_ids(self, event: EncodedEvents, ids: Growable, sharing: Sharing) -> list[int] | None:
-        """Return the ids of all that match a single event, by a shorter way than `match`; None if there is none.
+    def finders(self, ids: Growable, sharing: Sharing) -> list[Finder] | None:
+        """Return how this thread finds the ids of all that match an event, by a shorter way than `match`, or None.
 
-        `ids` has those of all slots; they never change. If slots share entries, `sharing` says who
-        shares them.
+        They hold until somebody changes the index. `ids` has those of all slots; they never change. If slots share
+        entries, `sharing` says who shares them.
         """
 
     def match_top(self, events: EncodedEvents, position: int, top: int, weights: NDArray[np.float64]) -> Candidates:

@@ -75,10 +75,10 @@ import numpy as np
 from siftline.encoding.selectivity import attribute_frequencies, literal_shares
 from siftline.errors import TooLargeError
 from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, one_event
-from siftline.indexes.protocol import Candidates, Many
+from siftline.indexes.protocol import Candidates, Finder, Many
 from siftline.indexes.sift_bits import COSTS, Bits, beside
 from siftline.kernels.compiler import direct
-from siftline.kernels.pointers import IS_COMPILED, addresses_of, table_of
+from siftline.kernels.pointers import HEADER_SIZE, IS_COMPILED, describe_event, table_of
 from siftline.kernels.scan import order_literals
 from siftline.kernels.selectivity import weigh_shares
 from siftline.kernels.sift import candidates_of_several, match_at_desk, match_interpreted
@@ -149,6 +149,8 @@ _LARGE: Final = 1 << 22
 
 _ABSENT: Final = -1
 _LOW_HALF: Final = 0xFFFFFFFF
+# Values of attributes that a part does not know, for which there is room.
+_MOST_UNKNOWN: Final = 1024
 # Words of a desk's table before the ids: addresses and lengths of `is_live`, `weights` and `heaviest`.
 _BEFORE_IDS: Final = 6
 _NOTHING: Final = np.empty(0, dtype=np.int32)
@@ -196,7 +198,8 @@ class Desk:
         self.seen = np.zeros(1024, dtype=np.uint64)
         self.marks = np.zeros(N_MARK_BYTES, dtype=np.uint8)
         bits = np.zeros(n_places, dtype=np.uint64)
-        ordinals = np.zeros(n_places, dtype=np.int32)
+        # By place in the event; one with more values goes the careful way.
+        ordinals = np.zeros(n_places + _MOST_UNKNOWN, dtype=np.int32)
         # Every event has place 0 with code 0, lane 0 with all marks, and the signature ALWAYS, for entries without a
         # second or third literal.
         self.dense[0] = 0
@@ -204,9 +207,10 @@ class Desk:
         self.seen[int(ALWAYS) // 64] = 1 << 63
         self.marks[[SIGNED + int(ALWAYS) % 256, SIGNED + N_LANES + int(ALWAYS) // 256]] = 255
         self.sure, self.possible = (np.empty(part.n_clauses, dtype=np.int32) for _ in range(2))
-        # Entries of trees, and a few more that are written before it is known how many there are; or two numbers for
-        # each entry of the blocks.
-        survivors = np.empty(max(len(arrays.cold), len(arrays.flat) // 4) + FEW, dtype=np.int32)
+        # Two numbers for each entry of the blocks; those of trees, and a few more that are written before it is known
+        # how many there are.
+        records = np.empty(len(arrays.flat) // 4 + 2, dtype=np.int32)
+        survivors = np.empty(len(arrays.cold) + FEW, dtype=np.int32)
         # Two places for every level of every tree: an event has each attribute once.
         n_levels = sum(int(size).bit_length() for size in np.diff(arrays.node_bases) if size)
         lists = np.empty(2 * n_levels + 2, dtype=np.int32)
@@ -217,19 +221,20 @@ class Desk:
         self.ids = _NO_IDS
         self.ids_found = _NO_IDS.data  # gives a list of a few in less time than an array
         self.sharing: tuple[NDArray[Any], ...] = _NOT_SHARED
-        is_skipped = np.zeros(n_places, dtype=np.bool_)  # for batches, which find some entries in another way
+        self.is_skipped = np.zeros(n_places, dtype=np.bool_)  # for batches, which find some entries in another way
         noted = (self.dense, self.seen, self.marks, bits, ordinals)
-        scratch = (*noted, lists, groups, waiting, survivors, self.sure, self.possible, work)
-        fixed = [array for name, array in arrays._asdict().items() if name not in _NOT_IN_KERNELS]
+        self.scratch = (*noted, lists, groups, waiting, records, survivors, self.sure, self.possible, work)
+        in_kernels = (array for name, array in arrays._asdict().items() if name not in _NOT_IN_KERNELS)
+        self.layout = (*in_kernels, arrays.flat.view(np.uint16))
         self.of_several = tuple(array for name, array in arrays._asdict().items() if name not in _NOT_OF_SEVERAL)
-        signatures = arrays.flat.view(np.uint16)
-        self.arrays: tuple[NDArray[Any], ...] = (*scratch, *part.literals, *fixed, signatures, is_skipped)
+        self._arrays: tuple[NDArray[Any], ...] = (*self.scratch, *part.literals, *self.layout, self.is_skipped)
         without = (_ALL_LIVE, _NO_WEIGHTS, _NO_WEIGHTS, _NO_IDS, _NO_IDS, *_NOT_SHARED)
-        self._table = table_of([*without, *self.arrays])
+        self._table = table_of([*without, *self._arrays])
         self._table_with_ids = self._table.copy()
         self.table_with_ids_at = self._table_with_ids.ctypes.data
-        self.call = direct(match_at_desk, 0, 0, 0, 0)
-        self.addresses_of = direct(addresses_of, _NOTHING, _NOTHING)
+        self.call = direct(match_at_desk, 0, 0)
+        self._header = np.empty(HEADER_SIZE, dtype=np.int64)
+        self._describe = direct(describe_event, _NOTHING, _NOTHING, self._header)
         self.is_plain = not len(part.others) and not part.has_repeated_slots
 
     def match(
@@ -243,11 +248,11 @@ class Desk:
         """Return what the part finds for an event with one value for each attribute, None for any other event."""
         living = is_live if self.part.n_dead else _ALL_LIVE
         if not IS_COMPILED:
-            counts = match_interpreted(attributes, codes, living, weights, heaviest, _NO_IDS, _NOT_SHARED, self.arrays)
+            counts = match_interpreted(attributes, codes, living, weights, heaviest, _NO_IDS, _NOT_SHARED, self._arrays)
         else:
             self.take_living(living)
             table = self._weighed(weights, heaviest) if len(heaviest) else self._table
-            counts = self.call(*self.addresses_of(attributes, codes), len(codes), table.ctypes.data)
+            counts = self.call(self._describe(attributes, codes, self._header), table.ctypes.data)
         if counts < 0:
             return None
         n_sure, n_possible = counts & _LOW_HALF, counts >> 32
@@ -430,7 +435,7 @@ class Sift(PartedIndex):
         seen = self._scratch.array("seen", len(is_live), np.bool_)
         kept = (part.clauses.slots, part.clauses.is_exact, is_live, part.has_repeated_slots, seen)
         completing = (part.others, self._dense(), part.literals, *kept)
-        is_skipped = np.zeros_like(desk.arrays[-1])
+        is_skipped = np.zeros_like(desk.is_skipped)
         is_skipped[chosen] = True
         arrays = (
             events.starts,
@@ -438,12 +443,10 @@ class Sift(PartedIndex):
             events.codes,
             living,
             _NO_WEIGHTS,
-            _NO_IDS,
-            _NOT_SHARED,
-            (*desk.arrays[:-1], is_skipped),
+            (desk.scratch, part.literals, (*desk.layout, is_skipped)),
         )
         before = thread_time_ns()
-        *flat, several = match_events(first, end, *arrays, desk.sure, desk.possible, not desk.is_plain, completing)
+        *flat, several = match_events(first, end, *arrays, not desk.is_plain, completing)
         found = Many(*flat)
         if in_bits is not None and len(chosen):
             others = bits.match(in_bits, chosen, events, (first, end), several, part, self._dense(), is_live)
@@ -464,29 +467,15 @@ class Sift(PartedIndex):
             on_their_own[position - first] = Candidates(*self._slots(part, event, is_live))
         return beside(found, Many.of(on_their_own))
 
-    def match_ids(self, event: EncodedEvents, ids: Growable, sharing: Sharing) -> list[int] | None:
-        """Return the ids of all that match one encoded event, by the shortest way; None if that way is not enough."""
+    def finders(self, ids: Growable, sharing: Sharing) -> list[Finder] | None:
+        """Return the desk of each part, if they can all find ids."""
         parts, is_live = self._published
-        thread = get_ident()
-        all_found: list[int] | None = None
-        for part in parts:
-            desk = part.desks.get(thread) or self._desk(part)
-            # All in one place: a call less is a fiftieth of the time where few match.
-            if (desk.owner is not ids or sharing is not None) and not desk.is_ready_for(ids, sharing):
-                return None
-            if part.n_dead or desk.living is not _ALL_LIVE:
-                desk.take_living(is_live if part.n_dead else _ALL_LIVE)
-            if not event.attributes_at:
-                event.note_addresses(*desk.addresses_of(event.attributes, event.codes))
-            n_found = desk.call(event.attributes_at, event.codes_at, len(event.codes), desk.table_with_ids_at)
-            if not 0 <= n_found <= _LOW_HALF:
-                return None
-            found = desk.ids_found[:n_found].tolist()
-            if all_found is None:
-                all_found = found
-            else:
-                all_found += found
-        return all_found or []
+        desks = [self._desk(part) for part in parts]
+        if not all(desk.is_ready_for(ids, sharing) for desk in desks):
+            return None
+        for desk in desks:
+            desk.take_living(is_live if desk.part.n_dead else _ALL_LIVE)
+        return [Finder(desk.call, desk.table_with_ids_at, desk.ids_found, desk) for desk in desks]
 
     def _desk(self, part: Part) -> Desk:
         """Return this thread's scratch arrays for a part."""

@@ -8,7 +8,7 @@ import numpy as np
 from numba import carray
 
 from siftline.kernels.compiler import inline_kernel, kernel
-from siftline.kernels.pointers import pointer
+from siftline.kernels.pointers import HEADER_SIZE, pointer
 from siftline.kernels.sharing import ids_with_followers
 from siftline.kernels.sift_layout import (
     CLAUSE,
@@ -16,7 +16,6 @@ from siftline.kernels.sift_layout import (
     LOW1,
     LOW2,
     MORE,
-    MOST_BITS,
     PLACE2,
     RECORD,
     ROW,
@@ -40,7 +39,8 @@ from siftline.kernels.sift_lists import (
     TOUCHED,
     collect_lists,
     copy_alone,
-    match_lists,
+    find_rows,
+    match_rows,
 )
 from siftline.kernels.sift_rows import is_inside, keep, try_row
 from siftline.kernels.vectors import (
@@ -83,7 +83,7 @@ _LOW1, _WIDTH1, _PLACE2, _LOW2, _WIDTH2, _SLOT, _ROW, _CLAUSE = (
 )
 
 # Of the arguments of `_match` but for the event: an address and a length for each.
-_TABLE_SIZE = 94
+_TABLE_SIZE = 96
 
 # What the kernel returns for an event with several values of one attribute, or too many ids: it needs the careful way.
 SEVERAL = -1
@@ -136,7 +136,7 @@ def _append_of_lines(
     event_codes: NDArray[np.int32],
     seen: NDArray[np.uint64],
     groups: NDArray[np.uint64],
-    survivors: NDArray[np.int32],
+    records: NDArray[np.int32],
     blocks: NDArray[np.int32],
     flat: NDArray[np.int32],
     signatures: NDArray[np.uint16],
@@ -154,8 +154,8 @@ def _append_of_lines(
             k = before + (first_bit(left) >> _U1)
             left &= left - _U1
             bit = np.uint64(signatures[_U2 * np.uint64(block) + k])
-            survivors[_U2 * n_left] = record + np.uint64(RECORD) * (k - _U2)
-            survivors[_U2 * n_left + _U1] = event_codes[p]
+            records[_U2 * n_left] = record + np.uint64(RECORD) * (k - _U2)
+            records[_U2 * n_left + _U1] = event_codes[p]
             n_left += (seen[bit >> _SIX] >> (bit & _LOW_SIX)) & _U1
     return n_left
 
@@ -167,7 +167,7 @@ def _append_seen(
     seen: NDArray[np.uint64],
     marks: NDArray[np.uint8],
     groups: NDArray[np.uint64],
-    survivors: NDArray[np.int32],
+    records: NDArray[np.int32],
     work: NDArray[np.int64],
     blocks: NDArray[np.int32],
     flat: NDArray[np.int32],
@@ -190,8 +190,8 @@ def _append_seen(
             record = np.uint64(records_at(np.int64(block), np.int64(n)))
             for k in range(n):
                 bit = np.uint64(signatures[_U2 * (np.uint64(block) + _U1) + k])
-                survivors[_U2 * n_left] = record + np.uint64(RECORD) * k
-                survivors[_U2 * n_left + _U1] = event_codes[p]
+                records[_U2 * n_left] = record + np.uint64(RECORD) * k
+                records[_U2 * n_left + _U1] = event_codes[p]
                 n_left += (seen[bit >> _SIX] >> (bit & _LOW_SIX)) & _U1
             continue
         address = np.int64(flat.ctypes.data) + np.int64(4) * np.int64(block)
@@ -207,11 +207,11 @@ def _append_seen(
             n_groups += np.uint64(left != _U0)
             if n_groups == _N_WAITING:
                 n_left = _append_of_lines(
-                    n_groups, n_left, event_attributes, event_codes, seen, groups, survivors, blocks, flat, signatures
+                    n_groups, n_left, event_attributes, event_codes, seen, groups, records, blocks, flat, signatures
                 )
                 n_groups = _U0
     return _append_of_lines(
-        n_groups, n_left, event_attributes, event_codes, seen, groups, survivors, blocks, flat, signatures
+        n_groups, n_left, event_attributes, event_codes, seen, groups, records, blocks, flat, signatures
     )
 
 
@@ -220,26 +220,26 @@ def _match_records(
     n_left: Any,
     n_sure: Any,
     n_possible: Any,
-    is_live: NDArray[np.bool_],
-    weights: NDArray[np.float64],
-    heaviest: NDArray[np.float64],
+    records: NDArray[np.int32],
     dense: NDArray[np.int32],
     bits: NDArray[np.uint64],
-    survivors: NDArray[np.int32],
-    sure: NDArray[np.int32],
-    possible: NDArray[np.int32],
     work: NDArray[np.int64],
     rows: NDArray[np.int32],
     flat: NDArray[np.int32],
     literals: Any,
+    sure: NDArray[np.int32],
+    possible: NDArray[np.int32],
+    is_live: NDArray[np.bool_],
+    weights: NDArray[np.float64],
+    heaviest: NDArray[np.float64],
 ) -> Any:
     """Match the entries of blocks that are left; return how many slots there are now."""
     touched: Any = 0
     for k in range(n_left):
-        touched += flat[np.uint64(survivors[_U2 * k])]
+        touched += flat[np.uint64(records[_U2 * k])]
     for k in range(n_left):
-        at = np.uint64(survivors[_U2 * k])
-        code = survivors[_U2 * k + _U1]
+        at = np.uint64(records[_U2 * k])
+        code = records[_U2 * k + _U1]
         if not is_inside(code, flat[at + _LOW1], flat[at + _WIDTH1]):
             continue
         if not is_inside(dense[np.uint64(flat[at + _PLACE2])], flat[at + _LOW2], flat[at + _WIDTH2]):
@@ -258,6 +258,227 @@ def _match_records(
     work[CANDIDATES] += np.int64(n_left)
     work[TOUCHED] = touched
     return n_sure, n_possible
+
+
+@inline_kernel
+def touch_blocks(
+    event_attributes: NDArray[np.int32], work: NDArray[np.int64], blocks: NDArray[np.int32], flat: NDArray[np.int32]
+) -> None:
+    """Read from the event's blocks, only to fetch them.
+
+    All come from memory at the same time, not one after the other. In a loop with more in it the processor would not
+    get as far ahead.
+    """
+    if len(flat) == 0:
+        return
+    touched: Any = 0
+    for p in range(np.uint64(len(event_attributes))):
+        block = block_of(event_attributes[p], blocks)
+        if block >= 0:
+            touched += flat[np.uint64(block)] + flat[np.uint64(block) + np.uint64(LINE)]
+    # The other lines, now that it is known how many there are.
+    for p in range(np.uint64(len(event_attributes))):
+        block = block_of(event_attributes[p], blocks)
+        if block >= 0:
+            for word in range(2 * LINE, 1 + ((flat[np.uint64(block)] + 1) >> 1), LINE):
+                touched += flat[np.uint64(block + word)]
+    work[TOUCHED] = touched
+
+
+@inline_kernel
+def place_values(
+    event_attributes: NDArray[np.int32],
+    event_codes: NDArray[np.int32],
+    ordinals: NDArray[np.int32],
+    work: NDArray[np.int64],
+    cut_starts: NDArray[np.int64],
+    cuts: NDArray[np.int32],
+    guide_bases: NDArray[np.int64],
+    guides: NDArray[np.int32],
+    node_bases: NDArray[np.int64],
+    node_starts: NDArray[np.int32],
+    rises: NDArray[np.uint8],
+) -> None:
+    """Write down the ordinal of each value, -1 if its attribute has no cuts, and fetch where its lists begin.
+
+    Nothing else happens here, so that the processor gets far ahead: the cache misses of many values overlap.
+    """
+    touched: Any = 0
+    n_known = len(cut_starts) - 1
+    for p in range(np.uint64(len(event_attributes))):
+        a = event_attributes[p]
+        ordinal = np.int64(-1)
+        if a < n_known and cut_starts[np.uint64(a) + _U1] > cut_starts[np.uint64(a)]:
+            ordinal = guided_ordinal(a, event_codes[p], cut_starts, cuts, guide_bases, guides)
+            base = np.uint64(node_bases[np.uint64(a)])
+            size = (np.uint64(node_bases[np.uint64(a) + _U1]) - base) >> _U1
+            if size > _U0:
+                leaf = base + leaf_of(np.uint64(ordinal), size)
+                touched += node_starts[leaf] + np.int32(rises[leaf])
+        ordinals[p] = ordinal
+    work[TOUCHED] = touched
+
+
+@inline_kernel
+def spread_codes(
+    event_attributes: NDArray[np.int32],
+    event_codes: NDArray[np.int32],
+    ordinals: NDArray[np.int32],
+    dense: NDArray[np.int32],
+    bits: NDArray[np.uint64],
+    n_known: Any,
+    has_trees: Any,
+) -> Any:
+    """Note the values of an event by attribute; return how many, all unless some attribute has several."""
+    n_values = np.uint64(len(event_attributes))
+    for p in range(n_values):
+        a = event_attributes[p]
+        if a < n_known:
+            place = np.uint64(a) + _U1
+            if dense[place] != _ABSENT:
+                return p
+            dense[place] = event_codes[p]
+            if has_trees:
+                # Where an attribute has more ordinals than a word has bits, nobody asks.
+                bits[place] = _U1 << (np.uint64(ordinals[p]) & _LOW_SIX)
+    return n_values
+
+
+@inline_kernel
+def clear_codes(
+    n_spread: Any,
+    event_attributes: NDArray[np.int32],
+    dense: NDArray[np.int32],
+    bits: NDArray[np.uint64],
+    n_known: Any,
+    has_trees: Any,
+) -> None:
+    """Forget what `spread_codes` noted."""
+    for p in range(n_spread):
+        a = event_attributes[p]
+        if a < n_known:
+            dense[np.uint64(a) + _U1] = _ABSENT
+            if has_trees:
+                bits[np.uint64(a) + _U1] = 0
+
+
+@inline_kernel
+def find(
+    event_attributes: NDArray[np.int32],
+    event_codes: NDArray[np.int32],
+    ordinals: NDArray[np.int32],
+    records: NDArray[np.int32],
+    survivors: NDArray[np.int32],
+    seen: NDArray[np.uint64],
+    marks: NDArray[np.uint8],
+    lists: NDArray[np.int32],
+    groups: NDArray[np.uint64],
+    work: NDArray[np.int64],
+    cut_starts: NDArray[np.int64],
+    lanes: NDArray[np.uint8],
+    node_bases: NDArray[np.int64],
+    node_starts: NDArray[np.int32],
+    rises: NDArray[np.uint8],
+    marked: NDArray[np.uint8],
+    cold: NDArray[np.int32],
+    blocks: NDArray[np.int32],
+    flat: NDArray[np.int32],
+    signatures: NDArray[np.uint16],
+    is_skipped: NDArray[np.bool_],
+    has_trees: Any,
+) -> Any:
+    """Write down the entries whose second and third literals may hold: `records` of blocks, rows to `survivors`.
+
+    Returns how many there are of both. No attribute may have several values.
+    """
+    n_values = np.uint64(len(event_attributes))
+    n_known = len(blocks)
+    has_blocks = len(flat) > 0
+    for p in range(n_values):
+        a = event_attributes[p]
+        if a < n_known:
+            if has_blocks:
+                sign(a + 1, seen, marks)
+            if has_trees and ordinals[p] >= 0:
+                n_ordinals = cut_starts[np.uint64(a) + _U1] - cut_starts[np.uint64(a)] + 1
+                add_mark(lanes[np.uint64(a)], mark_of(np.int64(ordinals[p]), n_ordinals), marks)
+    n_records = _U0
+    n_lists = _U0
+    n_rows = _U0
+    if has_blocks:
+        n_records = _append_seen(
+            event_attributes, event_codes, seen, marks, groups, records, work, blocks, flat, signatures
+        )
+    for p in range(n_values if has_trees else _U0):
+        if ordinals[p] >= 0:
+            a = np.uint64(event_attributes[p])
+            base = np.uint64(node_bases[a])
+            size = (np.uint64(node_bases[a + _U1]) - base) >> _U1
+            if size > _U0 and not is_skipped[a]:
+                node = leaf_of(np.uint64(ordinals[p]), size)
+                n_lists = collect_lists(base, node, n_lists, lists, node_starts, rises)
+    if n_lists > _U0:
+        n_rows = find_rows(n_lists, marks, lists, groups, survivors, work, marked, cold)
+    for p in range(n_values):
+        a = event_attributes[p]
+        if a < n_known:
+            if has_blocks:
+                clear_signature(a + 1, seen, marks)
+            if has_trees and ordinals[p] >= 0:
+                clear_marks(lanes[np.uint64(a)], marks)
+    if has_blocks:
+        sign_always(seen, marks)
+    return n_records, n_rows
+
+
+@inline_kernel
+def test(
+    event_attributes: NDArray[np.int32],
+    ordinals: NDArray[np.int32],
+    n_records: Any,
+    n_rows: Any,
+    records: NDArray[np.int32],
+    survivors: NDArray[np.int32],
+    is_live: NDArray[np.bool_],
+    weights: NDArray[np.float64],
+    heaviest: NDArray[np.float64],
+    dense: NDArray[np.int32],
+    bits: NDArray[np.uint64],
+    waiting: NDArray[np.int32],
+    sure: NDArray[np.int32],
+    possible: NDArray[np.int32],
+    work: NDArray[np.int64],
+    literals: Any,
+    node_bases: NDArray[np.int64],
+    rises: NDArray[np.uint8],
+    rows: NDArray[np.int32],
+    alone_starts: NDArray[np.int32],
+    alone_slots: NDArray[np.int32],
+    flat: NDArray[np.int32],
+) -> Any:
+    """Test what `find` has left against the codes; return n_sure + n_possible * 2**32."""
+    n_sure: Any = 0
+    n_possible: Any = 0
+    for p in range(np.uint64(len(event_attributes) if len(alone_starts) > 0 else 0)):
+        if ordinals[p] >= 0:
+            a = np.uint64(event_attributes[p])
+            base = np.uint64(node_bases[a])
+            size = (np.uint64(node_bases[a + _U1]) - base) >> _U1
+            if size > _U0:
+                node = leaf_of(np.uint64(ordinals[p]), size)
+                n_sure = copy_alone(
+                    base, node, n_sure, is_live, weights, heaviest, sure, work, rises, alone_starts, alone_slots
+                )
+    keeping: Any = (sure, possible, is_live, weights, heaviest)
+    if n_records > _U0:
+        n_sure, n_possible = _match_records(
+            n_records, n_sure, n_possible, records, dense, bits, work, rows, flat, literals, *keeping
+        )
+    if n_rows > _U0:
+        n_sure, n_possible = match_rows(
+            n_rows, n_sure, n_possible, survivors, dense, bits, waiting, work, rows, literals, *keeping
+        )
+    return np.int64(n_sure) | (np.int64(n_possible) << 32)
 
 
 @inline_kernel
@@ -280,6 +501,7 @@ def _match(
     lists: NDArray[np.int32],
     groups: NDArray[np.uint64],
     waiting: NDArray[np.int32],
+    records: NDArray[np.int32],
     survivors: NDArray[np.int32],
     sure: NDArray[np.int32],
     possible: NDArray[np.int32],
@@ -333,136 +555,40 @@ def _match(
         set_lows,
         set_highs,
     )
-    n_values = len(event_attributes)
+    n_values = np.uint64(len(event_attributes))
     n_known = len(blocks)
     has_trees = len(cuts) > 0
-    has_blocks = len(flat) > 0
-    n_spread = 0
-    touched: Any = 0
-    if has_blocks:
-        # Only to fetch them: all blocks of the event come from memory at the same time, not one after the other. In a
-        # loop with more in it the processor would not get as far ahead.
-        for p in range(n_values):
-            block = block_of(event_attributes[np.uint64(p)], blocks)
-            if block >= 0:
-                touched += flat[np.uint64(block)] + flat[np.uint64(block) + np.uint64(LINE)]
-        # The other lines, now that it is known how many there are.
-        for p in range(n_values):
-            block = block_of(event_attributes[np.uint64(p)], blocks)
-            if block >= 0:
-                for word in range(2 * LINE, 1 + ((flat[np.uint64(block)] + 1) >> 1), LINE):
-                    touched += flat[np.uint64(block + word)]
-    for p in range(n_values):
-        a = event_attributes[np.uint64(p)]
-        if a < n_known:
-            place = np.uint64(a) + _U1
-            if dense[place] != _ABSENT:
-                break
-            code = event_codes[np.uint64(p)]
-            dense[place] = code
-            if has_blocks:
-                sign(a + 1, seen, marks)
-            if has_trees:
-                n_ordinals = cut_starts[np.uint64(a) + _U1] - cut_starts[np.uint64(a)] + 1
-                if n_ordinals > 1:
-                    ordinal = guided_ordinal(a, code, cut_starts, cuts, guide_bases, guides)
-                    ordinals[place] = ordinal
-                    base = np.uint64(node_bases[np.uint64(a)])
-                    size = (np.uint64(node_bases[np.uint64(a) + _U1]) - base) >> _U1
-                    if size > _U0:
-                        leaf = base + leaf_of(np.uint64(ordinal), size)
-                        touched += node_starts[leaf] + np.int32(rises[leaf])  # only to fetch them, as above
-                    add_mark(lanes[np.uint64(a)], mark_of(ordinal, n_ordinals), marks)
-                    if n_ordinals <= MOST_BITS:
-                        bits[place] = _U1 << np.uint64(ordinal)
-        n_spread += 1
-    n_sure: Any = 0
-    n_possible: Any = 0
-    n_lists = _U0
-    n_left = _U0
-    if has_blocks and n_spread == n_values:
-        n_left = _append_seen(
-            event_attributes, event_codes, seen, marks, groups, survivors, work, blocks, flat, signatures
-        )
-    for p in range(n_values if has_trees and n_spread == n_values else 0):
-        a = event_attributes[np.uint64(p)]
-        if a >= n_known or cut_starts[np.uint64(a) + _U1] == cut_starts[np.uint64(a)]:
-            continue  # without cuts there is no tree; and these were looked at above, and are still in the cache
-        base = np.uint64(node_bases[np.uint64(a)])
-        size = (np.uint64(node_bases[np.uint64(a) + _U1]) - base) >> _U1
-        if size > _U0:
-            node = leaf_of(np.uint64(ordinals[np.uint64(a) + _U1]), size)
-            if not is_skipped[np.uint64(a)]:
-                n_lists = collect_lists(base, node, n_lists, lists, node_starts, rises)
-            if len(alone_starts) > 0:
-                n_sure = copy_alone(
-                    base, node, n_sure, is_live, weights, heaviest, sure, work, rises, alone_starts, alone_slots
-                )
-    if n_left > _U0:
-        n_sure, n_possible = _match_records(
-            n_left,
-            n_sure,
-            n_possible,
-            is_live,
-            weights,
-            heaviest,
-            dense,
-            bits,
-            survivors,
-            sure,
-            possible,
-            work,
-            rows,
-            flat,
-            literals,
-        )
-    if n_lists > _U0:
-        n_sure, n_possible = match_lists(
-            n_lists,
-            n_sure,
-            n_possible,
-            is_live,
-            weights,
-            heaviest,
-            dense,
-            marks,
-            bits,
-            lists,
-            groups,
-            waiting,
-            survivors,
-            sure,
-            possible,
-            work,
-            marked,
-            cold,
-            rows,
-            literals,
-        )
-    for p in range(n_spread):
-        a = event_attributes[np.uint64(p)]
-        if a < n_known:
-            place = np.uint64(a) + _U1
-            dense[place] = _ABSENT
-            if has_blocks:
-                clear_signature(a + 1, seen, marks)
-            if has_trees and cut_starts[np.uint64(a) + _U1] > cut_starts[np.uint64(a)]:
-                clear_marks(lanes[np.uint64(a)], marks)
-                bits[place] = 0
-    sign_always(seen, marks)
-    if n_spread < n_values:
+    if n_values > np.uint64(len(ordinals)):
         return np.int64(SEVERAL)
+    placing: Any = (cut_starts, cuts, guide_bases, guides, node_bases, node_starts, rises)
+    in_trees = (cut_starts, lanes, node_bases, node_starts, rises, marked, cold)
+    finding: Any = (seen, marks, lists, groups, work, *in_trees, blocks, flat, signatures, is_skipped, has_trees)
+    keeping = (is_live, weights, heaviest, dense, bits, waiting, sure, possible, work)
+    testing: Any = (*keeping, literals, node_bases, rises, rows, alone_starts, alone_slots, flat)
+    event = (event_attributes, event_codes, ordinals)
+    touch_blocks(event_attributes, work, blocks, flat)
+    if has_trees:
+        place_values(*event, work, *placing)
+    n_spread = spread_codes(*event, dense, bits, n_known, has_trees)
+    counts = np.int64(SEVERAL)
+    if n_spread == n_values:
+        n_records, n_rows = find(*event, records, survivors, *finding)
+        counts = test(event_attributes, ordinals, n_records, n_rows, records, survivors, *testing)
+    clear_codes(n_spread, event_attributes, dense, bits, n_known, has_trees)
+    if counts == SEVERAL:
+        return counts
+    work[EVENTS] += 1
+    n_sure = counts & np.int64(_LOW_HALF)
     if len(following) > 0:
-        n_sure = ids_with_followers(sure, n_sure, plain, following, is_member, ids, ids_found)
-        if n_sure < 0:
+        n_with_followers = ids_with_followers(sure, n_sure, plain, following, is_member, ids, ids_found)
+        if n_with_followers < 0:
             return np.int64(SEVERAL)
+        counts += np.int64(n_with_followers) - n_sure
     elif len(ids) > 0:
         # Here, and not one by one in Python: their cache misses overlap.
         for k in range(np.uint64(n_sure)):
             ids_found[k] = ids[np.uint64(sure[k])]
-    work[EVENTS] += 1
-    work[TOUCHED] += touched
-    return np.int64(n_sure) | (np.int64(n_possible) << 32)
+    return counts
 
 
 @kernel
@@ -481,12 +607,13 @@ def match_interpreted(
 
 
 @kernel
-def match_at_desk(attributes_at: int, codes_at: int, n_values: int, table_at: int) -> Any:
-    """Match one event. All are addresses: of the event's arrays, and of a table of the other arguments of `_match`."""
+def match_at_desk(event_at: int, table_at: int) -> Any:
+    """Match one event. Both are addresses: of its header, and of a table of the other arguments of `_match`."""
+    header = carray(pointer(event_at), HEADER_SIZE, np.int64)
     table = carray(pointer(table_at), _TABLE_SIZE, np.int64)
     return _match(
-        carray(pointer(attributes_at), n_values, np.int32),
-        carray(pointer(codes_at), n_values, np.int32),
+        carray(pointer(header[0]), header[2], np.int32),
+        carray(pointer(header[1]), header[2], np.int32),
         carray(pointer(table[0]), table[1], np.bool_),
         carray(pointer(table[2]), table[3], np.float64),
         carray(pointer(table[4]), table[5], np.float64),
@@ -506,34 +633,35 @@ def match_at_desk(attributes_at: int, codes_at: int, n_values: int, table_at: in
         carray(pointer(table[32]), table[33], np.int32),
         carray(pointer(table[34]), table[35], np.int32),
         carray(pointer(table[36]), table[37], np.int32),
-        carray(pointer(table[38]), table[39], np.int64),
+        carray(pointer(table[38]), table[39], np.int32),
         carray(pointer(table[40]), table[41], np.int64),
-        carray(pointer(table[42]), table[43], np.int32),
+        carray(pointer(table[42]), table[43], np.int64),
         carray(pointer(table[44]), table[45], np.int32),
         carray(pointer(table[46]), table[47], np.int32),
-        carray(pointer(table[48]), table[49], np.uint8),
-        carray(pointer(table[50]), table[51], np.int32),
-        carray(pointer(table[52]), table[53], np.bool_),
-        carray(pointer(table[54]), table[55], np.int64),
-        carray(pointer(table[56]), table[57], np.int32),
+        carray(pointer(table[48]), table[49], np.int32),
+        carray(pointer(table[50]), table[51], np.uint8),
+        carray(pointer(table[52]), table[53], np.int32),
+        carray(pointer(table[54]), table[55], np.bool_),
+        carray(pointer(table[56]), table[57], np.int64),
         carray(pointer(table[58]), table[59], np.int32),
-        carray(pointer(table[60]), table[61], np.int64),
-        carray(pointer(table[62]), table[63], np.int32),
-        carray(pointer(table[64]), table[65], np.int64),
-        carray(pointer(table[66]), table[67], np.int32),
-        carray(pointer(table[68]), table[69], np.uint8),
-        carray(pointer(table[70]), table[71], np.int64),
-        carray(pointer(table[72]), table[73], np.int32),
-        carray(pointer(table[74]), table[75], np.uint8),
+        carray(pointer(table[60]), table[61], np.int32),
+        carray(pointer(table[62]), table[63], np.int64),
+        carray(pointer(table[64]), table[65], np.int32),
+        carray(pointer(table[66]), table[67], np.int64),
+        carray(pointer(table[68]), table[69], np.int32),
+        carray(pointer(table[70]), table[71], np.uint8),
+        carray(pointer(table[72]), table[73], np.int64),
+        carray(pointer(table[74]), table[75], np.int32),
         carray(pointer(table[76]), table[77], np.uint8),
-        carray(pointer(table[78]), table[79], np.int32),
+        carray(pointer(table[78]), table[79], np.uint8),
         carray(pointer(table[80]), table[81], np.int32),
         carray(pointer(table[82]), table[83], np.int32),
         carray(pointer(table[84]), table[85], np.int32),
         carray(pointer(table[86]), table[87], np.int32),
         carray(pointer(table[88]), table[89], np.int32),
-        carray(pointer(table[90]), table[91], np.uint16),
-        carray(pointer(table[92]), table[93], np.bool_),
+        carray(pointer(table[90]), table[91], np.int32),
+        carray(pointer(table[92]), table[93], np.uint16),
+        carray(pointer(table[94]), table[95], np.bool_),
     )
 
 

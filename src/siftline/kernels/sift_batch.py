@@ -7,31 +7,136 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
-from siftline.kernels.pointers import fetch
+from siftline.kernels.pointers import fetch, part_of
 from siftline.kernels.scan import spread_event
-from siftline.kernels.sift import SEVERAL, _match
+from siftline.kernels.sift import clear_codes, find, place_values, spread_codes, test, touch_blocks
 from siftline.kernels.sift_layout import LINE, block_of, with_room
+from siftline.kernels.sift_lists import EVENTS
 from siftline.kernels.verify import clause_holds, clear_event, distinct_slots
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_U0 = np.uint64(0)
+_U2 = np.uint64(2)
 _LOW_HALF = 0xFFFFFFFF
 # Blocks are fetched so many events before they are looked at.
 _AHEAD = 2
+# Events whose values are placed together: many, but so few that what was fetched for them is still in the cache.
+_GROUP = 32
 # Results of a chunk for which there is room before anything like that was found.
 _MOST_EXPECTED = 1 << 24
 
 
 @inline_kernel
-def _fetch_blocks(event_attributes: NDArray[np.int32], blocks: NDArray[np.int32], flat: NDArray[np.int32]) -> None:
+def _fetch_blocks(begin: Any, end: Any, attributes: NDArray[np.int32], arrays: Any) -> None:
     """Ask for the blocks of an event to come: they are on their way while others are matched."""
-    for p in range(len(event_attributes)):
-        a = event_attributes[np.uint64(p)]
-        block = block_of(a, blocks)
+    blocks, flat = arrays[2][-4:-2]
+    for p in range(begin, end):
+        block = block_of(attributes[np.uint64(p)], blocks)
         if block >= 0:
             fetch(flat, np.uint64(block))
             fetch(flat, np.uint64(block) + np.uint64(LINE))
+
+
+@inline_kernel
+def _place_group(
+    begin: Any,
+    end: Any,
+    attributes: NDArray[np.int32],
+    codes: NDArray[np.int32],
+    ordinals: NDArray[np.int32],
+    arrays: Any,
+) -> None:
+    """Place the values from `begin` on, of several events."""
+    work = arrays[0][-1]
+    cut_starts, cuts, guide_bases, guides, _, node_bases, node_starts, rises = arrays[2][:8]
+    placing = (cut_starts, cuts, guide_bases, guides, node_bases, node_starts, rises)
+    place_values(part_of(attributes, begin, end), part_of(codes, begin, end), ordinals, work, *placing)
+
+
+@inline_kernel
+def _find_in_turn(
+    position: Any,
+    origin: Any,
+    starts: NDArray[np.int64],
+    attributes: NDArray[np.int32],
+    codes: NDArray[np.int32],
+    ordinals: NDArray[np.int32],
+    two_records: NDArray[np.int32],
+    two_survivors: NDArray[np.int32],
+    arrays: Any,
+) -> Any:
+    """Find what may match an event, and ask for it: it is on its way while the event before is tested.
+
+    Returns (whether it has no attribute twice, and what `find` does). Ordinals start with that of the value `origin`.
+    """
+    dense, seen, marks, bits, _, lists, groups, _, records, survivors, _, _, work = arrays[0]
+    cut_starts, cuts, _, _, lanes, node_bases, node_starts, rises = arrays[2][:8]
+    marked, cold, rows, _, _, blocks, flat, signatures, is_skipped = arrays[2][8:]
+    begin, end = starts[position], starts[position + 1]
+    event = (
+        part_of(attributes, begin, end),
+        part_of(codes, begin, end),
+        part_of(ordinals, begin - origin, end - origin),
+    )
+    spreading: Any = (dense, bits, len(blocks), len(cuts) > 0)
+    n_spread = spread_codes(*event, *spreading)
+    clear_codes(n_spread, event[0], *spreading)
+    if n_spread < np.uint64(end - begin):
+        return False, _U0, _U0
+    turn = position & 1
+    records = part_of(two_records, turn * len(records), (turn + 1) * len(records))
+    survivors = part_of(two_survivors, turn * len(survivors), (turn + 1) * len(survivors))
+    touch_blocks(event[0], work, blocks, flat)
+    in_trees = (cut_starts, lanes, node_bases, node_starts, rises, marked, cold)
+    finding: Any = (seen, marks, lists, groups, work, *in_trees, blocks, flat, signatures, is_skipped, len(cuts) > 0)
+    n_records, n_rows = find(*event, records, survivors, *finding)
+    for k in range(n_records):
+        fetch(flat, np.uint64(records[_U2 * k]))
+    for k in range(n_rows):
+        fetch(rows, np.uint64(survivors[k]))
+    return True, n_records, n_rows
+
+
+@inline_kernel
+def _test_in_turn(
+    position: Any,
+    origin: Any,
+    n_records: Any,
+    n_rows: Any,
+    starts: NDArray[np.int64],
+    attributes: NDArray[np.int32],
+    codes: NDArray[np.int32],
+    ordinals: NDArray[np.int32],
+    two_records: NDArray[np.int32],
+    two_survivors: NDArray[np.int32],
+    living: NDArray[np.bool_],
+    no_weights: NDArray[np.float64],
+    arrays: Any,
+) -> Any:
+    """Test what `_find_in_turn` has found for an event; return what `test` does."""
+    dense, _, _, bits, _, _, _, waiting, records, survivors, sure, possible, work = arrays[0]
+    literals = arrays[1]
+    _, cuts, _, _, _, node_bases, _, rises = arrays[2][:8]
+    _, _, rows, alone_starts, alone_slots, blocks, flat, _, _ = arrays[2][8:]
+    begin, end = starts[position], starts[position + 1]
+    event = (
+        part_of(attributes, begin, end),
+        part_of(codes, begin, end),
+        part_of(ordinals, begin - origin, end - origin),
+    )
+    turn = position & 1
+    records = part_of(two_records, turn * len(records), (turn + 1) * len(records))
+    survivors = part_of(two_survivors, turn * len(survivors), (turn + 1) * len(survivors))
+    keeping = (living, no_weights, no_weights, dense, bits, waiting, sure, possible, work)
+    testing: Any = (*keeping, literals, node_bases, rises, rows, alone_starts, alone_slots, flat)
+    spreading: Any = (dense, bits, len(blocks), len(cuts) > 0)
+    n_spread = spread_codes(*event, *spreading)
+    counts = test(event[0], event[2], n_records, n_rows, records, survivors, *testing)
+    clear_codes(n_spread, event[0], *spreading)
+    work[EVENTS] += 1
+    return counts
 
 
 @kernel
@@ -43,22 +148,22 @@ def match_events(
     codes: NDArray[np.int32],
     living: NDArray[np.bool_],
     no_weights: NDArray[np.float64],
-    no_ids: NDArray[np.int64],
-    not_shared: Any,
     arrays: Any,
-    sure: NDArray[np.int32],
-    possible: NDArray[np.int32],
     is_incomplete: bool,
     completing: Any,
 ) -> Any:
     """Match the events first .. end - 1.
 
-    `arrays` are the other arguments of `_match`, which writes to `sure` and `possible`; `living` is its `is_live`.
-    `completing` are the arguments of `_complete`, for a part that needs it.
+    `living` is the `is_live` of `_match`; `arrays` are its arguments from `dense` on: the scratch arrays, those of the
+    literals, and the layout. `completing` are the arguments of `_complete`, for a part that needs it.
 
     Returns (starts, sure, possible_starts, possible, several): flat results, and the positions of events that have
     several values of an attribute and were left out.
+
+    What `_match` does for one event goes by turns here. The values of a group of events are placed together; and what
+    was found for an event is tested when that of the next one has been found, and is on its way from memory.
     """
+    _, _, _, _, _, _, _, _, records, survivors, sure, possible, _ = arrays[0]
     n_events = end - first
     sure_starts = np.zeros(n_events + 1, dtype=np.int64)
     possible_starts = np.zeros(n_events + 1, dtype=np.int64)
@@ -66,33 +171,67 @@ def match_events(
     all_possible = np.empty(64, dtype=np.int32)
     several = np.empty(n_events, dtype=np.int64)
     n_several = 0
-    for i in range(n_events):
-        begin, stop = starts[first + i], starts[first + i + 1]
-        event = (attributes[begin:stop], codes[begin:stop])
-        if i + _AHEAD < n_events:
-            later = first + i + _AHEAD
-            _fetch_blocks(attributes[starts[later] : starts[later + 1]], *arrays[-4:-2])
-        counts = _match(*event, living, no_weights, no_weights, no_ids, no_ids, *not_shared, *arrays)
-        if counts == SEVERAL:
-            several[n_several] = first + i
-            n_several += 1
-            counts = np.int64(0)
-        elif is_incomplete:
-            counts = _complete(counts, *event, sure, possible, *completing)
-        n_sure, n_possible = counts & _LOW_HALF, counts >> 32
-        sure_starts[i + 1] = sure_starts[i] + n_sure
-        possible_starts[i + 1] = possible_starts[i] + n_possible
-        if sure_starts[i + 1] > len(all_sure):
-            # For all events at once, if the others have as many: new memory costs more than what is written there. But
-            # not for much more than there is, because a few events may have very many.
-            n_expected = sure_starts[i + 1] // (i + 1) * (n_events - i - 1)
-            n_expected = min(n_expected, max(sure_starts[i + 1], _MOST_EXPECTED))
-            all_sure = with_room(all_sure, sure_starts[i], n_sure + n_expected)
-        all_possible = with_room(all_possible, possible_starts[i], n_possible)
-        for k in range(n_sure):
-            all_sure[np.uint64(sure_starts[i] + k)] = sure[np.uint64(k)]
-        for k in range(n_possible):
-            all_possible[np.uint64(possible_starts[i] + k)] = possible[np.uint64(k)]
+    n_most = 0
+    for group in range(first, end, _GROUP):
+        n_most = max(n_most, starts[min(group + _GROUP, end)] - starts[group])
+    ordinals = np.empty(n_most, dtype=np.int32)
+    two_records = np.empty(2 * len(records), dtype=np.int32)
+    two_survivors = np.empty(2 * len(survivors), dtype=np.int32)
+    n_records = n_rows = n_next_records = n_next_rows = _U0
+    is_single = is_next_single = False
+    for group in range(first, end, _GROUP):
+        group_end = min(group + _GROUP, end)
+        origin = starts[group]
+        _place_group(origin, starts[group_end], attributes, codes, ordinals, arrays)
+        # One more than there are: when the last one is tested, nothing is found any more.
+        for position in range(group, group_end + 1):
+            if position < group_end:
+                if position + _AHEAD < end:
+                    _fetch_blocks(starts[position + _AHEAD], starts[position + _AHEAD + 1], attributes, arrays)
+                is_next_single, n_next_records, n_next_rows = _find_in_turn(
+                    position, origin, starts, attributes, codes, ordinals, two_records, two_survivors, arrays
+                )
+            if position > group:
+                counts = np.int64(0)
+                if is_single:
+                    counts = _test_in_turn(
+                        position - 1,
+                        origin,
+                        n_records,
+                        n_rows,
+                        starts,
+                        attributes,
+                        codes,
+                        ordinals,
+                        two_records,
+                        two_survivors,
+                        living,
+                        no_weights,
+                        arrays,
+                    )
+                    if is_incomplete:
+                        values = slice(starts[position - 1], starts[position])
+                        counts = _complete(counts, attributes[values], codes[values], sure, possible, *completing)
+                else:
+                    several[n_several] = position - 1
+                    n_several += 1
+                i = position - 1 - first
+                n_sure, n_possible = counts & _LOW_HALF, counts >> 32
+                sure_starts[i + 1] = sure_starts[i] + n_sure
+                possible_starts[i + 1] = possible_starts[i] + n_possible
+                if sure_starts[i + 1] > len(all_sure):
+                    # For all events at once, if the others have as many: new memory costs more than what is written
+                    # there. But not for much more than there is, because a few events may have very many.
+                    n_expected = sure_starts[i + 1] // (i + 1) * (n_events - i - 1)
+                    n_expected = min(n_expected, max(sure_starts[i + 1], _MOST_EXPECTED))
+                    all_sure = with_room(all_sure, sure_starts[i], n_sure + n_expected)
+                if possible_starts[i + 1] > len(all_possible):
+                    all_possible = with_room(all_possible, possible_starts[i], int(n_possible))
+                for k in range(n_sure):
+                    all_sure[np.uint64(sure_starts[i] + k)] = sure[np.uint64(k)]
+                for k in range(n_possible):
+                    all_possible[np.uint64(possible_starts[i] + k)] = possible[np.uint64(k)]
+            n_records, n_rows, is_single = n_next_records, n_next_rows, is_next_single
     return (
         sure_starts,
         all_sure[: sure_starts[n_events]],

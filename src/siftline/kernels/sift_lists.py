@@ -183,32 +183,17 @@ def _try_rows(
 
 
 @inline_kernel
-def match_lists(
+def find_rows(
     n_lists: Any,
-    n_sure: Any,
-    n_possible: Any,
-    is_live: NDArray[np.bool_],
-    weights: NDArray[np.float64],
-    heaviest: NDArray[np.float64],
-    dense: NDArray[np.int32],
     marks: NDArray[np.uint8],
-    bits: NDArray[np.uint64],
     lists: NDArray[np.int32],
     groups: NDArray[np.uint64],
-    waiting: NDArray[np.int32],
     survivors: NDArray[np.int32],
-    sure: NDArray[np.int32],
-    possible: NDArray[np.int32],
     work: NDArray[np.int64],
     marked: NDArray[np.uint8],
     cold: NDArray[np.int32],
-    rows: NDArray[np.int32],
-    literals: Any,
 ) -> Any:
-    """Match the entries of some lists; return how many slots there are now.
-
-    One step for all lists, then the next step: what a step reads from memory does not wait for what came before.
-    """
+    """Write down the rows of entries of lists whose second and third literal may hold; return how many there are."""
     touched: Any = 0
     n_candidates = _U0
     for k in range(_U0, n_lists, _U2):
@@ -220,9 +205,36 @@ def match_lists(
     n_left = _append_marked(n_lists, lists, marks, groups, survivors, marked)
     work[CANDIDATES] += np.int64(n_candidates)
     work[LISTS] += np.int64(n_lists >> _U1)
-    n_tested = n_left
+    work[TOUCHED] = touched
     for k in range(n_left):
         survivors[k] = cold[np.uint64(survivors[k])]
+    return n_left
+
+
+@inline_kernel
+def match_rows(
+    n_left: Any,
+    n_sure: Any,
+    n_possible: Any,
+    survivors: NDArray[np.int32],
+    dense: NDArray[np.int32],
+    bits: NDArray[np.uint64],
+    waiting: NDArray[np.int32],
+    work: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    literals: Any,
+    sure: NDArray[np.int32],
+    possible: NDArray[np.int32],
+    is_live: NDArray[np.bool_],
+    weights: NDArray[np.float64],
+    heaviest: NDArray[np.float64],
+) -> Any:
+    """Test the rows that are left; return how many slots there are now.
+
+    One step for all of them, then the next step: what a step reads from memory does not wait for what came before.
+    """
+    touched: Any = 0
+    n_tested = n_left
     for k in range(n_left):
         touched += rows[np.uint64(survivors[k])]  # most rows are on one cache line
     for first in range(_U0, n_left, _N_WAITING):
