@@ -104,3 +104,13 @@ def test_an_event_that_several_threads_meet_first_at_the_same_time() -> None:
         for thread in threads:
             thread.join()
         assert found == [expected] * 4
+
+
+def test_a_long_change_does_not_keep_others_from_making_a_new_one() -> None:
+    engine = engine_of(10)
+    event = engine.encode(EVENT)
+    engine.match(event)
+    with engine._writing:
+        engine._rebuild()
+        assert set(engine.match(event)) == {4, 7}
+        assert shortcuts(engine)[threading.get_ident()].generation == engine._generation

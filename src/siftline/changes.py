@@ -119,6 +119,7 @@ class Changing:
                 yield
             finally:
                 self._generation += 1
+                self._writing.forget()  # and not only when the lock is given back: that may take seconds
 
     # additions
 

@@ -45,8 +45,12 @@ class WritersLock:
 
     def release(self) -> None:
         """Give it back: from now on everybody looks at what has changed."""
-        self.shortcuts = {}
+        self.forget()
         self._lock.release()
+
+    def forget(self) -> None:
+        """Throw away all shortcuts."""
+        self.shortcuts = {}
 
     def __enter__(self) -> None:
         self._lock.acquire()
