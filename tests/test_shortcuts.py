@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -9,6 +13,7 @@ import pytest
 
 from siftline import Engine
 from siftline.kernels.pointers import IS_COMPILED
+from siftline.shortcuts import NO_SHORTCUT, Shortcut
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="interpreted kernels take no addresses")
 
@@ -18,20 +23,30 @@ EVENT = {"a": 1, "b": 2}
 def engine_of(n: int) -> Engine:
     engine = Engine()
     engine.add_many((i, f"a = {i % 3} and b <= {i}") for i in range(n))
+    engine.rebuild()  # few would stay in the tail
     return engine
 
 
-def shortcuts(engine: Engine) -> dict[int, Any]:
-    return engine._writing.shortcuts
+def shortcuts(engine: Engine) -> Any:
+    return engine._shortcuts.ways
+
+
+def way_of(engine: Engine, event: Any) -> Shortcut:
+    """Match twice: the first match after a change leaves no shortcut behind."""
+    assert sorted(engine.match(event)) == sorted(engine.match(event))
+    way = shortcuts(engine)[threading.get_ident()]
+    assert isinstance(way, Shortcut)
+    return way
 
 
 def test_a_match_keeps_it_and_the_next_one_takes_it() -> None:
     engine = engine_of(100)
     event = engine.encode(EVENT)
-    found = engine.match(event)
-    kept = shortcuts(engine)[threading.get_ident()]
-    assert sorted(engine.match(event)) == sorted(found) == [i for i in range(2, 100) if i % 3 == 1]
-    assert shortcuts(engine)[threading.get_ident()] is kept
+    assert sorted(engine.match(event)) == [i for i in range(2, 100) if i % 3 == 1]
+    kept = way_of(engine, event)
+    assert kept is not NO_SHORTCUT
+    assert way_of(engine, event) is kept
+    assert sorted(engine.match(event)) == [i for i in range(2, 100) if i % 3 == 1]
 
 
 @pytest.mark.parametrize(
@@ -51,10 +66,10 @@ def test_a_match_keeps_it_and_the_next_one_takes_it() -> None:
 def test_every_change_throws_it_away(change: Any, expected: set[int]) -> None:
     engine = engine_of(10)
     event = engine.encode(EVENT)
-    assert set(engine.match(event)) == {4, 7}
+    way_of(engine, event)
     change(engine)
     assert shortcuts(engine) == {}
-    for _ in range(3):  # encoded again, by the new shortcut, by the same
+    for _ in range(4):
         assert set(engine.match(event)) == set(engine.match(EVENT)) == expected
 
 
@@ -68,6 +83,7 @@ def test_one_that_was_made_during_a_change_is_not_kept(monkeypatch: pytest.Monke
         engine.remove(4)
         return found
 
+    engine.match(event)
     with monkeypatch.context() as patched:
         patched.setattr(engine._index, "finders", slow_finders)
         assert set(engine.match(event)) <= {4, 7}  # began before the removal had ended
@@ -78,7 +94,7 @@ def test_one_that_was_made_during_a_change_is_not_kept(monkeypatch: pytest.Monke
 def test_those_of_ended_threads_are_forgotten() -> None:
     engine = engine_of(10)
     event = engine.encode(EVENT)
-    thread = threading.Thread(target=engine.match, args=(event,))
+    thread = threading.Thread(target=way_of, args=(engine, event))
     thread.start()
     thread.join()
     assert list(shortcuts(engine)) == [thread.ident]
@@ -106,11 +122,66 @@ def test_an_event_that_several_threads_meet_first_at_the_same_time() -> None:
         assert found == [expected] * 4
 
 
+def test_nobody_keeps_one_during_a_change() -> None:
+    engine = engine_of(10)
+    event = engine.encode(EVENT)
+    way_of(engine, event)
+    with engine._writing, engine._shortcuts:
+        assert set(engine.match(event)) == set(engine.match(event)) == {4, 7}
+        assert shortcuts(engine) == {}
+    assert way_of(engine, event) is not NO_SHORTCUT
+
+
 def test_a_long_change_does_not_keep_others_from_making_a_new_one() -> None:
     engine = engine_of(10)
     event = engine.encode(EVENT)
-    engine.match(event)
+    way_of(engine, event)
     with engine._writing:
         engine._rebuild()
-        assert set(engine.match(event)) == {4, 7}
-        assert shortcuts(engine)[threading.get_ident()].generation == engine._generation
+        assert way_of(engine, event).generation == engine._generation
+
+
+def test_an_engine_that_has_none() -> None:
+    by_text = Engine()
+    by_text.add_many([("x", "a = 1"), ("y", "a = 2")])
+    by_scan = Engine(index="fast-scan")
+    by_scan.add_many([(1, "a = 1"), (2, "a = 2")])
+    for engine, expected in ((by_text, ["x"]), (by_scan, [1])):
+        event = engine.encode(EVENT)
+        assert way_of(engine, event) is NO_SHORTCUT
+        assert engine.match(event) == expected
+
+
+def test_a_pickled_engine_and_a_pickled_event_take_no_addresses_along() -> None:
+    engine = engine_of(10)
+    event = engine.encode(EVENT)
+    way_of(engine, event)
+    assert event.address
+    engine, event = pickle.loads(pickle.dumps((engine, event)))
+    assert (shortcuts(engine), event.address) == ({}, 0)
+    assert set(engine.match(event)) == set(engine.match(event)) == {4, 7}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_a_forked_process_starts_over() -> None:
+    """A thread of the child may get the number of one of the parent's that was in the middle of a match."""
+    code = """
+import os
+from siftline import Engine
+engine = Engine()
+engine.add_many((i, f"a = {i % 3} and b <= {i}") for i in range(10))
+engine.rebuild()
+event = engine.encode({"a": 1, "b": 2})
+before = sorted(engine.match(event)), sorted(engine.match(event))
+part = engine._index._parts[0]
+desk, = part.desks.values()
+assert engine._shortcuts.ways
+child = os.fork()
+if child == 0:
+    assert not engine._shortcuts.ways
+    assert (sorted(engine.match(event)), sorted(engine.match(event))) == before
+    assert desk not in part.desks.values()
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

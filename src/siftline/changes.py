@@ -38,7 +38,7 @@ from siftline.indexes.registry import make_index
 from siftline.kernels.sharing import first_alike
 from siftline.language.normal_form import Cover, cover, cover_with_alternatives
 from siftline.model import has_calls
-from siftline.shortcuts import WritersLock
+from siftline.shortcuts import Shortcuts
 from siftline.subscriptions import ParsedExpressions, SubscriptionTable
 from siftline.tail import Tail
 from siftline.tidying import Tidier
@@ -104,8 +104,9 @@ class Changing:
         self._generation = 0
         self._tidier = Tidier()
         self._tenants: dict[str, Tenant] = {}  # those that events were matched for
-        self._writing = WritersLock()
+        self._writing = threading.RLock()
         self._publishing = threading.Lock()
+        self._shortcuts = Shortcuts()
 
     def __len__(self) -> int:
         return self._table.n_live
@@ -113,13 +114,12 @@ class Changing:
     @contextmanager
     def _changing(self) -> Iterator[None]:
         """Let nobody look at the parts for a moment; who looked without a lock sees that the generation moved on."""
-        with self._publishing:
+        with self._publishing, self._shortcuts:
             self._generation += 1
             try:
                 yield
             finally:
                 self._generation += 1
-                self._writing.forget()  # and not only when the lock is given back: that may take seconds
 
     # additions
 
@@ -128,8 +128,9 @@ class Changing:
         table, slot = self._table, self._table.n_slots
         leader = self._entries.get(expression) if self._index.shares else None
         if leader is not None and table.is_entry(leader):
-            table.append_one(id, weight, table.expression(leader), tenant)
-            table.follow([slot], [leader])
+            with self._shortcuts:
+                table.append_one(id, weight, table.expression(leader), tenant)
+                table.follow([slot], [leader])
             return
         rows = plain_rows(expression, self._domains) if self._index.has_tail else None
         has_room = rows is not None and self._tail.has_room(1, len(rows), 0)
@@ -138,8 +139,9 @@ class Changing:
         else:
             if not has_room:
                 self._flush()
-            table.append_one(id, weight, expression, tenant)
-            self._tail.add_plain(slot, rows)
+            with self._shortcuts:
+                table.append_one(id, weight, expression, tenant)
+                self._tail.add_plain(slot, rows)
         if self._index.shares:
             self._entries[expression] = slot
         if not has_room:
@@ -312,7 +314,9 @@ class Changing:
         return np.array([slot(id) for id in ids], dtype=np.int32)
 
     def _remove_one(self, id: Id) -> None:
-        self._forget(self._table.remove_one(id, self._table.slot(id)))
+        slot = self._table.slot(id)
+        with self._shortcuts:
+            self._forget(self._table.remove_one(id, slot))
         self._tidier.tidy(self)
 
     def _forget(self, slots: NDArray[np.int32]) -> None:

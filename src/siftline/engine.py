@@ -23,7 +23,6 @@ from siftline.indexes.protocol import MOST_FOUND
 from siftline.indexes.registry import DEFAULT, PAGED
 from siftline.matching import Matching
 from siftline.model import has_calls
-from siftline.shortcuts import WritersLock
 from siftline.subscriptions import Id, SubscriptionTable, TextExpressions, accepted, check_top
 from siftline.subsets import Subset, Tenant, subset_of
 
@@ -213,7 +212,8 @@ class Engine(Matching):
             slots = self._slots_of(gone)
             if len(set(gone)) != len(gone):
                 raise DuplicateIdError("an id is to be removed twice")
-            self._forget(self._table.remove(gone, slots))
+            with self._shortcuts:
+                self._forget(self._table.remove(gone, slots))
             self._tidier.tidy(self)
 
     # matching
@@ -288,12 +288,12 @@ class Engine(Matching):
             if not as_slots and not first:
                 # As `_match_at_once` by a shorter way, for ids that are numbers. All in one place: where few match, a
                 # call more would be a twentieth of the time.
-                way = self._writing.shortcuts.get(get_ident()) or self._new_shortcut()
+                way = self._shortcuts.ways.get(get_ident()) or self._new_shortcut()
                 latest: EncodedEvents | None = event
                 if way is not None and (event.version != way.version or event.domains is not way.domains):
                     latest = event.latest_for(way.domains)
                 if way is not None and latest is not None:
-                    n_found = way.call(latest.address or latest.described(way.describe), way.table_at)
+                    n_found = way.call(latest.address or latest.described(), way.table_at)
                     ids: list[Any] | None = way.ids_found[:n_found].tolist() if 0 <= n_found <= MOST_FOUND else None
                     if ids is not None and way.has_more:
                         ids = way.with_more(ids, latest)
@@ -529,7 +529,7 @@ class Engine(Matching):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(pickle.loads(state["pickled"]))
-        self._writing = WritersLock()
+        self._writing = threading.RLock()
         self._publishing = threading.Lock()
 
 

@@ -8,6 +8,7 @@ change under them.
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from siftline.encoding.events import EncodedEvents
 from siftline.encoding.sources import source_of
 from siftline.errors import EventError
 from siftline.model import matches
-from siftline.shortcuts import Shortcut, put_shortcut
+from siftline.shortcuts import NO_SHORTCUT, Shortcut, put_shortcut
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,19 +60,27 @@ class Matching(Changing):
     """How an engine matches one event."""
 
     def _new_shortcut(self) -> Shortcut | None:
-        """Make and remember a shortcut for this thread; None if the index has none, or is being changed."""
-        shortcuts = self._writing.shortcuts
+        """Make and remember a shortcut for this thread; None if there is none, or it is too soon for one.
+
+        Making one takes longer than a match, so that the first match after a change goes without.
+        """
+        ways = self._shortcuts.ways
+        if not isinstance(ways, dict):
+            return None  # something is being changed
+        if get_ident() not in ways:
+            put_shortcut(ways, None)
+            return None
         generation, table, domains = self._generation, self._table, self._domains
         version, tail = domains.version, self._tail
         # Before the index is asked: an id that is removed and added again is then found once at most.
         n_tail = tail.n_clauses
-        if generation & 1 or table.numbers is None:
+        finders = None if table.numbers is None else self._index.finders(table.numbers, table.sharing)
+        if generation & 1 or self._generation != generation:
             return None
-        finders = self._index.finders(table.numbers, table.sharing)
-        if finders is None or self._generation != generation:
-            return None
-        shortcut = Shortcut(generation, domains, version, finders, table, tail, n_tail)
-        put_shortcut(shortcuts, shortcut)
+        shortcut = NO_SHORTCUT
+        if finders is not None:
+            shortcut = Shortcut(generation, domains, version, finders, table, tail, n_tail)
+        put_shortcut(ways, shortcut)
         return shortcut
 
     def _match_at_once(self, event: EncodedEvents) -> tuple[NDArray[np.int32], SubscriptionTable] | None:

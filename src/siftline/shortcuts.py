@@ -1,25 +1,23 @@
 """The shortest way from an event to the ids that match it, remembered until something changes.
 
 Where few subscriptions match, the kernel takes one or two microseconds, and looking up in Python what it works on took
-as long. So each thread keeps that, and looks at nothing but the generation of the engine and the version of the event.
-Every change to an engine runs under its writers' lock, and whoever gives the lock back throws away all shortcuts.
+as long. So each thread keeps that from its second match on, and looks at nothing but whether the event was encoded for
+it, and whether the generation moved on meanwhile. Every change of what matches throws away all shortcuts.
 """
 
 from __future__ import annotations
 
-import functools
+import os
 import sys
 import threading
-from typing import TYPE_CHECKING
-
-import numpy as np
+import weakref
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from siftline.indexes.protocol import MOST_FOUND
-from siftline.kernels.compiler import direct
-from siftline.kernels.pointers import HEADER_SIZE, describe_event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from siftline.encoding.domains import Domains
     from siftline.encoding.events import EncodedEvents
@@ -28,35 +26,34 @@ if TYPE_CHECKING:
     from siftline.tail import Tail
 
 
-class WritersLock:
-    """The lock that writers take turns with, and the shortcuts of threads until one of them gives it back.
+_CLOSED: Final[Mapping[int, Any]] = MappingProxyType({})
 
-    A thread that makes a shortcut puts it into the dict that was there when it began: if something changed meanwhile,
-    nobody looks there any more.
+
+class Shortcuts:
+    """The shortcuts of an engine, by thread. Who changes what matches does it `with` these, under the writers' lock.
+
+    Meanwhile there are none, and nobody can keep one. A thread that makes one puts it into the dict that was there when
+    it began: if something changed since, nobody looks there any more. An interrupt that comes at a bad moment leaves
+    the engine without shortcuts until the next change, and never with old ones.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self.shortcuts: dict[int, Shortcut] = {}
-
-    def acquire(self) -> None:
-        """Wait for other threads; the one that has it may take it again."""
-        self._lock.acquire()
-
-    def release(self) -> None:
-        """Give it back: from now on everybody looks at what has changed."""
-        self.forget()
-        self._lock.release()
-
-    def forget(self) -> None:
-        """Throw away all shortcuts."""
-        self.shortcuts = {}
+        self.ways: Mapping[int, Shortcut | None] = {}
+        _watched.add(self)
 
     def __enter__(self) -> None:
-        self._lock.acquire()
+        self.ways = _CLOSED
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self.ways = {}
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return Shortcuts, ()  # they have addresses of what is here
+
+
+def _nothing(event_at: int, table_at: int) -> int:
+    """Find nothing, as an index without parts."""
+    return 0
 
 
 class Shortcut:
@@ -70,8 +67,6 @@ class Shortcut:
         See `Finder`: of the first part of the index.
     has_more : bool
         Whether there are other parts, or subscriptions in the tail: `with_more` finds these.
-    describe
-        What `EncodedEvents.described` takes.
     """
 
     __slots__ = (
@@ -80,7 +75,6 @@ class Shortcut:
         "_table",
         "_tail",
         "call",
-        "describe",
         "domains",
         "generation",
         "has_more",
@@ -102,7 +96,6 @@ class Shortcut:
         self.generation = generation
         self.domains = domains
         self.version = version
-        self.describe: Callable[..., int] = _describe()
         self.call: Callable[[int, int], int] = _nothing
         self.table_at, self.ids_found = 0, memoryview(b"")
         if finders:
@@ -128,19 +121,24 @@ class Shortcut:
         return ids
 
 
-def put_shortcut(shortcuts: dict[int, Shortcut], shortcut: Shortcut) -> None:
-    """Remember a shortcut for this thread, and forget those of threads that have ended."""
-    for ended in shortcuts.keys() - sys._current_frames().keys():
-        shortcuts.pop(ended, None)
-    shortcuts[threading.get_ident()] = shortcut
+# For an engine that has none: no event was encoded for it.
+NO_SHORTCUT: Final = Shortcut(0, cast("Any", None), -1, [], cast("Any", None), cast("Any", None), 0)
 
 
-@functools.cache
-def _describe() -> Callable[..., int]:
-    nothing = np.empty(0, dtype=np.int32)
-    return direct(describe_event, nothing, nothing, np.empty(HEADER_SIZE, dtype=np.int64))
+def put_shortcut(ways: dict[int, Shortcut | None], shortcut: Shortcut | None) -> None:
+    """Remember a shortcut for this thread, or that it had none, and forget those of threads that have ended."""
+    if len(ways) > 1 or threading.get_ident() not in ways:
+        for ended in ways.keys() - sys._current_frames().keys():
+            ways.pop(ended, None)
+    ways[threading.get_ident()] = shortcut
 
 
-def _nothing(event_at: int, table_at: int) -> int:
-    """Find nothing, as an index without parts."""
-    return 0
+def _after_fork() -> None:
+    """Forget all: a thread may get the number of one that was in the middle of a match in the parent process."""
+    for shortcuts in list(_watched):
+        shortcuts.ways = {}
+
+
+_watched: Final[weakref.WeakSet[Shortcuts]] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -52,7 +52,7 @@ class Tidier:
                 merge.give_up()
                 self._start(engine)
                 return
-            _done(merge)
+            _done(merge, engine)
         if engine._has_many_dead():
             if engine._table.n_slots > _AT_ONCE:
                 self._start(engine)
@@ -62,7 +62,7 @@ class Tidier:
     def settle(self, engine: Changing) -> None:
         """Do everything now."""
         while (merge := engine._index.merge()) is not None:
-            _done(merge)
+            _done(merge, engine)
         if engine._has_many_dead():
             engine._sweep()
 
@@ -116,7 +116,8 @@ class Tidier:
             return True
         with engine._writing:
             self._merge = None
-            merge.finish()
+            with engine._shortcuts:
+                merge.finish()
         return True
 
     def _give_up(self) -> None:
@@ -130,13 +131,14 @@ class Tidier:
         self._give_up()
 
 
-def _done(merge: Merge) -> None:
+def _done(merge: Merge, engine: Changing) -> None:
     try:
         merge.run()
     except BaseException:
         merge.give_up()
         raise
-    merge.finish()
+    with engine._shortcuts:
+        merge.finish()
 
 
 def _step_back() -> None:

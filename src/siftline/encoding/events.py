@@ -6,7 +6,6 @@ the event itself, which the `source` gives back on demand.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
@@ -27,11 +26,11 @@ from siftline.kernels.locate import (
     locate_interpreted,
     locate_values,
 )
-from siftline.kernels.pointers import HEADER_SIZE, IS_COMPILED
+from siftline.kernels.pointers import HEADER_SIZE, IS_COMPILED, event_describer
 from siftline.model import MAX_EVENT_DEPTH, Event, leaf_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -54,9 +53,6 @@ _locate: Final[Any] = locate_values if IS_COMPILED else locate_interpreted
 
 _NO_INTEGERS: Final = np.zeros(0, dtype=np.int64)
 _NO_BYTES: Final = read_only(np.zeros(0, dtype=np.uint8))
-
-# Held while an event gets its header: what its address belongs to must be kept.
-_describing: Final = threading.Lock()
 
 
 @runtime_checkable
@@ -123,7 +119,7 @@ class EncodedEvents:
         self.errors: Mapping[int, str] = source.errors
         self.is_single = len(self.starts) == 2 and not self.errors
         self.address = 0
-        self._header: NDArray[np.int64] | None = None
+        self._header = np.empty(HEADER_SIZE if self.is_single else 0, dtype=np.int64)
         self._events: dict[int, Event] = {}
         self._latest: EncodedEvents | None = None
 
@@ -149,12 +145,12 @@ class EncodedEvents:
             self._latest = EncodedEvents(self.source, domains)
         return self._latest
 
-    def described(self, describe: Callable[..., int]) -> int:
-        """Return the address of the header, which `describe_event` writes once for all threads."""
-        with _describing:
-            if not self.address:
-                self._header = np.empty(HEADER_SIZE, dtype=np.int64)
-                self.address = describe(self.attributes, self.codes, self._header)
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        return None, {name: getattr(self, name) for name in self.__slots__} | {"address": 0}
+
+    def described(self) -> int:
+        """Return the address of the header of a single event; threads that come at the same time write the same."""
+        self.address = event_describer()(self.attributes, self.codes, self._header)
         return self.address
 
     def event(self, position: int) -> Event:

@@ -64,6 +64,7 @@ block), a cache miss for each that survives. A range of w spaces takes O(log w) 
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import reduce
 from threading import get_ident
@@ -78,7 +79,7 @@ from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, 
 from siftline.indexes.protocol import Candidates, Finder, Many
 from siftline.indexes.sift_bits import COSTS, Bits, beside
 from siftline.kernels.compiler import direct
-from siftline.kernels.pointers import HEADER_SIZE, IS_COMPILED, describe_event, table_of
+from siftline.kernels.pointers import HEADER_SIZE, IS_COMPILED, event_describer, table_of
 from siftline.kernels.scan import order_literals
 from siftline.kernels.selectivity import weigh_shares
 from siftline.kernels.sift import candidates_of_several, match_at_desk, match_interpreted
@@ -194,6 +195,7 @@ class Desk:
         arrays: SiftArrays = part.arrays
         n_places = len(arrays.blocks) + 2
         self.part = part
+        self.n_forks = _n_forks
         self.dense = np.full(n_places, _ABSENT, dtype=np.int32)
         self.seen = np.zeros(1024, dtype=np.uint64)
         self.marks = np.zeros(N_MARK_BYTES, dtype=np.uint8)
@@ -234,7 +236,7 @@ class Desk:
         self.table_with_ids_at = self._table_with_ids.ctypes.data
         self.call = direct(match_at_desk, 0, 0)
         self._header = np.empty(HEADER_SIZE, dtype=np.int64)
-        self._describe = direct(describe_event, _NOTHING, _NOTHING, self._header)
+        self._describe = event_describer()
         self.is_plain = not len(part.others) and not part.has_repeated_slots
 
     def match(
@@ -245,7 +247,7 @@ class Desk:
         weights: NDArray[np.float64] = _NO_WEIGHTS,
         heaviest: NDArray[np.float64] = _NO_WEIGHTS,
     ) -> Candidates | None:
-        """Return what the part finds for an event with one value for each attribute, None for any other event."""
+        """Return what the part finds for an event with one value for each attribute, and not very many; else None."""
         living = is_live if self.part.n_dead else _ALL_LIVE
         if not IS_COMPILED:
             counts = match_interpreted(attributes, codes, living, weights, heaviest, _NO_IDS, _NOT_SHARED, self._arrays)
@@ -481,7 +483,7 @@ class Sift(PartedIndex):
         """Return this thread's scratch arrays for a part."""
         thread = get_ident()
         desk: Desk | None = part.desks.get(thread)
-        if desk is None:
+        if desk is None or desk.n_forks != _n_forks:
             for ended in part.desks.keys() - sys._current_frames().keys():
                 part.desks.pop(ended, None)
             desk = part.desks[thread] = Desk(part, self._work)
@@ -706,3 +708,17 @@ def _aligned(n: int) -> NDArray[np.int32]:
 def _roomy(array: NDArray[Any]) -> NDArray[Any]:
     """Return a large array in memory from NumPy, which asks for huge pages; kernels do not."""
     return array.copy() if array.nbytes > _LARGE else array
+
+
+# How often this process was forked off another: there, a thread with the number of one of ours may have been in the
+# middle of a match, and what it had on its desk is in our memory.
+_n_forks = 0
+
+
+def _after_fork() -> None:
+    global _n_forks
+    _n_forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -7,6 +7,7 @@ interpreted (IS_COMPILED).
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +17,10 @@ from numba.core import cgutils, config
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
-from siftline.kernels.compiler import kernel
+from siftline.kernels.compiler import direct, kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,6 +43,12 @@ def describe_event(attributes: NDArray[np.int32], codes: NDArray[np.int32], head
     header[1] = codes.ctypes.data
     header[2] = len(codes)
     return header.ctypes.data
+
+
+@functools.cache
+def event_describer() -> Callable[[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]], int]:
+    """Return `describe_event` for who promises the types of its arguments."""
+    return direct(describe_event, np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -74,9 +81,9 @@ def _fetch_nothing(array: NDArray[Any], place: Any) -> None:
 
 
 def _part_of(typing_context: Any, array: Any, begin: Any, end: Any) -> Any:
-    """Return array[begin:end], within its bounds, without counting a reference to it.
+    """Return array[begin:end] without counting a reference to it; both must lie within its bounds.
 
-    The owner must stay: counting is atomic, and for a small part takes longer than what is done with it.
+    The owner must stay. Counting is atomic, and for a small part takes longer than what is done with it.
     """
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -85,7 +85,8 @@ _LOW1, _WIDTH1, _PLACE2, _LOW2, _WIDTH2, _SLOT, _ROW, _CLAUSE = (
 # Of the arguments of `_match` but for the event: an address and a length for each.
 _TABLE_SIZE = 96
 
-# What the kernel returns for an event with several values of one attribute, or too many ids: it needs the careful way.
+# What the kernel returns for an event with several values of one attribute, with too many values, or with too many ids:
+# it needs the careful way.
 SEVERAL = -1
 
 
@@ -286,7 +287,7 @@ def touch_blocks(
 
 
 @inline_kernel
-def place_values(
+def find_ordinals(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     ordinals: NDArray[np.int32],
@@ -363,7 +364,7 @@ def clear_codes(
 
 
 @inline_kernel
-def find(
+def find_entries(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     ordinals: NDArray[np.int32],
@@ -432,7 +433,7 @@ def find(
 
 
 @inline_kernel
-def test(
+def match_entries(
     event_attributes: NDArray[np.int32],
     ordinals: NDArray[np.int32],
     n_records: Any,
@@ -456,7 +457,7 @@ def test(
     alone_slots: NDArray[np.int32],
     flat: NDArray[np.int32],
 ) -> Any:
-    """Test what `find` has left against the codes; return n_sure + n_possible * 2**32."""
+    """Test what `find_entries` has left against the codes; return n_sure + n_possible * 2**32."""
     n_sure: Any = 0
     n_possible: Any = 0
     for p in range(np.uint64(len(event_attributes) if len(alone_starts) > 0 else 0)):
@@ -568,12 +569,12 @@ def _match(
     event = (event_attributes, event_codes, ordinals)
     touch_blocks(event_attributes, work, blocks, flat)
     if has_trees:
-        place_values(*event, work, *placing)
+        find_ordinals(*event, work, *placing)
     n_spread = spread_codes(*event, dense, bits, n_known, has_trees)
     counts = np.int64(SEVERAL)
     if n_spread == n_values:
-        n_records, n_rows = find(*event, records, survivors, *finding)
-        counts = test(event_attributes, ordinals, n_records, n_rows, records, survivors, *testing)
+        n_records, n_rows = find_entries(*event, records, survivors, *finding)
+        counts = match_entries(event_attributes, ordinals, n_records, n_rows, records, survivors, *testing)
     clear_codes(n_spread, event_attributes, dense, bits, n_known, has_trees)
     if counts == SEVERAL:
         return counts

@@ -9,7 +9,7 @@ import numpy as np
 from siftline.kernels.compiler import inline_kernel, kernel
 from siftline.kernels.pointers import fetch, part_of
 from siftline.kernels.scan import spread_event
-from siftline.kernels.sift import clear_codes, find, place_values, spread_codes, test, touch_blocks
+from siftline.kernels.sift import clear_codes, find_entries, find_ordinals, match_entries, spread_codes, touch_blocks
 from siftline.kernels.sift_layout import LINE, block_of, with_room
 from siftline.kernels.sift_lists import EVENTS
 from siftline.kernels.verify import clause_holds, clear_event, distinct_slots
@@ -22,7 +22,7 @@ _U2 = np.uint64(2)
 _LOW_HALF = 0xFFFFFFFF
 # Blocks are fetched so many events before they are looked at.
 _AHEAD = 2
-# Events whose values are placed together: many, but so few that what was fetched for them is still in the cache.
+# Events whose ordinals are found together: many, but so few that what was fetched for them is still in the cache.
 _GROUP = 32
 # Results of a chunk for which there is room before anything like that was found.
 _MOST_EXPECTED = 1 << 24
@@ -40,7 +40,7 @@ def _fetch_blocks(begin: Any, end: Any, attributes: NDArray[np.int32], arrays: A
 
 
 @inline_kernel
-def _place_group(
+def _find_ordinals_of_group(
     begin: Any,
     end: Any,
     attributes: NDArray[np.int32],
@@ -48,11 +48,11 @@ def _place_group(
     ordinals: NDArray[np.int32],
     arrays: Any,
 ) -> None:
-    """Place the values from `begin` on, of several events."""
+    """Find the ordinals of the values begin .. end - 1, of several events."""
     work = arrays[0][-1]
     cut_starts, cuts, guide_bases, guides, _, node_bases, node_starts, rises = arrays[2][:8]
     placing = (cut_starts, cuts, guide_bases, guides, node_bases, node_starts, rises)
-    place_values(part_of(attributes, begin, end), part_of(codes, begin, end), ordinals, work, *placing)
+    find_ordinals(part_of(attributes, begin, end), part_of(codes, begin, end), ordinals, work, *placing)
 
 
 @inline_kernel
@@ -69,7 +69,8 @@ def _find_in_turn(
 ) -> Any:
     """Find what may match an event, and ask for it: it is on its way while the event before is tested.
 
-    Returns (whether it has no attribute twice, and what `find` does). Ordinals start with that of the value `origin`.
+    Returns (whether it has no attribute twice, and what `find_entries` does). Ordinals start with that of the value
+    `origin`. Codes are noted only to see whether an attribute comes twice: the event before needs their place next.
     """
     dense, seen, marks, bits, _, lists, groups, _, records, survivors, _, _, work = arrays[0]
     cut_starts, cuts, _, _, lanes, node_bases, node_starts, rises = arrays[2][:8]
@@ -91,7 +92,7 @@ def _find_in_turn(
     touch_blocks(event[0], work, blocks, flat)
     in_trees = (cut_starts, lanes, node_bases, node_starts, rises, marked, cold)
     finding: Any = (seen, marks, lists, groups, work, *in_trees, blocks, flat, signatures, is_skipped, len(cuts) > 0)
-    n_records, n_rows = find(*event, records, survivors, *finding)
+    n_records, n_rows = find_entries(*event, records, survivors, *finding)
     for k in range(n_records):
         fetch(flat, np.uint64(records[_U2 * k]))
     for k in range(n_rows):
@@ -115,7 +116,7 @@ def _test_in_turn(
     no_weights: NDArray[np.float64],
     arrays: Any,
 ) -> Any:
-    """Test what `_find_in_turn` has found for an event; return what `test` does."""
+    """Test what `_find_in_turn` has found for an event; return what `match_entries` does."""
     dense, _, _, bits, _, _, _, waiting, records, survivors, sure, possible, work = arrays[0]
     literals = arrays[1]
     _, cuts, _, _, _, node_bases, _, rises = arrays[2][:8]
@@ -133,7 +134,7 @@ def _test_in_turn(
     testing: Any = (*keeping, literals, node_bases, rises, rows, alone_starts, alone_slots, flat)
     spreading: Any = (dense, bits, len(blocks), len(cuts) > 0)
     n_spread = spread_codes(*event, *spreading)
-    counts = test(event[0], event[2], n_records, n_rows, records, survivors, *testing)
+    counts = match_entries(event[0], event[2], n_records, n_rows, records, survivors, *testing)
     clear_codes(n_spread, event[0], *spreading)
     work[EVENTS] += 1
     return counts
@@ -160,7 +161,7 @@ def match_events(
     Returns (starts, sure, possible_starts, possible, several): flat results, and the positions of events that have
     several values of an attribute and were left out.
 
-    What `_match` does for one event goes by turns here. The values of a group of events are placed together; and what
+    What `_match` does for one event goes by turns here. The ordinals of a group of events are found together; and what
     was found for an event is tested when that of the next one has been found, and is on its way from memory.
     """
     _, _, _, _, _, _, _, _, records, survivors, sure, possible, _ = arrays[0]
@@ -182,7 +183,7 @@ def match_events(
     for group in range(first, end, _GROUP):
         group_end = min(group + _GROUP, end)
         origin = starts[group]
-        _place_group(origin, starts[group_end], attributes, codes, ordinals, arrays)
+        _find_ordinals_of_group(origin, starts[group_end], attributes, codes, ordinals, arrays)
         # One more than there are: when the last one is tested, nothing is found any more.
         for position in range(group, group_end + 1):
             if position < group_end:
