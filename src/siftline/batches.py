@@ -230,7 +230,8 @@ def ids_of(table: SubscriptionTable, slots: NDArray[np.int32]) -> list[Any]:
     if not len(slots):
         return []
     if not table.are_ids_text:
-        return [pa.array(table.id_array()[slots])]
+        # Slots are in bounds: `take` that clips does not look, and takes half as long.
+        return [pa.array(table.id_array().take(slots, mode="clip"))]
     texts, longest = _texts_of(table, int(slots.max()) + 1)
     size = max(1, _MOST_BYTES // max(1, longest))
     return [texts.take(pa.array(slots[start : start + size])) for start in range(0, len(slots), size)]

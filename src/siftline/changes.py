@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import builtins
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -102,6 +103,7 @@ class Changing:
         self._n_added = 0
         self._n_replaced = 0
         self._generation = 0
+        self._laid_out_s = 0.0  # what it took when the whole index was laid out last
         self._tidier = Tidier()
         self._tenants: dict[str, Tenant] = {}  # those that events were matched for
         self._writing = threading.RLock()
@@ -397,12 +399,14 @@ class Changing:
     def _laid_out(self, batch: Batch, *, is_new: bool) -> Index:
         """Return a new index; what is mostly old is never refused, but laid out in several parts if need be."""
         index = make_index(self._index_name, self._options)
+        begin = time.perf_counter()
         try:
             index.build(batch)
         except TooLargeError:
             if is_new:
                 raise
             index.build_in_parts(batch)
+        self._laid_out_s = round(time.perf_counter() - begin, 6)
         return index
 
     def _batch(self, clauses: Clauses, domains: Domains, first: int, new: Expressions) -> Batch:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from siftline.encoding.columns import LoadedColumns
     from siftline.explanation import Explanation
     from siftline.model import Expression
     from siftline.operators.stage import Stage
@@ -169,6 +170,16 @@ class Engine(Matching):
             self._table.check_ids(ids)
             self._add_parsed(ids, [_checked_weight(weight) for weight in weights], parsed, tenant)
         return len(ids)
+
+    def add_loaded(self, loaded: LoadedColumns) -> int:
+        """Add what `load_columns` made of a table over empty domains; several engines may take the same.
+
+        Only an engine that never had subscriptions takes it.
+        """
+        with self._writing:
+            if self._table.n_slots or self._domains.ids:
+                raise ValueError("only a new engine takes what was loaded for one")
+            return self._add_columns(loaded._replace(domains=loaded.domains.copied()), None)
 
     def add_rows(self, rows: Any, ids: Any, weights: Any, texts: Any = None) -> int:
         """Add subscriptions whose predicates stand in a table already, for those who parse elsewhere.
@@ -419,6 +430,7 @@ class Engine(Matching):
                 "clauses": clauses.n_clauses,
                 "predicates": len(clauses.attributes),
                 "clause_bytes": sum(array.nbytes for array in clauses),
+                "laid_out_s": self._laid_out_s,
                 **self._index.stats(),
                 **({} if self._table.stage is None else {"operators": self._table.stage.stats()}),
             }

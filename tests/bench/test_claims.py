@@ -52,6 +52,7 @@ _MADE = _panel(
     late=[1.0, 2.0, "timed out"],
     refused=[1.0, 2.0, "unsupported"],
     gone=[1.0, 2.0, "not measured"],
+    gap=[1.0, "not measured", 25.0],
 )
 
 
@@ -76,6 +77,8 @@ _MADE = _panel(
         ("order", {"of": ["root", "flat", "linear"]}, 0.5),
         ("value", {"of": "flat", "at": 10}, 6),
         ("value", {"of": "flat", "at": "most"}, 6),
+        ("ratio", {"of": "linear", "to": "gap", "at": "mean"}, 4),
+        ("exponent", {"of": "gap"}, 0.7),
         ("status", {"of": "late", "among": ["timed out"]}, 1),
         ("status", {"of": "late", "at": "first", "among": ["timed out"]}, 0),
     ],
@@ -87,6 +90,8 @@ def test_checks(name: str, arguments: dict[str, Any], expected: float) -> None:
 def test_checks_without_an_answer() -> None:
     with pytest.raises(MissingRowsError, match="gone at 100 is not measured"):
         CHECKS["ratio"](_MADE, of="gone", to="flat")
+    with pytest.raises(MissingRowsError, match="10 is not measured"):
+        CHECKS["value"](_MADE, of="gap", at=10)
     with pytest.raises(NoAnswerError, match="refused at 100: unsupported"):
         CHECKS["change"](_MADE, of="refused")
     with pytest.raises(NoAnswerError, match="neither"):

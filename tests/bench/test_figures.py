@@ -155,6 +155,17 @@ def test_each_figure_has_its_first_ground_before_any_has_its_second(tmp_path: Pa
     assert found == [(first, "one"), (first, "other"), (second, "one"), (second, "other")]
 
 
+def test_the_ends_of_a_figure_come_before_its_middle(tmp_path: Path) -> None:
+    run = _read(tmp_path, _TINY).runs("small")[0]
+    many = [replace(run, x=x, parameters={"n_subscriptions": size}) for x, size in enumerate((9, 9, 9, 9, 9))]
+    many = [replace(each, seed=each.x) for each in many]
+    other = replace(run, figure="other", x=0, seed=9, parameters={"n_subscriptions": 1})
+    assert [(each.figure, each.x) for each in harness.distinct([*many, other])] == [
+        ("other", 0),  # a smaller one
+        *((run.figure, x) for x in (0, 4, 2, 1, 3)),
+    ]
+
+
 def test_a_row_without_times_has_no_value() -> None:
     assert measure("index_s").of({"status": TIMED_OUT}) is None
     assert measure("stats.candidates").of({"status": "ok", "stats": {"candidates": 3}}) == 3

@@ -88,6 +88,25 @@ def test_more_lines_of_blocks_than_wait_together() -> None:
     assert engine.match(event) == []
 
 
+def test_more_values_in_trees_than_wait_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ordinals are found for 64 values at a time, lists collected for 256; alone and in batches."""
+    monkeypatch.setattr(sift, "_FLAT", 0)
+    monkeypatch.setattr(sift, "_BUSY", _ALL)
+    n = 2 * N_WAITING + 3
+    engine = Engine("sift")
+    engine.add_many([(i, f"a{i % n} between {i // n} and {i // n + 2} and b <= {i % 5}") for i in range(4 * n)])
+    engine.rebuild()
+    assert np.count_nonzero(np.diff(part_of(engine).arrays.node_bases) > 2) == n
+    events = [{f"a{k}": (k + turn) % 7 for k in range(n - turn)} | {"b": turn} for turn in range(5)]
+    expected = [
+        [i for i in range(4 * n) if event["b"] <= i % 5 and 0 <= event.get(f"a{i % n}", -1) - i // n <= 2]
+        for event in events
+    ]
+    assert [sorted(engine.match(event)) for event in events] == expected
+    found = engine.match_batch(events).to_pylist()
+    assert [sorted(row["subscription"] for row in found if row["event"] == e) for e in range(5)] == expected
+
+
 def test_more_groups_and_rows_than_wait_together() -> None:
     """One list of many entries, whose rows have none, one or several literals that are left."""
     n = 64 * N_WAITING + 70

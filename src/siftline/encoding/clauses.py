@@ -277,7 +277,8 @@ def pattern_of(attribute: int, predicate: Predicate) -> Pattern | None:
 
 
 def concatenate(parts: Sequence[Clauses]) -> Clauses:
-    """Join clauses of ascending slots."""
+    """Join clauses of ascending slots; arrays are copied only where several parts have some."""
+    parts = [part for part in parts if part.n_clauses] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     set_counts = [len(part.set_starts) - 1 for part in parts]

@@ -8,7 +8,7 @@ import numpy as np
 from numba import carray
 
 from siftline.kernels.compiler import inline_kernel, kernel
-from siftline.kernels.pointers import HEADER_SIZE, pointer
+from siftline.kernels.pointers import HEADER_SIZE, fetch, pointer
 from siftline.kernels.sharing import ids_with_followers
 from siftline.kernels.sift_layout import (
     CLAUSE,
@@ -23,9 +23,11 @@ from siftline.kernels.sift_layout import (
     WIDTH1,
     WIDTH2,
     block_of,
+    guide_of,
     guided_ordinal,
     leaf_of,
     mark_of,
+    ordinal_at,
     records_at,
     signature,
     with_room,
@@ -74,6 +76,8 @@ _LOW_BYTE = np.uint64(255)
 _HALF = np.uint64(32)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _N_WAITING = np.uint64(N_WAITING)
+# Values whose ordinals are found together: as many as there may be cache lines on their way, and some more.
+_TOGETHER = np.uint64(64)
 # Signatures on a cache line, and all but the first two of them, as bits.
 _ON_LINE = np.uint64(32)
 _NOT_FIRST_TWO = ~np.uint64(15)
@@ -291,7 +295,6 @@ def find_ordinals(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     ordinals: NDArray[np.int32],
-    work: NDArray[np.int64],
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
     guide_bases: NDArray[np.int64],
@@ -302,22 +305,35 @@ def find_ordinals(
 ) -> None:
     """Write down the ordinal of each value, -1 if its attribute has no cuts, and fetch where its lists begin.
 
-    Nothing else happens here, so that the processor gets far ahead: the cache misses of many values overlap.
+    A value waits for memory three times: for its guide, its cuts, and its leaf. So each step asks for what the next one
+    needs, of all values: what waits waits together.
     """
-    touched: Any = 0
     n_known = len(cut_starts) - 1
-    for p in range(np.uint64(len(event_attributes))):
-        a = event_attributes[p]
-        ordinal = np.int64(-1)
-        if a < n_known and cut_starts[np.uint64(a) + _U1] > cut_starts[np.uint64(a)]:
-            ordinal = guided_ordinal(a, event_codes[p], cut_starts, cuts, guide_bases, guides)
-            base = np.uint64(node_bases[np.uint64(a)])
-            size = (np.uint64(node_bases[np.uint64(a) + _U1]) - base) >> _U1
-            if size > _U0:
-                leaf = base + leaf_of(np.uint64(ordinal), size)
-                touched += node_starts[leaf] + np.int32(rises[leaf])
-        ordinals[p] = ordinal
-    work[TOUCHED] = touched
+    n_values = np.uint64(len(event_attributes))
+    for first in range(_U0, n_values, _TOGETHER):
+        end = min(first + _TOGETHER, n_values)
+        for p in range(first, end):
+            a = event_attributes[p]
+            guide = np.int64(-1)
+            if a < n_known and cut_starts[np.uint64(a) + _U1] > cut_starts[np.uint64(a)]:
+                guide = np.int64(guide_of(a, event_codes[p], guide_bases, guides))
+                fetch(guides, np.uint64(guide))
+            ordinals[p] = guide
+        for p in range(first, end):
+            if ordinals[p] >= 0:
+                n_before = guides[np.uint64(ordinals[p])]
+                fetch(cuts, np.uint64(cut_starts[np.uint64(event_attributes[p])] + n_before))
+        for p in range(first, end):
+            if ordinals[p] >= 0:
+                a = np.uint64(event_attributes[p])
+                ordinal = ordinal_at(ordinals[p], a, event_codes[p], cut_starts, cuts, guides)
+                base = np.uint64(node_bases[a])
+                size = (np.uint64(node_bases[a + _U1]) - base) >> _U1
+                if size > _U0:
+                    leaf = base + leaf_of(np.uint64(ordinal), size)
+                    fetch(node_starts, leaf)
+                    fetch(rises, leaf)
+                ordinals[p] = ordinal
 
 
 @inline_kernel
@@ -368,29 +384,26 @@ def find_entries(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     ordinals: NDArray[np.int32],
+    n_lists: Any,
+    lists: NDArray[np.int32],
     records: NDArray[np.int32],
     survivors: NDArray[np.int32],
     seen: NDArray[np.uint64],
     marks: NDArray[np.uint8],
-    lists: NDArray[np.int32],
     groups: NDArray[np.uint64],
     work: NDArray[np.int64],
     cut_starts: NDArray[np.int64],
     lanes: NDArray[np.uint8],
-    node_bases: NDArray[np.int64],
-    node_starts: NDArray[np.int32],
-    rises: NDArray[np.uint8],
     marked: NDArray[np.uint8],
     cold: NDArray[np.int32],
     blocks: NDArray[np.int32],
     flat: NDArray[np.int32],
     signatures: NDArray[np.uint16],
-    is_skipped: NDArray[np.bool_],
     has_trees: Any,
 ) -> Any:
     """Write down the entries whose second and third literals may hold: `records` of blocks, rows to `survivors`.
 
-    Returns how many there are of both. No attribute may have several values.
+    Returns how many there are of both. No attribute may have several values. `lists` are those of the trees.
     """
     n_values = np.uint64(len(event_attributes))
     n_known = len(blocks)
@@ -404,22 +417,13 @@ def find_entries(
                 n_ordinals = cut_starts[np.uint64(a) + _U1] - cut_starts[np.uint64(a)] + 1
                 add_mark(lanes[np.uint64(a)], mark_of(np.int64(ordinals[p]), n_ordinals), marks)
     n_records = _U0
-    n_lists = _U0
     n_rows = _U0
     if has_blocks:
         n_records = _append_seen(
             event_attributes, event_codes, seen, marks, groups, records, work, blocks, flat, signatures
         )
-    for p in range(n_values if has_trees else _U0):
-        if ordinals[p] >= 0:
-            a = np.uint64(event_attributes[p])
-            base = np.uint64(node_bases[a])
-            size = (np.uint64(node_bases[a + _U1]) - base) >> _U1
-            if size > _U0 and not is_skipped[a]:
-                node = leaf_of(np.uint64(ordinals[p]), size)
-                n_lists = collect_lists(base, node, n_lists, lists, node_starts, rises)
     if n_lists > _U0:
-        n_rows = find_rows(n_lists, marks, lists, groups, survivors, work, marked, cold)
+        n_rows = find_rows(n_lists, marks, lists, groups, survivors, marked, cold)
     for p in range(n_values):
         a = event_attributes[p]
         if a < n_known:
@@ -562,18 +566,21 @@ def _match(
     if n_values > np.uint64(len(ordinals)):
         return np.int64(SEVERAL)
     placing: Any = (cut_starts, cuts, guide_bases, guides, node_bases, node_starts, rises)
-    in_trees = (cut_starts, lanes, node_bases, node_starts, rises, marked, cold)
-    finding: Any = (seen, marks, lists, groups, work, *in_trees, blocks, flat, signatures, is_skipped, has_trees)
+    finding: Any = (seen, marks, groups, work, cut_starts, lanes, marked, cold, blocks, flat, signatures, has_trees)
     keeping = (is_live, weights, heaviest, dense, bits, waiting, sure, possible, work)
     testing: Any = (*keeping, literals, node_bases, rises, rows, alone_starts, alone_slots, flat)
     event = (event_attributes, event_codes, ordinals)
     touch_blocks(event_attributes, work, blocks, flat)
     if has_trees:
-        find_ordinals(*event, work, *placing)
+        find_ordinals(*event, *placing)
     n_spread = spread_codes(*event, dense, bits, n_known, has_trees)
     counts = np.int64(SEVERAL)
     if n_spread == n_values:
-        n_records, n_rows = find_entries(*event, records, survivors, *finding)
+        n_lists = _U0
+        if has_trees:
+            collecting: Any = (work, node_bases, node_starts, rises, marked, is_skipped)
+            n_lists = collect_lists(event_attributes, ordinals, waiting, lists, *collecting)
+        n_records, n_rows = find_entries(*event, n_lists, lists, records, survivors, *finding)
         counts = match_entries(event_attributes, ordinals, n_records, n_rows, records, survivors, *testing)
     clear_codes(n_spread, event_attributes, dense, bits, n_known, has_trees)
     if counts == SEVERAL:

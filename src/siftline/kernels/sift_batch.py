@@ -11,7 +11,7 @@ from siftline.kernels.pointers import fetch, part_of
 from siftline.kernels.scan import spread_event
 from siftline.kernels.sift import clear_codes, find_entries, find_ordinals, match_entries, spread_codes, touch_blocks
 from siftline.kernels.sift_layout import LINE, block_of, with_room
-from siftline.kernels.sift_lists import EVENTS
+from siftline.kernels.sift_lists import EVENTS, collect_lists
 from siftline.kernels.verify import clause_holds, clear_event, distinct_slots
 
 if TYPE_CHECKING:
@@ -49,32 +49,31 @@ def _find_ordinals_of_group(
     arrays: Any,
 ) -> None:
     """Find the ordinals of the values begin .. end - 1, of several events."""
-    work = arrays[0][-1]
     cut_starts, cuts, guide_bases, guides, _, node_bases, node_starts, rises = arrays[2][:8]
     placing = (cut_starts, cuts, guide_bases, guides, node_bases, node_starts, rises)
-    find_ordinals(part_of(attributes, begin, end), part_of(codes, begin, end), ordinals, work, *placing)
+    find_ordinals(part_of(attributes, begin, end), part_of(codes, begin, end), ordinals, *placing)
 
 
 @inline_kernel
-def _find_in_turn(
+def _collect_in_turn(
     position: Any,
     origin: Any,
     starts: NDArray[np.int64],
     attributes: NDArray[np.int32],
     codes: NDArray[np.int32],
     ordinals: NDArray[np.int32],
-    two_records: NDArray[np.int32],
-    two_survivors: NDArray[np.int32],
+    two_lists: NDArray[np.int32],
     arrays: Any,
 ) -> Any:
-    """Find what may match an event, and ask for it: it is on its way while the event before is tested.
+    """Collect the lists of an event, and ask for them: they are on their way while others are looked at.
 
-    Returns (whether it has no attribute twice, and what `find_entries` does). Ordinals start with that of the value
-    `origin`. Codes are noted only to see whether an attribute comes twice: the event before needs their place next.
+    Returns (whether it has no attribute twice, and what `collect_lists` does). Ordinals start with that of the value
+    `origin`. Codes are noted only to see whether an attribute comes twice: other events need their place next.
     """
-    dense, seen, marks, bits, _, lists, groups, _, records, survivors, _, _, work = arrays[0]
-    cut_starts, cuts, _, _, lanes, node_bases, node_starts, rises = arrays[2][:8]
-    marked, cold, rows, _, _, blocks, flat, signatures, is_skipped = arrays[2][8:]
+    dense, _, _, bits, _, lists, _, waiting, _, _, _, _, work = arrays[0]
+    cuts = arrays[2][1]
+    node_bases, node_starts, rises, marked = arrays[2][5:9]
+    blocks, is_skipped = arrays[2][13], arrays[2][16]
     begin, end = starts[position], starts[position + 1]
     event = (
         part_of(attributes, begin, end),
@@ -85,19 +84,54 @@ def _find_in_turn(
     n_spread = spread_codes(*event, *spreading)
     clear_codes(n_spread, event[0], *spreading)
     if n_spread < np.uint64(end - begin):
-        return False, _U0, _U0
+        return False, _U0
+    if len(cuts) == 0:
+        return True, _U0
     turn = position & 1
+    lists = part_of(two_lists, turn * len(lists), (turn + 1) * len(lists))
+    collecting: Any = (work, node_bases, node_starts, rises, marked, is_skipped)
+    return True, collect_lists(event[0], event[2], waiting, lists, *collecting)
+
+
+@inline_kernel
+def _find_in_turn(
+    position: Any,
+    origin: Any,
+    n_lists: Any,
+    starts: NDArray[np.int64],
+    attributes: NDArray[np.int32],
+    codes: NDArray[np.int32],
+    ordinals: NDArray[np.int32],
+    two_lists: NDArray[np.int32],
+    two_records: NDArray[np.int32],
+    two_survivors: NDArray[np.int32],
+    arrays: Any,
+) -> Any:
+    """Find what may match an event, and ask for it: it is on its way while the event before is tested.
+
+    Returns what `find_entries` does.
+    """
+    _, seen, marks, _, _, lists, groups, _, records, survivors, _, _, work = arrays[0]
+    cut_starts, cuts, _, _, lanes = arrays[2][:5]
+    marked, cold, rows, _, _, blocks, flat, signatures, _ = arrays[2][8:]
+    begin, end = starts[position], starts[position + 1]
+    event = (
+        part_of(attributes, begin, end),
+        part_of(codes, begin, end),
+        part_of(ordinals, begin - origin, end - origin),
+    )
+    turn = position & 1
+    lists = part_of(two_lists, turn * len(lists), (turn + 1) * len(lists))
     records = part_of(two_records, turn * len(records), (turn + 1) * len(records))
     survivors = part_of(two_survivors, turn * len(survivors), (turn + 1) * len(survivors))
     touch_blocks(event[0], work, blocks, flat)
-    in_trees = (cut_starts, lanes, node_bases, node_starts, rises, marked, cold)
-    finding: Any = (seen, marks, lists, groups, work, *in_trees, blocks, flat, signatures, is_skipped, len(cuts) > 0)
-    n_records, n_rows = find_entries(*event, records, survivors, *finding)
+    finding: Any = (seen, marks, groups, work, cut_starts, lanes, marked, cold, blocks, flat, signatures, len(cuts) > 0)
+    n_records, n_rows = find_entries(*event, n_lists, lists, records, survivors, *finding)
     for k in range(n_records):
         fetch(flat, np.uint64(records[_U2 * k]))
     for k in range(n_rows):
         fetch(rows, np.uint64(survivors[k]))
-    return True, n_records, n_rows
+    return n_records, n_rows
 
 
 @inline_kernel
@@ -161,10 +195,11 @@ def match_events(
     Returns (starts, sure, possible_starts, possible, several): flat results, and the positions of events that have
     several values of an attribute and were left out.
 
-    What `_match` does for one event goes by turns here. The ordinals of a group of events are found together; and what
-    was found for an event is tested when that of the next one has been found, and is on its way from memory.
+    What `_match` does for one event goes by turns here. The ordinals of a group of events are found together; then the
+    lists of an event are collected, the entries of the one before it are found, and those of the one before that are
+    tested: each step asks memory for what the next one needs.
     """
-    _, _, _, _, _, _, _, _, records, survivors, sure, possible, _ = arrays[0]
+    _, _, _, _, _, lists, _, _, records, survivors, sure, possible, _ = arrays[0]
     n_events = end - first
     sure_starts = np.zeros(n_events + 1, dtype=np.int64)
     possible_starts = np.zeros(n_events + 1, dtype=np.int64)
@@ -176,27 +211,42 @@ def match_events(
     for group in range(first, end, _GROUP):
         n_most = max(n_most, starts[min(group + _GROUP, end)] - starts[group])
     ordinals = np.empty(n_most, dtype=np.int32)
+    two_lists = np.empty(2 * len(lists), dtype=np.int32)
     two_records = np.empty(2 * len(records), dtype=np.int32)
     two_survivors = np.empty(2 * len(survivors), dtype=np.int32)
-    n_records = n_rows = n_next_records = n_next_rows = _U0
-    is_single = is_next_single = False
+    n_lists = n_next_lists = n_records = n_rows = n_next_records = n_next_rows = _U0
+    is_single = is_next_single = is_last_single = False
     for group in range(first, end, _GROUP):
         group_end = min(group + _GROUP, end)
         origin = starts[group]
         _find_ordinals_of_group(origin, starts[group_end], attributes, codes, ordinals, arrays)
-        # One more than there are: when the last one is tested, nothing is found any more.
-        for position in range(group, group_end + 1):
+        # Two more than there are: when the last one is tested, nothing is collected or found any more.
+        for position in range(group, group_end + 2):
             if position < group_end:
                 if position + _AHEAD < end:
                     _fetch_blocks(starts[position + _AHEAD], starts[position + _AHEAD + 1], attributes, arrays)
-                is_next_single, n_next_records, n_next_rows = _find_in_turn(
-                    position, origin, starts, attributes, codes, ordinals, two_records, two_survivors, arrays
+                is_last_single, n_next_lists = _collect_in_turn(
+                    position, origin, starts, attributes, codes, ordinals, two_lists, arrays
                 )
-            if position > group:
+            if group < position <= group_end and is_next_single:
+                n_next_records, n_next_rows = _find_in_turn(
+                    position - 1,
+                    origin,
+                    n_lists,
+                    starts,
+                    attributes,
+                    codes,
+                    ordinals,
+                    two_lists,
+                    two_records,
+                    two_survivors,
+                    arrays,
+                )
+            if position > group + 1:
                 counts = np.int64(0)
                 if is_single:
                     counts = _test_in_turn(
-                        position - 1,
+                        position - 2,
                         origin,
                         n_records,
                         n_rows,
@@ -211,12 +261,12 @@ def match_events(
                         arrays,
                     )
                     if is_incomplete:
-                        values = slice(starts[position - 1], starts[position])
+                        values = slice(starts[position - 2], starts[position - 1])
                         counts = _complete(counts, attributes[values], codes[values], sure, possible, *completing)
                 else:
-                    several[n_several] = position - 1
+                    several[n_several] = position - 2
                     n_several += 1
-                i = position - 1 - first
+                i = position - 2 - first
                 n_sure, n_possible = counts & _LOW_HALF, counts >> 32
                 sure_starts[i + 1] = sure_starts[i] + n_sure
                 possible_starts[i + 1] = possible_starts[i] + n_possible
@@ -232,7 +282,8 @@ def match_events(
                     all_sure[np.uint64(sure_starts[i] + k)] = sure[np.uint64(k)]
                 for k in range(n_possible):
                     all_possible[np.uint64(possible_starts[i] + k)] = possible[np.uint64(k)]
-            n_records, n_rows, is_single = n_next_records, n_next_rows, is_next_single
+            n_lists, n_records, n_rows = n_next_lists, n_next_records, n_next_rows
+            is_single, is_next_single = is_next_single, is_last_single
     return (
         sure_starts,
         all_sure[: sure_starts[n_events]],

@@ -157,22 +157,28 @@ def lay_guides(cut_starts: NDArray[np.int64], cuts: NDArray[np.int32]) -> Any:
 
 
 @inline_kernel
-def guided_ordinal(
-    attribute: Any,
-    code: Any,
-    cut_starts: NDArray[np.int64],
-    cuts: NDArray[np.int32],
-    guide_bases: NDArray[np.int64],
-    guides: NDArray[np.int32],
-) -> Any:
-    """Return the number of cuts of an attribute that are not above the code; it must have some."""
-    begin = np.uint64(cut_starts[np.uint64(attribute)])
+def guide_of(attribute: Any, code: Any, guide_bases: NDArray[np.int64], guides: NDArray[np.int32]) -> Any:
+    """Return where the guide of an attribute has the number of cuts below the codes around this one."""
     base = np.uint64(guide_bases[np.uint64(attribute)])
     n_places = np.int64(guide_bases[np.uint64(attribute) + np.uint64(1)]) - np.int64(base) - _GUIDE_HEAD - 1
     above = np.int64(code) - np.int64(guides[base + np.uint64(1)])
     place = np.uint64(min(max((above >> np.int64(guides[base])) + 1, np.int64(0)), n_places - 1))
-    low = np.uint64(guides[base + np.uint64(_GUIDE_HEAD) + place])
-    high = np.uint64(guides[base + np.uint64(_GUIDE_HEAD + 1) + place])
+    return base + np.uint64(_GUIDE_HEAD) + place
+
+
+@inline_kernel
+def ordinal_at(
+    place: Any,
+    attribute: Any,
+    code: Any,
+    cut_starts: NDArray[np.int64],
+    cuts: NDArray[np.int32],
+    guides: NDArray[np.int32],
+) -> Any:
+    """Return the number of cuts of an attribute that are not above the code, whose guide is at a place."""
+    begin = np.uint64(cut_starts[np.uint64(attribute)])
+    low = np.uint64(guides[np.uint64(place)])
+    high = np.uint64(guides[np.uint64(place) + np.uint64(1)])
     while low + np.uint64(2) < high:  # the first cut above the code
         middle = (low + high) >> np.uint64(1)
         if cuts[begin + middle] <= code:
@@ -184,6 +190,19 @@ def guided_ordinal(
     is_below = (low < high) & (cuts[min(begin + low, last)] <= code)
     is_next_below = (low + np.uint64(1) < high) & (cuts[min(begin + low + np.uint64(1), last)] <= code)
     return np.int64(low) + np.int64(is_below) + np.int64(is_next_below)
+
+
+@inline_kernel
+def guided_ordinal(
+    attribute: Any,
+    code: Any,
+    cut_starts: NDArray[np.int64],
+    cuts: NDArray[np.int32],
+    guide_bases: NDArray[np.int64],
+    guides: NDArray[np.int32],
+) -> Any:
+    """Return the number of cuts of an attribute that are not above the code; it must have some."""
+    return ordinal_at(guide_of(attribute, code, guide_bases, guides), attribute, code, cut_starts, cuts, guides)
 
 
 @kernel

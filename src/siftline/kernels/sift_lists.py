@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel
-from siftline.kernels.sift_layout import BARE, MORE
+from siftline.kernels.pointers import fetch
+from siftline.kernels.sift_layout import BARE, MORE, leaf_of
 from siftline.kernels.sift_rows import is_too_light, keep, try_literal
 from siftline.kernels.vectors import (
     HAS_SHUFFLES,
@@ -53,21 +54,57 @@ _AHEAD = np.uint64(256)
 
 @inline_kernel
 def collect_lists(
-    base: Any,
-    node: Any,
-    n_lists: Any,
+    event_attributes: NDArray[np.int32],
+    ordinals: NDArray[np.int32],
+    waiting: NDArray[np.int32],
     lists: NDArray[np.int32],
+    work: NDArray[np.int64],
+    node_bases: NDArray[np.int64],
     node_starts: NDArray[np.int32],
     rises: NDArray[np.uint8],
+    marked: NDArray[np.uint8],
+    is_skipped: NDArray[np.bool_],
 ) -> Any:
-    """Append first and end of every list on the way from a leaf to the root that has entries; return how many."""
-    while node > _U0:
-        begin = node_starts[base + node]
-        end = node_starts[base + node + _U1]
-        lists[n_lists] = begin
-        lists[n_lists + _U1] = end
-        n_lists += np.uint64(end > begin) << _U1
-        node >>= np.uint64(rises[base + node])
+    """Write down first and end of every list that has entries, on the ways of all values from leaf to root.
+
+    Returns how many numbers that are. All values go a step up together: what the next step reads is on its way, and no
+    branch depends on how long the way of a value is. Last, the lists themselves are asked for.
+    """
+    n_values = np.uint64(len(event_attributes))
+    n_lists = _U0
+    for first in range(_U0, n_values, _N_WAITING):
+        n_waiting = _U0
+        for p in range(first, min(first + _N_WAITING, n_values)):
+            if ordinals[p] >= 0:
+                a = np.uint64(event_attributes[p])
+                size = (np.uint64(node_bases[a + _U1]) - np.uint64(node_bases[a])) >> _U1
+                waiting[_U2 * n_waiting] = node_bases[a]
+                waiting[_U2 * n_waiting + _U1] = leaf_of(np.uint64(ordinals[p]), size)
+                n_waiting += np.uint64((size > _U0) & (not is_skipped[a]))
+        while n_waiting > _U0:
+            n_next = _U0
+            for k in range(n_waiting):
+                base, node = np.uint64(waiting[_U2 * k]), np.uint64(waiting[_U2 * k + _U1])
+                begin, end = node_starts[base + node], node_starts[base + node + _U1]
+                lists[n_lists] = begin
+                lists[n_lists + _U1] = end
+                n_lists += np.uint64(end > begin) << _U1
+                node >>= np.uint64(rises[base + node])
+                fetch(node_starts, base + node)
+                fetch(rises, base + node)
+                waiting[_U2 * n_next] = base
+                waiting[_U2 * n_next + _U1] = node
+                n_next += np.uint64(node > _U0)
+            n_waiting = n_next
+    n_candidates = _U0
+    for k in range(_U0, n_lists, _U2):
+        begin, end = np.uint64(lists[k]), np.uint64(lists[k + _U1])
+        n_candidates += end - begin
+        # To the end of the last column, which is read 64 bytes at a time.
+        for byte in range(_N_COLUMNS * begin, _N_COLUMNS * min(end, begin + _AHEAD) + _LINE, _LINE):
+            fetch(marked, byte)
+    work[CANDIDATES] += np.int64(n_candidates)
+    work[LISTS] += np.int64(n_lists >> _U1)
     return n_lists
 
 
@@ -189,23 +226,11 @@ def find_rows(
     lists: NDArray[np.int32],
     groups: NDArray[np.uint64],
     survivors: NDArray[np.int32],
-    work: NDArray[np.int64],
     marked: NDArray[np.uint8],
     cold: NDArray[np.int32],
 ) -> Any:
     """Write down the rows of entries of lists whose second and third literal may hold; return how many there are."""
-    touched: Any = 0
-    n_candidates = _U0
-    for k in range(_U0, n_lists, _U2):
-        begin, end = np.uint64(lists[k]), np.uint64(lists[k + _U1])
-        n_candidates += end - begin
-        # To the end of the last column, which is read 64 bytes at a time.
-        for byte in range(_N_COLUMNS * begin, _N_COLUMNS * min(end, begin + _AHEAD) + _LINE, _LINE):
-            touched += marked[byte]
     n_left = _append_marked(n_lists, lists, marks, groups, survivors, marked)
-    work[CANDIDATES] += np.int64(n_candidates)
-    work[LISTS] += np.int64(n_lists >> _U1)
-    work[TOUCHED] = touched
     for k in range(n_left):
         survivors[k] = cold[np.uint64(survivors[k])]
     return n_left

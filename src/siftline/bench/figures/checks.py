@@ -9,6 +9,8 @@ exponent   e, if the value grows with x ** e
 order      of series from small to large, the smallest ratio of neighbours: 1 or more, and the order holds
 value      of one series at an x
 status     1 if the run of a series at an x has one of these statuses, else 0
+
+A series needs rows at its first and last x, and at an x that is asked for; of the others, those count that have rows.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class MissingRowsError(NoAnswerError):
 def _costs(panel: Panel, names: str | Sequence[str]) -> dict[Any, float]:
     """Return the costs by x, of several series the least at each x that all have."""
     labels = [names] if isinstance(names, str) else list(names)
-    found = [{point.x: _cost(panel, label, point) for point in _points(panel, label)} for label in labels]
+    found = [{point.x: _cost(panel, label, point) for point in _measured(panel, label)} for label in labels]
     return {x: min(each[x] for each in found) for x in found[0] if all(x in each for each in found)}
 
 
@@ -48,9 +50,16 @@ def _points(panel: Panel, label: str) -> Sequence[Point]:
     return panel.series[label]
 
 
+def _measured(panel: Panel, label: str) -> list[Point]:
+    """Return the points of a series that have rows, among them the first and the last."""
+    points = _points(panel, label)
+    for end in (points[0], points[-1]):
+        if end.status == MISSING:
+            raise MissingRowsError(f"{panel.figure}: {label} at {end.x} is not measured")
+    return [point for point in points if point.status != MISSING]
+
+
 def _cost(panel: Panel, label: str, point: Point) -> float:
-    if point.status == MISSING:
-        raise MissingRowsError(f"{panel.figure}: {label} at {point.x} is not measured")
     if point.cost is None:
         raise NoAnswerError(f"{panel.figure}: {label} at {point.x}: {point.status}")
     return point.cost
@@ -82,6 +91,8 @@ def _place(panel: Panel, xs: Sequence[Any], at: Any) -> Any:
     if at in xs:
         return at
     if at not in ("first", "last"):
+        if any(point.x == at for points in panel.series.values() for point in points):
+            raise MissingRowsError(f"{panel.figure}: {at} is not measured")
         raise ValueError(f"{panel.figure} has nothing at {at!r}")
     return xs[0] if at == "first" else xs[-1]
 

@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any, Final
 from siftline.bench.figures.checks import CHECKS, MissingRowsError, NoAnswerError
 from siftline.bench.figures.figure import check_keys, loaded
 from siftline.bench.figures.measures import measure
-from siftline.bench.figures.panels import panel
+from siftline.bench.figures.panels import MISSING, panel
 from siftline.bench.figures.registry import CLAIMS, PAPERS, figures, folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from siftline.bench.figures.panels import Panel
     from siftline.bench.results import Row
 
 REPRODUCED: Final = "reproduced"
@@ -133,6 +134,7 @@ class Answer:
     number: float | None
     problem: str = ""
     is_missing: bool = False
+    n_left_out: int = 0  # points between the first and the last x that have no rows
 
     @property
     def holds(self) -> bool:
@@ -227,8 +229,15 @@ def _answer(check: Check, scale: str, rows: Mapping[str, Row], seed: int) -> Ans
         return Answer(check, None, f"This needs --scale {check.scale}.")
     shown = panel(figures()[check.figure], measure(check.measure), scale, rows, seed)
     try:
-        return Answer(check, CHECKS[check.name](shown, **check.arguments))
+        return Answer(check, CHECKS[check.name](shown, **check.arguments), n_left_out=_n_missing(check, shown))
     except MissingRowsError as error:
         return Answer(check, None, str(error), is_missing=True)
     except NoAnswerError as error:
         return Answer(check, None, str(error))
+
+
+def _n_missing(check: Check, shown: Panel) -> int:
+    """Return how many points have no rows, of the series that a check is about."""
+    said = (check.arguments.get(name, []) for name in ("of", "to"))
+    names = [name for each in said for name in ([each] if isinstance(each, str) else each)]
+    return sum(point.status == MISSING for name in names for point in shown.series[name])

@@ -76,7 +76,7 @@ class Settings:
 
 _DEFAULTS: Final = {
     "small": Settings(),
-    "paper": Settings(pass_box_s=1.0, check_box_s=10.0, limit_s=3_600.0, memory_mb=22_000.0, seconds=7_200.0),
+    "paper": Settings(pass_box_s=0.3, check_box_s=5.0, limit_s=3_600.0, memory_mb=22_000.0, seconds=7_200.0),
 }
 
 

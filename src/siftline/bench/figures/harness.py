@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,17 +107,34 @@ def _name(run: Run) -> str:
 def distinct(runs: Iterable[Run]) -> list[Run]:
     """Return each run once, under the first figure that has it, and those of a ground together.
 
-    The first ground of every figure comes first, then the second ones: who stops before the end, which is days away at
-    the papers' sizes, has something of everything.
+    The first x of every figure comes first, then the last ones, then those in between, small workloads before large
+    ones: who stops before the end, which is hours away at the papers' sizes, has something of everything.
     """
     found: dict[str, Run] = {}
-    n_grounds: dict[str, int] = {}
-    places: dict[tuple[str, str], tuple[int, int]] = {}
     for run in runs:
-        if found.setdefault(run.key, run) is run and (run.figure, run.ground) not in places:
-            n_grounds[run.figure] = n_grounds.get(run.figure, 0) + 1
-            places[run.figure, run.ground] = n_grounds[run.figure], len(places)
+        found.setdefault(run.key, run)
+    xs: dict[str, dict[Any, None]] = {}
+    for run in found.values():
+        xs.setdefault(run.figure, {}).setdefault(run.x)
+    turns = {name: dict(zip(mine, _turns(len(mine)), strict=True)) for name, mine in xs.items()}
+    places: dict[tuple[str, str], tuple[int, int, int]] = {}
+    for run in found.values():
+        place = turns[run.figure][run.x], run.parameters.get("n_subscriptions", 0), len(places)
+        places[run.figure, run.ground] = min(place, places.get((run.figure, run.ground), place))
     return sorted(found.values(), key=lambda run: places[run.figure, run.ground])
+
+
+def _turns(n: int) -> list[int]:
+    """Return when each of n comes: the ends, then always what halves the widest gap.
+
+    >>> _turns(6)
+    [0, 4, 2, 3, 5, 1]
+    """
+    order = [0, n - 1][:n]
+    while len(order) < n:
+        begin, end = max(itertools.pairwise(sorted(order)), key=lambda gap: gap[1] - gap[0])
+        order.append((begin + end) // 2)
+    return [order.index(k) for k in range(n)]
 
 
 def planned(figures: Sequence[Figure], scale: str, seed: int = 0) -> tuple[int, float]:

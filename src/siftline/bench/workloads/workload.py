@@ -20,6 +20,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from siftline.bench.measure import Timed
+
 # A larger workload is drawn in chunks of so many subscriptions, each from a seed of its own.
 CHUNK: Final = 1_000_000
 
@@ -172,6 +174,22 @@ class Workload:
             else:
                 tree[attribute] = [tree[attribute], value]
         return trees
+
+    def loaded(self, *, takes_patterns: bool) -> Timed:
+        """Return the subscriptions as `Engine.add_loaded` takes them, and how long it took to load them, once."""
+        from siftline.bench.measure import time_once
+        from siftline.encoding.columns import load_columns
+        from siftline.encoding.domains import Domains
+
+        way = takes_patterns and "text" in self.predicates.column_names  # without texts, there are no patterns
+        if way not in self._loaded:
+            table = self.predicates
+            self._loaded[way] = time_once(lambda: load_columns(table, Domains(), takes_patterns=way))
+        return self._loaded[way]
+
+    @cached_property
+    def _loaded(self) -> dict[bool, Timed]:
+        return {}
 
     def _rows(self) -> Iterator[tuple[int, str, Any]]:
         columns = [self.values[name].to_pylist() for name in _VALUE_COLUMNS if name in self.values.column_names]
