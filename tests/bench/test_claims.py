@@ -92,6 +92,9 @@ def test_checks_without_an_answer() -> None:
         CHECKS["ratio"](_MADE, of="gone", to="flat")
     with pytest.raises(MissingRowsError, match="10 is not measured"):
         CHECKS["value"](_MADE, of="gap", at=10)
+    short = Panel("made", _MADE.measure, {**_MADE.series, "short": _MADE.series["flat"][:2]})
+    with pytest.raises(MissingRowsError, match="10 is not measured"):  # the last x that both have
+        CHECKS["ratio"](short, of="gap", to="short")
     with pytest.raises(NoAnswerError, match="refused at 100: unsupported"):
         CHECKS["change"](_MADE, of="refused")
     with pytest.raises(NoAnswerError, match="neither"):
@@ -125,6 +128,21 @@ def test_a_number_near_to_its_bound_is_marked() -> None:
     assert Answer(bounded, 0.5).holds
     assert not Answer(bounded, math.inf).holds
     assert bounded.bounds == "≥ 0 and ≤ 1"
+
+
+def test_points_without_rows_are_counted_where_all_x_count() -> None:
+    rows = _made_rows("small")
+    figure = figures()["opindex-10b"]
+    middle = [run.key for run in figure.runs("small") if run.series == "OpIndex"][1:-1]
+    assert middle
+    some = {key: row for key, row in rows.items() if key not in middle}
+    for check, n in (
+        (Check("spread", figure.name, "match_ms", {"of": "OpIndex"}, at_most=2.0), len(middle)),
+        (Check("ratio", figure.name, "match_ms", {"of": ["OpIndex"], "to": "OpIndex"}, at_most=2.0), 0),
+    ):
+        verdict = verdicts([Claim(1, "opindex", "", "", [check])], "small", some)[0]
+        assert (verdict.word, verdict.answers[0].n_left_out) == (REPRODUCED, n)
+    assert f"(without {len(middle)} of its points, not measured yet)" in html_of("small", some, 0, ["opindex"])
 
 
 # the claims of the project

@@ -164,6 +164,9 @@ def test_the_ends_of_a_figure_come_before_its_middle(tmp_path: Path) -> None:
         ("other", 0),  # a smaller one
         *((run.figure, x) for x in (0, 4, 2, 1, 3)),
     ]
+    longer = [replace(run, series="longer", x=x, seed=20 + x, parameters={"n_subscriptions": 9}) for x in (0, 9)]
+    found = [(each.series, each.x) for each in harness.distinct([*many, *longer])]
+    assert found.index((run.series, 4)) < found.index((run.series, 2))  # the end of each series is an end
 
 
 def test_a_row_without_times_has_no_value() -> None:

@@ -361,6 +361,7 @@ class Sift(PartedIndex):
         cuts = cut_attributes(len(is_tree), *bounds)
         cuts = [*cuts, *lay_guides(*cuts)]
         node_bases = lay_nodes(is_tree, is_pool, cuts[0])
+        _check_words(max(int(node_bases[-1]), len(cuts[3])))
         is_lone = is_alone[pieces[0]]
         node_starts, entries = lay_trees(*[*(each[is_posted & ~is_lone] for each in pieces), node_bases, *cuts])
         lanes = _lanes(n_asked)
@@ -616,7 +617,7 @@ def _check_slots(slots: NDArray[np.int32]) -> None:
 
 
 def _check_words(n_words: int) -> None:
-    """Refuse a part whose rows or blocks have more words than their places can count."""
+    """Refuse a part whose rows, blocks, nodes or guides have more words than their places can count."""
     if n_words > _MOST_WORDS:
         why = f"sift lays out at most {_MOST_WORDS:,} words at once, not {n_words:,}"
         raise TooLargeError(f"{why}: add fewer subscriptions at a time")

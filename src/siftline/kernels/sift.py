@@ -305,8 +305,8 @@ def find_ordinals(
 ) -> None:
     """Write down the ordinal of each value, -1 if its attribute has no cuts, and fetch where its lists begin.
 
-    A value waits for memory three times: for its guide, its cuts, and its leaf. So each step asks for what the next one
-    needs, of all values: what waits waits together.
+    A value waits for memory three times: for its place in the guide, its cuts, and its leaf. So each step asks for what
+    the next one needs, of all values: what waits waits together.
     """
     n_known = len(cut_starts) - 1
     n_values = np.uint64(len(event_attributes))

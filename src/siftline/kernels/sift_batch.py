@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _U0 = np.uint64(0)
 _U2 = np.uint64(2)
 _LOW_HALF = 0xFFFFFFFF
-# Blocks are fetched so many events before they are looked at.
+# Blocks are fetched so many events before lists are collected; they are looked at one event later.
 _AHEAD = 2
 # Events whose ordinals are found together: many, but so few that what was fetched for them is still in the cache.
 _GROUP = 32
@@ -55,6 +55,24 @@ def _find_ordinals_of_group(
 
 
 @inline_kernel
+def _event_at(
+    position: Any,
+    origin: Any,
+    starts: NDArray[np.int64],
+    attributes: NDArray[np.int32],
+    codes: NDArray[np.int32],
+    ordinals: NDArray[np.int32],
+) -> Any:
+    """Return attributes, codes and ordinals of an event; ordinals start with that of the value `origin`."""
+    begin, end = starts[position], starts[position + 1]
+    return (
+        part_of(attributes, begin, end),
+        part_of(codes, begin, end),
+        part_of(ordinals, begin - origin, end - origin),
+    )
+
+
+@inline_kernel
 def _collect_in_turn(
     position: Any,
     origin: Any,
@@ -67,23 +85,18 @@ def _collect_in_turn(
 ) -> Any:
     """Collect the lists of an event, and ask for them: they are on their way while others are looked at.
 
-    Returns (whether it has no attribute twice, and what `collect_lists` does). Ordinals start with that of the value
-    `origin`. Codes are noted only to see whether an attribute comes twice: other events need their place next.
+    Returns (whether it has no attribute twice, and what `collect_lists` does). Codes are noted only to see whether an
+    attribute comes twice: other events need their place next.
     """
     dense, _, _, bits, _, lists, _, waiting, _, _, _, _, work = arrays[0]
     cuts = arrays[2][1]
     node_bases, node_starts, rises, marked = arrays[2][5:9]
     blocks, is_skipped = arrays[2][13], arrays[2][16]
-    begin, end = starts[position], starts[position + 1]
-    event = (
-        part_of(attributes, begin, end),
-        part_of(codes, begin, end),
-        part_of(ordinals, begin - origin, end - origin),
-    )
+    event: tuple[Any, Any, Any] = _event_at(position, origin, starts, attributes, codes, ordinals)
     spreading: Any = (dense, bits, len(blocks), len(cuts) > 0)
     n_spread = spread_codes(*event, *spreading)
     clear_codes(n_spread, event[0], *spreading)
-    if n_spread < np.uint64(end - begin):
+    if n_spread < np.uint64(len(event[0])):
         return False, _U0
     if len(cuts) == 0:
         return True, _U0
@@ -114,12 +127,7 @@ def _find_in_turn(
     _, seen, marks, _, _, lists, groups, _, records, survivors, _, _, work = arrays[0]
     cut_starts, cuts, _, _, lanes = arrays[2][:5]
     marked, cold, rows, _, _, blocks, flat, signatures, _ = arrays[2][8:]
-    begin, end = starts[position], starts[position + 1]
-    event = (
-        part_of(attributes, begin, end),
-        part_of(codes, begin, end),
-        part_of(ordinals, begin - origin, end - origin),
-    )
+    event: tuple[Any, Any, Any] = _event_at(position, origin, starts, attributes, codes, ordinals)
     turn = position & 1
     lists = part_of(two_lists, turn * len(lists), (turn + 1) * len(lists))
     records = part_of(two_records, turn * len(records), (turn + 1) * len(records))
@@ -155,12 +163,7 @@ def _test_in_turn(
     literals = arrays[1]
     _, cuts, _, _, _, node_bases, _, rises = arrays[2][:8]
     _, _, rows, alone_starts, alone_slots, blocks, flat, _, _ = arrays[2][8:]
-    begin, end = starts[position], starts[position + 1]
-    event = (
-        part_of(attributes, begin, end),
-        part_of(codes, begin, end),
-        part_of(ordinals, begin - origin, end - origin),
-    )
+    event: tuple[Any, Any, Any] = _event_at(position, origin, starts, attributes, codes, ordinals)
     turn = position & 1
     records = part_of(two_records, turn * len(records), (turn + 1) * len(records))
     survivors = part_of(two_survivors, turn * len(survivors), (turn + 1) * len(survivors))
@@ -215,7 +218,7 @@ def match_events(
     two_records = np.empty(2 * len(records), dtype=np.int32)
     two_survivors = np.empty(2 * len(survivors), dtype=np.int32)
     n_lists = n_next_lists = n_records = n_rows = n_next_records = n_next_rows = _U0
-    is_single = is_next_single = is_last_single = False
+    is_single = is_found_single = is_collected_single = False
     for group in range(first, end, _GROUP):
         group_end = min(group + _GROUP, end)
         origin = starts[group]
@@ -225,10 +228,10 @@ def match_events(
             if position < group_end:
                 if position + _AHEAD < end:
                     _fetch_blocks(starts[position + _AHEAD], starts[position + _AHEAD + 1], attributes, arrays)
-                is_last_single, n_next_lists = _collect_in_turn(
+                is_collected_single, n_next_lists = _collect_in_turn(
                     position, origin, starts, attributes, codes, ordinals, two_lists, arrays
                 )
-            if group < position <= group_end and is_next_single:
+            if group < position <= group_end and is_found_single:
                 n_next_records, n_next_rows = _find_in_turn(
                     position - 1,
                     origin,
@@ -283,7 +286,7 @@ def match_events(
                 for k in range(n_possible):
                     all_possible[np.uint64(possible_starts[i] + k)] = possible[np.uint64(k)]
             n_lists, n_records, n_rows = n_next_lists, n_next_records, n_next_rows
-            is_single, is_next_single = is_next_single, is_last_single
+            is_single, is_found_single = is_found_single, is_collected_single
     return (
         sure_starts,
         all_sure[: sure_starts[n_events]],

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 N_WORKS = 5
 EVENTS, CANDIDATES, TESTED, LISTS, TOUCHED = range(N_WORKS)
 
-# How many groups of 64 candidates, or lines of blocks, wait until the marked ones are listed, and how many rows are
-# tested by turns: so that they stay in the nearest cache.
+# How many groups of 64 candidates, or lines of blocks, wait until the marked ones are listed, how many rows are tested
+# by turns, and how many values go up their trees together: so that they stay in the nearest cache.
 N_WAITING = 256
 # Survivors of a group that are listed without looking how many there are; they need room behind the last one.
 FEW = 4

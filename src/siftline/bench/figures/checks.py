@@ -59,6 +59,24 @@ def _measured(panel: Panel, label: str) -> list[Point]:
     return [point for point in points if point.status != MISSING]
 
 
+def _place(panel: Panel, at: Any, *names: str | Sequence[str]) -> Any:
+    """Return an x among those that all these series have, with rows or without."""
+    labels = [label for each in names for label in ([each] if isinstance(each, str) else each)]
+    all_xs = [[point.x for point in _points(panel, label)] for label in labels]
+    xs = [x for x in all_xs[0] if all(x in each for each in all_xs)]
+    if at not in (*xs, "first", "last"):
+        raise ValueError(f"{panel.figure} has nothing at {at!r}")
+    return at if at in xs else xs[0] if at == "first" else xs[-1]
+
+
+def _at(panel: Panel, costs: dict[Any, float], at: Any, *names: str | Sequence[str]) -> float:
+    """Return the cost at a place, which must have rows."""
+    place = _place(panel, at, *names)
+    if place not in costs:
+        raise MissingRowsError(f"{panel.figure}: {place} is not measured")
+    return costs[place]
+
+
 def _cost(panel: Panel, label: str, point: Point) -> float:
     if point.cost is None:
         raise NoAnswerError(f"{panel.figure}: {label} at {point.x}: {point.status}")
@@ -71,7 +89,7 @@ def ratio(panel: Panel, *, of: Any, to: Any, at: Any = "last") -> float:
     ratios = {x: _quotient(above[x], below[x]) for x in above if x in below}
     if at in _OVER_ALL and at not in ratios:
         return _OVER_ALL[at](list(ratios.values()))
-    return ratios[_place(panel, list(ratios), at)]
+    return _at(panel, ratios, at, of, to)
 
 
 def _quotient(above: float, below: float) -> float:
@@ -87,23 +105,11 @@ _OVER_ALL: Final[dict[Any, Callable[[list[float]], float]]] = {
 }
 
 
-def _place(panel: Panel, xs: Sequence[Any], at: Any) -> Any:
-    if at in xs:
-        return at
-    if at not in ("first", "last"):
-        if any(point.x == at for points in panel.series.values() for point in points):
-            raise MissingRowsError(f"{panel.figure}: {at} is not measured")
-        raise ValueError(f"{panel.figure} has nothing at {at!r}")
-    return xs[0] if at == "first" else xs[-1]
-
-
 def change(panel: Panel, *, of: Any, **places: Any) -> float:
     """Return the last value by the first."""
     costs = _costs(panel, of)
-    begin, end = (
-        _place(panel, list(costs), places.get(name, at)) for name, at in (("from", "first"), ("until", "last"))
-    )
-    return _quotient(costs[end], costs[begin])
+    begin, end = (_at(panel, costs, places.get(name, at), of) for name, at in (("from", "first"), ("until", "last")))
+    return _quotient(end, begin)
 
 
 def against(panel: Panel, *, of: Any, to: Any, **places: Any) -> float:
@@ -127,21 +133,20 @@ def exponent(panel: Panel, *, of: Any) -> float:
 
 def order(panel: Panel, *, of: Sequence[str], at: Any = "last") -> float:
     """Return the smallest ratio of neighbours."""
-    costs = [_costs(panel, label) for label in of]
-    values = [each[_place(panel, list(each), at)] for each in costs]
+    values = [_at(panel, _costs(panel, label), at, label) for label in of]
     return min(_quotient(after, before) for before, after in itertools.pairwise(values))
 
 
 def value(panel: Panel, *, of: Any, at: Any = "last") -> float:
     """Return what was measured."""
     costs = _costs(panel, of)
-    return _OVER_ALL[at](list(costs.values())) if at in _OVER_ALL else costs[_place(panel, list(costs), at)]
+    return _OVER_ALL[at](list(costs.values())) if at in _OVER_ALL else _at(panel, costs, at, of)
 
 
 def status(panel: Panel, *, of: str, at: Any = "last", among: Sequence[str]) -> float:
     """Return whether a run ended so."""
     points = {point.x: point for point in _points(panel, of)}
-    found = points[_place(panel, list(points), at)]
+    found = points[_place(panel, at, of)]
     if found.status == MISSING:
         raise MissingRowsError(f"{panel.figure}: {of} at {found.x} is not measured")
     return float(found.status in among)

@@ -134,7 +134,7 @@ class Answer:
     number: float | None
     problem: str = ""
     is_missing: bool = False
-    n_left_out: int = 0  # points between the first and the last x that have no rows
+    n_left_out: int = 0  # points that have no rows yet, where all x count
 
     @property
     def holds(self) -> bool:
@@ -237,7 +237,9 @@ def _answer(check: Check, scale: str, rows: Mapping[str, Row], seed: int) -> Ans
 
 
 def _n_missing(check: Check, shown: Panel) -> int:
-    """Return how many points have no rows, of the series that a check is about."""
+    """Return how many points have no rows, of the series that a check asks about at all x."""
+    if check.name not in ("spread", "exponent") and check.arguments.get("at") not in ("least", "most", "mean"):
+        return 0
     said = (check.arguments.get(name, []) for name in ("of", "to"))
-    names = [name for each in said for name in ([each] if isinstance(each, str) else each)]
+    names = {name for each in said for name in ([each] if isinstance(each, str) else each)}
     return sum(point.status == MISSING for name in names for point in shown.series[name])

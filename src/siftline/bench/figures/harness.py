@@ -107,19 +107,19 @@ def _name(run: Run) -> str:
 def distinct(runs: Iterable[Run]) -> list[Run]:
     """Return each run once, under the first figure that has it, and those of a ground together.
 
-    The first x of every figure comes first, then the last ones, then those in between, small workloads before large
+    The first x of every series comes first, then the last ones, then those in between, small workloads before large
     ones: who stops before the end, which is hours away at the papers' sizes, has something of everything.
     """
     found: dict[str, Run] = {}
     for run in runs:
         found.setdefault(run.key, run)
-    xs: dict[str, dict[Any, None]] = {}
+    xs: dict[tuple[str, str], dict[Any, None]] = {}
     for run in found.values():
-        xs.setdefault(run.figure, {}).setdefault(run.x)
-    turns = {name: dict(zip(mine, _turns(len(mine)), strict=True)) for name, mine in xs.items()}
+        xs.setdefault((run.figure, run.series), {}).setdefault(run.x)
+    turns = {line: dict(zip(mine, _turns(len(mine)), strict=True)) for line, mine in xs.items()}
     places: dict[tuple[str, str], tuple[int, int, int]] = {}
     for run in found.values():
-        place = turns[run.figure][run.x], run.parameters.get("n_subscriptions", 0), len(places)
+        place = turns[run.figure, run.series][run.x], run.parameters.get("n_subscriptions", 0), len(places)
         places[run.figure, run.ground] = min(place, places.get((run.figure, run.ground), place))
     return sorted(found.values(), key=lambda run: places[run.figure, run.ground])
 

@@ -151,7 +151,7 @@ def _answer(answer: Answer) -> str:
     number = shown_number(answer.number if answer.number is None or abs(answer.number) > _NOTHING else 0.0)
     sign = "≈ " if answer.is_near else ""
     outcome = "" if answer.number is None else " holds" if answer.holds else " does not hold"
-    left_out = f", {answer.n_left_out} points not measured" if answer.n_left_out else ""
+    left_out = f" (without {answer.n_left_out} of its points, not measured yet)" if answer.n_left_out else ""
     return (
         f"{sign}<b>{number}</b> ({escape(check.bounds)}{outcome}): {escape(check.text)} "
         f"in <a href='#{check.figure}'>{check.figure}</a>{left_out}"
