@@ -190,7 +190,7 @@ class _Candidate:
         self.measurement.first_use_s = time_once(lambda: use_engine_once(first, workload)).seconds
         if self.plan.build_box_s is not None and self.measurement.choice.index != REFERENCE:
             _check_build(self.measurement.choice, workload, self.plan.build_box_s)
-        if self.measurement.choice.index in PAGED:
+        if self.measurement.choice.index in PAGED or workload.is_text:
             self.measurement.build_s = time_once(lambda: self.engine.add_many(workload.predicates)).seconds
             self.measurement.index_passes = self._rebuilt([time_once(self.engine.rebuild).seconds])
             return

@@ -110,18 +110,18 @@ def distinct(runs: Iterable[Run]) -> list[Run]:
     The first x of every series comes first, then the last ones, then those in between, small workloads before large
     ones: who stops before the end, which is hours away at the papers' sizes, has something of everything.
     """
-    found: dict[str, Run] = {}
-    for run in runs:
-        found.setdefault(run.key, run)
+    every = list(runs)
     xs: dict[tuple[str, str], dict[Any, None]] = {}
-    for run in found.values():
+    for run in every:
         xs.setdefault((run.figure, run.series), {}).setdefault(run.x)
     turns = {line: dict(zip(mine, _turns(len(mine)), strict=True)) for line, mine in xs.items()}
-    places: dict[tuple[str, str], tuple[int, int, int]] = {}
-    for run in found.values():
+    found: dict[str, Run] = {}
+    places: dict[str, tuple[int, int, int]] = {}
+    for run in every:
+        found.setdefault(run.key, run)
         place = turns[run.figure, run.series][run.x], run.parameters.get("n_subscriptions", 0), len(places)
-        places[run.figure, run.ground] = min(place, places.get((run.figure, run.ground), place))
-    return sorted(found.values(), key=lambda run: places[run.figure, run.ground])
+        places[run.ground] = min(place, places.get(run.ground, place))
+    return sorted(found.values(), key=lambda run: places[run.ground])
 
 
 def _turns(n: int) -> list[int]:

@@ -175,8 +175,13 @@ class Workload:
                 tree[attribute] = [tree[attribute], value]
         return trees
 
+    @property
+    def is_text(self) -> bool:
+        """Whether subscriptions are expressions to be parsed, and not rows of predicates."""
+        return "expression" in self.predicates.column_names
+
     def loaded(self, *, takes_patterns: bool) -> Timed:
-        """Return the subscriptions as `Engine.add_loaded` takes them, and how long it took to load them, once."""
+        """Return rows of predicates as `Engine.add_loaded` takes them, and how long it took to load them, once."""
         from siftline.bench.measure import time_once
         from siftline.encoding.columns import load_columns
         from siftline.encoding.domains import Domains
