@@ -54,7 +54,7 @@ from siftline.kernels.vectors import (
     is_marked,
     signed_of_32,
 )
-from siftline.kernels.verify import clause_holds
+from siftline.kernels.verify import clause_holds, fetch_literals
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -238,26 +238,50 @@ def _match_records(
     weights: NDArray[np.float64],
     heaviest: NDArray[np.float64],
 ) -> Any:
-    """Match the entries of blocks that are left; return how many slots there are now."""
+    """Match the entries of blocks that are left; return how many slots there are now.
+
+    Step by step for some hundred of them, as rows of lists: each step asks for what the next one needs.
+    """
     touched: Any = 0
     for k in range(n_left):
         touched += flat[np.uint64(records[_U2 * k])]
-    for k in range(n_left):
-        at = np.uint64(records[_U2 * k])
-        code = records[_U2 * k + _U1]
-        if not is_inside(code, flat[at + _LOW1], flat[at + _WIDTH1]):
-            continue
-        if not is_inside(dense[np.uint64(flat[at + _PLACE2])], flat[at + _LOW2], flat[at + _WIDTH2]):
-            continue
-        row = flat[at + _ROW]
-        n_tested = try_row(row, rows, dense, bits) if row >= 0 else 0
-        work[TESTED] += abs(n_tested)
-        if n_tested >= 0:
+    for first in range(_U0, n_left, _N_WAITING):
+        left = _U2 * first  # here on, the records that are left are written over those that were read
+        n_inside = _U0
+        for k in range(first, min(first + _N_WAITING, n_left)):
+            at = np.uint64(records[_U2 * k])
+            holds = is_inside(records[_U2 * k + _U1], flat[at + _LOW1], flat[at + _WIDTH1])
+            holds &= is_inside(dense[np.uint64(flat[at + _PLACE2])], flat[at + _LOW2], flat[at + _WIDTH2])
+            records[left + n_inside] = at
+            n_inside += np.uint64(holds)
+        for k in range(n_inside):
+            row = flat[np.uint64(records[left + k]) + _ROW]
+            if row >= 0:
+                fetch(rows, np.uint64(row))
+        n_passed = _U0
+        n_more = _U0
+        for k in range(n_inside):
+            at = np.uint64(records[left + k])
+            row = flat[at + _ROW]
+            n_tested = try_row(row, rows, dense, bits) if row >= 0 else 0
+            work[TESTED] += abs(n_tested)
+            records[left + n_passed] = at
+            if n_tested >= 0:
+                n_passed += _U1
+                if flat[at + _SLOT] & MORE:
+                    n_more += _U1
+                    fetch(literals[0], np.uint64(flat[at + _CLAUSE]))
+        for k in range(n_passed if n_more > _U0 else _U0):
+            at = np.uint64(records[left + k])
+            if flat[at + _SLOT] & MORE:
+                fetch_literals(flat[at + _CLAUSE], literals)
+        for k in range(n_passed):
+            at = np.uint64(records[left + k])
             slot = flat[at + _SLOT]
             if slot & MORE:
-                holds, n_tested = clause_holds(flat[at + _CLAUSE], dense, dense, dense, *literals)
+                holds_whole, n_tested = clause_holds(flat[at + _CLAUSE], dense, dense, dense, *literals)
                 work[TESTED] += n_tested
-                if not holds:
+                if not holds_whole:
                     continue
             n_sure, n_possible = keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
     work[CANDIDATES] += np.int64(n_left)

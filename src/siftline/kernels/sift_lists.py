@@ -23,7 +23,7 @@ from siftline.kernels.vectors import (
     is_marked,
     marked_of_64,
 )
-from siftline.kernels.verify import clause_holds
+from siftline.kernels.verify import clause_holds, fetch_literals
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -277,13 +277,23 @@ def match_rows(
             n_waiting += np.uint64(is_wanted & (not is_bare))
         n_passed, n_in_rows = _try_rows(n_waiting, n_passed, dense, bits, waiting, survivors, rows)
         n_tested += n_in_rows
+        n_more = _U0
+        for k in range(n_passed):
+            row = np.uint64(survivors[k])
+            if rows[row] & MORE:
+                n_more += _U1
+                fetch(literals[0], np.uint64(rows[row + _U1]))
+        for k in range(n_passed if n_more > _U0 else _U0):
+            row = np.uint64(survivors[k])
+            if rows[row] & MORE:
+                fetch_literals(rows[row + _U1], literals)
         for k in range(n_passed):
             row = np.uint64(survivors[k])
             slot = rows[row]
             if slot & MORE:
                 # `dense` is in place of what several values of an attribute need, which no event has here.
-                holds, n_more = clause_holds(rows[row + _U1], dense, dense, dense, *literals)
-                n_tested += np.uint64(n_more)
+                holds, n_of_clause = clause_holds(rows[row + _U1], dense, dense, dense, *literals)
+                n_tested += np.uint64(n_of_clause)
                 if not holds:
                     continue
             n_sure, n_possible = keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)

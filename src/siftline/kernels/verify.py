@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.pointers import fetch
 from siftline.kernels.scan import literal_holds, spread_event
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ _ABSENT = np.int32(-1)
 _VETO = np.uint8(2)
 # Longer events are taken to have several values of some attribute: finding out costs the square of their length.
 _LONG = 64
+# Numbers of 32 bits on a cache line.
+_ON_LINE = np.uint64(16)
 
 
 @inline_kernel
@@ -67,6 +70,20 @@ def clause_holds(
             set_highs,
         )
     return holds, n_tested
+
+
+@inline_kernel
+def fetch_literals(clause: int, literals: Any) -> None:
+    """Ask for what `clause_holds` will read of a clause."""
+    starts, attributes, lows, highs, kinds, sets, is_alternative = literals[:7]
+    begin, end = np.uint64(starts[clause]), np.uint64(starts[clause + 1])
+    for i in range(begin, end + _ON_LINE, _ON_LINE):
+        fetch(attributes, i)
+        fetch(lows, i)
+        fetch(highs, i)
+        fetch(sets, i)
+    fetch(kinds, begin)
+    fetch(is_alternative, begin)
 
 
 @kernel
