@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from siftline.bench.figures import figures, summary
-from siftline.bench.figures.checks import CHECKS, MissingRowsError, NoAnswerError
+from siftline.bench.figures.checks import CHECKS, MissingRowsError, NoAnswerError, involved
 from siftline.bench.figures.claims import (
     NOT_MEASURED,
     NOT_REPRODUCED,
@@ -124,10 +124,55 @@ def test_verdicts() -> None:
 
 def test_a_number_near_to_its_bound_is_marked() -> None:
     assert [_verdict(number).answers[0].is_near for number in (1.0, 1.9, 2.1, 3.0)] == [False, True, True, False]
+    steady, unsteady = ([2.4 * factor**k for k in (-1, 0, 1)] for factor in (1.01, 1.5))
+    check = _verdict(2.4).answers[0].check
+    assert [Answer(check, 2.4, by_round=rounds).is_near for rounds in ([2.4], steady, unsteady)] == [True, False, True]
+    exponent = replace(check, name="exponent", at_least=0.0)
+    assert [Answer(exponent, number).is_near for number in (-0.5, -0.1, 0.1, 0.5)] == [False, True, True, False]
+    for other in (replace(check, name="status"), replace(check, measure="memory_mb")):
+        assert not Answer(other, 2.0).is_near
     bounded = Check("ratio", "made", "match_ms", {}, at_least=0.0, at_most=1.0)
     assert Answer(bounded, 0.5).holds
     assert not Answer(bounded, math.inf).holds
     assert bounded.bounds == "≥ 0 and ≤ 1"
+
+
+def test_a_verdict_is_open_if_another_side_of_a_bound_makes_another_word() -> None:
+    assert [_verdict(*numbers).is_open for numbers in ((2.1,), (9.0,), (2.1, 9.0), (2.1, 0.1), (2.1, 9.0, 0.1))] == [
+        True,
+        False,
+        True,
+        True,
+        False,  # partly, on whichever side the first one is
+    ]
+    assert not _verdict(2.1, None, is_missing=True).is_open
+    assert not _verdict(None).is_open
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "points"),
+    [
+        ("ratio", {"of": ["linear", "flat"], "to": "root", "at": "mean"}, [1, 10, 100] * 3),
+        ("ratio", {"of": "linear", "to": "root"}, [100, 100]),
+        ("change", {"of": "linear", "from": 10}, [10, 100]),
+        ("against", {"of": "linear", "to": "flat"}, [1, 100] * 2),
+        ("order", {"of": ["root", "flat"], "at": "first"}, [1, 1]),
+        ("exponent", {"of": "flat"}, [1, 10, 100]),
+    ],
+)
+def test_what_an_answer_depends_on(name: str, arguments: dict[str, Any], points: list[int]) -> None:
+    assert [point.x for point in involved(_MADE, name, arguments)] == points
+
+
+def test_rounds_are_told_by_their_median_or_least() -> None:
+    rows = _made_rows("small")
+    for run, (row,) in rows.items():
+        rows[run] = [{**row, "match_us": {"median": us}, "index_s": us} for us in (4.0, 1.0, 2.0)]
+    assert [_first_point(name, rows) for name in ("match_us", "index_s")] == [2.0, 1.0]
+    check = Check("value", "opindex-1", "index_s", {"of": "OpIndex"}, at_most=9.0)
+    (answer,) = verdicts([Claim(1, "opindex", "", "", [check])], "small", rows)[0].answers
+    assert (answer.number, list(answer.by_round), len(answer.runs)) == (1.0, [4.0, 1.0, 2.0], 1)
+    assert "3 rounds: " in html_of("small", rows, 0, ["opindex"])
 
 
 def test_points_without_rows_are_counted_where_all_x_count() -> None:
@@ -135,7 +180,7 @@ def test_points_without_rows_are_counted_where_all_x_count() -> None:
     figure = figures()["opindex-10b"]
     middle = [run.key for run in figure.runs("small") if run.series == "OpIndex"][1:-1]
     assert middle
-    some = {key: row for key, row in rows.items() if key not in middle}
+    some = {key: rounds for key, rounds in rows.items() if key not in middle}
     for check, n in (
         (Check("spread", figure.name, "match_ms", {"of": "OpIndex"}, at_most=2.0), len(middle)),
         (Check("ratio", figure.name, "match_ms", {"of": ["OpIndex"], "to": "OpIndex"}, at_most=2.0), 0),
@@ -149,7 +194,7 @@ def test_points_without_rows_are_counted_where_all_x_count() -> None:
 
 
 def _made_rows(scale: str, seed: int = 0) -> dict[str, Any]:
-    """Return a row for every run, all of them alike."""
+    """Return a row for every run, of one round, all of them alike."""
     names = (
         "index_s build_s load_s index_bytes search_steps search_steps_but_results insert_steps delete_steps "
         "L entries_each tree_ms locate_ms query_ms calls matches_each measured predicted by_predicted"
@@ -159,7 +204,7 @@ def _made_rows(scale: str, seed: int = 0) -> dict[str, Any]:
     machine = dict.fromkeys(("processor", "cores", "memory_gb", "siftline", "python", "numpy", "numba"), "made")
     columns |= {"status": "ok", "machine": machine, "date": "2026-01-01", "commit": "0" * 40, "is_dirty": False}
     return {
-        run.key: {**run.identity, **columns, "scale": scale, "passes": [1.0, 1.0]}
+        run.key: [{**run.identity, **columns, "scale": scale, "passes": [1.0, 1.0]}]
         for figure in figures().values()
         for run in figure.runs(scale, seed)
     }
@@ -190,18 +235,15 @@ def test_mistakes_in_claims(tmp_path: Path) -> None:
 
 
 def test_verdicts_that_changed() -> None:
-    old = _made_rows("small")
-    new = {run: dict(row) for run, row in old.items()}
-    for row in new.values():
-        if row["figure"] == "operators-bound":
-            row["by_predicted"] = 2.0
-    assert changed_verdicts(list(old.values()), list(old.values())) == []
-    assert changed_verdicts(list(old.values()), list(new.values())) == ["claim 82: partly, then not reproduced"]
+    old = [row for (row,) in _made_rows("small").values()]
+    new = [{**row, "by_predicted": 2.0} if row["figure"] == "operators-bound" else row for row in old]
+    assert changed_verdicts(old, old) == []
+    assert changed_verdicts(old, new) == ["claim 82: partly, then not reproduced"]
 
 
 def test_the_report_of_a_paper() -> None:
     rows = _made_rows("small")
-    late = next(row for row in rows.values() if row["figure"] == "pbtree-table-1b" and row["series"] == "time index")
+    late = next(row for (row,) in rows.values() if row["figure"] == "pbtree-table-1b" and row["series"] == "time index")
     late["status"] = "timed out"
     page = html_of("small", rows, papers=["pbtree"])
     assert page.count("<svg") == 2
@@ -216,7 +258,7 @@ def test_the_report_of_a_paper() -> None:
 
 def test_which_index_is_fastest() -> None:
     rows = _made_rows("small")
-    for row in rows.values():
+    for (row,) in rows.values():
         if row["index"] in ("sift", "op-index"):
             row["match_us"] = {"median": 0.25 if row["index"] == "sift" else 0.5}
     found = summary.lines([figures()["opindex-10a"]], "small", rows)
@@ -232,7 +274,7 @@ def test_matching_times_are_told_at_one_speed() -> None:
     rows = _made_rows("small")
     runs = [run for run in figure.runs("small") if run.ground == figure.runs("small")[0].ground]
     for run, scan in zip(runs, (4.0, 2.0, 3.0), strict=False):
-        rows[run.key] |= {"times_faster_than_fast_scan": scan}
+        rows[run.key][0] |= {"times_faster_than_fast_scan": scan}
     before, after = rows, steadied(rows)
     names = ("match_ms", "index_s", "memory_mb")
     points = [[_first_point(name, some) for name in names] for some in (before, after)]

@@ -49,6 +49,12 @@ def test_the_last_row_counts() -> None:
     assert comparison.old == 10.0
 
 
+def test_all_rounds_of_a_run_count_since_it_was_begun_anew() -> None:
+    old = [_row([passes], run="ab", round=n) for passes, n in ((99.0, 1), (9.0, 1), (10.0, 2), (11.0, 3))]
+    ((comparison,), _) = compare(old, [_row([10.0], run="ab", round=1)])
+    assert (comparison.old, comparison.verdict) == (10.0, "noise")
+
+
 def test_different_measurements_are_not_compared() -> None:
     old = [_row([1.0], seed=1), {"workload": "dense", "index": "picky", "status": "unsupported"}]
     found, lonely = compare(old, [_row([1.0], seed=2)])

@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from siftline.bench.command import add_parser, run
-from siftline.bench.figures import PAPERS, figures, harness
+from siftline.bench.figures import PAPERS, figures, harness, noise
+from siftline.bench.figures.claims import Check, Claim
 from siftline.bench.figures.figure import SCALES, Figure, Settings, read
 from siftline.bench.figures.kinds import kind
 from siftline.bench.figures.measures import measure
 from siftline.bench.figures.panels import panel
+from siftline.bench.figures.speed import steadied
 from siftline.bench.figures.worker import OUT_OF_MEMORY, TIMED_OUT, RunFailedError, Worker
 from siftline.bench.runner import Choice
 from siftline.bench.workloads import workloads
@@ -197,7 +199,7 @@ def test_run_writes_rows_and_goes_on(tiny: Figure, capsys: pytest.CaptureFixture
     again = [json.loads(line) for line in path.read_text().splitlines()]
     assert [row["run"] for row in again] == [row["run"] for row in rows]
     assert "2 of 4 runs are in" in capsys.readouterr().err
-    assert harness.rows_by_run(path)[rows[0]["run"]]["date"] == rows[0]["date"]
+    assert [row["date"] for row in harness.rows_by_run(path)[rows[0]["run"]]] == [rows[0]["date"]]
     assert _bench("list") == 0
     assert "opindex-0: Something small (small 4 runs, 2 s)" in capsys.readouterr().out
 
@@ -207,6 +209,46 @@ def test_again_measures_anew(tiny: Figure) -> None:
     for arguments in ((), ("--again",)):
         assert _bench("run", "opindex-0", "--output", str(path), *arguments) == 0
     assert len(path.read_text().splitlines()) == 8
+
+
+def _claim(at_least: float) -> Claim:
+    check = Check("ratio", "opindex-0", "match_ms", {"of": "SCAN", "to": "counting"}, at_least=at_least)
+    return Claim(1, "opindex", "Fig. 0", "a claim", [check])
+
+
+def test_what_an_open_verdict_hangs_on_is_measured_in_rounds(
+    tiny: Figure, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bound of what was measured is as near as can be: its two runs get all rounds, those at the other x one."""
+    path = Path("results/figures-small.jsonl")
+    assert _bench("run", "opindex-0") == 0
+    values = panel(tiny, measure("match_ms"), "small", steadied(harness.rows_by_run(path))).series
+    scan, counting = (values[label][-1].value or 0.0 for label in ("SCAN", "counting"))
+    monkeypatch.setattr(harness, "claims", lambda: [_claim(1e-9)])
+    assert _bench("run", "opindex-0") == 0
+    assert len(path.read_text().splitlines()) == 4
+    monkeypatch.setattr(harness, "claims", lambda: [_claim(scan / counting)])
+    monkeypatch.setattr(noise, "_SEEN", 100.0)  # whatever the times of these tiny runs are
+    assert _bench("run", "opindex-0", "--rounds", "3") == 0
+    assert "0 runs measured, 4 once more (4 ok), 4 were there" in capsys.readouterr().out
+    rounds = harness.rows_by_run(path)
+    assert [len(rounds[run.key]) for run in tiny.runs("small")] == [1, 1, 3, 3]
+    assert [row["round"] for row in rounds[tiny.runs("small")[-1].key]] == [1, 2, 3]
+    assert _bench("run", "opindex-0", "--rounds", "3") == 0
+    assert len(path.read_text().splitlines()) == 8
+    assert _bench("run", "opindex-0", "--rounds", "1", "--again") == 0
+    assert {len(rows) for rows in harness.rows_by_run(path).values()} == {1}
+
+
+def test_rounds_that_were_interrupted_catch_up(tiny: Figure, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "claims", lambda: [_claim(1.0)])
+    row = {"status": "ok", "match_us": {"median": 1.0}}
+    *others, scan, counting = tiny.runs("small")
+    rows = {run.key: [row] for run in others} | {scan.key: [row], counting.key: [row, row]}
+    assert harness.in_doubt(tiny.runs("small"), "small", rows, 3) == [scan]
+    rows[scan.key] = [row, row]
+    assert harness.in_doubt(tiny.runs("small"), "small", rows, 3) == [scan, counting]
+    assert harness.in_doubt(tiny.runs("small"), "small", rows, 2) == []
 
 
 def test_mistakes_in_the_call(capsys: pytest.CaptureFixture[str]) -> None:

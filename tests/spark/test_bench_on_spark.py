@@ -55,7 +55,7 @@ def test_a_row_has_what_rows_of_one_engine_have(ground: on_spark.Ground) -> None
     assert (row["n_shards"], row["plan"], row["cores"], row["n_checked"]) == (3, "sharded", 2, 20)
     assert len(row["passes"]) == 2
     assert row["n_matches"] == sum(map(len, _expected(range(40))))
-    assert steadied({"a": {**row, "ground": "b"}})["a"]["speed"] == 1.0
+    assert steadied({"a": [{**row, "ground": "b"}]})["a"][0]["speed"] == 1.0
     assert ground.spark.conf.get("spark.sql.shuffle.partitions") == before
     assert not (ground.folder / "index").exists()
 

@@ -54,7 +54,7 @@ class Comparison:
 def compare(old: Iterable[Row], new: Iterable[Row]) -> tuple[list[Comparison], list[str]]:
     """Return the comparisons of what is in both, and labels of what is in one only.
 
-    Of rows that measure the same thing the last one counts.
+    Of rows that measure the same thing the last one counts, or all rounds of a figure's run since the last first one.
     """
     olds, news = _latest(old), _latest(new)
     both = [_comparison(olds[key], row) for key, row in news.items() if key in olds]
@@ -64,9 +64,12 @@ def compare(old: Iterable[Row], new: Iterable[Row]) -> tuple[list[Comparison], l
 
 
 def _latest(rows: Iterable[Row]) -> dict[str, Row]:
-    """Return the last row of each measurement."""
-    measured = (row for row in rows if row.get("passes"))
-    return {_identity(row): row for row in measured}
+    """Return the last row of each measurement, with the passes of all its rounds."""
+    found: dict[str, Row] = {}
+    for row in (row for row in rows if row.get("passes")):
+        before = found[_identity(row)]["passes"] if row.get("round", 1) > 1 and _identity(row) in found else []
+        found[_identity(row)] = {**row, "passes": [*before, *row["passes"]]}
+    return found
 
 
 def _identity(row: Row) -> str:

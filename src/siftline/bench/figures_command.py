@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.arguments import say
+from siftline.bench.arguments import count, say
 
 if TYPE_CHECKING:
     import argparse
@@ -25,6 +25,12 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", dest="is_all", help="all figures of all papers")
     parser.add_argument("--scale", choices=_SCALES, help="of figures: quick sizes, or the papers'; default: small")
     parser.add_argument("--again", action="store_true", help="measure figures anew that have rows already")
+    parser.add_argument(
+        "--rounds",
+        type=count,
+        metavar="N",
+        help="of figures: measure what open verdicts hang on up to so often; default: 7, at the papers' sizes 1",
+    )
 
 
 def add_report(actions: Any) -> None:
@@ -58,10 +64,8 @@ def report(args: argparse.Namespace) -> int:
         numbers = [str(each.claim.number) for each in found if each.word == word]
         if numbers:
             print(f"{word}: {len(numbers)} ({', '.join(numbers)})")
-    measured = [each for each in found if each.word != claims.NOT_MEASURED]
-    near = [str(each.claim.number) for each in measured if any(answer.is_near for answer in each.answers)]
-    if near:
-        print(f"near to a bound: {', '.join(near)}")
+    if unsure := [str(each.claim.number) for each in found if each.is_open]:
+        print(f"open, numbers that decide are too near to their bounds: {', '.join(unsure)}")
     if args.markdown:
         print(markdown([summary.HEADING, *summary.lines(chosen(papers), args.scale, rows, args.seed)]))
     print(args.output)
@@ -71,14 +75,15 @@ def report(args: argparse.Namespace) -> int:
 def changed_verdicts(old: Sequence[Row], new: Sequence[Row]) -> list[str]:
     """Return the claims whose verdict is another one with other rows; rows of figures say which scale they are of."""
     from siftline.bench.figures.claims import NOT_MEASURED, claims, verdicts
+    from siftline.bench.figures.harness import by_run
     from siftline.bench.figures.speed import steadied
 
     changed = []
     for scale in sorted({str(row["scale"]) for row in new if "run" in row}):
         words = []
         for rows in (old, new):
-            by_run = steadied({row["run"]: row for row in rows if row.get("scale") == scale})
-            words.append({each.claim.number: each.word for each in verdicts(claims(), scale, by_run)})
+            mine = steadied(by_run(row for row in rows if row.get("scale") == scale))
+            words.append({each.claim.number: each.word for each in verdicts(claims(), scale, mine)})
         changed += [
             f"claim {number}: {before}, then {words[1][number]}"
             for number, before in words[0].items()
@@ -120,7 +125,14 @@ def run(args: argparse.Namespace) -> int:
     scale = args.scale or "small"
     path = args.output or harness.path_of(scale)
     outcome = harness.measure(
-        chosen(args.names), scale, path, say, seed=args.seed, cache=args.cache, is_again=args.again
+        chosen(args.names),
+        scale,
+        path,
+        say,
+        seed=args.seed,
+        cache=args.cache,
+        is_again=args.again,
+        most_rounds=args.rounds,
     )
     _print_outcome(outcome, path)
     return int(bool(outcome.wrong or outcome.failures))
@@ -128,7 +140,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _print_outcome(outcome: Outcome, path: Path) -> None:
     counts = ", ".join(f"{n} {status}" for status, n in outcome.statuses.items())
-    print(f"{outcome.n_runs} runs measured{f' ({counts})' if counts else ''}, {outcome.n_earlier} were there: {path}")
+    more = f", {outcome.n_more} once more" if outcome.n_more else ""
+    n_runs = f"{outcome.n_runs} runs measured{more}{f' ({counts})' if counts else ''}"
+    print(f"{n_runs}, {outcome.n_earlier} were there: {path}")
     for text in outcome.failures:
         print(f"siftline bench: failed, no row is written: {text}", file=sys.stderr)
     for text in outcome.wrong:

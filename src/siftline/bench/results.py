@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 from siftline.errors import ResultsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from siftline.bench.runner import Measurement
     from siftline.bench.workloads import Workload
 
 Row = dict[str, Any]
+# The rows of each run of a figure, one for each round.
+Rounds = Mapping[str, Sequence[Row]]
 
 
 def rows_of(workload: Workload, measurements: Iterable[Measurement], n_passes: int) -> list[Row]:

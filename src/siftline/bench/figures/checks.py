@@ -24,7 +24,7 @@ import numpy as np
 from siftline.bench.figures.panels import MISSING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from siftline.bench.figures.panels import Panel, Point
 
@@ -150,6 +150,23 @@ def status(panel: Panel, *, of: str, at: Any = "last", among: Sequence[str]) -> 
     if found.status == MISSING:
         raise MissingRowsError(f"{panel.figure}: {of} at {found.x} is not measured")
     return float(found.status in among)
+
+
+def involved(panel: Panel, name: str, arguments: Mapping[str, Any]) -> list[Point]:
+    """Return the points that the answer to a check depends on."""
+    said = (arguments.get(key, []) for key in ("of", "to"))
+    labels = [label for each in said for label in ([each] if isinstance(each, str) else each)]
+    points = [(label, point) for label in labels for point in _points(panel, label)]
+    if name in ("spread", "exponent") or arguments.get("at") in _OVER_ALL:
+        return [point for _, point in points]
+    ends = ("from", "first"), ("until", "last")
+    asked = ends if name in ("change", "against") else (("at", "last"),)
+    is_by_series = name in ("change", "against", "order")
+    places = {
+        label: [_place(panel, arguments.get(key, end), *([label] if is_by_series else labels)) for key, end in asked]
+        for label in labels
+    }
+    return [point for label, point in points if point.x in places[label]]
 
 
 CHECKS: Final[dict[str, Callable[..., float]]] = {

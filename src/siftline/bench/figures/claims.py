@@ -12,9 +12,9 @@
       untestable: why
 
 All checks hold: reproduced; some: partly; none: not reproduced. Where `untested` says what part of a claim no check is
-about, partly is the best that it can get. A check with `scale: paper` has no answer at small sizes. A bound is where a
-verdict turns, and lies away from what was measured by more than the noise of a run; a number nearer than `NEAR` to its
-bound is marked.
+about, partly is the best that it can get. A check with `scale: paper` has no answer at small sizes. A number so near to
+its bound that another measurement may fall on the other side is marked, and where such numbers decide about the word,
+the verdict is open: then `harness.py` measures their runs again.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.figures.checks import CHECKS, MissingRowsError, NoAnswerError
+from siftline.bench.figures.checks import CHECKS, MissingRowsError, NoAnswerError, involved
 from siftline.bench.figures.figure import check_keys, loaded
 from siftline.bench.figures.measures import measure
+from siftline.bench.figures.noise import distance, margin
 from siftline.bench.figures.panels import MISSING, panel
 from siftline.bench.figures.registry import CLAIMS, PAPERS, figures, folder
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from siftline.bench.figures.panels import Panel
-    from siftline.bench.results import Row
+    from siftline.bench.results import Rounds
 
 REPRODUCED: Final = "reproduced"
 PARTLY: Final = "partly"
@@ -41,12 +42,6 @@ NOT_REPRODUCED: Final = "not reproduced"
 NOT_TESTABLE: Final = "not testable"
 NOT_MEASURED: Final = "not measured"
 VERDICTS: Final = (REPRODUCED, PARTLY, NOT_REPRODUCED, NOT_TESTABLE, NOT_MEASURED)
-# Numbers nearer to their bound than this factor could fall on the other side of it another time.
-NEAR: Final = 1.15
-_NEAR_EXPONENT: Final = 0.05
-# How the names of measures end that are times.
-_TIMES: Final = ("_s", "_ms", "_us")
-
 _REQUIRED: Final = {"number", "paper", "where", "claim"}
 _OPTIONAL: Final = {"checks", "why", "untested", "untestable"}
 _BOUNDS: Final = ("at_least", "at_most")
@@ -128,13 +123,25 @@ class Claim:
 
 @dataclass(frozen=True)
 class Answer:
-    """A check and the number that it gave, or why there is none."""
+    """A check and the number that it gave, or why there is none.
+
+    Attributes
+    ----------
+    by_round : sequence of float
+        What each round alone says, of as many as all runs have that the check asks for.
+    n_left_out : int
+        Points that have no rows yet, where all x count.
+    runs : sequence of str
+        The runs whose rows decide.
+    """
 
     check: Check
     number: float | None
     problem: str = ""
     is_missing: bool = False
-    n_left_out: int = 0  # points that have no rows yet, where all x count
+    by_round: Sequence[float] = ()
+    n_left_out: int = 0
+    runs: Sequence[str] = ()
 
     @property
     def holds(self) -> bool:
@@ -147,12 +154,12 @@ class Answer:
     @property
     def is_near(self) -> bool:
         """Whether the number is so near to a bound that noise could turn it; what is counted has no noise."""
-        number, bounds = self.number, (self.check.at_least, self.check.at_most)
-        if number is None or not self.check.measure.endswith(_TIMES):
+        if self.number is None or self.check.name == "status" or not measure(self.check.measure).is_time:
             return False
-        if self.check.name == "exponent":
-            return any(bound is not None and abs(number - bound) < _NEAR_EXPONENT for bound in bounds)
-        return any(bound and 1 / NEAR < number / bound < NEAR for bound in bounds)
+        is_exponent = self.check.name == "exponent"
+        least = margin(self.by_round, is_exponent=is_exponent)
+        bounds = [bound for bound in (self.check.at_least, self.check.at_most) if bound is not None]
+        return any(distance(self.number, bound, is_exponent=is_exponent) < least for bound in bounds)
 
 
 @dataclass(frozen=True)
@@ -169,13 +176,23 @@ class Verdict:
             return NOT_TESTABLE
         if any(answer.is_missing for answer in self.answers):
             return NOT_MEASURED
-        answered = [answer for answer in self.answers if answer.number is not None]
-        if not answered:
+        if all(answer.number is None for answer in self.answers):
             return NOT_TESTABLE
-        n_held = sum(answer.holds for answer in self.answers)
+        return self._word(sum(answer.holds for answer in self.answers))
+
+    def _word(self, n_held: int) -> str:
         if n_held == len(self.answers) and not self.claim.untested:
             return REPRODUCED
         return PARTLY if n_held else NOT_REPRODUCED
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it would be another word if numbers fell on the other side of the bounds that they are near to."""
+        if self.word not in (REPRODUCED, PARTLY, NOT_REPRODUCED):
+            return False
+        n_near = sum(answer.is_near for answer in self.answers)
+        n_sure = sum(answer.holds for answer in self.answers if not answer.is_near)
+        return len({self._word(n) for n in range(n_sure, n_sure + n_near + 1)}) > 1
 
     @property
     def why(self) -> str:
@@ -219,27 +236,28 @@ def _check(number: int, said: dict[str, Any]) -> Check:
     return Check(name, figure, rest.pop("measure", measures[0]), rest, **bounds, scale=scale)
 
 
-def verdicts(found: Sequence[Claim], scale: str, rows: Mapping[str, Row], seed: int = 0) -> list[Verdict]:
-    """Ask the rows about each claim."""
+def verdicts(found: Sequence[Claim], scale: str, rows: Rounds, seed: int = 0) -> list[Verdict]:
+    """Ask the rows about each claim; they are by run, one for each round."""
     return [Verdict(claim, [_answer(check, scale, rows, seed) for check in claim.checks]) for claim in found]
 
 
-def _answer(check: Check, scale: str, rows: Mapping[str, Row], seed: int) -> Answer:
+def _answer(check: Check, scale: str, rows: Rounds, seed: int) -> Answer:
     if check.scale not in (None, scale):
         return Answer(check, None, f"This needs --scale {check.scale}.")
-    shown = panel(figures()[check.figure], measure(check.measure), scale, rows, seed)
+
+    def asked(number: int | None = None) -> Panel:
+        return panel(figures()[check.figure], measure(check.measure), scale, rows, seed, number=number)
+
+    ask, shown = CHECKS[check.name], asked()
+    points = involved(shown, check.name, check.arguments)
+    measured = [point for point in points if point.status != MISSING]
     try:
-        return Answer(check, CHECKS[check.name](shown, **check.arguments), n_left_out=_n_missing(check, shown))
+        number = ask(shown, **check.arguments)
+        n_rounds = min(point.n_rounds for point in measured)
+        by_round = [ask(asked(k), **check.arguments) for k in range(n_rounds)] if n_rounds > 1 else [number]
     except MissingRowsError as error:
         return Answer(check, None, str(error), is_missing=True)
     except NoAnswerError as error:
         return Answer(check, None, str(error))
-
-
-def _n_missing(check: Check, shown: Panel) -> int:
-    """Return how many points have no rows, of the series that a check asks about at all x."""
-    if check.name not in ("spread", "exponent") and check.arguments.get("at") not in ("least", "most", "mean"):
-        return 0
-    said = (check.arguments.get(name, []) for name in ("of", "to"))
-    names = {name for each in said for name in ([each] if isinstance(each, str) else each)}
-    return sum(point.status == MISSING for name in names for point in shown.series[name])
+    runs = [point.run for point in measured]
+    return Answer(check, number, by_round=by_round, n_left_out=len(points) - len(measured), runs=runs)

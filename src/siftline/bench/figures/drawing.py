@@ -9,11 +9,11 @@ from siftline.bench.figures.panels import MISSING, panel
 from siftline.bench.plots import set_up
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from siftline.bench.figures.figure import Axis, Figure
     from siftline.bench.figures.panels import Panel, Point
-    from siftline.bench.results import Row
+    from siftline.bench.results import Rounds
 
 _WIDTH: Final = 4.6
 _HEIGHT: Final = 3.6
@@ -29,7 +29,7 @@ _COLOURS: Final = ("#1b4f72", "#b03a2e", "#148f77", "#8e44ad", "#d68910", "#5d6d
 _OURS: Final = "sift"
 
 
-def svg(figure: Figure, scale: str, rows: Mapping[str, Row], seed: int = 0) -> str:
+def svg(figure: Figure, scale: str, rows: Rounds, seed: int = 0) -> str:
     """Return a picture of all panels of a figure."""
     from matplotlib.figure import Figure as Canvas
 

@@ -1,14 +1,21 @@
-"""The order of things: which runs are missing, one after the other, each row written at once."""
+"""The order of things: which runs are missing, one after the other, each row written at once.
+
+After the first round come others, only of the runs that open verdicts hang on (`claims.py`), until no verdict is open
+or there were enough rounds. A slow minute of the machine then spoils one row of several.
+"""
 
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.bench import results
+from siftline.bench.figures.claims import claims, verdicts
+from siftline.bench.figures.speed import steadied
 from siftline.bench.figures.worker import RunFailedError, Worker
 from siftline.errors import WrongIdsError
 
@@ -16,10 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from siftline.bench.figures.figure import Figure, Run
-    from siftline.bench.results import Row
+    from siftline.bench.results import Rounds, Row
     from siftline.bench.runner import Say
 
 RESULTS: Final = Path("results")
+# How many rows a run gets at most. At the papers' sizes a run takes minutes, unless more is asked for.
+MOST_ROUNDS: Final = {"small": 7, "paper": 1}
+# No round begins after this time, so that all small figures stay within half an hour.
+_ROUNDS_BEGIN_S: Final = {"small": 25 * 60.0, "paper": math.inf}
 
 
 def path_of(scale: str) -> Path:
@@ -27,12 +38,24 @@ def path_of(scale: str) -> Path:
     return RESULTS / f"figures-{scale}.jsonl"
 
 
-def rows_by_run(path: Path) -> dict[str, Row]:
-    """Return the last row of each run; none if there is no file yet."""
+def rows_by_run(path: Path) -> dict[str, list[Row]]:
+    """Return the rows of each run, one for each round, the first one where it was begun anew; none without a file."""
     if not path.exists():
         return {}
     _mend(path)
-    return {row["run"]: row for row in results.read(path) if "run" in row}
+    return by_run(results.read(path))
+
+
+def by_run(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return those rows that are of figures, by run."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if "run" in row:
+            rounds = found.setdefault(row["run"], [])
+            if row.get("round", 1) == 1:
+                rounds.clear()
+            rounds.append(row)
+    return found
 
 
 def _mend(path: Path) -> None:
@@ -45,10 +68,11 @@ def _mend(path: Path) -> None:
 
 @dataclass
 class Outcome:
-    """What a call of `measure` did."""
+    """What a call of `measure` did; `n_more` counts the rows of later rounds."""
 
     n_runs: int = 0
     n_earlier: int = 0
+    n_more: int = 0
     statuses: dict[str, int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -63,40 +87,76 @@ def measure(
     seed: int = 0,
     cache: Path | None = None,
     is_again: bool = False,
+    most_rounds: int | None = None,
 ) -> Outcome:
-    """Measure what the figures need and the file does not have yet; all of it if it is done again."""
+    """Measure what the figures need and the file does not have yet; all of it if it is done again.
+
+    Then, in rounds, what open verdicts hang on, up to `most_rounds` rows of a run: see `MOST_ROUNDS`.
+    """
     earlier = {} if is_again else rows_by_run(path)
     wanted = distinct(run for each in figures for run in each.runs(scale, seed))
     missing = [run for run in wanted if run.key not in earlier]
     outcome = Outcome(len(missing), len(wanted) - len(missing))
     if outcome.n_earlier:
         say(f"{outcome.n_earlier} of {len(wanted)} runs are in {path} already")
-    clock = _Clock(missing, figures, scale)
+    last_begin = time.monotonic() + _ROUNDS_BEGIN_S[scale]
+    most = MOST_ROUNDS[scale] if most_rounds is None else most_rounds
     with Worker(cache) as worker:
-        for number, run in enumerate(missing, 1):
-            begin = time.monotonic()
-            status = _one(worker, run, scale, path, outcome)
-            taken = time.monotonic() - begin
-            left = clock.left_after(run, taken)
-            say(f"[{number}/{len(missing)}] {_name(run)}: {status}, {taken:.1f} s; {_minutes(left)} left")
+        session = _Session(worker, scale, path, say, outcome)
+        session.measure(missing, _Clock(missing, figures, scale), {})
+        while not (outcome.wrong or outcome.failures):
+            rows = rows_by_run(path)
+            again = in_doubt(wanted, scale, rows, most, seed)
+            if not again or time.monotonic() > last_begin:
+                break
+            outcome.n_more += len(again)
+            say(f"some verdicts are open: once more the {len(again)} runs that they hang on")
+            session.measure(again, _Clock(again, figures, scale), rows)
     return outcome
 
 
-def _one(worker: Worker, run: Run, scale: str, path: Path, outcome: Outcome) -> str:
-    """Measure a run and write its row; return how that went."""
-    try:
-        columns = worker.measure(run)
-    except WrongIdsError as error:
-        outcome.wrong.append(f"{_name(run)}: {error}")
-        return "WRONG IDS, no row is written"
-    except RunFailedError as error:
-        outcome.failures.append(f"{_name(run)}: {error}")
-        return "failed, no row is written"
-    row: dict[str, Any] = {**run.identity, "scale": scale, **columns, **results.circumstances()}
-    results.append([row], path)
-    status = str(row["status"])
-    outcome.statuses[status] = outcome.statuses.get(status, 0) + 1
-    return status if status == "ok" else f"{status} ({row.get('reason')})"
+def in_doubt(runs: Sequence[Run], scale: str, rows: Rounds, most_rounds: int, seed: int = 0) -> list[Run]:
+    """Return those runs that open verdicts hang on, while they have fewer rounds than there may be."""
+    doubtful = set()
+    for verdict in verdicts(claims(), scale, steadied(rows), seed) if most_rounds > 1 else ():
+        for answer in verdict.answers if verdict.is_open else ():
+            n_rounds = min((len(rows[run]) for run in answer.runs), default=most_rounds)
+            if answer.is_near and n_rounds < most_rounds:
+                doubtful |= {run for run in answer.runs if len(rows[run]) == n_rounds}
+    return [run for run in runs if run.key in doubtful]
+
+
+class _Session:
+    """What measures runs and writes their rows."""
+
+    def __init__(self, worker: Worker, scale: str, path: Path, say: Say, outcome: Outcome) -> None:
+        self._worker, self._scale, self._path, self._say, self._outcome = worker, scale, path, say, outcome
+
+    def measure(self, runs: Sequence[Run], clock: _Clock, earlier: Rounds) -> None:
+        """Measure each run once; the earlier rows are those of earlier rounds."""
+        for number, run in enumerate(runs, 1):
+            begin = time.monotonic()
+            status = self._one(run, 1 + len(earlier.get(run.key, ())))
+            taken = time.monotonic() - begin
+            left = _minutes(clock.left_after(run, taken))
+            self._say(f"[{number}/{len(runs)}] {_name(run)}: {status}, {taken:.1f} s; {left} left")
+
+    def _one(self, run: Run, n_rounds: int) -> str:
+        """Measure a run and write its row; return how that went."""
+        try:
+            columns = self._worker.measure(run)
+        except WrongIdsError as error:
+            self._outcome.wrong.append(f"{_name(run)}: {error}")
+            return "WRONG IDS, no row is written"
+        except RunFailedError as error:
+            self._outcome.failures.append(f"{_name(run)}: {error}")
+            return "failed, no row is written"
+        where = {"scale": self._scale, "round": n_rounds}
+        row: dict[str, Any] = {**run.identity, **where, **columns, **results.circumstances()}
+        results.append([row], self._path)
+        status = str(row["status"])
+        self._outcome.statuses[status] = self._outcome.statuses.get(status, 0) + 1
+        return status if status == "ok" else f"{status} ({row.get('reason')})"
 
 
 def _name(run: Run) -> str:

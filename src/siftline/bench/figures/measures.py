@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 MATCH_TIME: Final = "match_us.median"
+# How the names of measures end that are times.
+_TIMES: Final = ("_s", "_ms", "_us")
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,23 @@ class Measure:
     column: str
     label: str
     factor: float = 1.0
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it has noise: what is counted has none."""
+        return self.name.endswith(_TIMES)
+
+    def of_rounds(self, values: Sequence[float]) -> float:
+        """Return what several rounds come to.
+
+        Disturbances make a time longer, so that the least counts. But a matching time is told by the scan beside it,
+        which may be disturbed as well: it can be too small, as a quotient of two times can, and the median counts.
+
+        >>> measure("index_s").of_rounds([3.0, 1.0, 2.0]), measure("match_ms").of_rounds([3.0, 1.0, 2.0])
+        (1.0, 2.0)
+        """
+        is_plain = self.is_time and self.column != MATCH_TIME and "/" not in self.column
+        return min(values) if is_plain else median(values)
 
     def of(self, row: Mapping[str, Any]) -> float | None:
         """Return the number, or None of a row that has none: timed out, out of memory, unsupported.

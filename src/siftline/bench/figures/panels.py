@@ -1,6 +1,6 @@
 """What rows say about a figure: for each series, a value or a status at each x.
 
-Matching times are told at one speed, see `speed.py`.
+A run may have rows of several rounds, see `rounds.py`. Matching times are told at one speed, see `speed.py`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from siftline.bench.figures.worker import OUT_OF_DISK, OUT_OF_MEMORY, TIMED_OUT
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from siftline.bench.figures.figure import Figure
+    from siftline.bench.figures.figure import Figure, Run
     from siftline.bench.figures.measures import Measure
-    from siftline.bench.results import Row
+    from siftline.bench.results import Rounds, Row
 
 MISSING: Final = "not measured"
 # An index that did not get to an end is slower, or larger, than every one that did.
@@ -32,6 +32,7 @@ class Point:
     value: float | None
     status: str
     run: str
+    n_rounds: int = 1
 
     @property
     def cost(self) -> float | None:
@@ -48,14 +49,32 @@ class Panel:
     series: Mapping[str, Sequence[Point]]
 
 
-def panel(figure: Figure, measure: Measure, scale: str, rows: Mapping[str, Row], seed: int = 0) -> Panel:
-    """Return the points of a figure, without series that have none at this scale; `rows` are by run."""
+def panel(
+    figure: Figure,
+    measure: Measure,
+    scale: str,
+    rows: Rounds,
+    seed: int = 0,
+    *,
+    number: int | None = None,
+) -> Panel:
+    """Return the points of a figure, without series that have none at this scale.
+
+    `rows` are by run, one for each round; with a number, only that round counts, from 0, or the last that a run has.
+    """
     series: dict[str, list[Point]] = {label: [] for label in figure.series}
     for run in figure.runs(scale, seed):
-        row = rows.get(run.key)
-        value = None if row is None else measure.of(row)
-        if row is not None and value is not None and measure.column == MATCH_TIME:
-            value *= row.get("speed", 1.0)
-        status = MISSING if row is None else str(row["status"])
-        series[run.series].append(Point(run.x, value, status, run.key))
+        rounds = rows.get(run.key, ())
+        chosen = rounds if number is None else rounds[: number + 1][-1:]
+        series[run.series].append(_point(run, measure, chosen, len(rounds)))
     return Panel(figure.name, measure, {label: points for label, points in series.items() if points})
+
+
+def _point(run: Run, measure: Measure, rounds: Sequence[Row], n_rounds: int) -> Point:
+    if not rounds:
+        return Point(run.x, None, MISSING, run.key, n_rounds)
+    found = [(measure.of(row), row.get("speed", 1.0) if measure.column == MATCH_TIME else 1.0) for row in rounds]
+    values = [value * speed for value, speed in found if value is not None]
+    if not values:
+        return Point(run.x, None, str(rounds[-1]["status"]), run.key, n_rounds)
+    return Point(run.x, measure.of_rounds(values), "ok", run.key, n_rounds)

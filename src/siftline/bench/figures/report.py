@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from siftline.bench.figures.claims import Answer, Verdict
     from siftline.bench.figures.figure import Figure
     from siftline.bench.figures.measures import Measure
-    from siftline.bench.results import Row
+    from siftline.bench.results import Rounds
 
 _STYLE: Final = """\
 :root { --ink: #1a1a1a; --soft: #f3f3f3; --rule: #c4c4c4; }
@@ -48,7 +48,7 @@ a { color: #1b4f72; }
 """
 
 
-def html_of(scale: str, rows: Mapping[str, Row], seed: int = 0, papers: Sequence[str] = tuple(PAPERS)) -> str:
+def html_of(scale: str, rows: Rounds, seed: int = 0, papers: Sequence[str] = tuple(PAPERS)) -> str:
     """Return the page of some papers, or of all; `rows` are by run."""
     found = verdicts([claim for claim in claims() if claim.paper in papers], scale, rows, seed)
     shown = [each for each in figures().values() if scale in each.scales]
@@ -76,7 +76,7 @@ def html_of(scale: str, rows: Mapping[str, Row], seed: int = 0, papers: Sequence
 # at the top
 
 
-def _head(scale: str, rows: Mapping[str, Row], found: Sequence[Verdict]) -> str:
+def _head(scale: str, rows: Rounds, found: Sequence[Verdict]) -> str:
     counts = ", ".join(f"{sum(each.word == word for each in found)} {word}" for word in VERDICTS)
     sizes = "sizes chosen to take half an hour in all" if scale == "small" else "the papers' sizes, as memory allows"
     return f"""\
@@ -84,19 +84,21 @@ def _head(scale: str, rows: Mapping[str, Row], found: Sequence[Verdict]) -> str:
 <p>Every experiment of the papers, run by Siftline's own implementation of their indexes, at the scale <b>{scale}</b>:
 {sizes}. A row is written only if the ids that an index found are those of a scan. Matching times are medians
 over events of each event's median over passes, told at one speed of the machine: that at which <code>fast-scan</code>,
-which takes turns with each index, was fastest on the same workload.
+which takes turns with each index, was fastest on the same workload. What a verdict hangs on was measured in several
+rounds, as long as it was too near to a bound to be sure; the median of the rounds counts, of building times the least.
 {len(found)} claims: {counts}.</p>
 {_machine(rows)}"""
 
 
-def _machine(rows: Mapping[str, Row]) -> str:
-    if not rows:
+def _machine(rows: Rounds) -> str:
+    every = [row for rounds in rows.values() for row in rounds]
+    if not every:
         return "<p>There are no rows yet.</p>"
-    machines = {_machine_text(row["machine"]) for row in rows.values()}
-    dates = sorted(str(row["date"])[:10] for row in rows.values())
-    commits = sorted({f"{str(row['commit'])[:10]}{' and changes' if row['is_dirty'] else ''}" for row in rows.values()})
-    seeds = ", ".join(sorted({str(row["seed"]) for row in rows.values()}))
-    shares = [row["processor_share"] for row in rows.values() if "processor_share" in row]
+    machines = {_machine_text(row["machine"]) for row in every}
+    dates = sorted(str(row["date"])[:10] for row in every)
+    commits = sorted({f"{str(row['commit'])[:10]}{' and changes' if row['is_dirty'] else ''}" for row in every})
+    seeds = ", ".join(sorted({str(row["seed"]) for row in every}))
+    shares = [row["processor_share"] for row in every if "processor_share" in row]
     n_busy = sum(share < 0.9 for share in shares)
     busy = (
         f" In {n_busy} of {len(shares)} timed runs others had the core for a tenth of the time or more."
@@ -104,8 +106,9 @@ def _machine(rows: Mapping[str, Row]) -> str:
         else ""
     )
     return (
-        f"<p class=small>{escape('; '.join(sorted(machines)))}. {len(rows):,} rows, {dates[0]} to {dates[-1]}, "
-        f"seed {seeds}, commit {escape(', '.join(commits[:5]))}{' and others' if len(commits) > 5 else ''}. "
+        f"<p class=small>{escape('; '.join(sorted(machines)))}. {len(rows):,} runs, {len(every):,} rows, "
+        f"{dates[0]} to {dates[-1]}, seed {seeds}, "
+        f"commit {escape(', '.join(commits[:5]))}{' and others' if len(commits) > 5 else ''}. "
         f"Page made on {datetime.datetime.now(datetime.UTC):%Y-%m-%d}.{busy}</p>"
     )
 
@@ -126,8 +129,9 @@ def _claims(found: Sequence[Verdict]) -> str:
     return f"""\
 <h2 id=claims>Claims</h2>
 <p class=small>A claim is <i>reproduced</i> if all its checks hold, <i>partly</i> if some do. A number marked ≈ is so
-near to its bound that another run may fall on the other side. Explanations are our reading of the numbers, not
-measurements.</p>
+near to its bound that another run may fall on the other side; where such a number decides about the word, the verdict
+is <i>open</i>. Of a check whose runs were measured in several rounds, the range of what each round says is given.
+Explanations are our reading of the numbers, not measurements.</p>
 <div class=wide><table>
 <tr><th>no.<th>where<th>claim<th>verdict<th>measured</tr>
 {lines}
@@ -141,9 +145,17 @@ def _claim_line(verdict: Verdict) -> str:
     return (
         f"<tr id=claim-{claim.number}><td>{claim.number}<td>{escape(PAPERS[claim.paper].partition(' (')[0])}, "
         f"{escape(claim.where)}<td>{escape(claim.claim)}"
-        f"<td class='verdict {verdict.word.replace(' ', '-')}'>{verdict.word}"
-        f"<td><ul class=plain>{answers}</ul>{why}</tr>"
+        f"<td class='verdict {verdict.word.replace(' ', '-')}'>{verdict.word}{' (open)' if verdict.is_open else ''}"
+        f"<td><ul class=plain>{answers}</ul>{why}{_rows(verdict)}</tr>"
     )
+
+
+def _rows(verdict: Verdict) -> str:
+    """Return by which rows a verdict can be checked: the column `run` of the file has these names."""
+    runs = dict.fromkeys(run for answer in verdict.answers for run in answer.runs)
+    if not runs:
+        return ""
+    return f"<details class=small><summary>{len(runs)} runs</summary><code>{' '.join(runs)}</code></details>"
 
 
 def _answer(answer: Answer) -> str:
@@ -151,9 +163,11 @@ def _answer(answer: Answer) -> str:
     number = shown_number(answer.number if answer.number is None or abs(answer.number) > _NOTHING else 0.0)
     sign = "≈ " if answer.is_near else ""
     outcome = "" if answer.number is None else " holds" if answer.holds else " does not hold"
+    ranged = (shown_number(end(answer.by_round)) for end in (min, max))
+    rounds = f"; {len(answer.by_round)} rounds: {' to '.join(ranged)}" if len(answer.by_round) > 1 else ""
     left_out = f" (without {answer.n_left_out} of its points, not measured yet)" if answer.n_left_out else ""
     return (
-        f"{sign}<b>{number}</b> ({escape(check.bounds)}{outcome}): {escape(check.text)} "
+        f"{sign}<b>{number}</b> ({escape(check.bounds)}{outcome}{rounds}): {escape(check.text)} "
         f"in <a href='#{check.figure}'>{check.figure}</a>{left_out}"
     )
 
@@ -161,7 +175,7 @@ def _answer(answer: Answer) -> str:
 # all figures
 
 
-def _summary(shown: Sequence[Figure], scale: str, rows: Mapping[str, Row], seed: int) -> str:
+def _summary(shown: Sequence[Figure], scale: str, rows: Rounds, seed: int) -> str:
     lines = "".join(
         f"<tr><td><a href='#{name}'>{name}</a>" + "".join(f"<td>{escape(cell)}" for cell in cells) + "</tr>"
         for name, *cells in summary.lines(shown, scale, rows, seed)
@@ -176,12 +190,12 @@ def _summary(shown: Sequence[Figure], scale: str, rows: Mapping[str, Row], seed:
 # figures
 
 
-def _paper(paper: str, shown: Sequence[Figure], scale: str, rows: Mapping[str, Row], seed: int) -> str:
+def _paper(paper: str, shown: Sequence[Figure], scale: str, rows: Rounds, seed: int) -> str:
     mine = "\n".join(_figure(each, scale, rows, seed) for each in shown if each.paper == paper)
     return f"<h2 id={paper}>{escape(PAPERS[paper])}</h2>\n<div class=figures>{mine}</div>"
 
 
-def _figure(figure: Figure, scale: str, rows: Mapping[str, Row], seed: int) -> str:
+def _figure(figure: Figure, scale: str, rows: Rounds, seed: int) -> str:
     note = f"<p class=small>{escape(figure.note)}</p>" if figure.note else ""
     is_measured = any(run.key in rows for run in figure.runs(scale, seed))
     picture = svg(figure, scale, rows, seed) if is_measured else "<p>Not measured yet.</p>"
@@ -202,14 +216,14 @@ def _setting(figure: Figure, scale: str) -> str:
     return ", ".join([runs[0].workload, *(f"{name} {first[name]}" for name in common)])
 
 
-def _table(figure: Figure, scale: str, rows: Mapping[str, Row], seed: int) -> str:
+def _table(figure: Figure, scale: str, rows: Rounds, seed: int) -> str:
     measures = [axis.measure for axis in figure.y if axis.measure is not None]
     return "".join(
         _lines(figure, axis.label, each, scale, rows, seed) for axis, each in zip(figure.y, measures, strict=True)
     )
 
 
-def _lines(figure: Figure, label: str, measure: Measure, scale: str, rows: Mapping[str, Row], seed: int) -> str:
+def _lines(figure: Figure, label: str, measure: Measure, scale: str, rows: Rounds, seed: int) -> str:
     shown = panel(figure, measure, scale, rows, seed)
     xs = list(dict.fromkeys(point.x for points in shown.series.values() for point in points))
     heading = "".join(f"<th class=number>{_x(x)}" for x in xs)

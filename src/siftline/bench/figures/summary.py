@@ -10,18 +10,18 @@ from siftline.bench.figures.panels import panel
 from siftline.bench.targets import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from siftline.bench.figures.figure import Figure
     from siftline.bench.figures.panels import Panel
-    from siftline.bench.results import Row
+    from siftline.bench.results import Rounds
 
 HEADING: Final = ("figure", "at", "fastest of the papers'", "its ms", "slowest", "its ms", "sift ms", "x fastest")
 _OURS: Final = "sift"
 _TIME: Final = "match_ms"
 
 
-def lines(figures: Sequence[Figure], scale: str, rows: Mapping[str, Row], seed: int = 0) -> list[list[str]]:
+def lines(figures: Sequence[Figure], scale: str, rows: Rounds, seed: int = 0) -> list[list[str]]:
     """Return a line for the first and for the last x of each figure that has been measured."""
     found = []
     for figure in figures:
