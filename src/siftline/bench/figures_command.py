@@ -65,7 +65,7 @@ def report(args: argparse.Namespace) -> int:
         if numbers:
             print(f"{word}: {len(numbers)} ({', '.join(numbers)})")
     if unsure := [str(each.claim.number) for each in found if each.is_open]:
-        print(f"open, numbers that decide are too near to their bounds: {', '.join(unsure)}")
+        print(f"open, a number that decides is near to its bound and was measured once: {', '.join(unsure)}")
     if args.markdown:
         print(markdown([summary.HEADING, *summary.lines(chosen(papers), args.scale, rows, args.seed)]))
     print(args.output)

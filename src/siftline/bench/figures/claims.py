@@ -12,9 +12,11 @@
       untestable: why
 
 All checks hold: reproduced; some: partly; none: not reproduced. Where `untested` says what part of a claim no check is
-about, partly is the best that it can get. A check with `scale: paper` has no answer at small sizes. A number so near to
-its bound that another measurement may fall on the other side is marked, and where such numbers decide about the word,
-the verdict is open: then `harness.py` measures their runs again.
+about, partly is the best that it can get. A check with `scale: paper` has no answer at small sizes.
+
+Another measurement may fall on the other side of a bound, if a number is near to it. Where such numbers decide about
+the word, the verdict is open, and `harness.py` measures their runs again. What several rounds cannot tell from its
+bound is level with it, which is neither here nor there: the claim is reproduced partly.
 """
 
 from __future__ import annotations
@@ -161,6 +163,11 @@ class Answer:
         bounds = [bound for bound in (self.check.at_least, self.check.at_most) if bound is not None]
         return any(distance(self.number, bound, is_exponent=is_exponent) < least for bound in bounds)
 
+    @property
+    def is_level(self) -> bool:
+        """Whether several rounds could not tell the number from its bound: then it is neither within nor beyond."""
+        return self.is_near and len(self.by_round) > 1
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -178,6 +185,8 @@ class Verdict:
             return NOT_MEASURED
         if all(answer.number is None for answer in self.answers):
             return NOT_TESTABLE
+        if any(answer.is_level for answer in self.answers):
+            return PARTLY
         return self._word(sum(answer.holds for answer in self.answers))
 
     def _word(self, n_held: int) -> str:
@@ -186,13 +195,18 @@ class Verdict:
         return PARTLY if n_held else NOT_REPRODUCED
 
     @property
-    def is_open(self) -> bool:
-        """Whether it would be another word if numbers fell on the other side of the bounds that they are near to."""
+    def hangs_on(self) -> list[Answer]:
+        """The answers near to their bounds, if the word would be another one on the other side of these."""
         if self.word not in (REPRODUCED, PARTLY, NOT_REPRODUCED):
-            return False
-        n_near = sum(answer.is_near for answer in self.answers)
+            return []
+        near = [answer for answer in self.answers if answer.is_near]
         n_sure = sum(answer.holds for answer in self.answers if not answer.is_near)
-        return len({self._word(n) for n in range(n_sure, n_sure + n_near + 1)}) > 1
+        return near if len({self._word(n) for n in range(n_sure, n_sure + len(near) + 1)}) > 1 else []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it hangs on what was measured only once."""
+        return any(not answer.is_level for answer in self.hangs_on)
 
     @property
     def why(self) -> str:

@@ -1,7 +1,7 @@
 """The order of things: which runs are missing, one after the other, each row written at once.
 
-After the first round come others, only of the runs that open verdicts hang on (`claims.py`), until no verdict is open
-or there were enough rounds. A slow minute of the machine then spoils one row of several.
+After the first round come others, only of the runs that verdicts hang on (`claims.py`), until none does or there were
+enough rounds. A slow minute of the machine then spoils one row of several.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def measure(
 ) -> Outcome:
     """Measure what the figures need and the file does not have yet; all of it if it is done again.
 
-    Then, in rounds, what open verdicts hang on, up to `most_rounds` rows of a run: see `MOST_ROUNDS`.
+    Then, in rounds, what verdicts hang on, up to `most_rounds` rows of a run: see `MOST_ROUNDS`.
     """
     earlier = {} if is_again else rows_by_run(path)
     wanted = distinct(run for each in figures for run in each.runs(scale, seed))
@@ -110,18 +110,18 @@ def measure(
             if not again or time.monotonic() > last_begin:
                 break
             outcome.n_more += len(again)
-            say(f"some verdicts are open: once more the {len(again)} runs that they hang on")
+            say(f"verdicts hang on {len(again)} runs: once more")
             session.measure(again, _Clock(again, figures, scale), rows)
     return outcome
 
 
 def in_doubt(runs: Sequence[Run], scale: str, rows: Rounds, most_rounds: int, seed: int = 0) -> list[Run]:
-    """Return those runs that open verdicts hang on, while they have fewer rounds than there may be."""
+    """Return those runs that verdicts hang on, while they have fewer rounds than there may be."""
     doubtful = set()
     for verdict in verdicts(claims(), scale, steadied(rows), seed) if most_rounds > 1 else ():
-        for answer in verdict.answers if verdict.is_open else ():
-            n_rounds = min((len(rows[run]) for run in answer.runs), default=most_rounds)
-            if answer.is_near and n_rounds < most_rounds:
+        for answer in verdict.hangs_on:
+            n_rounds = min(len(rows[run]) for run in answer.runs)
+            if n_rounds < most_rounds:
                 doubtful |= {run for run in answer.runs if len(rows[run]) == n_rounds}
     return [run for run in runs if run.key in doubtful]
 

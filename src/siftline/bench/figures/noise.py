@@ -2,7 +2,7 @@
 
 Every round gives a number of its own. How these differ is the noise of one round, and what all rounds say together has
 less of it, by the root of their number. Few rounds say little about the noise itself; so what was seen of others counts
-as if it were two rounds more.
+as if it were one round more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # On a shared machine with two cores, ratios of times differ so much from round to round, as logarithms: most of them by
 # less, one in twenty by twice as much.
 _SEEN: Final = 0.2
-_SEEN_ROUNDS: Final = 2
+_SEEN_ROUNDS: Final = 1
 # Of a normal distribution, 95 % are nearer to the middle than so many standard deviations.
 _DEVIATIONS: Final = 2.0
 
@@ -38,7 +38,7 @@ def margin(numbers: Sequence[float], *, is_exponent: bool = False) -> float:
     """Return the least distance from a bound that can be told from noise.
 
     >>> [round(margin([1.0] * n), 2) for n in (1, 3, 7)]
-    [0.4, 0.16, 0.08]
+    [0.4, 0.13, 0.06]
     """
     finite = [number for number in numbers if math.isfinite(number) and (is_exponent or number > 0)]
     told = np.array(finite) * math.log(10) if is_exponent else np.log(finite)

@@ -129,8 +129,9 @@ def _claims(found: Sequence[Verdict]) -> str:
     return f"""\
 <h2 id=claims>Claims</h2>
 <p class=small>A claim is <i>reproduced</i> if all its checks hold, <i>partly</i> if some do. A number marked ≈ is so
-near to its bound that another run may fall on the other side; where such a number decides about the word, the verdict
-is <i>open</i>. Of a check whose runs were measured in several rounds, the range of what each round says is given.
+near to its bound that another run may fall on the other side. Where such numbers decide, they were measured in several
+rounds, and the range of what each round says is given; what is still not to be told from its bound is <i>level</i>, and
+the claim reproduced partly. A verdict that hangs on what was measured only once is <i>open</i>.
 Explanations are our reading of the numbers, not measurements.</p>
 <div class=wide><table>
 <tr><th>no.<th>where<th>claim<th>verdict<th>measured</tr>
@@ -162,7 +163,9 @@ def _answer(answer: Answer) -> str:
     check = answer.check
     number = shown_number(answer.number if answer.number is None or abs(answer.number) > _NOTHING else 0.0)
     sign = "≈ " if answer.is_near else ""
-    outcome = "" if answer.number is None else " holds" if answer.holds else " does not hold"
+    outcome = (
+        "" if answer.number is None else " level" if answer.is_level else " holds" if answer.holds else " does not hold"
+    )
     ranged = (shown_number(end(answer.by_round)) for end in (min, max))
     rounds = f"; {len(answer.by_round)} rounds: {' to '.join(ranged)}" if len(answer.by_round) > 1 else ""
     left_out = f" (without {answer.n_left_out} of its points, not measured yet)" if answer.n_left_out else ""
