@@ -137,16 +137,33 @@ def test_a_number_near_to_its_bound_is_marked() -> None:
     assert bounded.bounds == "≥ 0 and ≤ 1"
 
 
-def test_a_verdict_is_open_if_another_side_of_a_bound_makes_another_word() -> None:
-    assert [_verdict(*numbers).is_open for numbers in ((2.1,), (9.0,), (2.1, 9.0), (2.1, 0.1), (2.1, 9.0, 0.1))] == [
-        True,
-        False,
-        True,
-        True,
-        False,  # partly, on whichever side the first one is
+def test_a_verdict_hangs_on_numbers_that_would_make_another_word() -> None:
+    def hangs_on(*numbers: float | None) -> list[float | None]:
+        return [answer.number for answer in _verdict(*numbers).hangs_on]
+
+    assert hangs_on(2.1) == [2.1]
+    assert hangs_on(9.0) == []
+    assert hangs_on(2.1, 9.0) == [2.1]
+    assert hangs_on(2.1, 1.9, 0.1) == [2.1, 1.9]
+    assert hangs_on(2.1, 9.0, 0.1) == []  # partly, on whichever side the first one is
+    assert hangs_on(None) == []
+    assert _verdict(2.1, None, is_missing=True).hangs_on == []
+    assert _verdict(2.1).is_open
+    assert not _verdict(9.0).is_open
+
+
+@pytest.mark.parametrize("number", [1.98, 2.02])
+def test_what_rounds_cannot_tell_from_its_bound_is_level(number: float) -> None:
+    once = _verdict(number, number)
+    often = replace(once, answers=[replace(answer, by_round=[1.9, number, 2.1]) for answer in once.answers])
+    sure = replace(once, answers=[replace(answer, number=3.0, by_round=[2.9, 3.0, 3.1]) for answer in once.answers])
+    assert [verdict.word for verdict in (once, often, sure)] == [
+        REPRODUCED if number > 2.0 else NOT_REPRODUCED,
+        PARTLY,
+        REPRODUCED,
     ]
-    assert not _verdict(2.1, None, is_missing=True).is_open
-    assert not _verdict(None).is_open
+    assert [verdict.is_open for verdict in (once, often, sure)] == [True, False, False]
+    assert len(often.hangs_on) == 2  # for another round
 
 
 @pytest.mark.parametrize(

@@ -66,10 +66,11 @@ def compare(old: Iterable[Row], new: Iterable[Row]) -> tuple[list[Comparison], l
 def _latest(rows: Iterable[Row]) -> dict[str, Row]:
     """Return the last row of each measurement, with the passes of all its rounds."""
     found: dict[str, Row] = {}
-    for row in (row for row in rows if row.get("passes")):
-        before = found[_identity(row)]["passes"] if row.get("round", 1) > 1 and _identity(row) in found else []
-        found[_identity(row)] = {**row, "passes": [*before, *row["passes"]]}
-    return found
+    for row in rows:
+        before = found.get(_identity(row)) if row.get("round", 1) > 1 else None
+        passes = [*(before["passes"] if before else []), *row.get("passes", [])]
+        found[_identity(row)] = {**row, "passes": passes}
+    return {name: row for name, row in found.items() if row["passes"]}
 
 
 def _identity(row: Row) -> str:

@@ -29,7 +29,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds",
         type=count,
         metavar="N",
-        help="of figures: measure what open verdicts hang on up to so often; default: 7, at the papers' sizes 1",
+        help="of figures: measure what verdicts hang on up to so often; default: 7, at the papers' sizes 1",
     )
 
 
@@ -64,8 +64,8 @@ def report(args: argparse.Namespace) -> int:
         numbers = [str(each.claim.number) for each in found if each.word == word]
         if numbers:
             print(f"{word}: {len(numbers)} ({', '.join(numbers)})")
-    if unsure := [str(each.claim.number) for each in found if each.is_open]:
-        print(f"open, a number that decides is near to its bound and was measured once: {', '.join(unsure)}")
+    if unsure := [str(each.claim.number) for each in found if each.hangs_on]:
+        print(f"open, because a number that decides is near to its bound: {', '.join(unsure)}")
     if args.markdown:
         print(markdown([summary.HEADING, *summary.lines(chosen(papers), args.scale, rows, args.seed)]))
     print(args.output)

@@ -57,6 +57,7 @@ def columns(measurement: Measurement) -> Row:
         "passes": measurement.passes.pass_medians_us(),
         "processor_share": measurement.passes.processor_share,
         "times_faster_than_fast_scan": measurement.ratio,
+        "fast_scan_least_us": measurement.reference_least_us,
         "index_bytes": sum(stats.get("bytes", {}).values()),
         "stats": stats,
     }

@@ -144,6 +144,8 @@ class Measurement:
     n_matches: int = 0
     stats: dict[str, Any] = field(default_factory=dict)
     ratio: float | None = None
+    # What the reference took for the same events by turns, in its fastest pass.
+    reference_least_us: float | None = None
     # Of an index that took turns with another one, its subject: that one's median over the same events.
     subject_us: float | None = None
     # Of adds and matches that alternate.
@@ -161,10 +163,19 @@ class Measurement:
 
     def median_over(self, other: Measurement) -> float:
         """Return the median time of the events on which another index was timed too."""
+        passes = self._passes_over(other)
+        return self.median_us if passes is None else passes.per_event_us().median
+
+    def least_over(self, other: Measurement) -> float:
+        """Return the median time of these events in the fastest pass."""
+        passes = self._passes_over(other)
+        return self.median_us if passes is None else min(passes.pass_medians_us())
+
+    def _passes_over(self, other: Measurement) -> Passes | None:
         if self.passes is None or other.passes is None or self.mode == "batch":
-            return self.median_us
+            return self.passes
         n = min(self.passes.times_ns.shape[1], other.passes.times_ns.shape[1])
-        return Passes(self.passes.times_ns[:, :n], self.passes.processor_share).per_event_us().median
+        return Passes(self.passes.times_ns[:, :n], self.passes.processor_share)
 
 
 def refusal(choice: Choice, mode: str, error: Exception) -> Measurement:
@@ -363,6 +374,7 @@ def _measured(candidates: Sequence[_Candidate], plan: Plan, say: Say) -> list[Me
     measured = [c.finish(passes, stats) for c, passes, stats in zip(candidates, all_passes, before, strict=True)]
     for each in measured:
         each.ratio = float(f"{measured[0].median_over(each) / each.median_over(measured[0]):.4g}")
+        each.reference_least_us = measured[0].least_over(each)
     return measured
 
 

@@ -154,19 +154,20 @@ def status(panel: Panel, *, of: str, at: Any = "last", among: Sequence[str]) -> 
 
 def involved(panel: Panel, name: str, arguments: Mapping[str, Any]) -> list[Point]:
     """Return the points that the answer to a check depends on."""
-    said = (arguments.get(key, []) for key in ("of", "to"))
-    labels = [label for each in said for label in ([each] if isinstance(each, str) else each)]
-    points = [(label, point) for label in labels for point in _points(panel, label)]
+    said = [arguments[key] for key in ("of", "to") if key in arguments]
+    named = [[each] if isinstance(each, str) else list(each) for each in said]
+    labels = [label for each in named for label in each]
     if name in ("spread", "exponent") or arguments.get("at") in _OVER_ALL:
-        return [point for _, point in points]
+        return [point for label in dict.fromkeys(labels) for point in _points(panel, label)]
+    # The first and the last x are those that all series have that are looked at together.
+    together = {"order": [[label] for label in labels], "change": named, "against": named}.get(name, [labels])
     ends = ("from", "first"), ("until", "last")
     asked = ends if name in ("change", "against") else (("at", "last"),)
-    is_by_series = name in ("change", "against", "order")
-    places = {
-        label: [_place(panel, arguments.get(key, end), *([label] if is_by_series else labels)) for key, end in asked]
-        for label in labels
-    }
-    return [point for label, point in points if point.x in places[label]]
+    found = []
+    for group in together:
+        places = [_place(panel, arguments.get(key, end), group) for key, end in asked]
+        found += [point for label in group for point in _points(panel, label) if point.x in places]
+    return found
 
 
 CHECKS: Final[dict[str, Callable[..., float]]] = {

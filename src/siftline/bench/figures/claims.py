@@ -15,12 +15,13 @@ All checks hold: reproduced; some: partly; none: not reproduced. Where `untested
 about, partly is the best that it can get. A check with `scale: paper` has no answer at small sizes.
 
 Another measurement may fall on the other side of a bound, if a number is near to it. Where such numbers decide about
-the word, the verdict is open, and `harness.py` measures their runs again. What several rounds cannot tell from its
-bound is level with it, which is neither here nor there: the claim is reproduced partly.
+the word, the verdict is open, and `harness.py` measures their runs again. In the end the side decides: a word of its
+own for what cannot be told from its bound would turn at two places instead of one.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,7 +33,7 @@ from siftline.bench.figures.panels import MISSING, panel
 from siftline.bench.figures.registry import CLAIMS, PAPERS, figures, folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from siftline.bench.figures.panels import Panel
@@ -131,6 +132,8 @@ class Answer:
     ----------
     by_round : sequence of float
         What each round alone says, of as many as all runs have that the check asks for.
+    span : float, optional
+        Of an exponent, the largest x by the smallest.
     n_left_out : int
         Points that have no rows yet, where all x count.
     runs : sequence of str
@@ -142,6 +145,7 @@ class Answer:
     problem: str = ""
     is_missing: bool = False
     by_round: Sequence[float] = ()
+    span: float | None = None
     n_left_out: int = 0
     runs: Sequence[str] = ()
 
@@ -158,15 +162,9 @@ class Answer:
         """Whether the number is so near to a bound that noise could turn it; what is counted has no noise."""
         if self.number is None or self.check.name == "status" or not measure(self.check.measure).is_time:
             return False
-        is_exponent = self.check.name == "exponent"
-        least = margin(self.by_round, is_exponent=is_exponent)
+        least = margin(self.by_round, span=self.span)
         bounds = [bound for bound in (self.check.at_least, self.check.at_most) if bound is not None]
-        return any(distance(self.number, bound, is_exponent=is_exponent) < least for bound in bounds)
-
-    @property
-    def is_level(self) -> bool:
-        """Whether several rounds could not tell the number from its bound: then it is neither within nor beyond."""
-        return self.is_near and len(self.by_round) > 1
+        return any(distance(self.number, bound, span=self.span) < least for bound in bounds)
 
 
 @dataclass(frozen=True)
@@ -185,8 +183,6 @@ class Verdict:
             return NOT_MEASURED
         if all(answer.number is None for answer in self.answers):
             return NOT_TESTABLE
-        if any(answer.is_level for answer in self.answers):
-            return PARTLY
         return self._word(sum(answer.holds for answer in self.answers))
 
     def _word(self, n_held: int) -> str:
@@ -196,17 +192,15 @@ class Verdict:
 
     @property
     def hangs_on(self) -> list[Answer]:
-        """The answers near to their bounds, if the word would be another one on the other side of these."""
+        """The answers near to their bounds, if the word would be another one on the other side of these.
+
+        Whoever measures again may then get another word, so the verdict is open.
+        """
         if self.word not in (REPRODUCED, PARTLY, NOT_REPRODUCED):
             return []
         near = [answer for answer in self.answers if answer.is_near]
         n_sure = sum(answer.holds for answer in self.answers if not answer.is_near)
         return near if len({self._word(n) for n in range(n_sure, n_sure + len(near) + 1)}) > 1 else []
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it hangs on what was measured only once."""
-        return any(not answer.is_level for answer in self.hangs_on)
 
     @property
     def why(self) -> str:
@@ -262,16 +256,34 @@ def _answer(check: Check, scale: str, rows: Rounds, seed: int) -> Answer:
     def asked(number: int | None = None) -> Panel:
         return panel(figures()[check.figure], measure(check.measure), scale, rows, seed, number=number)
 
-    ask, shown = CHECKS[check.name], asked()
+    shown = asked()
     points = involved(shown, check.name, check.arguments)
     measured = [point for point in points if point.status != MISSING]
     try:
-        number = ask(shown, **check.arguments)
-        n_rounds = min(point.n_rounds for point in measured)
-        by_round = [ask(asked(k), **check.arguments) for k in range(n_rounds)] if n_rounds > 1 else [number]
+        number = CHECKS[check.name](shown, **check.arguments)
     except MissingRowsError as error:
         return Answer(check, None, str(error), is_missing=True)
     except NoAnswerError as error:
         return Answer(check, None, str(error))
-    runs = [point.run for point in measured]
-    return Answer(check, number, by_round=by_round, n_left_out=len(points) - len(measured), runs=runs)
+    n_rounds = min(point.n_rounds for point in measured)
+    return Answer(
+        check,
+        number,
+        by_round=[number] if n_rounds == 1 else _by_round(check, map(asked, range(n_rounds))),
+        span=_span([point.x for point in measured]) if check.name == "exponent" else None,
+        n_left_out=len(points) - len(measured),
+        runs=[point.run for point in measured],
+    )
+
+
+def _by_round(check: Check, panels: Iterable[Panel]) -> list[float]:
+    """Return what single rounds say, of those that say something: a run may have timed out in one of them."""
+    found = []
+    for each in panels:
+        with suppress(NoAnswerError):
+            found.append(CHECKS[check.name](each, **check.arguments))
+    return found
+
+
+def _span(xs: Sequence[float]) -> float:
+    return max(xs) / min(xs)

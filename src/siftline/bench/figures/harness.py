@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from siftline.bench.runner import Say
 
 RESULTS: Final = Path("results")
-# How many rows a run gets at most. At the papers' sizes a run takes minutes, unless more is asked for.
+# How many rows a run gets at most, unless more or fewer are asked for: at the papers' sizes one takes minutes.
 MOST_ROUNDS: Final = {"small": 7, "paper": 1}
+# After so many rounds it is asked again whether a verdict hangs on a run. After each, those that look sure by chance
+# would stop: tried in a simulation, two whole measurements then agree less often.
+_STAGES: Final = (1, 3)
 # No round begins after this time, so that all small figures stay within half an hour.
-_ROUNDS_BEGIN_S: Final = {"small": 25 * 60.0, "paper": math.inf}
+_ROUNDS_BEGIN_S: Final = {"small": 26 * 60.0, "paper": math.inf}
 
 
 def path_of(scale: str) -> Path:
@@ -116,13 +119,16 @@ def measure(
 
 
 def in_doubt(runs: Sequence[Run], scale: str, rows: Rounds, most_rounds: int, seed: int = 0) -> list[Run]:
-    """Return those runs that verdicts hang on, while they have fewer rounds than there may be."""
+    """Return those runs that verdicts hang on, while they have fewer rounds than the next stage wants."""
+    stages = [*(stage for stage in _STAGES if stage < most_rounds), most_rounds]
+    reached = {run: max(stage for stage in (1, *stages) if stage <= len(rounds)) for run, rounds in rows.items()}
+    asked = {run: rounds[: reached[run]] for run, rounds in rows.items()}
     doubtful = set()
-    for verdict in verdicts(claims(), scale, steadied(rows), seed) if most_rounds > 1 else ():
+    for verdict in verdicts(claims(), scale, steadied(asked), seed):
         for answer in verdict.hangs_on:
-            n_rounds = min(len(rows[run]) for run in answer.runs)
-            if n_rounds < most_rounds:
-                doubtful |= {run for run in answer.runs if len(rows[run]) == n_rounds}
+            least = min(reached[run] for run in answer.runs)
+            wanted = next((stage for stage in stages if stage > least), 0)
+            doubtful |= {run for run in answer.runs if len(rows[run]) < wanted}
     return [run for run in runs if run.key in doubtful]
 
 

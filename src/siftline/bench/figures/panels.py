@@ -1,12 +1,13 @@
 """What rows say about a figure: for each series, a value or a status at each x.
 
-A run may have rows of several rounds, see `rounds.py`. Matching times are told at one speed, see `speed.py`.
+A run may have rows of several rounds, see `harness.py`. Matching times are told at one speed, see `speed.py`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import mode
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.bench.figures.measures import MATCH_TIME
@@ -66,15 +67,17 @@ def panel(
     for run in figure.runs(scale, seed):
         rounds = rows.get(run.key, ())
         chosen = rounds if number is None else rounds[: number + 1][-1:]
-        series[run.series].append(_point(run, measure, chosen, len(rounds)))
+        speed = "speed" if number is None else "speed_of_round"
+        series[run.series].append(_point(run, measure, chosen, speed, len(rounds)))
     return Panel(figure.name, measure, {label: points for label, points in series.items() if points})
 
 
-def _point(run: Run, measure: Measure, rounds: Sequence[Row], n_rounds: int) -> Point:
+def _point(run: Run, measure: Measure, rounds: Sequence[Row], speed: str, n_rounds: int) -> Point:
+    """Return what most rounds say: of one that timed out once, the times of the others."""
     if not rounds:
         return Point(run.x, None, MISSING, run.key, n_rounds)
-    found = [(measure.of(row), row.get("speed", 1.0) if measure.column == MATCH_TIME else 1.0) for row in rounds]
-    values = [value * speed for value, speed in found if value is not None]
-    if not values:
-        return Point(run.x, None, str(rounds[-1]["status"]), run.key, n_rounds)
-    return Point(run.x, measure.of_rounds(values), "ok", run.key, n_rounds)
+    status = mode(str(row["status"]) for row in rounds)
+    mine = [row for row in rounds if row["status"] == status]
+    found = [(measure.of(row), row.get(speed, 1.0) if measure.column == MATCH_TIME else 1.0) for row in mine]
+    values = [value * factor for value, factor in found if value is not None]
+    return Point(run.x, measure.of_rounds(values) if values else None, status, run.key, n_rounds)

@@ -84,8 +84,8 @@ def _head(scale: str, rows: Rounds, found: Sequence[Verdict]) -> str:
 <p>Every experiment of the papers, run by Siftline's own implementation of their indexes, at the scale <b>{scale}</b>:
 {sizes}. A row is written only if the ids that an index found are those of a scan. Matching times are medians
 over events of each event's median over passes, told at one speed of the machine: that at which <code>fast-scan</code>,
-which takes turns with each index, was fastest on the same workload. What a verdict hangs on was measured in several
-rounds, as long as it was too near to a bound to be sure; the median of the rounds counts, of building times the least.
+which takes turns with each index, was fastest on the same workload. Of runs that were measured in several rounds the
+median counts, of times without a scan beside them the least.
 {len(found)} claims: {counts}.</p>
 {_machine(rows)}"""
 
@@ -129,10 +129,9 @@ def _claims(found: Sequence[Verdict]) -> str:
     return f"""\
 <h2 id=claims>Claims</h2>
 <p class=small>A claim is <i>reproduced</i> if all its checks hold, <i>partly</i> if some do. A number marked ≈ is so
-near to its bound that another run may fall on the other side. Where such numbers decide, they were measured in several
-rounds, and the range of what each round says is given; what is still not to be told from its bound is <i>level</i>, and
-the claim reproduced partly. A verdict that hangs on what was measured only once is <i>open</i>.
-Explanations are our reading of the numbers, not measurements.</p>
+near to its bound that another run may fall on the other side. Where such numbers decide about the word, they are
+measured in several rounds, and the range of what each round says is given; what is still near leaves the verdict
+<i>open</i>. Explanations are our reading of the numbers, not measurements.</p>
 <div class=wide><table>
 <tr><th>no.<th>where<th>claim<th>verdict<th>measured</tr>
 {lines}
@@ -146,7 +145,7 @@ def _claim_line(verdict: Verdict) -> str:
     return (
         f"<tr id=claim-{claim.number}><td>{claim.number}<td>{escape(PAPERS[claim.paper].partition(' (')[0])}, "
         f"{escape(claim.where)}<td>{escape(claim.claim)}"
-        f"<td class='verdict {verdict.word.replace(' ', '-')}'>{verdict.word}{' (open)' if verdict.is_open else ''}"
+        f"<td class='verdict {verdict.word.replace(' ', '-')}'>{verdict.word}{' (open)' if verdict.hangs_on else ''}"
         f"<td><ul class=plain>{answers}</ul>{why}{_rows(verdict)}</tr>"
     )
 
@@ -163,9 +162,7 @@ def _answer(answer: Answer) -> str:
     check = answer.check
     number = shown_number(answer.number if answer.number is None or abs(answer.number) > _NOTHING else 0.0)
     sign = "≈ " if answer.is_near else ""
-    outcome = (
-        "" if answer.number is None else " level" if answer.is_level else " holds" if answer.holds else " does not hold"
-    )
+    outcome = "" if answer.number is None else " holds" if answer.holds else " does not hold"
     ranged = (shown_number(end(answer.by_round)) for end in (min, max))
     rounds = f"; {len(answer.by_round)} rounds: {' to '.join(ranged)}" if len(answer.by_round) > 1 else ""
     left_out = f" (without {answer.n_left_out} of its points, not measured yet)" if answer.n_left_out else ""
