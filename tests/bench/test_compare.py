@@ -53,6 +53,9 @@ def test_all_rounds_of_a_run_count_since_it_was_begun_anew() -> None:
     old = [_row([passes], run="ab", round=n) for passes, n in ((99.0, 1), (9.0, 1), (10.0, 2), (11.0, 3))]
     ((comparison,), _) = compare(old, [_row([10.0], run="ab", round=1)])
     assert (comparison.old, comparison.verdict) == (10.0, "noise")
+    late = {"workload": "dense", "run": "ab", "round": 1, "status": "timed out"}
+    ((comparison,), _) = compare([*old, late, _row([20.0], run="ab", round=2)], [_row([10.0], run="ab")])
+    assert comparison.old == 20.0
 
 
 def test_different_measurements_are_not_compared() -> None:

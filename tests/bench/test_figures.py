@@ -15,7 +15,7 @@ import pytest
 from siftline.bench.command import add_parser, run
 from siftline.bench.figures import PAPERS, figures, harness, noise
 from siftline.bench.figures.claims import Check, Claim
-from siftline.bench.figures.figure import SCALES, Figure, Settings, read
+from siftline.bench.figures.figure import SCALES, Figure, Run, Settings, read
 from siftline.bench.figures.kinds import kind
 from siftline.bench.figures.measures import measure
 from siftline.bench.figures.panels import panel
@@ -240,15 +240,29 @@ def test_what_an_open_verdict_hangs_on_is_measured_in_rounds(
     assert {len(rows) for rows in harness.rows_by_run(path).values()} == {1}
 
 
-def test_rounds_that_were_interrupted_catch_up(tiny: Figure, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_asked_in_stages_what_verdicts_hang_on(tiny: Figure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of runs that have different numbers of rounds, after an interruption or because of another claim."""
     monkeypatch.setattr(harness, "claims", lambda: [_claim(1.0)])
-    row = {"status": "ok", "match_us": {"median": 1.0}}
     *others, scan, counting = tiny.runs("small")
-    rows = {run.key: [row] for run in others} | {scan.key: [row], counting.key: [row, row]}
-    assert harness.in_doubt(tiny.runs("small"), "small", rows, 3) == [scan]
-    rows[scan.key] = [row, row]
-    assert harness.in_doubt(tiny.runs("small"), "small", rows, 3) == [scan, counting]
-    assert harness.in_doubt(tiny.runs("small"), "small", rows, 2) == []
+
+    def doubtful(n_scan: int, n_counting: int, most: int = 7, us: float = 1.0) -> list[Run]:
+        row = {"status": "ok", "match_us": {"median": 1.0}}
+        rows = {run.key: [row] for run in others}
+        rows |= {
+            scan.key: [row] * n_scan,
+            counting.key: [row, *([{**row, "match_us": {"median": us}}] * n_counting)][1:],
+        }
+        return harness.in_doubt(tiny.runs("small"), "small", rows, most)
+
+    assert doubtful(1, 1) == [scan, counting]
+    assert doubtful(1, 3) == [scan]
+    assert doubtful(2, 2) == [scan, counting]
+    assert doubtful(3, 3) == doubtful(4, 6) == [scan, counting]
+    assert doubtful(4, 7) == [scan]
+    assert doubtful(7, 7) == doubtful(3, 3, most=3) == doubtful(1, 1, most=1) == []
+    assert doubtful(1, 1, us=9.0) == doubtful(3, 3, us=9.0) == []
+    assert doubtful(3, 3, us=1.3) == []
+    assert doubtful(1, 2, us=1.3) == doubtful(2, 2, us=1.3) == [scan, counting]  # not asked before there are three
 
 
 def test_mistakes_in_the_call(capsys: pytest.CaptureFixture[str]) -> None:

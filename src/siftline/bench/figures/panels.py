@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MISSING: Final = "not measured"
 # An index that did not get to an end is slower, or larger, than every one that did.
 _ENDLESS: Final = frozenset({TIMED_OUT, OUT_OF_MEMORY, OUT_OF_DISK, "hopeless"})
+# What an index raises, as `runner.refusal` writes it down.
+_TOO_LARGE: Final = ("TooLargeError", "MemoryError")
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,14 @@ def _point(run: Run, measure: Measure, rounds: Sequence[Row], speed: str, n_roun
     """Return what most rounds say: of one that timed out once, the times of the others."""
     if not rounds:
         return Point(run.x, None, MISSING, run.key, n_rounds)
-    status = mode(str(row["status"]) for row in rounds)
-    mine = [row for row in rounds if row["status"] == status]
+    status = mode(_status(row) for row in rounds)
+    mine = [row for row in rounds if _status(row) == status]
     found = [(measure.of(row), row.get(speed, 1.0) if measure.column == MATCH_TIME else 1.0) for row in mine]
     values = [value * factor for value, factor in found if value is not None]
     return Point(run.x, measure.of_rounds(values) if values else None, status, run.key, n_rounds)
+
+
+def _status(row: Row) -> str:
+    """Return how a run ended; an index that says itself that it would be too large is out of memory."""
+    is_too_large = str(row.get("reason")).startswith(_TOO_LARGE)
+    return OUT_OF_MEMORY if is_too_large else str(row["status"])
