@@ -163,8 +163,9 @@ def _answer(answer: Answer) -> str:
     number = shown_number(answer.number if answer.number is None or abs(answer.number) > _NOTHING else 0.0)
     sign = "≈ " if answer.is_near else ""
     outcome = "" if answer.number is None else " holds" if answer.holds else " does not hold"
-    ranged = (shown_number(end(answer.by_round)) for end in (min, max))
-    rounds = f"; {len(answer.by_round)} rounds: {' to '.join(ranged)}" if len(answer.by_round) > 1 else ""
+    ranged = [shown_number(end(answer.by_round)) for end in (min, max)] if answer.by_round else []
+    has_range = len(set(ranged)) > 1  # what is counted is the same in all rounds
+    rounds = f"; {len(answer.by_round)} rounds: {' to '.join(ranged)}" if has_range else ""
     left_out = f" (without {answer.n_left_out} of its points, not measured yet)" if answer.n_left_out else ""
     return (
         f"{sign}<b>{number}</b> ({escape(check.bounds)}{outcome}{rounds}): {escape(check.text)} "
