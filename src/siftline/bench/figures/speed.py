@@ -1,14 +1,15 @@
 """Matching times told at one speed of the machine: a shared one is up to twice as fast in one second as in the next.
 
 `fast-scan` takes turns with the index, over the same events, and is disturbed as much. So a row's time is divided by
-how much longer the scan took beside it than it takes on that workload at best: in its fastest pass of all rows, or of
-all rows of the same round where what rounds say alone is compared. Of several estimates of that the least is the one
-that differs least between two measurements of everything.
+how much longer the scan took beside it than it takes on that workload at best. That is its fastest pass of a round, and
+of several rounds the median: in one of them it may have been lucky with its memory. Of several estimates this one
+differs least between two measurements of everything.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,21 +22,21 @@ def steadied(rows: Rounds) -> dict[str, list[Row]]:
 
     That is the column `speed`, and `speed_of_round` for what a round says alone.
     """
-    best: dict[Any, float] = {}
-    for rounds in rows.values():
-        for number, row in enumerate(rounds):
-            if _scan_us(row):
-                least = row.get("fast_scan_least_us") or _scan_us(row)
-                for place in (row["ground"], (row["ground"], number)):
-                    best[place] = min(least, best.get(place, least))
+    best: dict[str, dict[int, float]] = {}
+    for number, row in ((number, row) for rounds in rows.values() for number, row in enumerate(rounds)):
+        if _scan_us(row):
+            least = row.get("fast_scan_least_us") or _scan_us(row)
+            of_ground = best.setdefault(row["ground"], {})
+            of_ground[number] = min(least, of_ground.get(number, least))
     return {run: [_told(row, number, best) for number, row in enumerate(rounds)] for run, rounds in rows.items()}
 
 
-def _told(row: Row, number: int, best: Mapping[Any, float]) -> Row:
+def _told(row: Row, number: int, best: Mapping[str, Mapping[int, float]]) -> Row:
     scan = _scan_us(row)
     if not scan:
         return {**row, "speed": 1.0, "speed_of_round": 1.0}
-    return {**row, "speed": best[row["ground"]] / scan, "speed_of_round": best[row["ground"], number] / scan}
+    of_ground = best[row["ground"]]
+    return {**row, "speed": median(of_ground.values()) / scan, "speed_of_round": of_ground[number] / scan}
 
 
 def _scan_us(row: Row) -> float:
