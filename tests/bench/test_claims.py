@@ -67,6 +67,7 @@ _MADE = _panel(
         ("ratio", {"of": "linear", "to": "linear", "at": "mean"}, 1),
         ("ratio", {"of": ["linear", "flat"], "to": "root"}, 0.5),
         ("ratio", {"of": "late", "to": "flat"}, math.inf),
+        ("ratio", {"of": "late", "to": "late", "at": "mean"}, 1),
         ("change", {"of": "linear"}, 100),
         ("change", {"of": "linear", "from": 10, "until": 100}, 10),
         ("against", {"of": "root", "to": "linear"}, 0.1),

@@ -11,13 +11,14 @@ value      of one series at an x
 status     1 if the run of a series at an x has one of these statuses, else 0
 
 A series needs rows at its first and last x, and at an x that is asked for; of the others, those count that have rows.
+Of ratios over all x, those count where one of both got to an end.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from siftline.bench.figures.panels import Panel, Point
+
+
+_Cost = TypeVar("_Cost")
 
 
 class NoAnswerError(Exception):
@@ -69,7 +73,7 @@ def _place(panel: Panel, at: Any, *names: str | Sequence[str]) -> Any:
     return at if at in xs else xs[0] if at == "first" else xs[-1]
 
 
-def _at(panel: Panel, costs: dict[Any, float], at: Any, *names: str | Sequence[str]) -> float:
+def _at(panel: Panel, costs: dict[Any, _Cost], at: Any, *names: str | Sequence[str]) -> _Cost:
     """Return the cost at a place, which must have rows."""
     place = _place(panel, at, *names)
     if place not in costs:
@@ -86,10 +90,11 @@ def _cost(panel: Panel, label: str, point: Point) -> float:
 def ratio(panel: Panel, *, of: Any, to: Any, at: Any = "last") -> float:
     """Return of / to."""
     above, below = _costs(panel, of), _costs(panel, to)
-    ratios = {x: _quotient(above[x], below[x]) for x in above if x in below}
-    if at in _OVER_ALL and at not in ratios:
-        return _OVER_ALL[at](list(ratios.values()))
-    return _at(panel, ratios, at, of, to)
+    both = {x: (above[x], below[x]) for x in above if x in below}
+    if at not in _OVER_ALL or at in both:
+        return _quotient(*_at(panel, both, at, of, to))
+    ended = [_quotient(*costs) for costs in both.values() if costs != (math.inf, math.inf)]
+    return _OVER_ALL[at](ended or [_quotient(math.inf, math.inf)])
 
 
 def _quotient(above: float, below: float) -> float:
