@@ -137,7 +137,7 @@ def check_disk(folder: Path, n_subscriptions: int) -> None:
     """Raise unless there is room for everything: a disk that is full harms others, too."""
     free, wanted = shutil.disk_usage(folder).free, n_subscriptions * _DISK_BYTES
     if free < wanted:
-        text = f"{wanted / 1e9:,.1f} GB of disk are wanted in {folder}, and {free / 1e9:,.1f} GB are free"
+        text = f"{wanted / 1e9:,.1f} GB of disk are wanted for temporary files, and {free / 1e9:,.1f} GB are free"
         raise OSError(errno.ENOSPC, text)
 
 
