@@ -124,7 +124,7 @@ def test_verdicts() -> None:
 
 
 def test_a_number_near_to_its_bound_is_marked() -> None:
-    assert [_verdict(number).answers[0].is_near for number in (1.0, 1.9, 2.1, 4.0)] == [False, True, True, False]
+    assert [_verdict(number).answers[0].is_near for number in (0.5, 1.9, 2.1, 9.0)] == [False, True, True, False]
     steady, unsteady = ([2.4 * factor**k for k in (-1, 0, 1)] for factor in (1.01, 1.5))
     check = _verdict(2.4).answers[0].check
     assert [Answer(check, 2.4, by_round=rounds).is_near for rounds in ([2.4], steady, unsteady)] == [True, False, True]
