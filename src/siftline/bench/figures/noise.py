@@ -15,8 +15,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# On a shared machine with two cores, ratios of times differ so much from round to round, as logarithms: most of them by
-# less, one in twenty by twice as much.
+# Taken for how much ratios of times differ from round to round, as logarithms. Seen on a shared machine with two cores:
+# of matching times one in ten by half of it and one in a hundred by more, of building times one in ten by all of it.
 _SEEN: Final = 0.2
 _SEEN_ROUNDS: Final = 1
 # But a single row may be off by a factor of two, which nothing else shows.
