@@ -29,7 +29,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds",
         type=count,
         metavar="N",
-        help="of figures: measure what verdicts hang on up to so often; default: 7, at the papers' sizes 1",
+        help="of figures: measure what verdicts hang on up to so often; default: 15, at the papers' sizes 1",
     )
 
 

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 RESULTS: Final = Path("results")
 # How many rows a run gets at most, unless more or fewer are asked for: at the papers' sizes one takes minutes.
-MOST_ROUNDS: Final = {"small": 7, "paper": 1}
+MOST_ROUNDS: Final = {"small": 15, "paper": 1}
 # After so many rounds it is asked again whether a verdict hangs on a run. After each, those that look sure by chance
 # would stop: tried in a simulation, two whole measurements then agree less often.
-_STAGES: Final = (1, 3)
+_STAGES: Final = (1, 3, 7)
 # No round begins after this time, so that all small figures stay within half an hour.
 _ROUNDS_BEGIN_S: Final = {"small": 26 * 60.0, "paper": math.inf}
 
