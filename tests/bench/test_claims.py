@@ -23,8 +23,10 @@ from siftline.bench.figures.claims import (
     claims,
     verdicts,
 )
+from siftline.bench.figures.figure import loaded
 from siftline.bench.figures.measures import measure
 from siftline.bench.figures.panels import Panel, Point, panel
+from siftline.bench.figures.registry import CLAIMS, folder
 from siftline.bench.figures.report import html_of
 from siftline.bench.figures.speed import steadied
 from siftline.bench.figures_command import changed_verdicts
@@ -68,6 +70,8 @@ _MADE = _panel(
         ("ratio", {"of": ["linear", "flat"], "to": "root"}, 0.5),
         ("ratio", {"of": "late", "to": "flat"}, math.inf),
         ("ratio", {"of": "late", "to": "late", "at": "mean"}, 1),
+        ("ratio", {"of": "late", "to": "flat", "at": "mean"}, 0.258),
+        ("ratio", {"of": "late", "to": "flat", "at": "most"}, math.inf),
         ("change", {"of": "linear"}, 100),
         ("change", {"of": "linear", "from": 10, "until": 100}, 10),
         ("against", {"of": "root", "to": "linear"}, 0.1),
@@ -98,6 +102,8 @@ def test_checks_without_an_answer() -> None:
         CHECKS["ratio"](short, of="gap", to="short")
     with pytest.raises(NoAnswerError, match="refused at 100: unsupported"):
         CHECKS["change"](_MADE, of="refused")
+    with pytest.raises(NoAnswerError, match="nobody knows by how much"):
+        CHECKS["against"](_MADE, of="flat", to="late")
     with pytest.raises(NoAnswerError, match="neither"):
         CHECKS["ratio"](_MADE, of="late", to="late")
     with pytest.raises(ValueError, match="no series 'lineal'"):
@@ -248,12 +254,23 @@ def test_all_claims_are_there_once_and_can_be_answered() -> None:
     assert {verdict.word for verdict in verdicts(found, "small", {})} <= {NOT_MEASURED, NOT_TESTABLE}
 
 
+def test_words() -> None:
+    """All are used, and a line that rises or falls does not stay."""
+    words = loaded(folder() / CLAIMS)["words"]
+    assert words.keys() == {check.word for claim in claims() for check in claim.checks if check.word}
+    assert words["rises"]["at_least"] == words["stays"]["at_most"] == words["does not rise"]["at_most"]
+    assert words["falls"]["at_most"] == words["stays"]["at_least"] == words["does not fall"]["at_least"]
+
+
 def test_mistakes_in_claims(tmp_path: Path) -> None:
     path = tmp_path / "claims.yaml"
-    head = "- {number: 1, paper: opindex, where: Fig. 1, claim: fast"
+    head = "words: {more: {at_least: 1.2}}\nclaims:\n- {number: 1, paper: opindex, where: Fig. 1, claim: fast"
     for text, message in (
+        ("claims: []", "lacks words"),
         (f"{head}}}", "either checks, or why"),
-        (f"{head}, checks: [{{check: ratio, figure: opindex-1}}]}}", "and a bound"),
+        (f"{head}, checks: [{{check: ratio, figure: opindex-1}}]}}", "a word or a bound"),
+        (f"{head}, checks: [{{check: ratio, figure: opindex-1, is: fewer}}]}}", "one of more; not 'fewer'"),
+        (f"{head}, checks: [{{check: ratio, figure: opindex-1, is: more, at_most: 2}}]}}", "bounds or a word"),
         (f"{head}, checks: [{{check: ratio, figure: opindex-99, at_most: 1}}]}}", "no figure 'opindex-99'"),
         (f"{head.replace('opindex', 'opindices')}, untestable: so}}", "no known paper"),
     ):

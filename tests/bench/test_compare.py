@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from siftline.bench.compare import compare
+from siftline.bench.command import add_parser
+from siftline.bench.command import run as run_command
+from siftline.bench.compare import compare, counts
 from siftline.bench.results import append, read, rows_of
 from siftline.bench.runner import Plan, run
 from siftline.bench.workloads import generate
@@ -56,6 +59,90 @@ def test_all_rounds_of_a_run_count_since_it_was_begun_anew() -> None:
     late = {"workload": "dense", "run": "ab", "round": 1, "status": "timed out"}
     ((comparison,), _) = compare([*old, late, _row([20.0], run="ab", round=2)], [_row([10.0], run="ab")])
     assert comparison.old == 20.0
+
+
+def test_passes_of_all_rounds_are_compared_on_both_sides() -> None:
+    old, new = (
+        [_row([shift + n, shift + n + 0.5], run="ab", round=n) for n in (1, 2, 3)]
+        + [{"workload": "dense", "run": "ab", "round": 4, "status": "timed out"}]
+        for shift in (0.0, 2.0)
+    )
+    ((comparison,), _) = compare(old, new)
+    assert (comparison.old, comparison.new, comparison.unit) == (2.25, 4.25, "us")
+    assert (comparison.least, comparison.most) == (3.0 / 3.5, 5.5)
+    assert comparison.verdict == "noise"  # the last rounds alone would differ
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdicts"),
+    [
+        (0.1, 0.129, ["noise"]),
+        (0.1, 0.131, ["slower"]),
+        (0.131, 0.1, ["faster"]),
+        (0.001, 0.0049, []),  # too short to tell
+        (0.001, 0.0051, ["slower"]),
+        (0.0, 0.1, []),  # not measured
+        (None, 0.1, []),
+    ],
+)
+def test_noise_band_of_building(old: float | None, new: float, verdicts: list[str]) -> None:
+    (passes, *builds), _ = compare([_row([1.0], index_s=old)], [_row([1.0], index_s=new)])
+    assert passes.verdict == "noise"
+    assert [(each.verdict, each.unit) for each in builds] == [(verdict, "s to build") for verdict in verdicts]
+
+
+def test_the_least_building_time_of_all_rounds_counts() -> None:
+    old = [_row([1.0], run="ab", round=n, index_s=seconds) for n, seconds in ((1, 0.1), (2, 0.3))]
+    new = [_row([1.0], run="ab", round=n, index_s=seconds) for n, seconds in ((1, 0.5), (2, 0.2), (3, 0.4))]
+    ((_, build), _) = compare(old, new)
+    assert (build.old, build.new, build.verdict) == (0.1, 0.2, "slower")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdicts"),
+    [
+        (10**7, 10_090_000, ["noise"]),
+        (10**7, 10_110_000, ["larger"]),
+        (10**7, 9_890_000, ["smaller"]),
+        (0, 10**7, []),  # not told
+    ],
+)
+def test_noise_band_of_memory(old: int, new: int, verdicts: list[str]) -> None:
+    (_, *sizes), _ = compare([_row([1.0], index_bytes=old)], [_row([1.0], index_bytes=new)])
+    assert [(each.verdict, each.unit, each.new) for each in sizes] == [(word, "MB", new / 1e6) for word in verdicts]
+
+
+@pytest.mark.parametrize("worse", [{"index_s": 2.0}, {"index_bytes": 2 * 10**6}])
+def test_the_command_shows_what_differs_and_fails_for_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], worse: dict[str, Any]
+) -> None:
+    same = {"index_s": 1.0, "index_bytes": 10**6}
+    old, new = (append([_row([1.0], **same)], tmp_path / name) for name in ("old", "same"))
+    assert _command("compare", str(old), str(new), "--fail") == 0
+    assert capsys.readouterr().out == "3 numbers compared: 3 noise\n"
+    new = append([_row([1.0], **{**same, **worse})], tmp_path / "new")
+    assert _command("compare", str(old), str(new), "--fail") == 1
+    heading, line, last = capsys.readouterr().out.splitlines()
+    assert heading.startswith("measurement")
+    assert line.startswith("dense sift ids")
+    assert last in ("3 numbers compared: 1 slower, 2 noise", "3 numbers compared: 1 larger, 2 noise")
+    assert _command("compare", str(new), str(old), "--fail") == 0
+
+
+def _command(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    add_parser(parser.add_subparsers())
+    return run_command(parser.parse_args(["bench", *arguments]))
+
+
+def test_verdicts_are_counted() -> None:
+    found, _ = compare([_row([1.0], index_bytes=100)], [_row([2.0], index_bytes=50)])
+    assert counts(found) == "2 numbers compared: 1 slower, 1 smaller"
+
+
+def test_rows_of_figures_say_where_they_are_from() -> None:
+    ((comparison,), _) = compare([_row([1.0], run="ab")], [_row([1.0], run="ab", figure="opindex-1", x=0.5)])
+    assert comparison.label == "opindex-1 at 0.5: dense sift ids"
 
 
 def test_different_measurements_are_not_compared() -> None:

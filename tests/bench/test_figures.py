@@ -20,9 +20,11 @@ from siftline.bench.figures.kinds import kind
 from siftline.bench.figures.measures import measure
 from siftline.bench.figures.panels import panel
 from siftline.bench.figures.speed import steadied
-from siftline.bench.figures.worker import OUT_OF_MEMORY, TIMED_OUT, RunFailedError, Worker
+from siftline.bench.figures.worker import TIMED_OUT, RunFailedError, Worker
 from siftline.bench.runner import Choice
 from siftline.bench.workloads import workloads
+from siftline.indexes import registry
+from siftline.indexes.fast_scan import FastScan
 
 _TINY = """
 paper: opindex
@@ -283,14 +285,27 @@ def _limited(figure: Figure, **limits: float) -> Any:
     return [replace(each, settings=Settings(passes=2, **limits)) for each in figure.runs("small")]
 
 
-def test_a_run_that_takes_too_long_or_too_much_is_a_row(tiny: Figure) -> None:
+def test_a_run_that_takes_too_long_is_a_row(tiny: Figure) -> None:
     with Worker() as worker:
         slow = {**tiny.runs("small")[1].parameters, "n_subscriptions": 100_000, "n_events": 100}
         late = worker.measure(replace(_limited(tiny, limit_s=0.0)[1], parameters=slow))
         assert (late["status"], late["reason"]) == (TIMED_OUT, "more than 0 s")
-        large = worker.measure(_limited(tiny, memory_mb=1.0)[0])
-        assert (large["status"], large["reason"]) == (OUT_OF_MEMORY, "more than 1 MB")
+        with pytest.raises(RunFailedError, match=r"^out of memory while preparing \(more than 1 MB\): no finding"):
+            worker.measure(_limited(tiny, memory_mb=1.0)[0])
         assert worker.measure(_limited(tiny)[0])["status"] == "ok"
+
+
+def test_a_run_that_cannot_be_prepared_is_no_row_and_ends_the_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figure = _read(tmp_path, _TINY.replace("seconds: 2", "seconds: 2, memory_mb: 1"))
+    monkeypatch.setitem(figures(), figure.name, figure)
+    monkeypatch.setattr(harness, "in_doubt", lambda *arguments: pytest.fail("there is another round"))
+    assert _bench("run", figure.name) == 1
+    assert not harness.path_of("small").exists()
+    err = capsys.readouterr().err
+    assert err.count("failed, no row is written: opindex-0") == 4
+    assert "SCAN at 100: out of memory while preparing (more than 1 MB): no finding about the index" in err
 
 
 def test_an_error_is_no_row(tiny: Figure) -> None:
@@ -347,3 +362,23 @@ def test_other_kinds(tmp_path: Path, name: str) -> None:
     row = kind(name).measure(ground, each)
     assert row["status"] == "ok"
     assert row["passes"]
+
+
+class Picky(FastScan):
+    """Takes nothing."""
+
+    def build(self, batch: Any) -> None:
+        raise NotImplementedError("no ranges")
+
+    add = build
+
+
+@pytest.mark.parametrize("name", ["matching", "dbms"])
+def test_a_refusal_is_a_row(tiny: Figure, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setitem(registry._INDEXES, "picky", (Picky.__module__, Picky.__qualname__))
+    each = replace(tiny.runs("small")[0], kind=name, choice=Choice("picky"))
+    ground = kind(name).prepare(each, None)
+    kind(name).use_once(ground, each)
+    row = kind(name).measure(ground, each)
+    assert (row["status"], row["reason"]) == ("unsupported", "NotImplementedError: no ranges")
+    assert "passes" not in row

@@ -240,6 +240,56 @@ def test_predicates_are_different(domain: int, most: int) -> None:
         generate("predicates", domain=4)
 
 
+# operators
+
+
+@pytest.mark.parametrize("changes", [{}, {"is_uniform": True}, {"exponent": 0.0, "most_predicates": 9}])
+def test_operator_graphs_as_in_table_1(changes: dict[str, Any]) -> None:
+    workload = generate("operator-graph", n_events=500, **changes)
+    rows = workload.predicates.to_pandas()
+    sizes = rows.groupby("subscription").size()
+    most = changes.get("most_predicates", 5)
+    assert (len(sizes), sizes.min(), sizes.max()) == (20_000, 3, most)
+    assert sizes.mean() == pytest.approx((3 + most) / 2, abs=0.1)
+    assert not rows.duplicated(["subscription", "attribute"]).any()
+    assert set(rows["attribute"]) <= {f"p{i}" for i in range(5_000)}
+    assert set(rows["op"]) == {"="}
+    assert rows["flag"].all()
+    assert all(set(event.values()) == {True} for event in workload.dicts)
+    assert _matching_share(workload) == pytest.approx(0.002, rel=0.15)
+
+
+def test_the_popularity_of_call_predicates() -> None:
+    zipf, alike, uniform = (
+        _rows("operator-graph", 20_000, n_predicates=500, **changes)["attribute"].value_counts()
+        for changes in ({}, {"exponent": 0.0}, {"is_uniform": True})
+    )
+    assert zipf["p0"] > 1.5 * zipf["p1"] > 2 * zipf["p4"]
+    assert alike.min() > 0.5 * alike.max()
+    # By weights uniform in [0, 1], the most popular is taken twice as often as the one in the middle.
+    assert uniform.max() / uniform.median() == pytest.approx(2, rel=0.25)
+    assert uniform.quantile(0.1) < 0.3 * uniform.median()
+
+
+def test_operator_graphs_are_those_of_their_seed() -> None:
+    one, same = (generate("operator-graph", n_subscriptions=2_000, n_events=20, seed=3) for _ in range(2))
+    assert one.predicates.equals(same.predicates)
+    assert one.values.equals(same.values)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"match_share": 0.0}, "above 0"),
+        ({"least_predicates": 0}, "at least one"),
+        ({"n_predicates": 4}, "5 different predicates"),
+    ],
+)
+def test_operator_graphs_that_cannot_be(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        generate("operator-graph", n_subscriptions=10, n_events=1, **changes)
+
+
 # chunks
 
 
@@ -275,6 +325,15 @@ def test_themes_and_catalogues_are_the_same_in_all_chunks() -> None:
     values = products.values.to_pandas()
     texts = values.assign(is_text=values["text"].notna()).groupby("attribute", observed=True)["is_text"]
     assert (texts.nunique() == 1).all()
+
+
+def test_call_predicates_are_the_same_in_all_chunks() -> None:
+    parameters = make_parameters("operator-graph", n_events=600, is_uniform=True)
+    workload = recipe("operator-graph").generate(parameters, 0, chunk=7_000)
+    assert _matching_share(workload) == pytest.approx(0.002, rel=0.25)
+    values = workload.values.to_pandas()
+    shares = values.groupby([values["event"] // 200, "attribute"], observed=False).size().unstack() / 200
+    assert shares.loc[0].corr(shares.loc[2]) > 0.9
 
 
 def test_a_workload_of_one_chunk_is_what_it_always_was() -> None:

@@ -174,7 +174,7 @@ def _add_compare(actions: Any) -> None:
     parser = actions.add_parser("compare", help="compare two result files")
     parser.add_argument("old", type=Path, metavar="OLD")
     parser.add_argument("new", type=Path, metavar="NEW")
-    parser.add_argument("--fail", action="store_true", help="exit 1 if something got slower beyond the noise")
+    parser.add_argument("--fail", action="store_true", help="exit 1 if something got slower or larger beyond the noise")
     parser.set_defaults(act=_compare)
 
 
@@ -480,8 +480,11 @@ def _compare(args: argparse.Namespace) -> int:
 
     old, new = results.read(args.old), results.read(args.new)
     found, lonely = compare.compare(old, new)
+    different = [comparison for comparison in found if not comparison.is_noise]
+    if different:
+        print(aligned(compare.table(different)))
     if found:
-        print(aligned(compare.table(found)))
+        print(compare.counts(found))
     for label in lonely:
         print(f"not compared: {label}")
     for text in figures_command.changed_verdicts(old, new):
@@ -490,4 +493,4 @@ def _compare(args: argparse.Namespace) -> int:
         print("the files come from different machines or versions: only large differences mean something")
     if not found:
         raise ValueError("the files have no measurement in common")
-    return int(args.fail and any(comparison.verdict == "slower" for comparison in found))
+    return int(args.fail and any(comparison.is_worse for comparison in found))

@@ -4,6 +4,8 @@ Every predicate has a popularity: a weight uniform in [0, 1], the same for all, 
 number of different predicates, each by its weight. The paper does not say how often predicates are true, only that an
 event matches 0.2 % of the subscriptions. Here a predicate is true of a share u ** k of the events, u uniform in [0, 1],
 independently of all others, and k is such that subscriptions match as often as they should.
+
+A graph has its seed. The workload `operator-graph` draws the same with generators of its own, by the same functions.
 """
 
 from __future__ import annotations
@@ -85,9 +87,9 @@ class OperatorGraph:
         first half of the events.
         """
         rng = np.random.default_rng([self.seed, 1])
-        rows = rng.random((n_events, len(self.shares)))
         if drift == 0.0:
-            return rows < self.shares
+            return drawn_truths(self.shares, n_events, rng)
+        rows = rng.random((n_events, len(self.shares)))
         later = self._exchanged(drift, rng)
         moved = np.minimum(1.0, np.arange(n_events) / max(1, n_events // 2))
         for row, part in zip(rows, moved, strict=True):
@@ -119,22 +121,42 @@ class OperatorGraph:
 def drawn_graph(parameters: GraphParameters, seed: int) -> OperatorGraph:
     """Draw subscriptions and shares."""
     rng = np.random.default_rng([seed, 0])
-    n = parameters.n_subscriptions
-    lengths = rng.integers(parameters.least_predicates, parameters.most_predicates + 1, n)
-    chosen = _chosen(_weights(parameters, rng), n, parameters.most_predicates, rng)
+    lengths = drawn_lengths(parameters, rng)
+    asked = drawn_predicates(parameters, drawn_weights(parameters, rng), lengths, rng)
     # Numbered without gaps: predicates that nobody has taken are left out.
-    used, nodes = np.unique(chosen[np.arange(parameters.most_predicates) < lengths[:, None]], return_inverse=True)
+    used, nodes = np.unique(asked, return_inverse=True)
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    numbers = np.arange(n, dtype=np.int32)
+    numbers = np.arange(parameters.n_subscriptions, dtype=np.int32)
     problem = problem_of(numbers, numbers, starts, (2 * nodes).astype(np.int32), len(used))
-    return OperatorGraph(parameters, seed, problem, _calibrated(problem, parameters.match_share, rng))
+    drawn = rng.random(problem.n_nodes)
+    shares = calibrated(drawn, problem.literals >> 1, problem.chain_starts[:-1], parameters.match_share)
+    return OperatorGraph(parameters, seed, problem, shares)
 
 
-def _weights(parameters: GraphParameters, rng: np.random.Generator) -> NDArray[np.float64]:
+def drawn_lengths(parameters: GraphParameters, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw how many predicates each subscription has."""
+    return rng.integers(parameters.least_predicates, parameters.most_predicates + 1, parameters.n_subscriptions)
+
+
+def drawn_weights(parameters: GraphParameters, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Draw the popularity of each predicate; only where it is uniform, chance has a part in it."""
     if parameters.popularity == "uniform":
         return rng.random(parameters.n_predicates)
     exponent = parameters.exponent if parameters.popularity == "zipf" else 0.0
     return np.arange(1.0, parameters.n_predicates + 1.0) ** -exponent
+
+
+def drawn_predicates(
+    parameters: GraphParameters, weights: NDArray[np.float64], lengths: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw the predicates of all subscriptions, one subscription after the other."""
+    most = parameters.most_predicates
+    return _chosen(weights, len(lengths), most, rng)[np.arange(most) < lengths[:, None]]
+
+
+def drawn_truths(shares: NDArray[np.float64], n_events: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Draw events, each a row of truths."""
+    return rng.random((n_events, len(shares))) < shares
 
 
 def _chosen(weights: NDArray[np.float64], n: int, width: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -152,10 +174,15 @@ def _chosen(weights: NDArray[np.float64], n: int, width: int, rng: np.random.Gen
     return rows
 
 
-def _calibrated(problem: Problem, match_share: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return shares u ** k with which subscriptions match as often as they should on average."""
-    logs = np.log(1.0 - rng.random(problem.n_nodes))
-    of_chains = np.add.reduceat(logs[problem.literals >> 1], problem.chain_starts[:-1])
+def calibrated(
+    drawn: NDArray[np.float64], asked: NDArray[np.integer], starts: NDArray[np.int64], match_share: float
+) -> NDArray[np.float64]:
+    """Return shares u ** k with which subscriptions match as often as they should on average.
+
+    Each u is 1 less what was drawn for the predicate; the first predicates of the subscriptions are at `starts`.
+    """
+    logs = np.log(1.0 - drawn)
+    of_chains = np.add.reduceat(logs[asked], starts)
     low, high = 0.0, 1.0
     while np.exp(high * of_chains).mean() > match_share:
         high *= 2.0

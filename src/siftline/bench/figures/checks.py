@@ -11,7 +11,8 @@ value      of one series at an x
 status     1 if the run of a series at an x has one of these statuses, else 0
 
 A series needs rows at its first and last x, and at an x that is asked for; of the others, those count that have rows.
-Of ratios over all x, those count where one of both got to an end.
+A run that did not get to an end costs more than all that did, but nobody knows how much: the `least` and the `most` of
+ratios count it, the `mean` leaves it out, and there is no answer to `against`.
 """
 
 from __future__ import annotations
@@ -93,8 +94,10 @@ def ratio(panel: Panel, *, of: Any, to: Any, at: Any = "last") -> float:
     both = {x: (above[x], below[x]) for x in above if x in below}
     if at not in _OVER_ALL or at in both:
         return _quotient(*_at(panel, both, at, of, to))
-    ended = [_quotient(*costs) for costs in both.values() if costs != (math.inf, math.inf)]
-    return _OVER_ALL[at](ended or [_quotient(math.inf, math.inf)])
+    ratios = [_quotient(*costs) for costs in both.values() if costs != (math.inf, math.inf)]
+    if at == "mean":
+        ratios = [each for each in ratios if 0 < each < math.inf] or ratios
+    return _OVER_ALL[at](ratios or [_quotient(math.inf, math.inf)])
 
 
 def _quotient(above: float, below: float) -> float:
@@ -119,7 +122,10 @@ def change(panel: Panel, *, of: Any, **places: Any) -> float:
 
 def against(panel: Panel, *, of: Any, to: Any, **places: Any) -> float:
     """Return the change of one series by that of another."""
-    return _quotient(change(panel, of=of, **places), change(panel, of=to, **places))
+    changes = change(panel, of=of, **places), change(panel, of=to, **places)
+    if math.inf in changes:
+        raise NoAnswerError(f"{panel.figure}: a run did not get to an end, so that nobody knows by how much it changes")
+    return _quotient(*changes)
 
 
 def spread(panel: Panel, *, of: Any) -> float:

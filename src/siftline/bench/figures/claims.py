@@ -1,15 +1,21 @@
 """The papers' claims, in our words, and what the rows say about each.
 
+    words:
+      about twice: {at_least: 1.5, at_most: 3}
+    claims:
     - number: 12
       paper: opindex
       where: Fig. 8(a)
       claim: BE-Tree needs about twice, k-index about seven times the memory of OpIndex
       checks:
-        - {check: ratio, figure: opindex-8a, measure: memory_mb, of: BE-Tree, to: OpIndex, at_least: 1.5, at_most: 3}
+        - {check: ratio, figure: opindex-8a, measure: memory_mb, of: BE-Tree, to: OpIndex, is: about twice}
+        - {check: ratio, figure: opindex-8a, measure: memory_mb, of: k-index, to: OpIndex, at_least: 3.5, at_most: 14}
       why: what explains the numbers, where they are others than the paper's
     - number: 82
       ...
       untestable: why
+
+A check has a word, which has the same bounds in all claims, or bounds of its own.
 
 All checks hold: reproduced; some: partly; none: not reproduced. Where `untested` says what part of a claim no check is
 about, partly is the best that it can get. A check with `scale: paper` has no answer at small sizes.
@@ -61,6 +67,7 @@ class Check:
     at_least: float | None = None
     at_most: float | None = None
     scale: str | None = None
+    word: str | None = None
 
     @property
     def text(self) -> str:
@@ -88,9 +95,14 @@ class Check:
 
     @property
     def bounds(self) -> str:
-        """The bounds in words."""
-        bounds = [f"≥ {self.at_least:g}"] if self.at_least is not None else []
-        return " and ".join([*bounds, *([f"≤ {self.at_most:g}"] if self.at_most is not None else [])])
+        """The bounds, behind the word that has them.
+
+        >>> Check("change", "opindex-8b", "memory_mb", {"of": "OpIndex"}, 0.5, 2, word="stays").bounds
+        'stays: ≥ 0.5 and ≤ 2'
+        """
+        signs = ("≥", self.at_least), ("≤", self.at_most)
+        bounds = " and ".join(f"{sign} {bound:g}" for sign, bound in signs if bound is not None)
+        return f"{self.word}: {bounds}" if self.word else bounds
 
 
 _AT: Final = {
@@ -216,32 +228,37 @@ def claims(path: Path | None = None) -> list[Claim]:
     """Read the claims, in the order of their numbers."""
     source = path or folder() / CLAIMS
     try:
-        return sorted((_claim(said) for said in loaded(source)), key=lambda claim: claim.number)
+        said = loaded(source)
+        check_keys("a file of claims", said, {"words", "claims"}, set())
+        return sorted((_claim(each, said["words"]) for each in said["claims"]), key=lambda claim: claim.number)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{source}: {error}") from None
 
 
-def _claim(said: Any) -> Claim:
+def _claim(said: Any, words: Mapping[str, Mapping[str, float]]) -> Claim:
     check_keys("a claim", said, _REQUIRED, _OPTIONAL)
     if said["paper"] not in PAPERS:
         raise ValueError(f"claim {said['number']} is of no known paper: {said['paper']!r}")
     if ("checks" in said) == ("untestable" in said):
         raise ValueError(f"claim {said['number']} has either checks, or why it cannot be tested")
-    checks = [_check(said["number"], each) for each in said.get("checks", [])]
+    checks = [_check(said["number"], each, words) for each in said.get("checks", [])]
     return Claim(**{**said, "checks": checks})
 
 
-def _check(number: int, said: dict[str, Any]) -> Check:
+def _check(number: int, said: dict[str, Any], words: Mapping[str, Mapping[str, float]]) -> Check:
     rest = dict(said)
-    name, figure = rest.pop("check"), rest.pop("figure")
-    bounds = {bound: rest.pop(bound) for bound in _BOUNDS if bound in rest}
+    name, figure, word = rest.pop("check"), rest.pop("figure"), rest.pop("is", None)
+    bounds: dict[str, float] = {bound: rest.pop(bound) for bound in _BOUNDS if bound in rest}
+    if word is not None and (word not in words or bounds):
+        raise ValueError(f"claim {number}: a check has bounds or a word, one of {', '.join(words)}; not {word!r}")
+    bounds = bounds or dict(words[word] if word else {})
     if name not in CHECKS or not bounds:
-        raise ValueError(f"claim {number}: a check has a name, one of {', '.join(CHECKS)}, and a bound")
+        raise ValueError(f"claim {number}: a check has a name, one of {', '.join(CHECKS)}, and a word or a bound")
     if figure not in figures():
         raise ValueError(f"claim {number}: there is no figure {figure!r}")
     measures = [axis.measure.name for axis in figures()[figure].y if axis.measure is not None]
     scale = rest.pop("scale", None)
-    return Check(name, figure, rest.pop("measure", measures[0]), rest, **bounds, scale=scale)
+    return Check(name, figure, rest.pop("measure", measures[0]), rest, **bounds, scale=scale, word=word)
 
 
 def verdicts(found: Sequence[Claim], scale: str, rows: Rounds, seed: int = 0) -> list[Verdict]:

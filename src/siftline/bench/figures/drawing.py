@@ -25,7 +25,7 @@ _MARKERS: Final = "osv^D*Pxh8<>"
 _DASHES: Final = ("-", "--", "-.", ":")
 _HATCHES: Final = ("", "///", "...", "xx", "\\\\\\", "++", "oo", "**")
 # From dark to light, so that a copy in grey keeps them apart; the extra line of this project is the darkest.
-_COLOURS: Final = ("#1b4f72", "#b03a2e", "#148f77", "#8e44ad", "#d68910", "#5d6d7e", "#e08283", "#7fb3d5", "#a9b84a")
+_COLOURS: Final = ("#0d2954", "#781e18", "#65327d", "#138065", "#bf4377", "#3e92cf", "#eb7d17", "#66cc70", "#dbba42")
 _OURS: Final = "sift"
 
 

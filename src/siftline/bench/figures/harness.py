@@ -32,8 +32,8 @@ MOST_ROUNDS: Final = {"small": 15, "paper": 1}
 # After so many rounds it is asked again whether a verdict hangs on a run. After each, those that look sure by chance
 # would stop: tried in a simulation, two whole measurements then agree less often.
 _STAGES: Final = (1, 3, 7)
-# No round begins after this time, so that all small figures stay within half an hour.
-_ROUNDS_BEGIN_S: Final = {"small": 26 * 60.0, "paper": math.inf}
+# Nothing is measured once more after this time, so that all small figures stay within half an hour.
+_ROUNDS_END_S: Final = {"small": 28 * 60.0, "paper": math.inf}
 
 
 def path_of(scale: str) -> Path:
@@ -102,7 +102,7 @@ def measure(
     outcome = Outcome(len(missing), len(wanted) - len(missing))
     if outcome.n_earlier:
         say(f"{outcome.n_earlier} of {len(wanted)} runs are in {path} already")
-    last_begin = time.monotonic() + _ROUNDS_BEGIN_S[scale]
+    end = time.monotonic() + _ROUNDS_END_S[scale]
     most = MOST_ROUNDS[scale] if most_rounds is None else most_rounds
     with Worker(cache) as worker:
         session = _Session(worker, scale, path, say, outcome)
@@ -110,11 +110,10 @@ def measure(
         while not (outcome.wrong or outcome.failures):
             rows = rows_by_run(path)
             again = in_doubt(wanted, scale, rows, most, seed)
-            if not again or time.monotonic() > last_begin:
+            if not again or time.monotonic() > end:
                 break
-            outcome.n_more += len(again)
             say(f"verdicts hang on {len(again)} runs: once more")
-            session.measure(again, _Clock(again, figures, scale), rows)
+            outcome.n_more += session.measure(again, _Clock(again, figures, scale), rows, end)
     return outcome
 
 
@@ -138,14 +137,20 @@ class _Session:
     def __init__(self, worker: Worker, scale: str, path: Path, say: Say, outcome: Outcome) -> None:
         self._worker, self._scale, self._path, self._say, self._outcome = worker, scale, path, say, outcome
 
-    def measure(self, runs: Sequence[Run], clock: _Clock, earlier: Rounds) -> None:
-        """Measure each run once; the earlier rows are those of earlier rounds."""
+    def measure(self, runs: Sequence[Run], clock: _Clock, earlier: Rounds, end: float = math.inf) -> int:
+        """Measure each run once, as long as there is time; return how many.
+
+        The earlier rows are those of earlier rounds.
+        """
         for number, run in enumerate(runs, 1):
             begin = time.monotonic()
+            if begin > end:
+                return number - 1
             status = self._one(run, 1 + len(earlier.get(run.key, ())))
             taken = time.monotonic() - begin
             left = _minutes(clock.left_after(run, taken))
             self._say(f"[{number}/{len(runs)}] {_name(run)}: {status}, {taken:.1f} s; {left} left")
+        return len(runs)
 
     def _one(self, run: Run, n_rounds: int) -> str:
         """Measure a run and write its row; return how that went."""

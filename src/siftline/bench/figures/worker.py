@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from siftline.bench.results import Row
 
 _LOOK_S: Final = 0.05  # between two looks at clock and memory
+# The same for the memory of processes below: finding them takes milliseconds, because all of the machine are looked at.
+_LOOK_BELOW_S: Final = 1.0
+# The kind whose processes below are the pipeline. After it Java lives on, and is no part of another run.
+_ON_SPARK: Final = "on-spark"
 _ENDED_S: Final = 10.0
 _PREPARED_S: Final = 600.0
 TIMED_OUT: Final = "timed out"
@@ -37,7 +41,7 @@ OUT_OF_DISK: Final = "out of disk"
 
 
 class RunFailedError(Exception):
-    """A run that gives no row: its process met an error that is no finding about the index."""
+    """A run that gives no row: its process met an error, or an end, that is no finding about the index."""
 
 
 class Worker:
@@ -68,10 +72,10 @@ class Worker:
         self._start()
         self._connection.send(run)
         # Drawing a workload, `fast-scan` over it, and the compiler are no fault of the index.
-        answer = self._wait(run, _PREPARED_S + run.settings.limit_s)
-        if answer == ("prepared", None):
-            answer = self._wait(run, run.settings.limit_s)
-        word, content = answer
+        word, content = self._wait(run, _PREPARED_S + run.settings.limit_s)
+        is_prepared = word == "prepared"
+        if is_prepared:
+            word, content = self._wait(run, run.settings.limit_s)
         if word == "row":
             row: Row = content
             return row
@@ -80,6 +84,9 @@ class Worker:
             raise WrongIdsError(content)
         if word == "failed":
             raise RunFailedError(content)
+        # A disk that is too small for a run is a finding, and `on-spark` says so before anything is drawn.
+        if not is_prepared and word != OUT_OF_DISK:
+            raise RunFailedError(f"{word} while preparing ({content}): no finding about the index")
         return {"mode": run.kind, "status": word, "reason": content}
 
     def _start(self) -> None:
@@ -107,10 +114,11 @@ class Worker:
 
     def _wait(self, run: Run, seconds: float) -> tuple[str, Any]:
         end = time.monotonic() + seconds
+        memory = _Memory(self._process.pid, has_below=run.kind == _ON_SPARK)
         while not self._connection.poll(_LOOK_S):
             if time.monotonic() > end:
                 return TIMED_OUT, f"more than {seconds:g} s"
-            if _resident_mb(self._process.pid) > run.settings.memory_mb:
+            if memory.mb() > run.settings.memory_mb:
                 return OUT_OF_MEMORY, f"more than {run.settings.memory_mb:,.0f} MB"
         try:
             answer: tuple[str, Any] = self._connection.recv()
@@ -125,12 +133,39 @@ def _death(exit_code: int | None) -> tuple[str, str]:
     return (OUT_OF_MEMORY, "ended by the system") if exit_code == -9 else ("failed", f"exit status {exit_code}")
 
 
-def _resident_mb(pid: int) -> float:
-    """Return the memory of a process; 0 if it is gone, or the system does not say."""
+class _Memory:
+    """The memory of a process, and if asked of those below it: Java, and the Python workers that it has started.
+
+    Of the process all that is resident counts, of those below what is not shared: an index file that all workers map
+    would count once for each, and the system can let go of it. What a worker still shares with the one that it was
+    forked from does count for each. That was 60 MB a worker, and to leave it out (`smaps_rollup`) the system would have
+    to walk through all pages.
+    """
+
+    def __init__(self, pid: int, has_below: bool) -> None:
+        self._pid, self._has_below = pid, has_below
+        self._below_mb, self._next_look = 0.0, 0.0
+
+    def mb(self) -> float:
+        """Return it; of those below, what it was when they were last looked at."""
+        now = time.monotonic()
+        if self._has_below and now >= self._next_look:
+            below = (pid for pid in processes_below(self._pid) if pid != self._pid)
+            self._below_mb = sum(_resident_mb(pid, is_shared_in=False) for pid in below)
+            self._next_look = now + _LOOK_BELOW_S
+        return _resident_mb(self._pid) + self._below_mb
+
+
+def _resident_mb(pid: int, is_shared_in: bool = True) -> float:
+    """Return the memory of a process, with or without files and what else is shared.
+
+    It is 0 if the process is gone, or the system does not say.
+    """
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, IndexError):
+        _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split())
+    except (OSError, ValueError):
         return 0.0
+    pages = resident if is_shared_in else resident - shared
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 

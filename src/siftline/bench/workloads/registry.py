@@ -28,6 +28,7 @@ _MODULES: Final = tuple(
         "be_gen",
         "topss",
         "intervals",
+        "operator_graph",
     )
 )
 

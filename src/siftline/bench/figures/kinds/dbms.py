@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siftline.bench.checks import Found, check_same, find_all
 from siftline.bench.figures.kinds.finite_domains import typed
 from siftline.bench.figures.kinds.matching import drawn
 from siftline.bench.measure import interleaved, time_each
-from siftline.bench.runner import REFERENCE, Choice, use_engine_once
+from siftline.bench.runner import REFERENCE, REFUSALS, Choice, refusal, use_engine_once
 from siftline.bench.storage_dbms import loaded
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from siftline.bench.workloads import Workload
 
 _N_LOADS: Final = 2
+_MODE: Final = "dicts"
 
 
 class Ground(NamedTuple):
@@ -37,20 +39,26 @@ def prepare(run: Run, cache: Path | None) -> Ground:
 
 
 def use_once(ground: Any, run: Run) -> None:
-    """Have the kernels compiled, and the library of a database loaded."""
-    use_engine_once(typed(run).choice.engine(), ground.workload)
+    """Have the kernels compiled, and the library of a database loaded; what refuses will say so when it is measured."""
+    with suppress(*REFUSALS):
+        use_engine_once(typed(run).choice.engine(), ground.workload)
 
 
 def measure(ground: Any, run: Run) -> Row:
-    """Load an engine twice, check it, and match all events as often as there are passes."""
+    """Load an engine twice, check it, and match all events as often as there are passes; or return why it refused."""
     choice = typed(run).choice
-    engine, loads = loaded(choice.index, dict(choice.options), ground.workload, _N_LOADS)
     events = ground.workload.dicts
-    check_same(choice.index, find_all(engine, events), ground.found, REFERENCE)
+    try:
+        engine, loads = loaded(choice.index, dict(choice.options), ground.workload, _N_LOADS)
+        found = find_all(engine, events)
+    except REFUSALS as error:
+        refused = refusal(choice, _MODE, error)
+        return {"mode": _MODE, "status": refused.status, "reason": refused.reason}
+    check_same(choice.index, found, ground.found, REFERENCE)
     (passes,) = interleaved([lambda: time_each(engine.match, events)], run.settings.passes, run.settings.least_s)
     stats = engine.stats()
     return {
-        "mode": "dicts",
+        "mode": _MODE,
         "status": "ok",
         "unit": "us",
         "n_events": len(events),
