@@ -9,7 +9,7 @@ import pytest
 
 from siftline.bench.command import add_parser
 from siftline.bench.command import run as run_command
-from siftline.bench.compare import compare, counts
+from siftline.bench.compare import compare, counts, ended_early
 from siftline.bench.results import append, read, rows_of
 from siftline.bench.runner import Plan, run
 from siftline.bench.workloads import generate
@@ -38,6 +38,16 @@ def test_noise_band(old: list[float], new: list[float], verdict: str) -> None:
     ((comparison,), lonely) = compare([_row(old)], [_row(new)])
     assert comparison.verdict == verdict
     assert not lonely
+
+
+def test_what_does_not_get_to_an_end_any_more(tmp_path: Path) -> None:
+    late = {"workload": "dense", "index": "sift", "run": "ab", "scale": "small", "round": 1, "status": "timed out"}
+    ok = [_row([10.0], run=run, scale="small", round=1) for run in ("ab", "cd")]
+    assert ended_early(ok, [late, ok[1]]) == ["dense sift: now timed out"]
+    assert ended_early(ok, ok) == ended_early([late], [late]) == ended_early(ok, [late, _row([9.0], run="ab")]) == []
+    for name, rows in (("old", ok), ("new", [late, ok[1]])):
+        append(rows, tmp_path / f"{name}.jsonl")
+    assert _command("compare", str(tmp_path / "old.jsonl"), str(tmp_path / "new.jsonl"), "--fail") == 1
 
 
 def test_a_lower_rate_is_slower() -> None:
@@ -76,9 +86,9 @@ def test_passes_of_all_rounds_are_compared_on_both_sides() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "verdicts"),
     [
-        (0.1, 0.129, ["noise"]),
-        (0.1, 0.131, ["slower"]),
-        (0.131, 0.1, ["faster"]),
+        (0.1, 0.149, ["noise"]),
+        (0.1, 0.151, ["slower"]),
+        (0.151, 0.1, ["faster"]),
         (0.001, 0.0049, []),  # too short to tell
         (0.001, 0.0051, ["slower"]),
         (0.0, 0.1, []),  # not measured

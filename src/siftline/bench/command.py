@@ -487,10 +487,13 @@ def _compare(args: argparse.Namespace) -> int:
         print(compare.counts(found))
     for label in lonely:
         print(f"not compared: {label}")
+    lost = compare.ended_early(old, new)
+    for text in lost:
+        print(f"did not get to an end: {text}")
     for text in figures_command.changed_verdicts(old, new):
         print(text)
     if any(not comparison.is_same_machine for comparison in found):
         print("the files come from different machines or versions: only large differences mean something")
     if not found:
         raise ValueError("the files have no measurement in common")
-    return int(args.fail and any(comparison.is_worse for comparison in found))
+    return int(args.fail and (bool(lost) or any(comparison.is_worse for comparison in found)))

@@ -82,14 +82,27 @@ def compare(old: Iterable[Row], new: Iterable[Row]) -> tuple[list[Comparison], l
     return both, lonely
 
 
-def _latest(rows: Iterable[Row]) -> dict[str, Row]:
-    """Return a row for each measurement: its last one, or its rounds in one."""
+def ended_early(old: Iterable[Row], new: Iterable[Row]) -> list[str]:
+    """Return what had times in old, and in new has only how it ended: timed out, out of memory, unsupported."""
+    olds, news = _latest(old), _rounds(new)
+    ends = {key: rounds[-1] for key, rounds in news.items() if not any(row.get("passes") for row in rounds)}
+    return [f"{_label(row)}: now {row.get('status', 'without times')}" for key, row in ends.items() if key in olds]
+
+
+def _rounds(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return the rows of each measurement since it was last begun."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         rounds = found.setdefault(_identity(row), [])
         if row.get("round", 1) == 1:
             rounds.clear()
         rounds.append(row)
+    return found
+
+
+def _latest(rows: Iterable[Row]) -> dict[str, Row]:
+    """Return a row for each measurement: its last one, or its rounds in one."""
+    found = _rounds(rows)
     measured = {name: [row for row in rounds if row.get("passes")] for name, rounds in found.items()}
     return {name: _in_one(rounds) for name, rounds in measured.items() if rounds}
 
