@@ -306,11 +306,18 @@ def test_which_index_is_fastest() -> None:
     for (row,) in rows.values():
         if row["index"] in ("sift", "op-index"):
             row["match_us"] = {"median": 0.25 if row["index"] == "sift" else 0.5}
-    found = summary.lines([figures()["opindex-10a"]], "small", rows)
-    assert [line[0] for line in found] == ["opindex-10a"] * 2
-    assert found[0][2] == "OpIndex"
-    assert found[0][-1] == "2"
-    assert summary.lines([figures()["opindex-10a"]], "small", {}) == []
+    some = [figures()[f"opindex-10{letter}"] for letter in "abcde"]
+    which, slow, size = (table.lines for table in summary.tables(some, "small", rows))
+    assert [line[0] for line in which][:3] == ["opindex-10a", "opindex-10a", "opindex-10b"]
+    assert which[0][2] == "OpIndex"
+    assert which[0][-1] == "2"
+    by_index = {line[0]: line for line in slow}
+    n_points = by_index["OpIndex"][1]
+    assert by_index["OpIndex"][1:5] == [n_points, n_points, "1", "1"]
+    assert by_index["k-index"][1:4] == [n_points, "0", "2"]
+    assert by_index["sift"][3] == "0.5"
+    assert {(line[0], line[2], line[-1]) for line in size} == {("opindex-10a", "10K to 100K", "0.00")}
+    assert all(not table.lines for table in summary.tables(some, "small", {}))
 
 
 def test_matching_times_are_told_at_one_speed() -> None:

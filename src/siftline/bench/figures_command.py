@@ -41,7 +41,7 @@ def add_report(actions: Any) -> None:
     parser.add_argument("--rows", type=Path, metavar="FILE", help="default: results/figures-SCALE.jsonl")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--output", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html")
-    parser.add_argument("--markdown", action="store_true", help="also print which index is fastest, as a table")
+    parser.add_argument("--markdown", action="store_true", help="also print what all figures say together, as tables")
     parser.set_defaults(act=report)
 
 
@@ -67,7 +67,8 @@ def report(args: argparse.Namespace) -> int:
     if unsure := [str(each.claim.number) for each in found if each.hangs_on]:
         print(f"open, because a number that decides is near to its bound: {', '.join(unsure)}")
     if args.markdown:
-        print(markdown([summary.HEADING, *summary.lines(chosen(papers), args.scale, rows, args.seed)]))
+        for table in summary.tables(chosen(papers), args.scale, rows, args.seed):
+            print(f"{table.title}\n\n{markdown([table.heading, *table.lines])}\n")
     print(args.output)
     return 0
 

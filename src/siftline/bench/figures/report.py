@@ -14,7 +14,7 @@ from siftline.bench.figures.registry import PAPERS, figures
 from siftline.bench.targets import shown as shown_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from siftline.bench.figures.claims import Answer, Verdict
     from siftline.bench.figures.figure import Figure
@@ -53,7 +53,8 @@ def html_of(scale: str, rows: Rounds, seed: int = 0, papers: Sequence[str] = tup
     found = verdicts([claim for claim in claims() if claim.paper in papers], scale, rows, seed)
     shown = [each for each in figures().values() if scale in each.scales]
     mine = [each for each in shown if each.paper in papers]
-    parts = [_head(scale, rows, found), _claims(found), _summary(mine, scale, rows, seed)]
+    parts = [_head(scale, rows, found), _claims(found)]
+    parts += [_overview(each, {figure.name for figure in mine}) for each in summary.tables(mine, scale, rows, seed)]
     parts += [_paper(paper, shown, scale, rows, seed) for paper in papers]
     body = "\n".join(parts)
     return f"""\
@@ -176,15 +177,16 @@ def _answer(answer: Answer) -> str:
 # all figures
 
 
-def _summary(shown: Sequence[Figure], scale: str, rows: Rounds, seed: int) -> str:
-    lines = "".join(
-        f"<tr><td><a href='#{name}'>{name}</a>" + "".join(f"<td>{escape(cell)}" for cell in cells) + "</tr>"
-        for name, *cells in summary.lines(shown, scale, rows, seed)
-    )
-    heading = "".join(f"<th>{escape(cell)}" for cell in summary.HEADING)
+def _overview(table: summary.Table, names: Container[str]) -> str:
+    """Return a table, with links where its lines begin with figures."""
+    lines = ""
+    for first, *cells in table.lines:
+        begin = f"<a href='#{first}'>{first}</a>" if first in names else escape(first)
+        lines += f"<tr><td>{begin}" + "".join(f"<td>{escape(cell)}" for cell in cells) + "</tr>"
+    heading = "".join(f"<th>{escape(cell)}" for cell in table.heading)
     return f"""\
-<h2 id=which>Which index for which workload</h2>
-<p class=small>Matching times at both ends of each figure's x axis. <i>sift</i> is this project's own index.</p>
+<h2 id={table.name}>{table.title}</h2>
+<p class=small>{escape(table.note)}</p>
 <div class=wide><table><tr>{heading}</tr>{lines}</table></div>"""
 
 
