@@ -142,4 +142,5 @@ def _growth(figure: Figure, times: Panel) -> Iterator[list[str]]:
         except NoAnswerError:
             continue
         sizes = " to ".join(short(float(point.x)) for point in (measured[0], measured[-1]))
-        yield [figure.name, label, sizes, shown(measured[0].value), shown(measured[-1].value), f"{round(power, 2) + 0.0:.2f}"]
+        times_ms = [shown(point.value) for point in (measured[0], measured[-1])]
+        yield [figure.name, label, sizes, *times_ms, f"{round(power, 2) + 0.0:.2f}"]
