@@ -163,7 +163,7 @@ def _answer(answer: Answer) -> str:
     check = answer.check
     number = shown_number(answer.number if answer.number is None or abs(answer.number) > _NOTHING else 0.0)
     sign = "≈ " if answer.is_near else ""
-    outcome = "" if answer.number is None else " holds" if answer.holds else " does not hold"
+    outcome = "" if answer.number is None else ", holds" if answer.holds else ", does not hold"
     ranged = [shown_number(end(answer.by_round)) for end in (min, max)] if answer.by_round else []
     has_range = len(set(ranged)) > 1  # what is counted is the same in all rounds
     rounds = f"; {len(answer.by_round)} rounds: {' to '.join(ranged)}" if has_range else ""
