@@ -60,7 +60,7 @@ class Settings:
     least_s, pass_box_s, check_box_s : float
         See `Plan`.
     limit_s, memory_mb : float
-        A run that takes longer, or whose processes take more, is ended, and that is its row; on Spark all of them count.
+        A run that takes longer, or whose processes take more, is ended, and that is its row.
     seconds : float
         What the runs of the figure should take together.
     """
