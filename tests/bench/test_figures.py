@@ -240,6 +240,9 @@ def test_what_an_open_verdict_hangs_on_is_measured_in_rounds(
     assert len(path.read_text().splitlines()) == 8
     assert _bench("run", "opindex-0", "--rounds", "1", "--again") == 0
     assert {len(rows) for rows in harness.rows_by_run(path).values()} == {1}
+    monkeypatch.setattr(harness, "_ROUNDS_END_S", {"small": 0.0})  # no time is left after the first round
+    assert _bench("run", "opindex-0", "--rounds", "3", "--again") == 0
+    assert {len(rows) for rows in harness.rows_by_run(path).values()} == {1}
 
 
 def test_it_is_asked_in_stages_what_verdicts_hang_on(tiny: Figure, monkeypatch: pytest.MonkeyPatch) -> None:
