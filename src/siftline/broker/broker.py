@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import threading
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ from siftline.broker.hub import Hub, Listener
 from siftline.broker.keys import Keys
 from siftline.broker.leases import (
     Lease,
+    Proof,
     Webhook,
     check_lease,
     forget_ended,
@@ -41,7 +43,7 @@ from siftline.broker.publisher import Publisher, event_text
 from siftline.broker.snapshots import opened_engine, save_engine
 from siftline.broker.tickets import new_secret, sealed
 from siftline.broker.webhooks import Webhooks
-from siftline.errors import EventError, LimitError, SiftlineError, SubscriptionError
+from siftline.errors import BusyError, EventError, LimitError, SiftlineError, SubscriptionError
 from siftline.storage.batch import Batch
 from siftline.storage.feed import catch_up
 from siftline.storage.rows import microseconds
@@ -65,6 +67,8 @@ if TYPE_CHECKING:
 # Until then the webhooks of changed subscriptions are looked up one by one.
 _FEW: Final = 1000
 _TICK_SECONDS: Final = 1.0
+# As integers are written: no sign of plus, no leading zeros, no other digits than ours.
+_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 # So many events are matched by other kernels than a few.
 _MANY: Final = 2048
 
@@ -244,22 +248,22 @@ class Broker:
         self.follow(self.store.transact(work, self.now()))
         return Lease(id, ticket, expires, None if webhook is None else webhook.secret)
 
-    def renew(self, id: Id, ticket: str | None, validity: Any = DAY) -> datetime:
+    def renew(self, id: Id, ticket: Proof, validity: Any = DAY) -> datetime:
         """Let a subscription live on from now; return until when. Without a ticket, for admins."""
         expires = self._expiry(validity)
         self._change(id, ticket, lambda batch: batch.renew(id, expires))
         return expires
 
-    def replace(self, id: Id, ticket: str | None, expression: Any, *, dialect: str = TEXT) -> None:
+    def replace(self, id: Id, ticket: Proof, expression: Any, *, dialect: str = TEXT) -> None:
         """Give a subscription another expression; every event sees either the old one or the new one."""
         written = self._written(expression, dialect)
         self._change(id, ticket, lambda batch: batch.replace(id, written))
 
-    def unsubscribe(self, id: Id, ticket: str | None) -> None:
+    def unsubscribe(self, id: Id, ticket: Proof) -> None:
         """End a subscription."""
         self._change(id, ticket, lambda batch: batch.remove(id), is_end=True)
 
-    def get(self, id: Id, ticket: str | None) -> StoredSubscription:
+    def get(self, id: Id, ticket: Proof) -> StoredSubscription:
         """Return a subscription as it is kept."""
         now = self.now()
         found = self.store.get(id, now)
@@ -267,18 +271,16 @@ class Broker:
             self.check(id, ticket)
         return found
 
-    def check(self, id: Id, ticket: str) -> None:
-        """Raise unless there is the subscription, and the ticket is its own."""
+    def check(self, id: Id, ticket: Proof) -> None:
+        """Raise unless there is the subscription, and the ticket, or the owner's key instead of it, is for it."""
         check_lease(self.store.select, id, ticket, self._now_us())
 
     def id_of(self, text: str) -> Id:
         """Return the id that a text from outside names: ids of one store are all integers or all strings."""
-        if self.store.are_ids_text() is False:
-            with contextlib.suppress(ValueError):
-                return int(text)
-        return text
+        is_number = _INTEGER.fullmatch(text) is not None and self.store.are_ids_text() is False
+        return int(text) if is_number and -(2**63) <= int(text) < 2**63 else text
 
-    def _change(self, id: Id, ticket: str | None, change: Callable[[Batch], None], *, is_end: bool = False) -> None:
+    def _change(self, id: Id, ticket: Proof, change: Callable[[Batch], None], *, is_end: bool = False) -> None:
         batch = Batch()
         change(batch)
         now = self.now()
@@ -471,9 +473,7 @@ class Broker:
 
     # notifications
 
-    def notifications(
-        self, id: Id, ticket: str | None, after: Position = START, limit: int = 1000
-    ) -> list[Notification]:
+    def notifications(self, id: Id, ticket: Proof, after: Position = START, limit: int = 1000) -> list[Notification]:
         """Return what a subscription was notified of after a position, oldest first, as far as it is kept."""
         self.get(id, ticket)
         return self.log.read({id}, after, limit)[:limit]
@@ -481,7 +481,7 @@ class Broker:
     def listen(self, wanted: Id | Everybody | None, *, owner: str | None = None, wake: Callable[[], None]) -> Listener:
         """Join the hub: for one subscription, for all of an owner (`wanted` None), or for everybody's."""
         if len(self.hub) >= self.limits.streams:
-            raise LimitError(f"there are {self.limits.streams:,} streams already")
+            raise BusyError(f"there are {self.limits.streams:,} streams already")
         chosen: set[Id] | Everybody
         with self._following:  # between the two, a new subscription of the owner would be missed
             if owner is not None:

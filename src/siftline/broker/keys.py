@@ -1,6 +1,9 @@
 """API keys: who may publish, subscribe for an owner, or look at everything.
 
 key_3f9a…c2.Zk1…        the name of the key, which may be seen, then the secret, of which a hash is kept
+
+A revoked key loses its hash, and its row stays: a role that keys were ever made for needs one from then on, also when
+the last of them is revoked.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from siftline.broker.tickets import Seal, fits, new_secret, sealed
 from siftline.errors import LimitError, UnknownIdError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from siftline.storage.store import Store
 
 ADMIN: Final = "admin"
@@ -30,25 +35,39 @@ class Key(NamedTuple):
 
 
 class Keys:
-    """The keys of a store, remembered until `refresh`."""
+    """The keys of a store, remembered until `refresh`.
+
+    Attributes
+    ----------
+    observers : list of callables
+        Called, in the thread that noticed, when keys were added or revoked.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.observers: list[Callable[[], None]] = []
         self._known: dict[str, tuple[Key, Seal]] = {}
+        self._roles: frozenset[str] = frozenset()
         self.refresh()
 
     def refresh(self) -> None:
         """Read the keys again: another process may have added or revoked some."""
         rows = self._store.select("SELECT id, role, owner, salt, digest FROM keys ORDER BY created")
-        self._known = {id: (Key(id, role, owner), Seal(salt, digest)) for id, role, owner, salt, digest in rows}
+        known = {id: (Key(id, role, owner), Seal(salt, digest)) for id, role, owner, salt, digest in rows if digest}
+        is_changed = known != self._known
+        # The roles first: between the two, a request must not find that a role needs no key.
+        self._roles |= {role for _, role, *_ in rows}
+        self._known = known
+        for observer in self.observers if is_changed else ():
+            observer()
 
     def listed(self) -> list[Key]:
-        """Return all keys."""
+        """Return all keys that were not revoked."""
         return [key for key, _ in self._known.values()]
 
     def has_role(self, role: str) -> bool:
-        """Return whether any key was made for a role."""
-        return any(key.role == role for key, _ in self._known.values())
+        """Return whether any key was ever made for a role."""
+        return role in self._roles
 
     def add(self, role: str, owner: str | None = None) -> str:
         """Make a key and return it with its secret, which is shown this once."""
@@ -65,7 +84,8 @@ class Keys:
 
     def revoke(self, id: str) -> None:
         """Let a key open nothing any more."""
-        gone = self._store.transact(lambda _, c: c.execute("DELETE FROM keys WHERE id = ?", (id,)).rowcount)
+        revoked = "UPDATE keys SET digest = x'' WHERE id = ? AND digest <> x''"
+        gone = self._store.transact(lambda _, connection: connection.execute(revoked, (id,)).rowcount)
         self.refresh()
         if not gone:
             raise UnknownIdError(f"there is no key {id!r}")

@@ -33,6 +33,16 @@ class Lease(NamedTuple):
     secret: str | None = None
 
 
+class OwnerKey(NamedTuple):
+    """What may stand instead of a ticket: who asks has a key of this owner."""
+
+    owner: str
+
+
+# By what a request acts on a subscription; None is for admins, who need nothing.
+Proof = str | OwnerKey | None
+
+
 class Webhook(NamedTuple):
     """Where notifications are sent to.
 
@@ -54,15 +64,19 @@ def put_lease(connection: sqlite3.Connection, id: Id, seal: Seal, webhook: Webho
     connection.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)", (id, *seal, url, secret))
 
 
-def check_lease(select: Select, id: Id, ticket: str | None, now: int) -> None:
-    """Raise unless there is such a subscription, it has not expired, and the ticket, if one is given, is its own."""
+def check_lease(select: Select, id: Id, proof: Proof, now: int) -> None:
+    """Raise unless there is such a subscription, it has not expired, and the proof, if one is given, is for it."""
     rows = select(
-        "SELECT expires, salt, digest FROM subscriptions LEFT JOIN leases USING (id) WHERE subscriptions.id = ?", (id,)
+        "SELECT expires, owner, salt, digest FROM subscriptions LEFT JOIN leases USING (id) WHERE subscriptions.id = ?",
+        (id,),
     )
     if not rows or (rows[0][0] is not None and rows[0][0] <= now):
         raise UnknownIdError(f"there is no subscription {id!r}")
-    _, salt, digest = rows[0]
-    if ticket is not None and (salt is None or not fits(ticket, Seal(salt, digest))):
+    _, owner, salt, digest = rows[0]
+    if isinstance(proof, OwnerKey):
+        if proof.owner != owner:
+            raise WrongTicketError("the subscription is not one of the key's owner")
+    elif proof is not None and (salt is None or not fits(proof, Seal(salt, digest))):
         raise WrongTicketError("the ticket is not that of the subscription")
 
 

@@ -35,8 +35,8 @@ class Limits:
         How much of the past the log of notifications keeps.
     stream_items : int
         Notifications that wait in memory for one stream; what is beyond is read from the log again.
-    streams : int
-        Streams at the same time.
+    streams, streams_per_owner, streams_per_ticket : int
+        Streams at the same time: in all, of one owner and his subscriptions, and of one subscription.
     request_seconds, header_seconds : float
         Within which a request has to be complete, and its first lines.
     publishes_per_second, subscribes_per_second : float or None
@@ -55,6 +55,8 @@ class Limits:
     log_bytes: int = 256 << 20
     stream_items: int = 1_000
     streams: int = 10_000
+    streams_per_owner: int = 1_000
+    streams_per_ticket: int = 20
     request_seconds: float = 30.0
     header_seconds: float = 10.0
     publishes_per_second: float | None = None

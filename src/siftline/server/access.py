@@ -1,4 +1,4 @@
-"""Who may do what: API keys; without a key for a role, those on this machine.
+"""Who may do what: API keys; for a role that no key was ever made for, those on this machine.
 
 A request counts as one from this machine if its connection comes from a loopback address, no proxy has forwarded it,
 and it names this machine as its host: a page of some other site, opened in a browser here, does not get in. A proxy on
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from siftline.broker.keys import ADMIN, SUBSCRIBE
+from siftline.broker.leases import OwnerKey
 from siftline.server.problems import ProblemError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from siftline.broker.broker import Broker
     from siftline.broker.keys import Key
-    from siftline.subscriptions import Id
+    from siftline.broker.leases import Proof
 
 _FORWARDED: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 _NAMES: Final = ("localhost", "127.0.0.1", "::1")
@@ -60,18 +61,24 @@ class Access:
         reason = "the key is not known" if token is not None else f"a key for the role {role!r} is needed"
         raise ProblemError(401, reason, hint=hint)
 
-    def ticket(self, connection: HTTPConnection) -> str | None:
-        """Return the ticket of a request for one subscription, None for an admin's, who needs no ticket."""
-        return self.checked_ticket(connection, bearer(connection))
+    def proof(self, connection: HTTPConnection) -> Proof:
+        """Return by what a request acts on one subscription: its ticket, the key of an owner, or None for admins."""
+        return self.proof_of(connection, bearer(connection))
 
-    def checked_ticket(self, connection: HTTPConnection, token: str | None) -> str | None:
+    def proof_of(self, connection: HTTPConnection, token: str | None) -> Proof:
         """Do the same for a token that came by another way than the header."""
         if token is None:
             if not self._broker.keys.has_role(ADMIN) and is_local(connection):
                 return None
-            raise ProblemError(401, "the ticket of the subscription is needed, as a bearer token")
+            raise ProblemError(401, "the ticket of the subscription is needed, as a bearer token, or its owner's key")
         key = self._broker.keys.of(token)
-        return None if key is not None and key.role == ADMIN else token
+        if key is None:
+            return token
+        if key.role == ADMIN:
+            return None
+        if key.owner is None:
+            raise ProblemError(403, f"this key is for the role {key.role!r}, not for subscriptions")
+        return OwnerKey(key.owner)
 
     def check_owner(self, connection: HTTPConnection, token: str | None, owner: str) -> None:
         """Raise unless a request may act for an owner."""
@@ -80,10 +87,6 @@ class Access:
             raise ProblemError(403, "this key is for another owner")
         if key is None:
             self.permit(connection, token, ADMIN)
-
-    def check_ticket(self, id: Id, ticket: str | None) -> None:
-        """Raise unless there is the subscription, and the ticket is its own."""
-        self._broker.get(id, ticket)
 
 
 def bearer(connection: HTTPConnection) -> str | None:

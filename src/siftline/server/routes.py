@@ -19,9 +19,10 @@ from siftline.broker.snapshots import READER
 from siftline.errors import SiftlineError
 from siftline.server.access import bearer, is_local
 from siftline.server.bodies import body_of, events_of, json_of, matches_of, object_of
+from siftline.server.open_streams import OpenStreams, Right
 from siftline.server.openapi import DOCUMENT
 from siftline.server.problems import JsonResponse, ProblemError, problem_of
-from siftline.server.streams import EventStream, Stream, position_of, send_over, token_of
+from siftline.server.streams import EventStream, position_of, send_over, token_of
 from siftline.storage.rows import microseconds, moment_of
 from siftline.storage.written import CLOUDEVENTS, EVENTBRIDGE, TEXT, Written
 
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
 
     from siftline.broker.broker import Broker
     from siftline.broker.keys import Key
+    from siftline.broker.leases import Proof
     from siftline.server.access import Access
     from siftline.server.metrics import Metrics
     from siftline.server.rates import Rate
+    from siftline.server.streams import Stream
     from siftline.storage.rows import Change, StoredSubscription
 
 # How an expression may be given, and what dialect it is in unless the request says so.
@@ -55,6 +58,7 @@ class Routes:
     def __init__(self, broker: Broker, access: Access, metrics: Metrics, publishes: Rate, subscribes: Rate) -> None:
         self._broker, self._access, self._metrics = broker, access, metrics
         self._publishes, self._subscribes = publishes, subscribes
+        self._streams = OpenStreams(broker)
         self.is_ready = True
 
     # subscriptions
@@ -125,40 +129,40 @@ class Routes:
 
     async def get(self, request: Request) -> Response:
         """`GET /subscriptions/{id}`."""
-        ticket = self._access.ticket(request)
-        found = await run_in_threadpool(self._broker.get, self._id(request), ticket)
+        proof = self._access.proof(request)
+        found = await run_in_threadpool(self._broker.get, self._id(request), proof)
         return JsonResponse(_shown(found))
 
     async def replace(self, request: Request) -> Response:
         """`PUT /subscriptions/{id}`."""
-        ticket = self._access.ticket(request)
+        proof = self._access.proof(request)
         document = object_of(await body_of(request, self._broker.limits), (*_FORMS, "dialect"))
         expression, dialect = _expression(document)
         id = self._id(request)
-        await run_in_threadpool(self._broker.replace, id, ticket, expression, dialect=dialect)
-        return JsonResponse(_shown(await run_in_threadpool(self._broker.get, id, ticket)))
+        await run_in_threadpool(self._broker.replace, id, proof, expression, dialect=dialect)
+        return JsonResponse(_shown(await run_in_threadpool(self._broker.get, id, proof)))
 
     async def renew(self, request: Request) -> Response:
         """`POST /subscriptions/{id}/renew`."""
-        ticket = self._access.ticket(request)
+        proof = self._access.proof(request)
         body = await body_of(request, self._broker.limits)
         document = object_of(body, ("validity",)) if body.strip() else {}
         id = self._id(request)
-        expires = await run_in_threadpool(self._broker.renew, id, ticket, document.get("validity", "1d"))
+        expires = await run_in_threadpool(self._broker.renew, id, proof, document.get("validity", "1d"))
         return JsonResponse({"id": id, "expires": _time(expires)})
 
     async def unsubscribe(self, request: Request) -> Response:
         """`DELETE /subscriptions/{id}`."""
-        ticket = self._access.ticket(request)
-        await run_in_threadpool(self._broker.unsubscribe, self._id(request), ticket)
+        proof = self._access.proof(request)
+        await run_in_threadpool(self._broker.unsubscribe, self._id(request), proof)
         return Response(status_code=204)
 
     async def notifications(self, request: Request) -> Response:
         """`GET /subscriptions/{id}/notifications`."""
-        ticket = self._access.ticket(request)
+        proof = self._access.proof(request)
         id, after = self._id(request), position_of(request) or START
         limit = _number(request, "limit", 100, _MOST_LISTED)
-        found = await run_in_threadpool(self._broker.notifications, id, ticket, after, limit)
+        found = await run_in_threadpool(self._broker.notifications, id, proof, after, limit)
         body = b'{"notifications":[%b]}' % b",".join(each.envelope() for each in found)
         return Response(body, media_type="application/json")
 
@@ -280,18 +284,31 @@ class Routes:
         await send_over(websocket, opened)
 
     async def _opened(self, connection: Request | WebSocket, token: str | None, after: Position | None) -> Stream:
-        broker = self._broker
+        return await self._streams.open(await self._right(connection, token), after)
+
+    async def _right(self, connection: Request | WebSocket, token: str | None) -> Right:
+        broker, access = self._broker, self._access
         if "id" in connection.path_params:
-            id = self._id(connection)
-            ticket = self._access.checked_ticket(connection, token)
-            await run_in_threadpool(self._access.check_ticket, id, ticket)
-            return Stream(broker, lambda wake: broker.listen(id, wake=wake), after)
+            id, proof = self._id(connection), access.proof_of(connection, token)
+            found = await run_in_threadpool(broker.get, id, proof)
+            return Right(
+                lambda wake: broker.listen(id, wake=wake),
+                lambda: _check_same(proof, access.proof_of(connection, token)),
+                id,
+                found.owner,
+            )
         if "owner" in connection.path_params:
             owner = _plain(connection.path_params["owner"])
-            self._access.check_owner(connection, token, owner)
-            return Stream(broker, lambda wake: broker.listen(None, owner=owner, wake=wake), after)
-        self._access.permit(connection, token, ADMIN)
-        return Stream(broker, lambda wake: broker.listen(Everybody(), wake=wake), after)
+            access.check_owner(connection, token, owner)
+            return Right(
+                lambda wake: broker.listen(None, owner=owner, wake=wake),
+                lambda: access.check_owner(connection, token, owner),
+                owner=owner,
+            )
+        access.permit(connection, token, ADMIN)
+        return Right(
+            lambda wake: broker.listen(Everybody(), wake=wake), lambda: access.permit(connection, token, ADMIN)
+        )
 
     # looking in
 
@@ -353,6 +370,12 @@ class Routes:
             "Cache-Control": "no-store",
         }
         return HTMLResponse(page.replace("{{nonce}}", nonce), headers=headers)
+
+
+def _check_same(before: Proof, now: Proof) -> None:
+    """Raise if a token proves something else than before: it is taken for a ticket when its key was revoked."""
+    if before != now:
+        raise ProblemError(401, "the key is not known")
 
 
 def _client(request: Request, key: Key | None) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _CHUNK: Final = 200
 _QUIET_SECONDS: Final = 15.0
 _SEND_SECONDS: Final = 60.0
+_REVOKED: Final = 4401
 
 
 class Gap:
@@ -43,28 +44,65 @@ class Gap:
 
 
 class Stream:
-    """The notifications of one listener from a position on, for ever, or until the subscription ends."""
+    """The notifications of one listener from a position on, for ever, or until the subscription ends.
 
-    def __init__(self, broker: Broker, join: Callable[[Callable[[], None]], Listener], after: Position | None) -> None:
-        loop = asyncio.get_running_loop()
-        self._broker = broker
-        self._is_woken = asyncio.Event()
-        self._after = after
-        self._position = Position(broker.log.last, LAST_PLACE) if after is None else after
-        self._listener = join(lambda: _call_soon(loop, self._is_woken.set))
+    Parameters
+    ----------
+    broker : Broker
+        Whose log is read.
+    listener : Listener
+        One that has joined the hub of the broker.
+    is_woken : asyncio.Event
+        Set when the listener is woken.
+    after : Position, optional
+        Where the client wants to go on; without it, `position` is where the log ended.
+    """
+
+    def __init__(
+        self, broker: Broker, listener: Listener, is_woken: asyncio.Event, after: Position | None, position: Position
+    ) -> None:
+        self._broker, self._listener, self._is_woken = broker, listener, is_woken
+        self._after, self._position = after, position
+        self._on_close: list[Callable[[], None]] = []
+        self.is_revoked = False
+
+    @classmethod
+    async def opened(
+        cls, broker: Broker, join: Callable[[Callable[[], None]], Listener], after: Position | None
+    ) -> Stream:
+        """Join the hub, in a thread: the event loop never waits for a lock of the broker."""
+        loop, is_woken = asyncio.get_running_loop(), asyncio.Event()
+
+        def joined() -> tuple[Position, Listener]:
+            position = Position(broker.log.last, LAST_PLACE) if after is None else after
+            return position, join(lambda: _call_soon(loop, is_woken.set))
+
+        position, listener = await run_in_threadpool(joined)
+        return cls(broker, listener, is_woken, after, position)
 
     @property
     def position(self) -> Position:
         """What comes after it comes next."""
         return self._position
 
+    def revoke(self) -> None:
+        """End it, because who reads it may no longer; from any thread."""
+        self.is_revoked = True
+        self._listener.end()
+
+    def on_close(self, call: Callable[[], None]) -> None:
+        """Have something called, on the event loop, when the stream is closed."""
+        self._on_close.append(call)
+
     def close(self) -> None:
         """Leave the hub."""
-        self._broker.hub.leave(self._listener)
+        for call in self._on_close:
+            call()
+        asyncio.get_running_loop().run_in_executor(None, self._broker.hub.leave, self._listener)
 
     async def items(self) -> AsyncIterator[Notification | Gap | None]:
         """Give notifications; None when there has been nothing for a while."""
-        first = self._broker.log.first
+        first = await run_in_threadpool(lambda: self._broker.log.first)
         if self._after is not None and 0 < self._after.sequence < first - 1:
             yield Gap(self._after, first)
         while True:
@@ -73,9 +111,11 @@ class Stream:
                 self._listener.listen()
                 while found := await self._read():
                     for notification in found:
+                        if self.is_revoked:
+                            return
                         yield self._moved(notification)
             is_ended = self._listener.is_ended  # asked first: what is in the queue by now is given all the same
-            for notification in self._listener.take():
+            for notification in () if self.is_revoked else self._listener.take():
                 if notification.position > self._position:
                     yield self._moved(notification)
             if is_ended:
@@ -180,7 +220,10 @@ async def _send_all(websocket: WebSocket, stream: Stream) -> None:
         text = json.dumps({"gap": item.document}) if isinstance(item, Gap) else item.envelope().decode()
         async with asyncio.timeout(_SEND_SECONDS):
             await websocket.send_text(text)
-    await websocket.close(1000, "the subscription has ended")
+    if stream.is_revoked:
+        await websocket.close(_REVOKED, "the key opens this no more")
+    else:
+        await websocket.close(1000, "the subscription has ended")
 
 
 async def _closed(websocket: WebSocket) -> None:
@@ -198,7 +241,7 @@ async def token_of(websocket: WebSocket, token: str | None, seconds: float) -> t
     try:
         async with asyncio.timeout(seconds):
             document = json.loads(await websocket.receive_text())
-    except (TimeoutError, ValueError, KeyError, WebSocketDisconnect):
+    except (TimeoutError, ValueError, KeyError, RecursionError, WebSocketDisconnect):
         document = None
     if not isinstance(document, dict) or not isinstance(document.get("token"), str):
         raise ProblemError(401, 'the first message must be {"token": ..., "after": ...}')

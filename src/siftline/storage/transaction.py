@@ -195,6 +195,7 @@ class Transaction:
 
     def _forget(self, id: Id, kind: str) -> None:
         self._execute("DELETE FROM subscriptions WHERE id = ?", (id,))
+        self._execute("DELETE FROM leases WHERE id = ?", (id,))  # its ticket must not fit who has the id next
         self._record((kind, id, self._now, None, None, None, None, None, None))
 
     def _record(self, columns: tuple[Any, ...]) -> None:

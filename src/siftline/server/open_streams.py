@@ -1,0 +1,103 @@
+"""The streams that are open: how many a ticket and an owner may have, and which end when a key is revoked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from siftline.errors import BusyError, SiftlineError
+from siftline.server.problems import ProblemError
+from siftline.server.streams import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from siftline.broker.broker import Broker
+    from siftline.broker.hub import Listener
+    from siftline.broker.notifications import Position
+    from siftline.subscriptions import Id
+
+
+class Right(NamedTuple):
+    """By what right somebody reads a stream.
+
+    Attributes
+    ----------
+    join : callable
+        Takes what wakes the stream, and joins the hub.
+    check : callable
+        Raises if the right is no more; called from any thread whenever keys were added or revoked.
+    id : int, str or None
+        The subscription, if the stream is that of one.
+    owner : str or None
+        Whose it is.
+    """
+
+    join: Callable[[Callable[[], None]], Listener]
+    check: Callable[[], object]
+    id: Id | None = None
+    owner: str | None = None
+
+
+class OpenStreams:
+    """All open streams of a server; but for `_check_again`, used on the event loop alone."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker, self._limits = broker, broker.limits
+        self._counts: Counter[tuple[str, Id]] = Counter()
+        self._open: dict[Stream, Right] = {}
+        broker.keys.observers.append(self._check_again)
+
+    async def open(self, right: Right, after: Position | None) -> Stream:
+        """Return a new stream, if there is room for one more."""
+        self._take(right)
+        try:
+            stream = await Stream.opened(self._broker, right.join, after)
+        except BaseException:
+            self._give_back(right)
+            raise
+        self._open[stream] = right
+        stream.on_close(lambda: self._closed(stream))
+        if not _holds(right):  # the key was revoked after it was looked at, and before the stream was known here
+            stream.revoke()
+        return stream
+
+    def _closed(self, stream: Stream) -> None:
+        right = self._open.pop(stream, None)
+        if right is not None:
+            self._give_back(right)
+
+    def _take(self, right: Right) -> None:
+        if right.id is not None and self._counts["id", right.id] >= self._limits.streams_per_ticket:
+            raise BusyError(f"this subscription has {self._limits.streams_per_ticket:,} streams already")
+        if right.owner is not None and self._counts["owner", right.owner] >= self._limits.streams_per_owner:
+            raise BusyError(f"this owner has {self._limits.streams_per_owner:,} streams already")
+        self._counts.update(_shares(right))
+
+    def _give_back(self, right: Right) -> None:
+        for share in _shares(right):
+            self._counts[share] -= 1
+            if not self._counts[share]:
+                del self._counts[share]
+
+    def _check_again(self) -> None:
+        for stream, right in list(self._open.items()):
+            if not _holds(right):
+                stream.revoke()
+
+
+def _shares(right: Right) -> list[tuple[str, Id]]:
+    shares: list[tuple[str, Id]] = []
+    if right.id is not None:
+        shares.append(("id", right.id))
+    if right.owner is not None:
+        shares.append(("owner", right.owner))
+    return shares
+
+
+def _holds(right: Right) -> bool:
+    try:
+        right.check()
+    except (ProblemError, SiftlineError):
+        return False
+    return True
