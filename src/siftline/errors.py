@@ -17,6 +17,7 @@ __all__ = [
     "BusyError",
     "DuplicateIdError",
     "EventError",
+    "IdempotencyError",
     "LimitError",
     "OperatorError",
     "ResultsError",
@@ -203,6 +204,10 @@ class WrongTicketError(SiftlineError):
 
 class LimitError(SiftlineError):
     """Something larger, longer or more than the broker takes; nothing has changed."""
+
+
+class IdempotencyError(SiftlineError, ValueError):
+    """An idempotency key that was used for other events before; nothing was published."""
 
 
 class BusyError(SiftlineError):

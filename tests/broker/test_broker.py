@@ -275,7 +275,7 @@ def test_the_log_is_bounded(tmp_path: Path) -> None:
             broker.publish({"a": n})
         assert payloads(broker, lease.id) == [b'{"a": 5}', b'{"a": 6}', b'{"a": 7}']
         assert broker.log.first == 5
-    with Broker(path, limits=Limits(log_bytes=20)) as broker:
+    with Broker(path, limits=Limits(log_bytes=160)) as broker:
         broker.publish({"a": 8})
         assert payloads(broker, lease.id) == [b'{"a": 7}', b'{"a": 8}']
         assert broker.log.read(Everybody(), Position(0, 0), 10) == broker.notifications(lease.id, None)

@@ -39,7 +39,8 @@ from siftline.broker.limits import DAY, Limits
 from siftline.broker.log import NotificationLog
 from siftline.broker.matching import matched_ids
 from siftline.broker.notifications import START, Everybody, Notification, Position
-from siftline.broker.publisher import Publisher, event_text
+from siftline.broker.publisher import Publisher, Request, event_text
+from siftline.broker.remembered import call_name, named_event
 from siftline.broker.snapshots import opened_engine, save_engine
 from siftline.broker.tickets import new_secret, sealed
 from siftline.broker.webhooks import Webhooks
@@ -47,17 +48,19 @@ from siftline.errors import BusyError, EventError, LimitError, SiftlineError, Su
 from siftline.storage.batch import Batch
 from siftline.storage.feed import catch_up
 from siftline.storage.rows import microseconds
+from siftline.storage.sqlite_files import plain_errors
 from siftline.storage.store import Store
 from siftline.storage.written import TEXT, Written
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
     from siftline.broker.cluster import Delivered
     from siftline.broker.notifications import LoggedEvent
     from siftline.broker.publisher import Published
+    from siftline.broker.remembered import Answer, Done
     from siftline.storage.rows import Change, StoredSubscription
     from siftline.storage.transaction import Transaction
     from siftline.subscriptions import Id
@@ -142,6 +145,7 @@ class Broker:
                 f"{self.store.path}-notifications",
                 most_events=self.limits.log_events,
                 most_bytes=self.limits.log_bytes,
+                most_names=self.limits.publish_names,
             )
         except BaseException:
             self.store.close()
@@ -152,7 +156,7 @@ class Broker:
             self.log, self._webhook_of.get, self._now_us, allow_private=allow_private, retry_seconds=retry_seconds
         )
         match = checked if self.cluster is not None else self._match_all
-        self._publisher = Publisher(match, self._write, self._observe, self.limits)
+        self._publisher = Publisher(match, self._write, self._answers, self._observe, self.limits)
         self._is_stopping = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="siftline-broker", daemon=True)
         self._ticker.start()
@@ -403,15 +407,47 @@ class Broker:
 
     # events
 
-    def publish(self, event: Any) -> Published:
-        """Publish one event; return when everybody whom it matches is sure to be notified."""
-        return self.publish_later([event]).result()
+    def publish(self, event: Any, *, idempotency: str | None = None, scope: str = "") -> Published:
+        """Publish one event; return when everybody whom it matches is sure to be notified.
 
-    def publish_many(self, events: Iterable[Any]) -> Published:
-        """Publish events together: all of them, or none if one is bad."""
-        return self.publish_later(events).result()
+        Parameters
+        ----------
+        event
+            A dict, or JSON text.
+        idempotency : str, optional
+            A name for this publish. Who publishes the same again under the same name gets the first answer, and nobody
+            is notified twice; the name is remembered as long as the log has the notifications.
+        scope : str
+            Within which the name counts: who publishes.
 
-    def publish_later(self, events: Iterable[Any]) -> Future[Published]:
+        Raises
+        ------
+        EventError
+            If it is no event.
+        IdempotencyError
+            If something else was published under the name.
+        """
+        return self.publish_later([event], idempotency=idempotency, scope=scope).result()
+
+    def publish_many(
+        self,
+        events: Iterable[Any],
+        *,
+        idempotency: str | None = None,
+        scope: str = "",
+        names: Iterable[str | None] | None = None,
+    ) -> Published:
+        """Publish events together: all of them, or none if one is bad. `names` are those of each, if they have any."""
+        return self.publish_later(events, idempotency=idempotency, scope=scope, names=names).result()
+
+    def publish_later(
+        self,
+        events: Iterable[Any],
+        *,
+        idempotency: str | None = None,
+        scope: str = "",
+        names: Iterable[str | None] | None = None,
+    ) -> Future[Published]:
         """Publish events together; the answer comes when it is durable."""
         texts = []
         for position, event in enumerate(events):
@@ -419,7 +455,10 @@ class Broker:
                 texts.append(event_text(event, self.limits))
             except EventError as error:
                 raise EventError(f"event {position}: {error}" if position else str(error)) from None
-        return self._publisher.submit(texts)
+        name = None if idempotency is None else call_name(scope, idempotency, texts)
+        pairs = () if names is None else zip(names, texts, strict=True)
+        event_names = [None if each is None else named_event(scope, each, text) for each, text in pairs]
+        return self._publisher.submit(Request(texts, name, event_names))
 
     def match(self, event: Any) -> list[Id]:
         """Return which subscriptions an event would match, and notify nobody."""
@@ -429,16 +468,21 @@ class Broker:
     def warm_up(self) -> None:
         """Load the kernels, so that the first events need not wait for them."""
         for n_events in (1, 2, _MANY):
-            matched_ids(self.engine, [b'{"": 0, " ": ""}'] * n_events)
+            for _ in matched_ids(self.engine, [b'{"": 0, " ": ""}'] * n_events):
+                pass
 
-    def _match_all(self, events: list[bytes]) -> list[list[Id] | EventError]:
-        self._evict()
-        return matched_ids(self.engine, events)
+    def _match_all(self, events: list[bytes]) -> Iterator[list[Id] | EventError]:
+        return matched_ids(self.engine, events, before=self._evict)
 
-    def _write(self, pairs: list[tuple[bytes, list[Id]]]) -> int:
+    def _answers(self, keys: set[bytes]) -> dict[bytes, Answer]:
+        with plain_errors(self.log.path):
+            return self.log.remembered.find(keys)
+
+    def _write(self, pairs: list[tuple[bytes, list[Id]]], done: list[Done]) -> int:
+        now = self._now_us()
         if self.cluster is not None:
-            return self.cluster.publish([event for event, _ in pairs], self._now_us())
-        self._tell(self.log.append([pair for pair in pairs if pair[1]], self._now_us(), self._webhook_of))
+            return self.cluster.publish([event for event, _ in pairs], now, done)
+        self._tell(self.log.append([pair for pair in pairs if pair[1]], now, self._webhook_of, done=done))
         return self.log.last
 
     def _tell(self, logged: list[LoggedEvent]) -> None:

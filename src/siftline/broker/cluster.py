@@ -20,11 +20,12 @@ from siftline.errors import EventError, LimitError
 from siftline.storage.sqlite_files import open_sqlite, plain_errors, transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from siftline.broker.limits import Limits
     from siftline.broker.log import NotificationLog
     from siftline.broker.notifications import LoggedEvent
+    from siftline.broker.remembered import Done
     from siftline.subscriptions import Id
 
 _TABLE: Final = (
@@ -79,15 +80,17 @@ class Cluster:
         """Close the file."""
         self._connection.close()
 
-    def publish(self, events: list[bytes], at: int) -> int:
-        """Keep events, and return the number of the last one once they are durable."""
+    def publish(self, events: list[bytes], at: int, done: Collection[Done] = ()) -> int:
+        """Keep events and the names they were published under; return the number of the last one once it is durable."""
         with self._guard, plain_errors(self._log.path):
             with transaction(self._connection):
                 self._connection.executemany(
                     "INSERT INTO published (at, payload) VALUES (?, ?)", ((at, event) for event in events)
                 )
+                self._log.remembered.add(self._connection.executemany, done, self.last + len(events))
                 n_bytes = self._n_bytes + sum(map(len, events))
                 first, n_bytes = self._room(self.last + len(events), n_bytes)
+            self._log.remembered.added(len(done))
             self.last, self.first, self._n_bytes = self.last + len(events), first, n_bytes
             return self.last
 
@@ -172,9 +175,9 @@ def _by_event(matches: Iterable[tuple[int, list[Id]]]) -> dict[int, dict[Id, Non
     return found
 
 
-def checked(events: list[bytes]) -> list[list[Id] | EventError]:
-    """Return what is wrong with each event; the empty list if it is a JSON object, which nobody here matches."""
-    return [_checked(event) for event in events]
+def checked(events: list[bytes]) -> Iterator[list[Id] | EventError]:
+    """Yield what is wrong with each event; the empty list if it is a JSON object, which nobody here matches."""
+    return map(_checked, events)
 
 
 def _checked(event: bytes) -> list[Id] | EventError:

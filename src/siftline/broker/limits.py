@@ -25,14 +25,16 @@ class Limits:
         Of a request, of one event, of an expression as it is written.
     batch_events : int
         Events that are published together.
-    waiting_events : int
+    waiting_events, waiting_bytes : int
         Events that wait for being matched; more are refused for the moment.
     subscriptions, subscriptions_per_owner : int
         In all, and of one owner.
     validity : timedelta
         The longest lease.
     log_events, log_bytes : int
-        How much of the past the log of notifications keeps.
+        How much of the past the log of notifications keeps: payloads and whom they matched.
+    publish_names : int
+        Idempotency keys that are remembered, beside those whose notifications the log has.
     stream_items : int
         Notifications that wait in memory for one stream; what is beyond is read from the log again.
     streams, streams_per_owner, streams_per_ticket : int
@@ -48,11 +50,13 @@ class Limits:
     expression_bytes: int = 64 << 10
     batch_events: int = 10_000
     waiting_events: int = 50_000
+    waiting_bytes: int = 64 << 20
     subscriptions: int = 10_000_000
     subscriptions_per_owner: int = 10_000
     validity: timedelta = timedelta(days=366)
     log_events: int = 100_000
     log_bytes: int = 256 << 20
+    publish_names: int = 200_000
     stream_items: int = 1_000
     streams: int = 10_000
     streams_per_owner: int = 1_000

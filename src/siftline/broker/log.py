@@ -21,7 +21,8 @@ import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siftline.broker.notifications import Everybody, LoggedEvent, Notification, Position
-from siftline.broker.recent import Recent
+from siftline.broker.recent import Recent, event_cost
+from siftline.broker.remembered import Remembered
 from siftline.broker.waiting import Waiting
 from siftline.errors import StoreError
 from siftline.storage.sqlite_files import open_sqlite, plain_errors, transaction
@@ -29,6 +30,7 @@ from siftline.storage.sqlite_files import open_sqlite, plain_errors, transaction
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
+    from siftline.broker.remembered import Done
     from siftline.subscriptions import Id
 
 # Dead letters that are kept, and notifications that may wait for one webhook.
@@ -78,9 +80,11 @@ class NotificationLog:
         The file; it is made if it is not there.
     most_events, most_bytes : int
         What is older is dropped, unless a webhook still has to get it.
+    most_names : int
+        Names of publishes that are remembered, beside those whose notifications are there.
     """
 
-    def __init__(self, path: str, *, most_events: int, most_bytes: int) -> None:
+    def __init__(self, path: str, *, most_events: int, most_bytes: int, most_names: int = 0) -> None:
         self.path = path
         self._most_events, self._most_bytes = most_events, most_bytes
         self._guard = threading.Lock()
@@ -96,15 +100,18 @@ class NotificationLog:
             self._settler = open_sqlite(path, is_read_only=False, wait_seconds=5.0)
             self._settler.execute("PRAGMA synchronous = NORMAL")
             self._keeper = open_sqlite(path, is_read_only=False, wait_seconds=5.0)
+            self._rememberer = open_sqlite(path, is_read_only=False, wait_seconds=5.0)
             for connection in (self._writer, self._settler):  # it takes tens of milliseconds: `tend` does it instead
                 connection.execute("PRAGMA wal_autocheckpoint = 0")
             self._load()
+            self.remembered = Remembered(self._rememberer, most_names)
 
     def _load(self) -> None:
         for sequence, n_bytes, subscriptions in self._reader.execute(
             "SELECT sequence, length(payload), subscriptions FROM events ORDER BY sequence"
         ):
-            self._recent.add(sequence, n_bytes, json.loads(subscriptions))
+            ids = json.loads(subscriptions)
+            self._recent.add(sequence, event_cost(n_bytes, len(ids)), ids)
             self.last = sequence
         self._waiting = Waiting(
             dict(self._reader.execute("SELECT subscription, count(*) FROM deliveries GROUP BY subscription").fetchall())
@@ -112,12 +119,15 @@ class NotificationLog:
 
     def close(self) -> None:
         """Close the file; what was appended is in it."""
-        for connection in (self._reader, self._keeper, self._settler, self._writer):
+        for connection in (self._reader, self._rememberer, self._keeper, self._settler, self._writer):
             connection.close()
 
     def tend(self) -> None:
-        """Move what SQLite has in its write-ahead log into the file, beside those who write; to be called often."""
+        """Forget old names, and move what SQLite has in its write-ahead log into the file; to be called often."""
         with plain_errors(self.path):
+            if self.remembered.n_over:
+                with transaction(self._keeper) as execute:
+                    self.remembered.trim(execute, self.first)
             _, n_pages, _ = self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if n_pages > _MOST_WAL_PAGES:  # writers were never quiet for long enough: now they have to wait
                 self._keeper.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
@@ -139,13 +149,14 @@ class NotificationLog:
         at: int,
         with_webhooks: Collection[Id],
         matched: Collection[tuple[int, Id]] = (),
+        done: Collection[Done] = (),
     ) -> list[LoggedEvent]:
         """Write events with the subscriptions that they match, and return them once they are durable.
 
-        `matched` has the names of the matches, if they come from a cluster.
+        `matched` has the names of the matches, if they come from a cluster, and `done` those of publishes.
         """
         logged = [LoggedEvent(self.last + n, at, payload, ids) for n, (payload, ids) in enumerate(events, 1)]
-        if not logged:
+        if not logged and not done:
             return []
         told = [
             (id, event.sequence, place, event.at)
@@ -159,25 +170,28 @@ class NotificationLog:
                 self._writer.executemany("INSERT INTO deliveries VALUES (?, ?, ?, 0, ?)", told)
             if matched:
                 self._writer.executemany("INSERT INTO matched VALUES (?, ?)", matched)
+            if done:
+                self.remembered.add(self._writer.executemany, done, self.last + len(logged))
             dropped = self._overflow(logged)
             if dropped:
                 execute(
                     "DELETE FROM events WHERE sequence <= ? AND sequence NOT IN (SELECT sequence FROM deliveries)",
                     (dropped[-1],),
                 )
-        self.last = logged[-1].sequence
+        self.last += len(logged)
+        self.remembered.added(len(done))
         self._waiting.added(row[0] for row in told)
         with self._guard:
             for _ in dropped:
                 self._recent.forget_first()
             for event in logged:
-                self._recent.add(event.sequence, len(event.payload), event.subscriptions)
+                self._recent.add(event.sequence, _cost(event), event.subscriptions)
         return logged
 
     def _overflow(self, logged: list[LoggedEvent]) -> list[int]:
         """Return the oldest events, which have to make room; the newest ones stay in any case."""
         n_over = len(self._recent) + len(logged) - self._most_events
-        bytes_over = self._recent.n_bytes + sum(len(event.payload) for event in logged) - self._most_bytes
+        bytes_over = self._recent.n_bytes + sum(map(_cost, logged)) - self._most_bytes
         dropped: list[int] = []
         for sequence, n_bytes in self._recent.oldest():
             if n_over <= 0 and bytes_over <= 0:
@@ -295,6 +309,10 @@ def _end_of(notification: Notification) -> tuple[str, tuple[Id, int]]:
         "DELETE FROM deliveries WHERE subscription = ? AND sequence = ?",
         (notification.subscription, notification.position.sequence),
     )
+
+
+def _cost(event: LoggedEvent) -> int:
+    return event_cost(len(event.payload), len(event.subscriptions))
 
 
 def _row(event: LoggedEvent) -> tuple[int, int, bytes, str]:

@@ -1,21 +1,42 @@
-"""Which subscriptions each of some JSON texts matches, or what is wrong with it."""
+"""Which subscriptions each of some JSON texts matches, or what is wrong with it.
+
+Events are matched piece by piece. A piece is so small that its matches fit into memory even if every event in it
+matches every subscription; only the ids of one piece are Python objects at the same time.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from siftline.errors import EventError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from siftline.engine import Engine
     from siftline.subscriptions import Id
 
+# So many pairs of an event and a subscription may a piece match at most, and so many events has it at most ...
+_MOST_PAIRS: Final = 1 << 24
+_MOST_EVENTS: Final = 4096
+# ... and at least, because the kernels are much faster with several events than with one.
+_LEAST_EVENTS: Final = 8
 
-def matched_ids(engine: Engine, events: list[bytes]) -> list[list[Id] | EventError]:
-    """Match events; a bad one does not disturb the others."""
-    if len(events) == 1:
-        return [_matched(engine, events[0])]
-    return _matched_many(engine, events) if events else []
+
+def matched_ids(
+    engine: Engine, events: list[bytes], before: Callable[[], None] = lambda: None
+) -> Iterator[list[Id] | EventError]:
+    """Match events; a bad one does not disturb the others. `before` is called before each piece."""
+    first = 0
+    while first < len(events):
+        n = min(max(_MOST_PAIRS // (len(engine) + 1), _LEAST_EVENTS), _MOST_EVENTS)
+        before()
+        yield from _matched_piece(engine, events[first : first + n])
+        first += n
+
+
+def _matched_piece(engine: Engine, events: list[bytes]) -> list[list[Id] | EventError]:
+    return [_matched(engine, events[0])] if len(events) == 1 else _matched_many(engine, events)
 
 
 def _matched(engine: Engine, event: bytes) -> list[Id] | EventError:

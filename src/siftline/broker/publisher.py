@@ -6,7 +6,11 @@
     publisher  [A: match, write, disk] [B, C: match, write, disk]
 
 One thread matches, in kernels that let the others run, and commits to the log of notifications; then the hub is told.
-Bad events are refused with all that was published together with them, and nobody else's.
+Bad events are refused with all that was published together with them, and nobody else's. What was published before
+under the same name is not published again (`remembered.py`).
+
+What waits is bounded in events and in bytes. Matches come piece by piece, and a publish whose matches the log could not
+hold is refused, so the memory of a turn is bounded too.
 """
 
 from __future__ import annotations
@@ -15,33 +19,77 @@ import json
 import threading
 import time
 from concurrent.futures import Future
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from siftline.errors import BusyError, EventError, LimitError, StoreError
+from siftline.broker.recent import event_cost
+from siftline.broker.remembered import Answer, Done
+from siftline.errors import BusyError, EventError, IdempotencyError, LimitError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from siftline.broker.limits import Limits
+    from siftline.broker.remembered import Name
     from siftline.subscriptions import Id
 
-    Matched = list[list[Id] | EventError]
+    Pairs = list[tuple[bytes, list[Id]]]
 
-# So many events go into one turn at most.
-_MOST: Final = 4096
+# So many events and bytes go into one turn at most, but always one publish.
+_MOST_EVENTS: Final = 4096
+_MOST_BYTES: Final = 16 << 20
+# When a turn has found so many matches, what is complete is written before the rest is matched.
+_MANY_MATCHES: Final = 1 << 21
 
 
 class Published(NamedTuple):
-    """What became of the events of one call: how many there were, and the number of the last notification then."""
+    """What became of the events of one call.
+
+    Attributes
+    ----------
+    events : int
+        How many there were.
+    sequence : int
+        The number of the last notification then.
+    repeated : bool
+        Whether they had been published before under the same name; then this is the answer of that time.
+    """
 
     events: int
     sequence: int
+    repeated: bool = False
 
 
-class _Request(NamedTuple):
+class Request(NamedTuple):
+    """Events that are published together, and their names: of all of them, or of each."""
+
     events: list[bytes]
+    name: Name | None = None
+    event_names: Sequence[Name | None] = ()
+
+    @property
+    def keys(self) -> set[bytes]:
+        """What the names are looked up by."""
+        names = (self.name, *self.event_names)
+        return {name.key for name in names if name is not None}
+
+
+class _Waiting(NamedTuple):
+    request: Request
+    n_bytes: int
     answer: Future[Published]
     start: float
+
+
+class _Turn:
+    """What is to be published of one request, which may be less than it has: some events may be known."""
+
+    def __init__(self, waiting: _Waiting) -> None:
+        self.waiting = waiting
+        self.events: list[tuple[int, bytes]] = []  # with their positions in the request
+        self.names: list[tuple[Name, int]] = []  # with the number of their events
+        self.pairs: Pairs = []
+        self.n_matches = 0
 
 
 class Publisher:
@@ -50,9 +98,11 @@ class Publisher:
     Parameters
     ----------
     match : callable
-        From JSON texts to the ids that each matches, or what is wrong with it.
+        From JSON texts to the ids that each matches, or what is wrong with it, one after the other.
     write : callable
-        Takes (event, ids) pairs, makes them durable, and returns the number of the last one.
+        Takes (event, ids) pairs and names, makes them durable together, and returns the number of the last one.
+    find : callable
+        From the keys of names to the answers that are known.
     observe : callable
         Told of events, matches and seconds of each request.
     limits : Limits
@@ -61,35 +111,45 @@ class Publisher:
 
     def __init__(
         self,
-        match: Callable[[list[bytes]], Matched],
-        write: Callable[[list[tuple[bytes, list[Id]]]], int],
+        match: Callable[[list[bytes]], Iterator[list[Id] | EventError]],
+        write: Callable[[Pairs, list[Done]], int],
+        find: Callable[[set[bytes]], dict[bytes, Answer]],
         observe: Callable[[int, int, float], None],
         limits: Limits,
     ) -> None:
-        self._match, self._write, self._observe, self._limits = match, write, observe, limits
-        self._waiting: list[_Request] = []
-        self._n_waiting = 0
+        self._match, self._write, self._find, self._observe, self._limits = match, write, find, observe, limits
+        self._waiting: list[_Waiting] = []
+        self._n_waiting = self._n_bytes = 0
         self._changed = threading.Condition()
         self._is_closed = False
         self._thread = threading.Thread(target=self._work, name="siftline-publisher", daemon=True)
         self._thread.start()
 
-    def submit(self, events: list[bytes]) -> Future[Published]:
+    def submit(self, request: Request) -> Future[Published]:
         """Queue events that belong together: all are accepted, or none."""
-        if len(events) > self._limits.batch_events:
-            raise LimitError(f"{len(events):,} events at once: at most {self._limits.batch_events:,} may be")
-        request = _Request(events, Future(), time.perf_counter())
+        n_events, n_bytes = len(request.events), sum(map(len, request.events))
+        self._check_size(n_events, n_bytes)
+        waiting = _Waiting(request, n_bytes, Future(), time.perf_counter())
         # Who no longer waits for it cannot cancel it: the others that share its commit would be told of that.
-        request.answer.set_running_or_notify_cancel()
+        waiting.answer.set_running_or_notify_cancel()
         with self._changed:
             if self._is_closed:
                 raise StoreError("the broker is closed")
-            if self._n_waiting and self._n_waiting + len(events) > self._limits.waiting_events:
+            if self._n_waiting and self._n_waiting + n_events > self._limits.waiting_events:
                 raise BusyError(f"{self._n_waiting:,} events are waiting already")
-            self._waiting.append(request)
-            self._n_waiting += len(events)
+            if self._n_bytes and self._n_bytes + n_bytes > self._limits.waiting_bytes:
+                raise BusyError(f"events of {self._n_bytes:,} bytes are waiting already")
+            self._waiting.append(waiting)
+            self._n_waiting += n_events
+            self._n_bytes += n_bytes
             self._changed.notify()
-        return request.answer
+        return waiting.answer
+
+    def _check_size(self, n_events: int, n_bytes: int) -> None:
+        if n_events > self._limits.batch_events:
+            raise LimitError(f"{n_events:,} events at once: at most {self._limits.batch_events:,} may be")
+        if n_bytes > self._limits.waiting_bytes:
+            raise LimitError(f"events of {n_bytes:,} bytes at once: at most {self._limits.waiting_bytes:,} may be")
 
     @property
     def n_waiting(self) -> int:
@@ -114,50 +174,120 @@ class Publisher:
             try:
                 self._publish(group)
             except BaseException as error:
-                for request in group:
-                    if not request.answer.done():
-                        request.answer.set_exception(error)
+                for waiting in group:
+                    if not waiting.answer.done():
+                        waiting.answer.set_exception(error)
 
-    def _taken(self) -> list[_Request]:
-        """Take requests with at most _MOST events, but at least one."""
-        n_events = n_requests = 0
-        for request in self._waiting:
-            if n_requests and n_events + len(request.events) > _MOST:
+    def _taken(self) -> list[_Waiting]:
+        """Take requests for one turn, at least one; the repeat of a name has to wait for the answer to the first."""
+        n_events = n_bytes = n_requests = 0
+        keys: set[bytes] = set()
+        for request, size, *_ in self._waiting:
+            is_full = n_events + len(request.events) > _MOST_EVENTS or n_bytes + size > _MOST_BYTES
+            if n_requests and (is_full or not keys.isdisjoint(request.keys)):
                 break
+            keys |= request.keys
             n_requests += 1
             n_events += len(request.events)
+            n_bytes += size
         group, self._waiting = self._waiting[:n_requests], self._waiting[n_requests:]
         self._n_waiting -= n_events
+        self._n_bytes -= n_bytes
         return group
 
-    def _publish(self, group: list[_Request]) -> None:
-        matched = self._match([event for request in group for event in request.events])
-        pairs: list[tuple[bytes, list[Id]]] = []
-        good: list[tuple[_Request, int]] = []
-        first = 0
-        for request in group:
-            mine = matched[first : first + len(request.events)]
-            first += len(request.events)
-            refusal = _refusal(mine)
+    def _publish(self, group: list[_Waiting]) -> None:
+        turns = self._turns(group)
+        matched = self._match([event for turn in turns for _, event in turn.events])
+        complete: list[_Turn] = []
+        for turn in turns:
+            refusal = self._collect(turn, matched)
             if refusal is not None:
-                request.answer.set_exception(refusal)
+                turn.waiting.answer.set_exception(refusal)
                 continue
-            found = [(event, ids) for event, ids in zip(request.events, mine, strict=True) if isinstance(ids, list)]
-            pairs += found
-            good.append((request, sum(len(ids) for _, ids in found)))
-        sequence = self._write(pairs)
+            complete.append(turn)
+            if sum(each.n_matches for each in complete) > _MANY_MATCHES:
+                self._finish(complete)
+                complete = []
+        self._finish(complete)
+
+    def _turns(self, group: list[_Waiting]) -> list[_Turn]:
+        """Return what there is to do; answer what was done before."""
+        keys = set().union(*(waiting.request.keys for waiting in group))
+        known = self._find(keys) if keys else {}
+        turns = []
+        for waiting in group:
+            try:
+                turn = _turn(waiting, known)
+            except IdempotencyError as error:
+                waiting.answer.set_exception(error)
+                continue
+            if isinstance(turn, Published):
+                waiting.answer.set_result(turn)
+            else:
+                turns.append(turn)
+        return turns
+
+    def _collect(self, turn: _Turn, matched: Iterator[list[Id] | EventError]) -> EventError | LimitError | None:
+        """Take the matches of one request; return why it cannot be published, if so."""
+        refusal: EventError | LimitError | None = None
+        cost = 0
+        for position, event in turn.events:
+            found = next(matched)
+            if refusal is not None:
+                continue  # the next request begins where this one ends
+            if isinstance(found, EventError):
+                refusal = found if len(turn.waiting.request.events) == 1 else EventError(f"event {position}: {found}")
+            else:
+                turn.pairs.append((event, found))
+                turn.n_matches += len(found)
+                cost += event_cost(len(event), len(found)) if found else 0
+                refusal = self._too_large(turn.n_matches, cost)
+            if refusal is not None:
+                turn.pairs.clear()
+        return refusal
+
+    def _too_large(self, n_matches: int, cost: int) -> LimitError | None:
+        if cost <= self._limits.log_bytes:
+            return None
+        return LimitError(
+            f"these events match {n_matches:,} times or more, and the log of notifications has room for"
+            f" {self._limits.log_bytes:,} bytes; publish fewer at once, or give the log more (--log-bytes)"
+        )
+
+    def _finish(self, turns: list[_Turn]) -> None:
+        """Write what is complete, and answer."""
+        if not turns:
+            return
+        done = [Done(name, n_events, turn.n_matches > 0) for turn in turns for name, n_events in turn.names]
+        sequence = self._write([pair for turn in turns for pair in turn.pairs], done)
         now = time.perf_counter()
-        for request, n_matches in good:
-            self._observe(len(request.events), n_matches, now - request.start)
-            request.answer.set_result(Published(len(request.events), sequence))
+        for turn in turns:
+            n_events = len(turn.waiting.request.events)
+            self._observe(n_events, turn.n_matches, now - turn.waiting.start)
+            turn.waiting.answer.set_result(Published(n_events, sequence))
 
 
-def _refusal(matched: Matched) -> EventError | None:
-    """Return what is wrong with the first bad event, and which it is if there are several."""
-    for position, found in enumerate(matched):
-        if isinstance(found, EventError):
-            return EventError(f"event {position}: {found}") if len(matched) > 1 else found
-    return None
+def _turn(waiting: _Waiting, known: dict[bytes, Answer]) -> _Turn | Published:
+    """Return what is new of a request, or the answer if nothing is; raise if a name has another meaning."""
+    request, turn = waiting.request, _Turn(waiting)
+    if request.name is not None:
+        answer = known.get(request.name.key)
+        if answer is not None:
+            answer.check(request.name)
+            return Published(answer.events, answer.sequence, repeated=True)
+        turn.names.append((request.name, len(request.events)))
+    seen = dict(known)
+    for position, (event, name) in enumerate(zip_longest(request.events, request.event_names)):
+        if name is not None:
+            if name.key in seen:
+                seen[name.key].check(name)
+                continue
+            seen[name.key] = Answer(name.digest, 1, 0)
+            turn.names.append((name, 1))
+        turn.events.append((position, event))
+    if request.events and not turn.events and request.name is None:
+        return Published(len(request.events), max(known[key].sequence for key in request.keys), repeated=True)
+    return turn
 
 
 def event_text(event: Any, limits: Limits) -> bytes:

@@ -24,6 +24,16 @@ _NONE: Final = -1
 _MANY: Final = 1024
 
 
+# What an event costs beside its payload, and each of its matches; on the disk, and about as much in memory.
+_EVENT_BYTES: Final = 64
+_MATCH_BYTES: Final = 4
+
+
+def event_cost(n_bytes: int, n_matches: int) -> int:
+    """Return how many bytes of the log an event takes."""
+    return _EVENT_BYTES + n_bytes + _MATCH_BYTES * n_matches
+
+
 class Recent:
     """The newest events, by subscription too.
 

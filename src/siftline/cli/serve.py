@@ -74,6 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     limits.add_argument("--subscribe-rate", metavar="N", type=float, help="requests a second of one client (100)")
     limits.add_argument("--log-events", metavar="N", type=count, help="events that streams can go back (100000)")
     limits.add_argument(
+        "--log-bytes", metavar="N", type=count, help="bytes that these events and their matches take (268435456)"
+    )
+    limits.add_argument(
         "--private-webhooks", action="store_true", help="webhooks may go to private and loopback addresses"
     )
 
@@ -184,6 +187,7 @@ def _limits(args: argparse.Namespace) -> Limits:
         "publishes_per_second": args.publish_rate,
         "subscribes_per_second": args.subscribe_rate,
         "log_events": args.log_events,
+        "log_bytes": args.log_bytes,
     }
     return Limits(**{name: value for name, value in given.items() if value is not None})
 

@@ -17,6 +17,7 @@ from siftline.errors import (
     BusyError,
     DuplicateIdError,
     EventError,
+    IdempotencyError,
     LimitError,
     SiftlineError,
     StorageError,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _STATUSES: Final[tuple[tuple[type[SiftlineError], int], ...]] = (
     (SubscriptionError, 422),
     (EventError, 422),
+    (IdempotencyError, 422),
     (LimitError, 422),
     (WrongTicketError, 403),
     (UnknownIdError, 404),

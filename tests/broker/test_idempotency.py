@@ -1,0 +1,164 @@
+"""A publish that is repeated under its name is delivered once, whatever happens between the two."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from siftline.broker.broker import Broker
+from siftline.broker.limits import Limits
+from siftline.broker.remembered import event_name
+from siftline.errors import EventError, IdempotencyError, LimitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with Broker(tmp_path / "store.db") as broker:
+        yield broker
+
+
+def values(broker: Broker, id: int | str) -> list[Any]:
+    return [each.event["a"] for each in broker.notifications(id, None)]
+
+
+def test_the_same_again_gets_the_first_answer(broker: Broker) -> None:
+    lease = broker.subscribe("a > 0")
+    first = broker.publish({"a": 1}, idempotency="order 7", scope="key_1")
+    broker.publish({"a": 2})
+    assert broker.publish({"a": 1}, idempotency="order 7", scope="key_1") == first._replace(repeated=True)
+    assert values(broker, lease.id) == [1, 2]
+    broker.publish({"a": 1}, idempotency="order 7", scope="key_2")
+    broker.publish({"a": 1}, idempotency="order 8", scope="key_1")
+    assert values(broker, lease.id) == [1, 2, 1, 1]
+
+
+def test_another_body_is_an_error(broker: Broker) -> None:
+    lease = broker.subscribe("a > 0")
+    broker.publish_many([{"a": 1}, {"a": 2}], idempotency="x")
+    for events in ([{"a": 1}], [{"a": 2}, {"a": 1}], [{"a": 1}, {"a": 2}, {"a": 3}], []):
+        with pytest.raises(IdempotencyError):
+            broker.publish_many(events, idempotency="x")
+    assert values(broker, lease.id) == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256])
+def test_names_that_are_none(broker: Broker, name: str) -> None:
+    with pytest.raises(LimitError):
+        broker.publish({"a": 1}, idempotency=name)
+
+
+def test_a_refused_publish_is_not_remembered(broker: Broker) -> None:
+    lease = broker.subscribe("a > 0")
+    with pytest.raises(EventError):
+        broker.publish_many([{"a": 1}, b"[]"], idempotency="x")
+    broker.publish_many([{"a": 1}, {"a": 2}], idempotency="x")
+    assert values(broker, lease.id) == [1, 2]
+
+
+def test_what_matched_nobody_is_remembered_too(tmp_path: Path) -> None:
+    with Broker(tmp_path / "store.db") as broker:
+        first = broker.publish({"a": 1}, idempotency="x")
+    with Broker(tmp_path / "store.db") as broker:
+        lease = broker.subscribe("a > 0")
+        assert broker.publish({"a": 1}, idempotency="x") == first._replace(repeated=True)
+        assert values(broker, lease.id) == []
+        with pytest.raises(IdempotencyError):
+            broker.publish({"a": 2}, idempotency="x")
+
+
+def test_events_with_names_of_their_own(broker: Broker) -> None:
+    lease = broker.subscribe("a > 0")
+    names = [event_name("/shop", str(n)) for n in range(4)]
+    broker.publish_many([{"a": 1}, {"a": 2}], names=names[:2], scope="k")
+    several = [{"a": 2}, {"a": 3}, {"a": 3}, {"a": 9}]
+    again = broker.publish_many(several, names=[names[1], names[2], names[2], None], scope="k")
+    assert (again.events, again.repeated) == (4, False)
+    assert values(broker, lease.id) == [1, 2, 3, 9]
+    assert broker.publish_many([{"a": 3}, {"a": 1}], names=[names[2], names[0]], scope="k").repeated
+    for events in ([{"a": 5}], [{"a": 5}, {"a": 6}]):  # known with another body; twice with two bodies
+        with pytest.raises(IdempotencyError):
+            broker.publish_many(events, names=[names[0]] if len(events) == 1 else [names[3]] * 2, scope="k")
+    assert values(broker, lease.id) == [1, 2, 3, 9]
+    with pytest.raises(EventError, match="event 2"):  # the position among all, not among those that are new
+        broker.publish_many([{"a": 1}, {"a": 7}, b"[]"], names=[names[0], None, None], scope="k")
+
+
+def test_two_at_the_same_moment(broker: Broker) -> None:
+    lease = broker.subscribe("a > 0")
+    gate = threading.Event()
+    match = broker._publisher._match
+    broker._publisher._match = lambda events: (gate.wait(), match(events))[1]
+    same = [broker.publish_later([{"a": 1}], idempotency="x") for _ in range(5)]
+    other = broker.publish_later([{"a": 2}], idempotency="x")
+    events = [broker.publish_later([{"a": 3}], names=["y"]) for _ in range(3)]
+    gate.set()
+    assert sorted(each.result().repeated for each in same) == [False, True, True, True, True]
+    assert sorted(each.result().repeated for each in events) == [False, True, True]
+    with pytest.raises(IdempotencyError):
+        other.result()
+    assert values(broker, lease.id) == [1, 3]
+
+
+def test_names_are_bounded(tmp_path: Path) -> None:
+    with Broker(tmp_path / "store.db", limits=Limits(publish_names=10, log_events=20)) as broker:
+        lease = broker.subscribe("a > 0")
+        for n in range(30):
+            broker.publish({"a": n + 1}, idempotency=f"matched {n}")
+            broker.publish({"b": n}, idempotency=f"nobody {n}")
+        broker.log.tend()
+        assert len(broker.log.remembered) == 20
+        assert broker.publish({"a": 11}, idempotency="matched 10").repeated  # the oldest that the log has
+        assert not broker.publish({"a": 1}, idempotency="matched 0").repeated
+        assert len(values(broker, lease.id)) == 20
+    with Broker(tmp_path / "store.db") as broker:
+        assert len(broker.log.remembered) == 21
+
+
+def test_a_cluster_gets_it_once(tmp_path: Path) -> None:
+    with Broker(tmp_path / "s.db", matches_here=False) as broker:
+        assert broker.cluster is not None
+        first = broker.publish({"a": 1}, idempotency="x")
+        assert broker.publish({"a": 1}, idempotency="x") == first._replace(repeated=True)
+        assert len(broker.cluster.read(0, 10)) == 1
+    with Broker(tmp_path / "s.db", matches_here=False) as broker:
+        assert broker.publish({"a": 1}, idempotency="x").repeated
+
+
+# Publishes under one name from several threads, and says what was acknowledged.
+KILLED = """
+import os, sys, threading
+from siftline.broker.broker import Broker
+
+broker = Broker(sys.argv[1])
+n = 0
+while True:
+    n += 1
+    os.write(1, b"%d\\n" % n)  # it may be published from now on
+    broker.publish({"a": n}, idempotency=f"n {n}")
+"""
+
+
+def test_a_publish_is_repeated_after_kill_9(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with Broker(path) as broker:
+        lease = broker.subscribe("a > 0")
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        for _ in range(20):
+            process.stdout.readline()
+        os.kill(process.pid, signal.SIGKILL)
+        begun = 20 + len(process.stdout.read().splitlines())
+    with Broker(path) as broker:
+        repeated = [broker.publish({"a": n}, idempotency=f"n {n}").repeated for n in range(1, begun + 1)]
+        assert repeated[:-1] == [True] * (begun - 1)
+        assert values(broker, lease.id) == list(range(1, begun + 1))
