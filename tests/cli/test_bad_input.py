@@ -464,20 +464,21 @@ def test_the_output_is_never_an_input(run: Run, write: Write, tmp_path: Path, ro
 # Values without a meaning in Parquet files
 
 
-def decimal_events(tmp_path: Path) -> str:
+def odd_events(tmp_path: Path) -> str:
     path = str(tmp_path / "e.parquet")
-    prices = pa.array([decimal.Decimal(text) for text in ("20.00", "19.99", "0.50")], pa.decimal128(9, 2))
-    items = pa.array([[{"cost": price}] for price in prices.to_pylist()], pa.list_(pa.struct({"cost": prices.type})))
-    pq.write_table(pa.table({"a": [1, 2, 3], "price": prices, "items": items}), path)
+    days = pa.array([0, 3_000_000, 1], pa.date32())
+    items = pa.array([[{"day": day}] for day in (0, 3_000_000, 1)], pa.list_(pa.struct({"day": pa.date32()})))
+    pq.write_table(pa.table({"a": [1, 2, 3], "day": days, "items": items}), path)
     return path
 
 
 @pytest.mark.parametrize(
-    ("rule", "attribute"), [("price > 0", "price"), ("any items (cost > 0)", "items.cost"), ("price is null", "price")]
+    ("rule", "attribute"),
+    [("day > ''", "day"), ("any items (day > '')", "items.day"), ("day is null", "day")],
 )
-def test_inexact_decimals(run: Run, write: Write, tmp_path: Path, rule: str, attribute: str) -> None:
-    events, rules = decimal_events(tmp_path), write("s.sift", rule)
-    reason = f"e.parquet: row 2: attribute '{attribute}': the decimal 19.99 has no exact double (cast the column"
+def test_dates_without_a_meaning(run: Run, write: Write, tmp_path: Path, rule: str, attribute: str) -> None:
+    events, rules = odd_events(tmp_path), write("s.sift", rule)
+    reason = f"e.parquet: row 2: attribute '{attribute}': a date outside the years 1 to 9999"
     refused = match(run, rules, events)
     assert refused.status == 1
     assert reason in refused.err
@@ -496,12 +497,21 @@ def test_inexact_decimals(run: Run, write: Write, tmp_path: Path, rule: str, att
     assert reason in explained.err
 
 
-def test_inexact_decimals_that_nobody_uses(run: Run, write: Write, tmp_path: Path) -> None:
-    events, rules = decimal_events(tmp_path), write("s.sift", "a > 0")
+def test_dates_without_a_meaning_that_nobody_uses(run: Run, write: Write, tmp_path: Path) -> None:
+    events, rules = odd_events(tmp_path), write("s.sift", "a > 0")
     outcome = match(run, rules, events)
     assert (outcome.status, outcome.pairs()) == (0, {(0, 1), (1, 1), (2, 1)})
     assert run("check", rules, "--against", events).status == 0
     assert run("explain", "--subscription", "a = 2", "--event", f"{events}:2").out.startswith("match")
+
+
+def test_decimals(run: Run, write: Write, tmp_path: Path) -> None:
+    path = str(tmp_path / "e.parquet")
+    prices = [decimal.Decimal(text) for text in ("20.00", "19.99", "0.10")]
+    pq.write_table(pa.table({"price": pa.array(prices, pa.decimal128(9, 2))}), path)
+    outcome = match(run, write("s.sift", "price = 19.99\nprice <= 0.1\nprice = 20"), path)
+    assert (outcome.status, outcome.pairs()) == (0, {(0, 3), (1, 1), (2, 2)})
+    assert run("explain", "--subscription", "price = 19.99", "--event", f"{path}:2").out.startswith("match")
 
 
 # What is written when a bad event ends the run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -197,3 +198,36 @@ def test_many_rows_by_columns_equal_the_scan() -> None:
         event = {f"a{i}": int(chance.integers(0, 9)) for i in range(5)}
         assert sorted(engine.match(event)) == sorted(oracle.match(event))
         assert engine.match(event)
+
+
+def test_decimals_in_a_table_of_subscriptions() -> None:
+    """A decimal constant is the double that the same digits are in text; of scale 0 it is an integer."""
+    cents = pa.decimal128(10, 2)
+    prices = pa.array([decimal.Decimal(text) for text in ("19.99", "0.07", "20.00")], cents)
+    table = pa.table(
+        {
+            "subscription": [1, 2, 3, 4],
+            "attribute": ["price"] * 4,
+            "op": ["=", "between", ">=", "in"],
+            "number": pa.array([*prices.to_pylist(), None], cents),
+            "upper": pa.array([None, decimal.Decimal("0.29"), None, None], cents),
+            "numbers": pa.array([None, None, None, prices.to_pylist()], pa.list_(cents)),
+        }
+    )
+    engine = Engine()
+    engine.add_many(table.slice(0, 3))
+    engine.add_many(table.slice(3))
+    assert engine.expression(4) == siftline.parse("price in (19.99, 0.07, 20.0)")
+    found = {price: sorted(engine.match({"price": price})) for price in (19.99, 0.07, 0.29, 20, 20.01)}
+    assert found == {19.99: [1, 4], 0.07: [2, 4], 0.29: [2], 20: [3, 4], 20.01: [3]}
+
+
+def test_whole_decimals_in_a_table_of_subscriptions() -> None:
+    table = pa.table({"subscription": [1], "attribute": ["n"], "op": ["="]})
+    whole = pa.array([decimal.Decimal(2**53 + 1)], pa.decimal128(38, 0))
+    engine = Engine()
+    engine.add_many(table.append_column("number", whole))
+    assert engine.match({"n": 2**53 + 1}) == [1]
+    assert engine.match({"n": 2**53}) == []
+    with pytest.raises(TableError, match="column 'number'"):
+        engine.add_many(table.append_column("number", pa.array([decimal.Decimal(2**70)], pa.decimal128(38, 0))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import enum
 
 import numpy as np
@@ -27,6 +28,8 @@ price = attr("price")
         (price > 1, "price > 1"),
         (price >= 1, "price >= 1"),
         (1 < price, "price > 1"),  # noqa: SIM300
+        (price == decimal.Decimal("19.99"), "price = 19.99"),
+        (price.between(decimal.Decimal("5"), decimal.Decimal("1E1")), "price between 5 and 10.0"),
         (price.is_in([1, "x"]), "price in (1, 'x')"),
         (price.is_in([]), "price in ()"),
         (price.not_in({1}), "price not in (1)"),
@@ -152,3 +155,10 @@ def test_misuse() -> None:
 def test_repr() -> None:
     assert repr(price) == "attr('price')"
     assert repr(this) == "this"
+
+
+def test_decimals_without_a_meaning() -> None:
+    with pytest.raises(SubscriptionError, match="too large for a double"):
+        assert price == decimal.Decimal("1E400")
+    with pytest.raises(SubscriptionError, match="64 bits"):
+        assert price == decimal.Decimal(2**70)

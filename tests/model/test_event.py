@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import enum
+import json
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,15 @@ class Plain(enum.Enum):
         (np.datetime64("NaT"), None),
         (decimal.Decimal("5"), 5),
         (decimal.Decimal("0.5"), 0.5),
-        (decimal.Decimal("1E+30"), 10**30),
-        (decimal.Decimal("-1E+400000"), -(10**400)),
+        (decimal.Decimal("19.99"), 19.99),
+        (decimal.Decimal("5.00"), 5.0),
+        (decimal.Decimal("9007199254740993"), 2**53 + 1),
+        (decimal.Decimal("9007199254740993.0"), float(2**53)),
+        (decimal.Decimal("1" + "0" * 400), 10**400),
+        (decimal.Decimal("1E+30"), 1e30),
+        (decimal.Decimal("-1E-400"), 0.0),
+        (decimal.Decimal("-Infinity"), None),
+        (decimal.Decimal("sNaN"), None),
         (Plain.BLUE, "blue"),
         (decimal.Decimal("NaN"), None),
     ],
@@ -66,7 +74,7 @@ BAD_VALUES = [
     object(),
     b"x",
     {1, 2},
-    decimal.Decimal("0.1"),
+    decimal.Decimal("-1E+400"),
     1j,
     datetime.timedelta(1),
     np.array([1, 2]),
@@ -80,6 +88,25 @@ BAD_VALUES = [
 def test_values_without_a_meaning_are_refused(value: Any) -> None:
     with pytest.raises(EventError, match=r"attribute 'a\.b'"):
         Event({"a": {"b": value}})
+
+
+def test_a_decimal_means_what_its_digits_mean_in_json() -> None:
+    for text in (
+        "19.99",
+        "20",
+        "20.0",
+        "1E2",
+        "0.1",
+        "9007199254740993",
+        "9007199254740993.0",
+        "-0.0",
+        "5e-324",
+        "1e22",
+    ):
+        (leaf,) = Event({"a": decimal.Decimal(text)}).leaves["a"]
+        assert (type(leaf), leaf) == (type(json.loads(text)), json.loads(text))
+    with pytest.raises(EventError, match=r"the decimal 1E\+400 is too large for a double"):
+        Event({"a": decimal.Decimal("1E400")})
 
 
 @pytest.mark.parametrize("tree", [[], 5, "x", None, True])

@@ -5,7 +5,7 @@
     bool                                 boolean
     int8 ... uint64                      number, exact
     float16, float32, float64            number; NaN and infinities are null
-    decimal32 ... decimal256             number, exact as an integer or as a double, otherwise an EventError
+    decimal32 ... decimal256             number: of scale 0 an integer, exact; otherwise the nearest double
     string, large_string, string_view    string
     date32, date64                       string, YYYY-MM-DD
     timestamp, any unit and time zone    string, YYYY-MM-DDTHH:MM:SS.nnnnnnnnnZ in UTC
@@ -26,9 +26,9 @@ from pyarrow import types
 
 from siftline.encoding.domain import FALSE, NULL
 from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers, read_only
-from siftline.encoding.json_leaves import NUMBER, STRING
-from siftline.errors import EventError
+from siftline.encoding.json_leaves import NUMBER, STRING, powers
 from siftline.kernels.arrange import DATE_BYTES, MOMENT_BYTES, date_texts, locate_column, moment_texts
+from siftline.kernels.decimals import nearest_doubles
 from siftline.kernels.locate import (
     NUMBERS,
     NUMBERS_END,
@@ -38,11 +38,10 @@ from siftline.kernels.locate import (
     locate_numbers,
     locate_texts,
 )
-from siftline.model import iso_text, leaf_of
+from siftline.model import iso_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from decimal import Decimal
 
     from numpy.typing import NDArray
 
@@ -57,9 +56,6 @@ _EPOCH: Final = datetime.date(1970, 1, 1)
 # Days since 1970 of the first and the last date of years 1 to 9999.
 _FIRST_DAY: Final = (datetime.date.min - _EPOCH).days
 _LAST_DAY: Final = (datetime.date.max - _EPOCH).days
-
-# 10**22 is the greatest power of ten that is a double.
-_EXACT_SCALE: Final = 22
 
 TEXTS: Final = (types.is_string, types.is_large_string, types.is_string_view)
 LIST_VIEWS: Final = (types.is_list_view, types.is_large_list_view)
@@ -288,56 +284,48 @@ def _checked_moments(moments: NDArray[np.int64], mask: Mask, per_day: int) -> ND
 
 
 def _read_decimals(array: Any, mask: Mask) -> Values:
-    unscaled = _short_unscaled(array, mask)
-    scale = array.type.scale
-    if unscaled is None or not 0 <= scale <= _EXACT_SCALE:
-        return _read_long_decimals(array, mask)
-    # u / 10**s is a double if and only if it is a number of 2**-s, for u below 2**53.
-    quotients, rests = np.divmod(unscaled, 5**scale)
-    if rests.any():
-        index = int(np.argmax(rests != 0))
-        raise ValueFaultError(index, _inexact(array[index].as_py()))
-    return Numbers(quotients / float(2**scale), _NO_RESIDUALS, mask)
-
-
-def _short_unscaled(array: Any, mask: Mask) -> NDArray[np.int64] | None:
-    """Return decimals as integers, without the decimal point, if all of them are below 2**53."""
-    if types.is_decimal256(array.type):
-        return None
-    if not types.is_decimal128(array.type):
+    if not types.is_decimal256(array.type) and not types.is_decimal128(array.type):
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
-    halves = np.frombuffer(array.buffers()[1], dtype="<i8", count=2 * len(array), offset=16 * array.offset)
-    low, high = halves[::2], halves[1::2]
-    if mask is not None:
-        low, high = np.where(mask, low, 0), np.where(mask, high, 0)
-    is_short = (high == low >> 63) & (low <= EXACT_INTEGERS) & (low >= -EXACT_INTEGERS)
-    return low if is_short.all() else None
+    limbs = _limbs(array)
+    is_there = np.ones(len(array), dtype=np.bool_) if mask is None else mask
+    read = _whole_decimals if array.type.scale == 0 else _broken_decimals
+    return Numbers(*read(array, limbs, is_there), mask)
 
 
-def _read_long_decimals(array: Any, mask: Mask) -> Values:
-    numbers = np.zeros(len(array), dtype=np.float64)
-    residuals = np.zeros(len(array), dtype=np.int64)
-    for i, value in enumerate(array.to_pylist()):
-        if value is not None and (mask is None or mask[i]):
-            leaf = decimal_leaf(value)
-            if leaf is None:
-                raise ValueFaultError(i, _inexact(value))
-            numbers[i] = leaf
-            # Beyond int64 constants are doubles, so that the sign of the residual is all that counts.
-            residuals[i] = max(-(2**63), min(int(leaf) - int(numbers[i]), 2**63 - 1)) if isinstance(leaf, int) else 0
-    return Numbers(numbers, residuals, mask)
+def _limbs(array: Any) -> NDArray[np.uint32]:
+    """Return decimals as integers without the decimal point, in limbs of 32 bits, lowest first."""
+    n_limbs = array.type.bit_width // 32
+    start = 4 * n_limbs * array.offset
+    limbs = np.frombuffer(array.buffers()[1], dtype="<u4", count=n_limbs * len(array), offset=start)
+    return limbs.reshape(-1, n_limbs)
 
 
-def decimal_leaf(value: Decimal) -> int | float | None:
-    """Return a decimal as an integer or a double that equals it, None if there is none."""
-    try:
-        return leaf_of(value, "")  # type: ignore[return-value]
-    except EventError:
-        return None
+def _broken_decimals(
+    array: Any, limbs: NDArray[np.uint32], is_there: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the doubles nearest to decimals."""
+    numbers = nearest_doubles(limbs.copy(), read_only(is_there), array.type.scale, powers())
+    for i in np.flatnonzero(np.isnan(numbers)).tolist():  # few, if any
+        numbers[i] = float(array[i].as_py())
+    return numbers, _NO_RESIDUALS
 
 
-def _inexact(value: Decimal) -> str:
-    return f"the decimal {value} has no exact double (cast the column to double, or multiply it to a whole number)"
+def _whole_decimals(
+    array: Any, limbs: NDArray[np.uint32], is_there: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return integers as doubles, and what is missing to their exact values."""
+    words = limbs.view("<i8")
+    low, above = words[:, 0], words[:, 1:]
+    is_long = is_there & (above != (low >> 63)[:, np.newaxis]).any(axis=1)
+    numbers, residuals, _ = _numbers(np.where(is_there & ~is_long, low, 0), None)
+    if is_long.any() and not residuals.size:
+        residuals = np.zeros(len(array), dtype=np.int64)
+    for i in np.flatnonzero(is_long).tolist():
+        integer = int(array[i].as_py())
+        numbers[i] = integer
+        # Beyond int64 constants are doubles, so that the sign of the residual is all that counts.
+        residuals[i] = max(-(2**63), min(integer - int(numbers[i]), 2**63 - 1))
+    return numbers, residuals
 
 
 _READERS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, Mask], Values]], ...]] = (
@@ -369,8 +357,6 @@ def python_value(scalar: Any) -> Any:
         return tree if len(tree) == len(pairs) else [{key: value} for key, value in pairs]
     if is_any(type_, LISTS):
         return [python_value(element) for element in scalar.values]
-    if types.is_decimal(type_):
-        return decimal_leaf(scalar.as_py())
     return _moment(scalar) if types.is_temporal(type_) else _plain(scalar)
 
 

@@ -92,7 +92,7 @@ class _Workspace(threading.local):
 
 
 _workspace = _Workspace()
-_powers = functools.cache(powers_of_five)
+powers = functools.cache(powers_of_five)
 
 
 def parse_json(
@@ -135,12 +135,12 @@ def parse_json(
     workspace = _workspace
     if workspace.stamps.size < path_hash.slots.size >> 2:
         workspace.stamps = np.zeros(path_hash.slots.size >> 2, dtype=np.int64)
-    powers = _powers()
+    power_table = powers()
     event = n_texts = 0
     while True:
         attributes, kinds, numbers, residuals, text_starts, text_ends, texts = columns
         event, n_texts = parse_events(
-            source, firsts, lasts, path_hash.slots, path_hash.words, powers,
+            source, firsts, lasts, path_hash.slots, path_hash.words, power_table,
             workspace.stamps, workspace.frames, workspace.frame_words, workspace.path,
             event_starts, statuses, positions,
             attributes, kinds, numbers, residuals, text_starts, text_ends, texts, event, n_texts,

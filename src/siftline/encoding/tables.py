@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from siftline.encoding.arrow_values import reader_of, validity
 from siftline.encoding.clauses import spans
 from siftline.encoding.sources import arrow_of
 from siftline.errors import SubscriptionError, TableError
@@ -137,10 +138,35 @@ def _column(table: Any, name: str) -> Any:
         column = column.cast(column.type.value_type)
     if name in ("clause", "attribute", "op") and column.null_count:
         raise TableError(f"column {name!r} has a null")
+    if name in ("number", "upper", "numbers", "weight"):
+        column = _without_decimals(column, name)
     target = _target(name, column.type)
     if target is None:
         raise TableError(f"column {name!r} must be {_TYPES[name]}, not {column.type}")
     return _cast(column, target, name)
+
+
+def _without_decimals(column: Any, name: str) -> Any:
+    """Return a column with integers or doubles instead of decimals, by the rule for events."""
+    kind = column.type
+    if pa.types.is_decimal(kind) and kind.scale == 0:
+        return _cast(column, pa.int64(), name)
+    if pa.types.is_decimal(kind):  # Arrow's own cast to doubles does not always give the nearest one
+        return pa.chunked_array([_doubles(chunk) for chunk in column.chunks], pa.float64())
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_decimal(kind.value_type):
+        return column
+    lists = column.cast(pa.large_list(kind.value_type)).combine_chunks()
+    elements = _without_decimals(pa.chunked_array([lists.flatten()]), name).combine_chunks()
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    ends = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())
+    return pa.chunked_array([pa.LargeListArray.from_arrays(ends, elements, mask=lists.is_null())])
+
+
+def _doubles(decimals: Any) -> Any:
+    reader = reader_of(decimals.type)
+    assert reader is not None
+    values: Any = reader(decimals, validity(decimals))
+    return pa.array(values.numbers, mask=decimals.is_null().to_numpy(zero_copy_only=False))
 
 
 def _target(name: str, kind: Any) -> Any:

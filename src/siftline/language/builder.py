@@ -13,12 +13,13 @@ from siftline.model import THIS, AnyElement, Expression, Predicate, leaf_of
 
 if TYPE_CHECKING:
     import datetime
+    import decimal
     import enum
     from collections.abc import Iterable
 
     from siftline.model import Constant
 
-    Value = Constant | datetime.date | enum.Enum
+    Value = Constant | datetime.date | decimal.Decimal | enum.Enum
 
 __all__ = ["Attribute", "attr", "this"]
 
@@ -46,7 +47,7 @@ def attr(path: str) -> Attribute:
 class Attribute:
     """An attribute of events: comparing it, or calling its methods, makes predicates.
 
-    Constants are booleans, numbers, strings, dates, timestamps and members of enumerations. Combine predicates with
+    Constants are booleans, numbers, decimals, strings, dates, timestamps and members of enumerations. Combine predicates with
     ``&``, ``|`` and ``~``, each in parentheses, because Python binds these tighter than comparisons.
 
     Parameters

@@ -26,10 +26,6 @@ MAX_EVENT_DEPTH: Final = 100
 # Elements that come from spelling one path in several ways at once.
 _MAX_SPELLINGS: Final = 10_000
 
-# Constants are doubles or 64-bit integers: no number has more digits than this before its decimal point.
-_LARGEST_EXPONENT: Final = 400
-_BEYOND: Final[int] = 10**400
-
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
@@ -136,16 +132,15 @@ def _from_datetime64(moment: Any, path: str) -> Leaf:
 
 
 def _from_decimal(value: decimal.Decimal, path: str) -> Leaf:
+    """Return what the digits of a decimal mean in JSON: an integer, or with a point or exponent a double."""
     if not value.is_finite():
         return None
-    if value.adjusted() > _LARGEST_EXPONENT:
-        # Beyond every constant: any number as large compares the same, and this one is quick to make.
-        return _BEYOND if value > 0 else -_BEYOND
-    if value == value.to_integral_value():
+    if value.as_tuple().exponent == 0:
         return int(value)
-    if value.adjusted() > -_LARGEST_EXPONENT and decimal.Decimal(float(value)) == value:
-        return float(value)
-    raise EventError(f"attribute {path!r}: the decimal {value} has no exact double")
+    double = float(value)
+    if math.isinf(double):
+        raise EventError(f"attribute {path!r}: the decimal {value:.3G} is too large for a double")
+    return double
 
 
 def _flatten(node: Mapping[str, Any], prefix: str, leaves: dict[str, list[Leaf]], depth: int) -> None:
