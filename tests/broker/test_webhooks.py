@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hmac
 import http.server
 import json
 import subprocess
 import sys
 import threading
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import standardwebhooks
+from hypothesis import given
+from hypothesis import strategies as st
 
 from siftline.broker.addresses import Target, check_url, is_public, resolved
 from siftline.broker.broker import Broker
 from siftline.broker.leases import Webhook
-from siftline.broker.webhooks import signature
+from siftline.broker.signatures import new_signing_secret, signature, signing_secret
 from siftline.errors import LimitError
 
 if TYPE_CHECKING:
@@ -119,8 +125,9 @@ def test_a_notification_is_signed_and_comes_once(broker: Broker, receiver: Recei
     assert [body["data"] for body in receiver.bodies("/hook?x=1")] == [{"a": 1}, {"a": 2}]
     _, headers, body = receiver.got[0]
     assert lease.secret is not None
-    expected = signature(lease.secret, headers["webhook-id"], int(headers["webhook-timestamp"]), body)
-    assert headers["webhook-signature"] == expected
+    assert standardwebhooks.Webhook(lease.secret).verify(body, headers) == json.loads(body)
+    with pytest.raises(standardwebhooks.WebhookVerificationError):
+        standardwebhooks.Webhook(lease.secret).verify(body + b" ", headers)
     assert headers["Content-Type"].startswith("application/cloudevents+json")
     document = json.loads(body)
     assert (document["id"], document["subject"], document["specversion"]) == (headers["webhook-id"], lease.id, "1.0")
@@ -129,7 +136,7 @@ def test_a_notification_is_signed_and_comes_once(broker: Broker, receiver: Recei
 def test_failures_are_repeated_and_then_given_up(broker: Broker, receiver: Receiver) -> None:
     receiver.statuses = {"/twice": [500, 302], "/always": [500] * 9, "/gone": [410]}
     for path in ("/twice", "/always", "/gone", "/close"):
-        broker.subscribe("a > 0", deliver=Webhook(receiver.url + path, "secret"))
+        broker.subscribe("a > 0", deliver=Webhook(receiver.url + path))
     broker.publish({"a": 1})
     wait_for(lambda: broker.log.n_waiting() == 0)
     assert [len(receiver.bodies(path)) for path in ("/twice", "/always", "/gone")] == [3, 3, 1]
@@ -199,3 +206,35 @@ def test_a_name_that_leads_home_is_refused_when_it_is_resolved() -> None:
         asyncio.run(resolved(target, allow_private=False))
     assert not is_public(asyncio.run(resolved(target, allow_private=True)))
     assert is_public("1.1.1.1")
+
+
+@given(st.binary(min_size=24, max_size=64), st.binary(), st.booleans())
+def test_signatures_are_those_of_the_reference_library(key: bytes, body: bytes, is_padded: bool) -> None:
+    given_secret = "whsec_" + base64.b64encode(key).decode()
+    secret = signing_secret(given_secret if is_padded else given_secret.rstrip("="))
+    now = datetime.now(UTC)
+    reference = standardwebhooks.Webhook(secret)
+    text = body.decode("latin-1")
+    assert signature(secret, "417-0", int(now.timestamp()), text.encode()) == reference.sign("417-0", now, text)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["", "secret", "whsec_", "whsec_secret of mine", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_" + "A" * 30 + "="]
+    + ["whsec_" + base64.b64encode(bytes(n)).decode() for n in (1, 23, 65)]
+    + [
+        "whsec_" + base64.urlsafe_b64encode(b"\xff" * 32).decode(),
+        "whsec_" + "A" * 44 + "\n",
+        "whsec_" + "A" * 43 + "é",
+    ],
+)
+def test_secrets_that_are_none(broker: Broker, secret: str) -> None:
+    with pytest.raises(LimitError, match="whsec_"):
+        broker.subscribe("a > 0", deliver=Webhook("https://example.com", secret))
+
+
+def test_secrets_of_version_0_1_go_on_as_they_were() -> None:
+    for secret in ("whsec_" + "A" * 43, "whsec_-_" + "x" * 41, "a secret of 16 or more"):
+        digest = hmac.digest(secret.encode(), b"417-0.1700000000.{}", "sha256")
+        assert signature(secret, "417-0", 1_700_000_000, b"{}") == "v1," + base64.b64encode(digest).decode()
+    assert signing_secret(new_signing_secret()).endswith("=")

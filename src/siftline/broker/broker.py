@@ -41,6 +41,7 @@ from siftline.broker.matching import matched_ids
 from siftline.broker.notifications import START, Everybody, Notification, Position
 from siftline.broker.publisher import Publisher, Request, event_text
 from siftline.broker.remembered import call_name, named_event
+from siftline.broker.signatures import new_signing_secret, signing_secret
 from siftline.broker.snapshots import opened_engine, save_engine
 from siftline.broker.tickets import new_secret, sealed
 from siftline.broker.webhooks import Webhooks
@@ -314,7 +315,9 @@ class Broker:
 
     def _webhook(self, deliver: Webhook) -> Webhook:
         check_url(deliver.url, allow_private=self._allow_private)
-        return deliver if deliver.secret else deliver._replace(secret=new_secret("whsec_"))
+        return deliver._replace(
+            secret=new_signing_secret() if deliver.secret is None else signing_secret(deliver.secret)
+        )
 
     def _check_room(self, connection: sqlite3.Connection, owner: str | None) -> None:
         if owner is None:

@@ -51,7 +51,7 @@ class Webhook(NamedTuple):
     url : str
         Of http or https.
     secret : str or None
-        What signatures are made with; a new one is made if it is None.
+        What signatures are made with, `whsec_` and 24 to 64 bytes in base64; a new one is made if it is None.
     """
 
     url: str

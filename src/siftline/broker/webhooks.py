@@ -5,22 +5,20 @@
                                           ──► the last time, or 410      dead letter
 
 One thread runs an event loop; hundreds of receivers may hang without holding up the others. A subscription gets its
-notifications in order, one at a time. Signatures are those of Standard Webhooks: an HMAC over id, time and body.
+notifications in order, one at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import hashlib
-import hmac
 import random
 import ssl
 import threading
 from typing import TYPE_CHECKING, Final
 
 from siftline.broker.addresses import check_url, resolved
+from siftline.broker.signatures import signature
 from siftline.errors import LimitError, SiftlineError
 
 if TYPE_CHECKING:
@@ -37,12 +35,6 @@ _AT_ONCE: Final = 256
 _TIMEOUT_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.5
 _GONE: Final = 410
-
-
-def signature(secret: str, id: str, timestamp: int, body: bytes) -> str:
-    """Return the signature of a notification, as the header `webhook-signature` has it."""
-    signed = b"%b.%d.%b" % (id.encode(), timestamp, body)
-    return "v1," + base64.b64encode(hmac.digest(secret.encode(), signed, hashlib.sha256)).decode()
 
 
 class Webhooks:
