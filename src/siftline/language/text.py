@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from siftline.errors import SubscriptionError
+from siftline.language.text_hints import ELEMENT_HINT
 from siftline.language.text_terms import TermReader
 from siftline.language.tokens import COMPARISONS, KEYWORDS, MAX_TEXT, NAME, RESERVED, kind, read_path
 from siftline.model import (
@@ -219,7 +220,9 @@ class _Parser(TermReader):
 
     def _in_test(self, attribute: str | None, op: str) -> Predicate:
         at = self.index
-        self._take("(", f" after '{op}'")
+        if self.tokens[at] != "(":
+            self._no_list(op)
+        self.index += 1
         return self._made(attribute, op, tuple(self._listed(self._constant)), at)
 
     def _between_test(self, attribute: str | None, op: str) -> Predicate:
@@ -239,7 +242,7 @@ class _Parser(TermReader):
 
     def _with_test(self, attribute: str | None, op: str) -> Predicate:
         if self.tokens[self.index].lower() != "with":
-            self._expected(f"'with' after '{op}'")
+            self._expected(f"'with' after '{op}'", f"write {op} with 'x'")
         self.index += 1
         return self._text_test(attribute, f"{op} with")
 
@@ -257,15 +260,15 @@ class _Parser(TermReader):
         try:
             return Predicate(attribute, op, operand)
         except SubscriptionError as error:
-            self._error(error.reason, at, error.hint)
+            is_element = op.endswith("contains") and not error.hint
+            self._error(error.reason, at, ELEMENT_HINT if is_element else error.hint)
 
     def _path(self, example: str) -> str | None:
         """Read the attribute after `any` or `exists`."""
         token = self.tokens[self.index]
         word = token.lower()
         if kind(token) != NAME or (word in RESERVED and word != "this"):
-            is_attribute = token in COMPARISONS
-            self._expected("an attribute", self._quote_hint(self.index - 1) if is_attribute else f"write: {example}")
+            self._no_path(example)
         self._check_this(token)
         self.index += 1
         return THIS if word == "this" else read_path(token)

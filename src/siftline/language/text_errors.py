@@ -5,11 +5,41 @@ Nearly all of this is far from the fast path: it runs when a text cannot be acce
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from siftline.errors import SubscriptionError
 from siftline.language import tokens as lexical
+from siftline.language.text_hints import (
+    ALL_HINT,
+    COMMENT_HINT,
+    CONNECTIVES,
+    CONSTANT_SYMBOL_HINTS,
+    CURRENCIES,
+    LEADING_WORDS,
+    MOMENTS,
+    NEGATED_HINTS,
+    NETWORK,
+    NOT_FINITE,
+    NULL_WORDS,
+    OPERATOR_HINTS,
+    SET_WORDS,
+    SYMBOL_HINTS,
+    TEST_HINTS,
+    TEST_PHRASES,
+    TRAILING_WORDS,
+    TRUTH_HINTS,
+    comma_hint,
+    function_hint,
+    is_function,
+    json_hint,
+    leading_hint,
+    method_hint,
+    name_hint,
+    raw_word,
+    string_hint,
+    unquoted_hint,
+    word_hint,
+)
 from siftline.language.tokens import (
     COMPARISONS,
     KEYWORDS,
@@ -31,75 +61,6 @@ if TYPE_CHECKING:
     from siftline.model import Term
 
 _MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-# What is tried by those who know another language.
-_CONNECTIVES: Final = ("and", "or")
-_TEST_PHRASES: Final = (
-    *("between", "cidr", "contains", "ends with", "ilike", "in", "is null", "is not null", "like", "matches"),
-    *("not between", "not in", "not like", "starts with"),
-)
-_SYMBOL_HINTS: Final = {
-    "==": "write =",
-    "===": "write =",
-    "!==": "write !=",
-    "!": "write 'not' before the condition, or !=",
-    "=~": "write 'matches' before a regular expression",
-    "~": "write 'matches' before a regular expression",
-    "<=>": "write =, or 'is null'",
-    "=<": "write <=",
-    "=>": "write >=",
-    "&&": "write 'and'",
-    "||": "write 'or'",
-    "&": "write 'and'",
-    "|": "write 'or'",
-    "≤": "write <=",
-    "≥": "write >=",
-    "≠": "write !=",
-    "`": 'names are quoted with "…"',
-    ";": "one condition is one expression: leave the semicolon out",
-    "[": "lists are written in parentheses: in (1, 2)",
-    ":": "a path is written with dots, and a comparison with =",
-    "#": "a comment begins with --",
-    **dict.fromkeys("+-*/", "constants are written out, and attributes take no arithmetic"),
-    **dict.fromkeys("\u2018\u2019\u201c\u201d\u00b4", "write straight quotes: '…' for strings, \"…\" for names"),
-}
-_REGEX_HINTS: Final = dict.fromkeys(("regex", "regexp", "rlike", "similar", "~"), "write 'matches'")
-_OPERATOR_HINTS: Final = {
-    "eq": "write =",
-    "equals": "write =",
-    "has": "write 'contains' for a part of a string, or = for an element of an array",
-    "includes": "write 'contains' for a part of a string, or = for an element of an array",
-    **_REGEX_HINTS,
-    "startswith": "did you mean 'starts with'?",
-    "endswith": "did you mean 'ends with'?",
-    "null": "write 'is null'",
-    "(": "an operator call is written as name(…), and a list of constants follows 'in'",
-}
-_NEGATED_HINTS: Final = {"is": "write is not null", "null": "write is not null", "=": "write !=", **_REGEX_HINTS}
-_TRUTH_HINTS: Final = {
-    "false": "write 'not' before the condition, or 'is not true' to include unknown",
-    "null": "'is null' tests an attribute; 'is not true' holds where a condition is false or unknown",
-    "unknown": "'is not true' holds where a condition is false or unknown",
-}
-_NULL_WORDS: Final = frozenset({"absent", "missing", "nil", "none", "undefined"})
-_LEADING_WORDS: Final = frozenset({"filter", "having", "if", "select", "when", "where"})
-_NOT_FINITE: Final = frozenset({"inf", "infinity", "nan"})
-_MOMENTS: Final = frozenset({"current_date", "current_timestamp", "getdate", "now", "sysdate", "today"})
-_CURRENCIES: Final = frozenset("$€£¥")
-
-_NO_FUNCTIONS: Final = "there are no functions on attributes"
-# `not any a (not (…))` would pass over elements for which the condition is unknown.
-_ALL_HINT: Final = "write not any {0} ((…) is not true): {0} has elements, and the condition is true for each"
-# What stands for a function of an attribute; functions are looked up in lower case and without `_`.
-_FUNCTION_HINTS: Final = {
-    **dict.fromkeys(("lower", "upper", "lcase", "ucase", "tolower", "toupper"), "to ignore case, write {} ilike 'x'"),
-    **dict.fromkeys(("startswith", "beginswith", "hasprefix"), "write {} starts with 'x'"),
-    **dict.fromkeys(("endswith", "hassuffix"), "write {} ends with 'x'"),
-    **dict.fromkeys(("contains", "includes"), "write {} contains 'x'"),
-    **dict.fromkeys(("matches", "regexmatch", "regexplike"), "write {} matches 'x'"),
-    **dict.fromkeys(("len", "length", "size", "count"), "lengths cannot be tested"),
-    **dict.fromkeys(("all", "every"), _ALL_HINT),
-}
 
 
 class TextReader:
@@ -126,7 +87,7 @@ class TextReader:
         """Report the current token, which is not `what` should stand here."""
         token = self.tokens[self.index]
         self._check_token(token)
-        hint = hint or self._context_hint(token) or _SYMBOL_HINTS.get(token) or _word_hint(token, _CONNECTIVES)
+        hint = hint or self._context_hint(token) or SYMBOL_HINTS.get(token) or word_hint(token, CONNECTIVES)
         if not hint and kind(self.tokens[self.index - 1]) == STRING and kind(token) in (NAME, STRING):
             hint = "a quote inside a string is doubled: 'it''s'"
         self._error(f"expected {what}, found {_shown(token)}", self.index, hint)
@@ -134,20 +95,54 @@ class TextReader:
     def _context_hint(self, token: str) -> str | None:
         """Return a hint that depends on what stands around the current token."""
         before, following = self.tokens[self.index - 1], self.tokens[self.index + 1]
+        if not self.index and token in ("{", "["):
+            return json_hint(self.text)
+        if kind(before) in (NUMBER, STRING):
+            return self._after_constant_hint(before, token, following)
         if token == "[" and kind(before) == NAME and before.lower() not in OPERATOR_WORDS:
             return self._bracket_hint(shortened(before))
-        if token == "," and kind(before) == NUMBER:
-            return _comma_hint(before, following)
         if token == "/" and following == "/":
-            return _SYMBOL_HINTS["#"]
-        if token.lower() == "escape" and kind(before) == STRING:
-            return "there is no escape clause: the escape character is \\, as in '100\\%'"
+            return COMMENT_HINT
         if token in COMPARISONS and before == ")":
             name = self._called(self.index - 1)
             return (name and method_hint(read_path(name))) or "a call, or a condition in parentheses, is not compared"
         if kind(token) == NAME and self.tokens[self.index - 2].lower() == "exists":
             return self._blanks_hint(self.index - 1)
         return None
+
+    def _after_constant_hint(self, before: str, token: str, following: str) -> str | None:
+        """Return a hint for what stands behind a constant."""
+        word = token.lower()
+        unquoted = self._unquoted_hint(self.index - 1) if kind(before) == NUMBER else None
+        if unquoted is not None:
+            return unquoted
+        if token == "," and kind(before) == NUMBER and kind(following) == NUMBER:
+            return comma_hint(before, following)
+        if token == "," and kind(following) == STRING:
+            return "several constants are a list: in ('x', 'y')"
+        if token == "/" and following == "/":
+            return COMMENT_HINT
+        if word == "escape":
+            return "there is no escape clause: the escape character is \\, as in '100\\%'"
+        if word == "collate":
+            name = self._compared()
+            return OPERATOR_HINTS[word].format(name or "name")
+        if word == "xor":
+            return "there is no 'xor': write (… and not (…)) or (not (…) and …)"
+        if token in COMPARISONS:
+            return "two comparisons are joined by 'and': a > 1 and a < 5"
+        if word in TRAILING_WORDS:
+            return f"{leading_hint(token)} and what follows"
+        return None
+
+    def _compared(self) -> str | None:
+        """Return the attribute of the comparison that ends before the current token, if it is a simple one."""
+        name = self.tokens[self.index - 3] if self.index >= 3 else ""
+        return shortened(name) if kind(name) == NAME and self.tokens[self.index - 2] in COMPARISONS else None
+
+    def _unquoted_hint(self, index: int) -> str | None:
+        """Return how to write what stands at a token, if it is a date, an address or the like without quotes."""
+        return unquoted_hint(raw_word(self.text, lexical.position_of(self.text, index)))
 
     def _bracket_hint(self, name: str) -> str:
         """Return what to write instead of the bracket that follows a name."""
@@ -187,7 +182,11 @@ class TextReader:
             elif kind(token) == NUMBER:
                 read_number(token)
         except SubscriptionError as error:
-            self._error(error.reason, self.index, error.hint)
+            self._refused(error, self.index)
+
+    def _refused(self, error: SubscriptionError, index: int) -> NoReturn:
+        """Report a constant that cannot be read."""
+        self._error(error.reason, index, self._unquoted_hint(index) or error.hint)
 
     def _check_this(self, token: str) -> None:
         word = token.lower()
@@ -215,6 +214,9 @@ class TextReader:
             hint = "a variable is compared with variables and constants, not with attributes"
             self._expected(f"a variable or a constant after '{op}'", hint)
         hint = f"turn it round: {shortened(name)} {_MIRRORED[op]} {shortened(constant.replace('- ', '-'))}"
+        second, bound = self.tokens[self.index + 1 : self.index + 3]
+        if second in COMPARISONS:  # 1 < a < 5
+            hint += f" and {shortened(name)} {second} {shortened(bound)}"
         self._error("a constant stands on the right of its operator", start, hint)
 
     # -- tokens that are missing --------------------------------------------------------------------------------------
@@ -241,8 +243,8 @@ class TextReader:
         if name.lower() in OPERATOR_WORDS:
             at = self.index - 1 - negated
             argument = self.tokens[self.index + 1] if token == "(" else ""
-            is_function = kind(argument) == NAME and name.lower() in _FUNCTION_HINTS
-            hint = _function_hint(name, argument) if is_function else "as in: price between 1 and 2"
+            is_called = kind(argument) == NAME and is_function(name)
+            hint = function_hint(name, argument) if is_called else "as in: price between 1 and 2"
             self._error(f"the attribute before '{name}' is missing", at, hint)
         if name.lower() in ("date", "timestamp") and kind(token) == STRING:
             self._error("a constant stands on the right of its operator", self.index - 1, "turn the comparison round")
@@ -252,37 +254,83 @@ class TextReader:
 
     def _operator_hint(self, name: str, token: str, negated: bool) -> str | None:
         word = token.lower()
-        if name.lower() in _LEADING_WORDS and self.index == 1 + negated:
-            return _leading_hint(name)
+        if name.lower() in LEADING_WORDS and self.index == 1 + negated:
+            return leading_hint(name)
         if negated:
-            return _NEGATED_HINTS.get(word) or _word_hint(token, _TEST_PHRASES)
+            return NEGATED_HINTS.get(word) or word_hint(token, TEST_PHRASES)
         if word in ("and", "or", ")", ""):
             return f"to test a boolean, write {shortened(name)} = true"
+        following = self.tokens[self.index + 1]
+        if word == "any" or (following == "(" and word in ("exists", "has", "having", "some", "where", "with")):
+            return f"write any {shortened(name)} (…)"
         if word == "exists":
             return f"write exists {shortened(name)}"
         if kind(token) in (NUMBER, STRING):
             return "write = before the constant"
+        if token == "(" and is_function(name) and kind(following) == NAME:
+            return function_hint(name, following)
         if kind(token) == NAME and word not in RESERVED:
             hint = self._two_names_hint(name.lower(), token)
             if hint:
                 return hint
-        if token == "!" and self.tokens[self.index + 1] == "~":
-            return "write 'not matches' before a regular expression"
-        return _OPERATOR_HINTS.get(word) or _word_hint(token, _TEST_PHRASES)
+        hint = self._symbols_hint(name, token, following) or OPERATOR_HINTS.get(word)
+        return hint.format(shortened(name)) if hint else word_hint(token, TEST_PHRASES)
+
+    def _symbols_hint(self, name: str, token: str, following: str) -> str | None:
+        """Return what two symbols after a name may mean, such as `a->b`, `a::int` or `a !~ 'x'`."""
+        match token, following:
+            case "-", ">" | ">=":
+                return "nested attributes are written with dots: a.b"
+            case ":", ":":
+                return "values keep the kind that they have in the event: leave out '::' and the type"
+            case "!", "~":
+                return "write 'not matches' before a regular expression"
+            case "!", _ if following.lower() in OPERATOR_WORDS:
+                return f"write 'not {following.lower()}'"
+        return None
 
     def _two_names_hint(self, word: str, name: str) -> str | None:
         """Return what two names in a row may mean, such as `all items (…)` or `first name = 'x'`."""
         following = self.tokens[self.index + 1]
         if following == "(":
-            hint = {"all": _ALL_HINT, "every": _ALL_HINT, "some": "write any {} (…)"}.get(word)
+            hint = {"all": ALL_HINT, "every": ALL_HINT, "some": "write any {} (…)"}.get(word)
             return hint and hint.format(shortened(name))
+        if name.lower() in OPERATOR_HINTS and following.lower() == "with":  # a begins with 'x'
+            return None
         is_test = following in COMPARISONS or following.lower() in OPERATOR_WORDS or following.lower() == "not"
         return self._blanks_hint(self.index - 1) if is_test else None
+
+    def _no_list(self, op: str) -> NoReturn:
+        """Report that no list follows `in`."""
+        token, word = self.tokens[self.index], self.tokens[self.index].lower()
+        hint = None
+        if kind(token) == STRING and NETWORK.fullmatch(read_string(token)):
+            hint = f"write {op.replace('in', 'cidr')} {token}"
+        elif kind(token) in (NUMBER, STRING):
+            hint = f"the list stands in parentheses: {op} ({shortened(token)})"
+        elif word in ("all", "any", "cidr"):
+            hint = f"write {op.replace('in', 'cidr')} '10.0.0.0/8'" if word == "cidr" else f"leave out '{token}'"
+        self._expected(f"'(' after '{op}'", hint)
+
+    def _no_path(self, example: str) -> NoReturn:
+        """Report that no attribute follows `any` or `exists`."""
+        word, token = self.tokens[self.index - 1], self.tokens[self.index]
+        name, closing = self.tokens[self.index + 1 : self.index + 3] if token else ("", "")
+        hint = f"write: {example}"
+        if token in COMPARISONS:
+            hint = self._quote_hint(self.index - 1)
+        elif token == "(" and kind(name) == NAME and closing == ")":
+            hint = f"leave out the parentheses: {word} {shortened(name)}"
+        elif token == "(" and kind(name) == NAME and closing == ",":
+            hint = f"write {word} {shortened(name)} (…)"
+        self._expected("an attribute", hint)
 
     def _no_condition(self, name: str) -> NoReturn:
         """Report that no parenthesis follows `any name`."""
         token = self.tokens[self.index]
         hint = f"the condition stands in parentheses: any {shortened(name)} (…)"
+        if token in COMPARISONS:
+            hint = f"write any {shortened(name)} (this {token} …), or leave out 'any', which means the same"
         if token == "[" and self.tokens[self.index + 2] == "]":
             hint = self._bracket_hint(shortened(name))
         elif kind(token) == NAME and self.tokens[self.index + 1] == "(":
@@ -299,13 +347,19 @@ class TextReader:
             hint = "'is' tests only for null; to compare, write " + ("!=" if negated else "=")
         elif word == "empty":
             hint = f"write is{' not' * negated} null, or {'!=' if negated else '='} '' for an empty string"
-        elif word in _NULL_WORDS:
+        elif word in NULL_WORDS:
             hint = f"write is{' not' * negated} null"
+        elif word in SET_WORDS:
+            hint = f"write is{'' if negated else ' not'} null"
+        elif word in OPERATOR_WORDS:
+            hint = f"leave out 'is': write {'not ' * negated}{word}"
+        elif not negated:
+            hint = TEST_HINTS.get(word)
         self._expected(f"'null' after 'is{' not' * negated}'", hint)
 
     def _not_true(self) -> NoReturn:
         """Report what follows `condition is`, which is not `true`."""
-        self._expected("'true' after 'is'", _TRUTH_HINTS.get(self.tokens[self.index].lower()))
+        self._expected("'true' after 'is'", TRUTH_HINTS.get(self.tokens[self.index].lower()))
 
     def _no_constant(self, token: str) -> NoReturn:
         """Report that no constant stands where the operator needs one."""
@@ -317,43 +371,72 @@ class TextReader:
 
     def _constant_hint(self, token: str, word: str) -> str | None:
         following = self.tokens[self.index + 1]
-        if word in _NOT_FINITE or (word in ("+", "-") and following.lower() in _NOT_FINITE):
+        if word in NOT_FINITE or (word in ("+", "-") and following.lower() in NOT_FINITE):
             return "NaN and the infinities never occur: in events they count as null"
-        if token[:1] in _CURRENCIES and (token[1:2].isdigit() or (len(token) == 1 and kind(following) == NUMBER)):
+        if token[:1] in CURRENCIES and (token[1:2].isdigit() or (len(token) == 1 and kind(following) == NUMBER)):
             return f"leave out '{token[0]}'"
         if token[:1] == '"' and len(token) > 1:
-            return "strings are written in single quotes: " + lexical.quoted(shortened(read_path(token)), "'")
+            return string_hint(read_path(token))
         if kind(token) == NAME and word not in RESERVED:
             return self._name_hint(token, word, following)
         if kind(token) == VARIABLE:
             return "variables stand in operator calls, and in comparisons with variables and numbers"
-        return "a list of constants follows only 'in' and 'not in'" if token == "(" else None
+        if token == "(":
+            return self._list_hint(self.tokens[self.index - 1].lower())
+        if word == "any" and following == "(":
+            return self._list_hint("contains")
+        return CONSTANT_SYMBOL_HINTS.get(token)
+
+    def _list_hint(self, before: str) -> str:
+        """Return what to write instead of a list."""
+        if before == "between":
+            return "write between 1 and 2"
+        hint = "a list of constants follows only 'in' and 'not in'"
+        return hint + (", which also look for elements of an array" if before == "contains" else "")
 
     def _name_hint(self, token: str, word: str, following: str) -> str:
         """Return what to write instead of a name where a constant is needed."""
-        if word in _MOMENTS:
+        if word in ("date", "timestamp"):
+            return f"what follows '{word}' stands in quotes: {word} '2026-01-31'"
+        if word in MOMENTS:
             return "attributes are compared with constants only: write timestamp '2026-01-31T10:00:00Z'"
         if following == "(":
             return "attributes are compared with constants only: there are no functions"
         function = self._called(self.index - 1) if self.tokens[self.index - 1] in ("(", ",") else None
         if function is None:
+            unquoted = self._unquoted_hint(self.index)
+            if unquoted is not None:
+                return unquoted
             return f"a string needs quotes: '{shortened(token)}'; two attributes cannot be compared"
-        if function.lower() in _LEADING_WORDS and function is self.tokens[0]:
-            return _leading_hint(function)
-        return _function_hint(function, token)
+        if function.lower() in LEADING_WORDS and function is self.tokens[0]:
+            return leading_hint(function)
+        return function_hint(function, token)
 
     def _no_comparison(self, start: int) -> NoReturn:
         """Report that no comparison follows a term."""
         if any(token[:1] == "?" for token in self.tokens[start : self.index]):
             self._expected(f"a comparison after {_shown(self.tokens[self.index - 1])}")
         if self.tokens[self.index].lower() in OPERATOR_WORDS | {"not"}:
-            self._error("a constant stands on the right of its operator", start, "write the attribute first")
+            self._error("a constant stands on the right of its operator", start, self._attribute_hint(start))
         self._check_token(self.tokens[self.index])
-        self._error(
-            f"expected a condition, found {_shown(self.tokens[start])}",
-            start,
-            "a condition begins with an attribute, as in: price <= 580",
-        )
+        hint = "a condition begins with an attribute, as in: price <= 580"
+        if start and self.tokens[start - 1].lower() in CONNECTIVES:
+            hint = "each condition names its attribute: a = 'x' or a = 'y', which is a in ('x', 'y')"
+        self._error(f"expected a condition, found {_shown(self.tokens[start])}", start, hint)
+
+    def _attribute_hint(self, start: int) -> str:
+        """Return what to write where a constant stands before an operator word, as in `'x' in tags`."""
+        constant, (opening, name) = self.tokens[start], self.tokens[self.index + 1 : self.index + 3]
+        listed = name if opening == "(" else opening
+        if self.tokens[self.index].lower() == "in" and kind(listed) == NAME:
+            return f"write the attribute first: {shortened(listed)} = {shortened(constant)}"
+        return name_hint(read_string(constant)) if kind(constant) == STRING else "write the attribute first"
+
+    def _two_constants(self, start: int) -> NoReturn:
+        """Report a comparison of two constants, one of which may be meant as a name."""
+        token = self.tokens[start]
+        hint = name_hint(read_string(token)) if kind(token) == STRING else "write 'true' or 'false'"
+        self._error("both sides are constants", start, hint)
 
 
 def _shown(token: str) -> str:
@@ -361,44 +444,3 @@ def _shown(token: str) -> str:
     if not token:
         return "the end"
     return shortened(token) if token[0] == "'" else f"'{shortened(token)}'"
-
-
-def method_hint(name: str) -> str | None:
-    """Return a hint if a call looks like a method of an attribute.
-
-    >>> method_hint("a.b.startsWith")
-    "there are no functions on attributes; write a.b starts with 'x'"
-    """
-    path, _, method = name.rpartition(".")
-    return _function_hint(method, path) if path and _plain(method) in _FUNCTION_HINTS else None
-
-
-def _function_hint(function: str, argument: str) -> str:
-    """Return what to write instead of a function of an attribute."""
-    hint = _FUNCTION_HINTS.get(_plain(function), "a string needs quotes: '{}'")
-    return f"{_NO_FUNCTIONS}; {hint.format(shortened(argument))}"
-
-
-def _plain(function: str) -> str:
-    return function.lower().replace("_", "")
-
-
-def _leading_hint(word: str) -> str:
-    return f"only the condition itself is written: leave out '{word}'"
-
-
-def _comma_hint(before: str, following: str) -> str | None:
-    """Return what to write instead of a comma after a number."""
-    if kind(following) != NUMBER:
-        return None
-    first, second = shortened(before), shortened(following)
-    thousands = f", thousands without a separator: {first}{second}" if len(second) == 3 else ""
-    return f"decimals are written with a point: {first}.{second}{thousands}"
-
-
-def _word_hint(token: str, phrases: tuple[str, ...]) -> str | None:
-    """Return a hint if the token is nearly one of the phrases."""
-    if kind(token) != NAME or len(token) > 30:
-        return None
-    near = difflib.get_close_matches(token.lower(), phrases, n=1, cutoff=0.65)
-    return f"did you mean '{near[0]}'?" if near and near[0] != token.lower() else None

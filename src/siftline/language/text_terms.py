@@ -51,7 +51,7 @@ class TermReader(TextReader):
         except SubscriptionError as error:
             if error.position is not None:
                 raise
-            self._error(error.reason, index, error.hint)
+            self._refused(error, index)
 
     def _rare_constant(self, token: str) -> Constant:
         """Read a boolean, a signed number or a date, of which the first token is read."""
@@ -108,7 +108,7 @@ class TermReader(TextReader):
         self._check_right_side(start, op)
         right, _ = self._term(1, 1)
         if not any(token[:1] == "?" for token in self.tokens[start : self.index]):
-            self._error("both sides are constants", start, "write 'true' or 'false'")
+            self._two_constants(start)
         return Constraint(op, left, right)
 
     def _term(self, precedence: int, depth: int) -> tuple[Term, int]:

@@ -235,13 +235,24 @@ def _read_date(value: str) -> str:
 def _read_timestamp(value: str) -> str:
     found = _TIMESTAMP.fullmatch(value)
     if not found:
-        raise SubscriptionError(f"{value!r} is not a timestamp", hint="write it as timestamp '2026-01-31T10:00:00Z'")
+        raise SubscriptionError(f"{value!r} is not a timestamp", hint=_timestamp_hint(value))
     day, time, fraction, zone = found.groups()
     if fraction and len(fraction) > 9:
         raise SubscriptionError(f"{value!r} is finer than a nanosecond", hint="at most 9 digits may follow the point")
     moment = datetime.datetime.fromisoformat(f"{day}T{time or '00:00'}{(zone or 'Z').upper()}")
     # Python's datetime ends at microseconds, so the fraction joins the text of the whole second.
     return f"{iso_text(moment)[:20]}{(fraction or '').ljust(9, '0')}Z"
+
+
+def _timestamp_hint(value: str) -> str:
+    """Return how to write a timestamp that cannot be read."""
+    compact = re.fullmatch(r"(.*[0-9]) ?([+-][0-9]{2})([0-9]{2})?", value)
+    written = compact and f"{compact[1]}{compact[2]}:{compact[3] or '00'}"
+    if written and _TIMESTAMP.fullmatch(written):
+        return f"an offset has a colon: timestamp '{written}'"
+    if re.fullmatch(r".*[0-9] ?[A-Za-z/_]{2,}", value):
+        return "a zone is written as its offset: timestamp '2026-01-31T10:00:00+01:00'"
+    return "write it as timestamp '2026-01-31T10:00:00Z'"
 
 
 def shortened(token: str, width: int = 40) -> str:

@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final
 
 from siftline.errors import OperatorError, SubscriptionError
-from siftline.language.text_errors import method_hint
+from siftline.language.text_hints import method_hint
 
 if TYPE_CHECKING:
     from siftline.operators.operator import Operator
