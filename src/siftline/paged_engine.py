@@ -31,7 +31,6 @@ from siftline.language.printer import to_text
 from siftline.language.text import parse_stored
 from siftline.model import evaluate_solutions, has_calls, matches
 from siftline.operators.calling import CallCounts, EventCalls
-from siftline.operators.predicates import predicate_of
 from siftline.operators.schedules import EVERYTHING
 from siftline.subscriptions import _check_type, accepted, check_top
 from siftline.subsets import Subset
@@ -367,7 +366,7 @@ def _holds(expression: Expression, event: Event, calls: EventCalls) -> bool:
     """Check a candidate; as nothing is kept in memory about subscriptions, their calls have no schedule."""
     if not has_calls(expression):
         return matches(expression, event)
-    return evaluate_solutions(expression, event, lambda call: calls.solutions(predicate_of(call))) is True
+    return evaluate_solutions(expression, event, calls.solve) is True
 
 
 def _anyone(row: Row) -> bool:

@@ -32,8 +32,11 @@ def t_flag(event: Any, name: str) -> Any:
 
 @siftline.operator("t_value", binds=["value"])
 def t_value(event: Any, name: str) -> Any:
-    """Return all values of an attribute, unknown if there is none."""
-    return event.get(f"{name}s")
+    """Return all values of an attribute, unknown if there is none; fail if the event says so."""
+    found = event.get(f"{name}s")
+    if found == "fail":
+        raise RuntimeError("asked to fail")
+    return found
 
 
 @siftline.operator("t_pair", cost=4, binds=["left", "right"])
@@ -82,7 +85,7 @@ events = st.fixed_dictionaries(
     optional={
         "x": st.sampled_from([True, False, None, "fail"]),
         "y": st.sampled_from([True, False]),
-        "xs": values,
+        "xs": st.one_of(values, st.just("fail")),
         "ys": values,
         "n": numbers,
     },

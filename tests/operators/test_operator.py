@@ -19,6 +19,7 @@ from siftline.model import Call, Variable
 from siftline.operators import registry
 from siftline.operators.operator import operator
 from siftline.operators.predicates import predicate_of
+from siftline.operators.schedules import schedules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -220,7 +221,7 @@ def test_failures_are_counted_and_stop_nobody(caplog: pytest.LogCaptureFixture) 
         ]
     )
     with caplog.at_level(logging.WARNING):
-        assert sorted(engine.match({})) == [1, 3]
+        assert sorted(engine.match({})) == [1]
     operators = engine.stats()["operators"]["operators"]
     assert {name: counts["failures"] for name, counts in operators.items()} == {
         "fails": 1,
@@ -241,6 +242,57 @@ def test_an_operator_that_is_gone_counts_as_failed() -> None:
     assert engine.match({}) == []
     with pytest.raises(OperatorError, match="no operator 'leaves'"):
         registry.unregister("leaves")
+
+
+# Conditions that call an operator which gives nothing, and whether they are true all the same.
+FAILED_CALLS = {
+    "gives_nothing(?x)": False,
+    "not gives_nothing(?x)": False,
+    "gives_nothing(1)": False,
+    "not gives_nothing(1)": False,
+    "gives_nothing(?x) or succeeds()": True,
+    "not (gives_nothing(?x) and succeeds())": False,
+    "not (gives_nothing(?x) and not succeeds())": True,
+    "not (gives_nothing(?x) and ?x > 5)": False,
+    "succeeds() and not (gives_nothing(?x) and ?x > 5)": False,
+    "not not gives_nothing(?x)": False,
+    "(gives_nothing(1)) is true": False,
+    "(gives_nothing(1)) is not true": True,
+    "not (gives_nothing(1) or n = 1)": False,
+    "not (gives_nothing(1) and n = 2)": True,
+}
+
+
+@pytest.mark.parametrize("how", ["raises", "hangs", "is gone", "fails for a batch"])
+@pytest.mark.parametrize("schedule", schedules())
+def test_calls_that_give_nothing_are_unknown(schedule: str, how: str) -> None:
+    gate = threading.Event()
+
+    def gives_nothing(event: Any) -> Any:
+        if how == "hangs":
+            gate.wait(10)
+        return 1 / 0
+
+    operator("gives_nothing", binds=["x"], timeout=0.05 if how == "hangs" else None, batch="batch" in how)(
+        gives_nothing
+    )
+    operator("succeeds")(lambda event: True)
+    engine = Engine(schedule=schedule)
+    engine.add_many(enumerate(FAILED_CALLS))
+    if how == "is gone":
+        registry.unregister("gives_nothing")
+    expected = [number for number, is_true in enumerate(FAILED_CALLS.values()) if is_true]
+    assert sorted(engine.match({"n": 1})) == expected
+    assert sorted(engine.match_batch([{"n": 1}, {"n": 1}])["subscription"].to_pylist()) == sorted(expected * 2)
+    shown = str(engine.explain({"n": 1}, 1))
+    assert shown.startswith("no match")
+    assert ("took too long, " if how == "hangs" else "failed") in shown
+    gate.set()
+    if how == "is gone":
+        engine.rebuild()  # sweeps conditions whose operator is not there
+        engine.remove(0)
+        engine.rebuild()
+        assert sorted(engine.match({"n": 1})) == expected
 
 
 def test_timeouts() -> None:
@@ -328,10 +380,11 @@ def test_batch_operators_see_large_batches_whole() -> None:
     assert sizes == [3_000]
 
 
-def test_batch_operators_that_fail_are_false() -> None:
+def test_batch_operators_that_fail_are_unknown() -> None:
     operator("uneven", batch=True)(lambda events: [True])
     engine = Engine()
     engine.add("uneven()", id=1)
+    engine.add("not uneven()", id=2)
     assert engine.match_batch([{}, {}]).num_rows == 0
     assert engine.match({}) == [1]
 

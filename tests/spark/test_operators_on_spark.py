@@ -31,6 +31,7 @@ SUBSCRIPTIONS = {
     5: "spark_above(20) and kind = 'a'",
     6: "kind = 'b' and n > 25",
     7: "spark_digits(?d) and spark_digits(?e) and ?d > ?e + 3",
+    8: "not spark_fails()",  # true for no event: it is true, or it fails, which is unknown
 }
 EVENTS: list[dict[str, Any]] = [{"n": n, "kind": "ab"[n % 2]} for n in range(40)]
 
@@ -69,6 +70,7 @@ def pairs(found: Any) -> set[tuple[int, Any]]:
 
 def test_matches_are_those_of_the_oracle(spark: Any, index: str) -> None:
     assert pairs(match(frame(spark), index)) == expected()
+    assert 8 not in {id for _, id in expected()}
 
 
 @pytest.mark.parametrize("schedule", ["naive-no-memo", "sub-order"])

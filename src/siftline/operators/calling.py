@@ -14,25 +14,35 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from siftline.errors import OperatorError, SubscriptionError
 from siftline.operators.operator import checked_value
-from siftline.operators.predicates import typed, unified
+from siftline.operators.predicates import predicate_of, typed, unified
 from siftline.operators.registry import get
 
 if TYPE_CHECKING:
-    from siftline.model import Constant, Solution
+    from siftline.model import Call, Constant, Solution
     from siftline.operators.operator import Operator
     from siftline.operators.predicates import CallKey, CallPredicate
+
+Result = TypeVar("Result")
 
 _log: Final = logging.getLogger("siftline.operators")
 
 # The rows of values that a call found; none is false, None is unknown.
 Rows = list[tuple["Constant", ...]] | None
 
+
+class Failure(Enum):
+    """Why a call gave nothing; it is unknown then, as if the operator could not tell."""
+
+    ERROR = "failed"
+    TIMEOUT = "took too long"
+
+
 _FALSE: Final[list[Any]] = []
-_FAILED: Final[list[Any]] = []  # false too, and known by its identity
 _TRUE: Final[list[Any]] = [()]
 # Of each operator's failures, only so many are logged with a trace.
 _MOST_TRACES: Final = 3
@@ -95,15 +105,15 @@ class BatchCalls:
         self._trees = trees
         self._counts = counts
         self._table: Any = None
-        self._rows: dict[CallKey, dict[int, Rows]] = {}
+        self._rows: dict[CallKey, dict[int, Rows | Failure]] = {}
 
-    def rows(self, operator: Operator, key: CallKey, position: int) -> Rows:
+    def rows(self, operator: Operator, key: CallKey, position: int) -> Rows | Failure:
         """Return what a call found for one of the events."""
         if key not in self._rows:
             self._rows[key] = self._called(operator, key)
         return self._rows[key][position]
 
-    def _called(self, operator: Operator, key: CallKey) -> dict[int, Rows]:
+    def _called(self, operator: Operator, key: CallKey) -> dict[int, Rows | Failure]:
         from siftline.operators.arrow_batches import batch_of
 
         if self._table is None:
@@ -117,7 +127,9 @@ class BatchCalls:
             return [_rows_of(_python(result), n_values) for result in found]
 
         made = _limited(operator, results, self._counts)
-        return dict.fromkeys(self._trees, _FAILED) if made is _FAILED else dict(zip(self._trees, made, strict=True))
+        if isinstance(made, Failure):
+            return dict.fromkeys(self._trees, made)
+        return dict(zip(self._trees, made, strict=True))
 
 
 def _python(result: Any) -> Any:
@@ -134,45 +146,61 @@ class EventCalls:
         self._counts = counts
         self._batch = batch
         self._position = position
-        self._rows: dict[CallKey, Rows] = {}
+        self._rows: dict[CallKey, Rows | Failure] = {}
         self._nanoseconds: dict[CallKey, int] = {}
 
     def solutions(self, predicate: CallPredicate) -> list[Solution] | None:
-        """Return the solutions of a predicate: none if it is false, None if it is unknown."""
+        """Return the solutions of a predicate: none if it is false, None if it is unknown, as a failed one is."""
         key = predicate.key
         if key not in self._rows:
             start = time.perf_counter_ns()
             self._rows[key] = self._called(key)
             self._nanoseconds[key] = time.perf_counter_ns() - start
         rows = self._rows[key]
-        return None if rows is None else unified(rows, predicate)
+        return None if rows is None or isinstance(rows, Failure) else unified(rows, predicate)
+
+    def solve(self, call: Call) -> list[Solution] | None:
+        """Return the solutions of a call; None also if its operator is gone, or takes other arguments now."""
+        predicate = self.predicate(call)
+        return None if predicate is None else self.solutions(predicate)
+
+    def predicate(self, call: Call) -> CallPredicate | None:
+        """Return the predicate of a call; None, and one failure more, if no operator takes it any more."""
+        try:
+            return predicate_of(call)
+        except SubscriptionError as error:
+            self._count_gone(call.name, error)
+            return None
 
     def milliseconds(self, key: CallKey) -> float:
         """Return how long a call has taken, 0 if it was not made."""
         return self._nanoseconds.get(key, 0) / 1e6
 
-    def has_failed(self, key: CallKey) -> bool:
-        """Return whether a call was made and has failed."""
-        return self._rows.get(key) is _FAILED
+    def failure(self, key: CallKey) -> Failure | None:
+        """Return why a call that was made gave nothing; None if it did not fail."""
+        rows = self._rows.get(key)
+        return rows if isinstance(rows, Failure) else None
 
     def forget(self) -> None:
         """Make every call again when it is asked for again."""
         self._rows.clear()
 
-    def _called(self, key: CallKey) -> Rows:
+    def _called(self, key: CallKey) -> Rows | Failure:
         try:
             operator = get(key.name)
         except SubscriptionError as error:  # it was there when the subscription was added
-            self._counts.note(key.name, 0, "failures")
-            _log.error("%s", error.reason)
-            return _FAILED
+            self._count_gone(key.name, error)
+            return Failure.ERROR
         if operator.is_batch:
             batch = self._batch or BatchCalls({self._position: self._tree}, self._counts)
             return batch.rows(operator, key, self._position)
         function, tree, constants, n_values = operator.function, self._tree, key.values(), _n_values(operator)
         # What the function returns may be lazy, so its solutions are taken inside the limits too.
-        rows: Rows = _limited(operator, lambda: _rows_of(function(tree, *constants), n_values), self._counts)
-        return rows
+        return _limited(operator, lambda: _rows_of(function(tree, *constants), n_values), self._counts)
+
+    def _count_gone(self, name: str, error: SubscriptionError) -> None:
+        if self._counts.note(name, 0, "failures") <= _MOST_TRACES:
+            _log.error("%s", error.reason)
 
 
 def _n_values(operator: Operator) -> int | None:
@@ -203,8 +231,8 @@ def _row(solution: Any, n_values: int | None) -> tuple[Constant, ...]:
 # Limits
 
 
-def _limited(operator: Operator, work: Callable[[], Any], counts: CallCounts) -> Any:
-    """Return what a call gives, and `_FAILED` if it fails or takes too long."""
+def _limited(operator: Operator, work: Callable[[], Result], counts: CallCounts) -> Result | Failure:
+    """Return what a call gives, or why it gives nothing."""
     start = time.perf_counter_ns()
     try:
         result = work() if operator.timeout is None else _in_time(operator, work)
@@ -212,11 +240,11 @@ def _limited(operator: Operator, work: Callable[[], Any], counts: CallCounts) ->
         n = counts.note(operator.name, time.perf_counter_ns() - start, "timeouts")
         if n <= _MOST_TRACES:
             _log.warning("the operator %r took longer than %s s", operator.name, operator.timeout)
-        return _FAILED
+        return Failure.TIMEOUT
     except Exception as error:
         n = counts.note(operator.name, time.perf_counter_ns() - start, "failures")
         _log.warning("the operator %r failed: %r", operator.name, error, exc_info=n <= _MOST_TRACES)
-        return _FAILED
+        return Failure.ERROR
     counts.note(operator.name, time.perf_counter_ns() - start)
     return result
 
@@ -266,7 +294,7 @@ def _forget_threads() -> None:
 os.register_at_fork(after_in_child=_forget_threads)
 
 
-def _in_time(operator: Operator, work: Callable[[], Any]) -> Any:
+def _in_time(operator: Operator, work: Callable[[], Result]) -> Result:
     """Run work in another thread, and raise TimeoutError if it does not end in time."""
     name = operator.name
     if _hanging.get(name, 0) >= _MOST_HANGING:
@@ -296,12 +324,12 @@ def _in_time(operator: Operator, work: Callable[[], Any]) -> Any:
                 raise TimeoutError from None
         result, error = answer.get()  # it came to an end between the two
     _idle.append(worker)
-    return _raised(result, error)
+    if error is not None:
+        _raise(error)
+    return cast("Result", result)
 
 
-def _raised(result: Any, error: BaseException | None) -> Any:
-    if error is None:
-        return result
+def _raise(error: BaseException) -> NoReturn:
     if isinstance(error, Exception):
         raise error
     raise OperatorError(f"an operator ended with {error!r}")  # SystemExit and the like stay in their thread

@@ -33,11 +33,9 @@ from siftline.model import (
 from siftline.operators.predicates import CallPredicate, predicate_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from siftline.model import Constant, Event, Solution
-
-    Solutions = Callable[[CallPredicate], Sequence[Solution] | None]
+    from siftline.model import Constant, Event, Solution, Solve
 
 
 class Literal(NamedTuple):
@@ -65,20 +63,16 @@ class Chain(NamedTuple):
         """Return whether the event itself meets the chain."""
         return all(evaluate(guard, event) is True for guard in self.guards)
 
-    def holds(self, event: Event, solutions: Solutions) -> bool:
+    def holds(self, event: Event, solve: Solve) -> bool:
         """Return whether some substitution satisfies the chain, given that its literals hold."""
         if self.is_plain:
             return True
-
-        def solve(call: Call) -> Sequence[Solution] | None:
-            return solutions(predicate_of(call))
-
         return any(
             all(truth_under(part, event, solve, substitution) is True for part in self.rest)
             for substitution in self._substitutions(solve)
         )
 
-    def _substitutions(self, solve: Callable[[Call], Sequence[Solution] | None]) -> Iterator[dict[str, Constant]]:
+    def _substitutions(self, solve: Solve) -> Iterator[dict[str, Constant]]:
         """Yield the joint substitutions of the calls that satisfy all constraints."""
         # Few solutions first, so that the join stays small.
         sides = sorted(((variables_of(call), solve(call) or ()) for call in self.joined), key=lambda side: len(side[1]))

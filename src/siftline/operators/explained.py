@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siftline.language.tokens import quoted
 from siftline.operators.calling import CallCounts, EventCalls
-from siftline.operators.predicates import predicate_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,15 +29,18 @@ class ExplainedCalls:
 
     def solve(self, call: Call) -> Sequence[Solution] | None:
         """Return the solutions of a call."""
-        return self._calls.solutions(predicate_of(call))
+        return self._calls.solve(call)
 
     def note(self, call: Call) -> str:
         """Say what became of a call."""
-        solutions = self.solve(call)
-        key = predicate_of(call).key
+        predicate = self._calls.predicate(call)
+        if predicate is None:
+            return "failed: no operator takes this call any more"
+        solutions, key = self._calls.solutions(predicate), predicate.key
         cost = self._cost(key, self._notes.setdefault(key, call) is call)
-        if self._calls.has_failed(key):
-            return f"failed, {cost}"
+        failure = self._calls.failure(key)
+        if failure is not None:
+            return f"{failure.value}, {cost}"
         if solutions is None:
             return f"the operator cannot tell, {cost}"
         return f"{_listed(solutions)}{cost}"

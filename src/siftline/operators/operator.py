@@ -72,7 +72,7 @@ class Operator:
     cost : float
         Milliseconds that a call is expected to take.
     timeout : float or None
-        Seconds after which a call counts as false.
+        Seconds after which a call counts as unknown.
     parameters : tuple of Parameter
         What stands first among the arguments.
     is_variadic : bool
@@ -154,7 +154,7 @@ def operator(
         What a solution has values for. In a call they come last, as variables, or as constants that the solution must
         have. With `...` solutions have as many values as a call asks for.
     timeout : float, optional
-        Seconds after which a call counts as false. Such calls run in a thread of their own.
+        Seconds after which a call counts as unknown. Such calls run in a thread of their own.
     batch : bool
         The function takes an Arrow table of events instead of one, and returns a list with a result for each.
     replace : bool

@@ -21,14 +21,13 @@ from siftline.operators.call_statistics import CallStatistics
 from siftline.operators.calling import BatchCalls, CallCounts, EventCalls
 from siftline.operators.clauses import chains_of
 from siftline.operators.learned import Learned, Recorder, key_of
-from siftline.operators.predicates import predicate_of
 from siftline.operators.problem import Problem, problem_of
-from siftline.operators.registry import get
+from siftline.operators.registry import find
 from siftline.operators.schedules import EVERYTHING, make_schedule
 from siftline.operators.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -80,7 +79,10 @@ class Stage:
 
     def add(self, expression: Expression) -> int:
         """Take in a condition and return its number, by which it is asked for."""
-        for chain in chains_of(expression):
+        return self._add(expression, chains_of(expression))
+
+    def _add(self, expression: Expression, chains: Sequence[Chain]) -> int:
+        for chain in chains:
             literals = [2 * self._node(literal.predicate) + literal.is_denied for literal in chain.literals]
             number = len(self._chains)
             self._chains.append(chain)
@@ -96,9 +98,9 @@ class Stage:
         node = self._nodes.get(predicate)
         if node is None:
             with self._learning:
-                operator = get(predicate.key.name)
-                self._statistics.add(operator.name, operator.cost)
-                self.takes_batches |= operator.is_batch
+                operator = find(predicate.key.name)  # None: it was there when the condition was added
+                self._statistics.add(predicate.key.name, 1.0 if operator is None else operator.cost)
+                self.takes_batches |= operator is not None and operator.is_batch
             node = self._nodes[predicate] = len(self._predicates)
             self._predicates.append(predicate)
         return node
@@ -117,7 +119,9 @@ class Stage:
         stage = Stage(self.schedule_name, self.counts)
         stage.n_events = self.n_events
         for owner in owners.tolist():
-            stage.add(self._expressions[owner])
+            # The chains are taken over as they are, because an operator that they call may be gone.
+            chains = self._chains[slice(*self._owner_starts.view[owner : owner + 2].tolist())]
+            stage._add(self._expressions[owner], chains)
         stage._statistics.take_over(self._statistics, [self._nodes[predicate] for predicate in stage._predicates])
         return stage
 
@@ -139,7 +143,7 @@ class Stage:
         return self._run(problem, len(owners), event, calls)
 
     def _is_true(self, expression: Expression, event: Event, calls: EventCalls) -> bool:
-        return evaluate_solutions(expression, event, lambda call: calls.solutions(predicate_of(call))) is True
+        return evaluate_solutions(expression, event, calls.solve) is True
 
     def _problem(self, owners: NDArray[np.int32], event: Event) -> Problem:
         """Return the chains whose guards hold; the last problem, if it is the same again."""
@@ -173,7 +177,7 @@ class Stage:
                 known[step] = self._evaluated(nodes[step], calls, times)
                 continue
             chain, owner = -2 - step, int(problem.owners[-2 - step])
-            if self._chains[problem.chains[chain]].holds(event, calls.solutions):
+            if self._chains[problem.chains[chain]].holds(event, calls.solve):
                 found[owner] = is_settled[owner] = True
         with self._learning:
             self._statistics.learn(problem.nodes, known)
