@@ -39,8 +39,14 @@ class Limits:
         Notifications that wait in memory for one stream; what is beyond is read from the log again.
     streams, streams_per_owner, streams_per_ticket : int
         Streams at the same time: in all, of one owner and his subscriptions, and of one subscription.
+    connections, connections_per_address : int
+        Connections at the same time: in all, and from one address.
+    header_bytes, headers : int
+        Of the head of a request: its size, and how many headers it has.
     request_seconds, header_seconds : float
         Within which a request has to be complete, and its first lines.
+    idle_seconds, send_seconds : float
+        How long a connection may wait for the next request, and an answer for a peer that does not read it.
     publishes_per_second, subscribes_per_second : float or None
         Requests of one client; None is as many as it likes.
     """
@@ -61,8 +67,14 @@ class Limits:
     streams: int = 10_000
     streams_per_owner: int = 1_000
     streams_per_ticket: int = 20
+    connections: int = 16_000
+    connections_per_address: int = 4_000
+    header_bytes: int = 32 << 10
+    headers: int = 100
     request_seconds: float = 30.0
     header_seconds: float = 10.0
+    idle_seconds: float = 30.0
+    send_seconds: float = 60.0
     publishes_per_second: float | None = None
     subscribes_per_second: float | None = 100.0
 

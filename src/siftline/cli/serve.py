@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import ipaddress
 import random
+import resource
 import tempfile
 import threading
 from typing import TYPE_CHECKING, Final
@@ -42,6 +43,7 @@ examples:
 
 _DEMO_SUBSCRIPTIONS: Final = 1000
 _DEMO_SECONDS: Final = 0.5
+_MOST_FILES: Final = 65_536
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     limits.add_argument("--max-per-owner", metavar="N", type=count, help="subscriptions of one owner (10000)")
     limits.add_argument("--publish-rate", metavar="N", type=float, help="requests a second of one client (no limit)")
     limits.add_argument("--subscribe-rate", metavar="N", type=float, help="requests a second of one client (100)")
+    limits.add_argument("--max-connections", metavar="N", type=count, help="at the same time (16000)")
+    limits.add_argument(
+        "--max-per-address", metavar="N", type=count, help="connections from one address, such as a proxy's (4000)"
+    )
     limits.add_argument("--log-events", metavar="N", type=count, help="events that streams can go back (100000)")
     limits.add_argument(
         "--log-bytes", metavar="N", type=count, help="bytes that these events and their matches take (268435456)"
@@ -126,6 +132,7 @@ def _place(args: argparse.Namespace) -> Iterator[str]:
 def _serve(args: argparse.Namespace, path: str) -> int:
     from siftline.broker.broker import Broker
 
+    _allow_many_files()
     options = {"allow_private": args.private_webhooks, "matches_here": not args.match_elsewhere}
     with Broker(path, index=args.index, limits=_limits(args), **options) as broker:
         server = _server(args, broker)
@@ -153,6 +160,14 @@ def _serve(args: argparse.Namespace, path: str) -> int:
     if not args.quiet:
         say("stopped")
     return OK
+
+
+def _allow_many_files() -> None:
+    """Have as many files as the system lets us have: each connection is one, and the usual limit is 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and (hard == resource.RLIM_INFINITY or soft < hard):
+        most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
 def _rest_from_old_objects() -> None:
@@ -186,6 +201,8 @@ def _limits(args: argparse.Namespace) -> Limits:
         "subscriptions_per_owner": args.max_per_owner,
         "publishes_per_second": args.publish_rate,
         "subscribes_per_second": args.subscribe_rate,
+        "connections": args.max_connections,
+        "connections_per_address": args.max_per_address,
         "log_events": args.log_events,
         "log_bytes": args.log_bytes,
     }

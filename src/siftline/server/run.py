@@ -1,18 +1,20 @@
-"""Running the application: uvicorn, with a time limit for the head of a request, and an end that loses nothing."""
+"""Running the application: uvicorn, with limits on connections, and an end that loses nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from siftline.errors import ServerError
 from siftline.server.app import application
+from siftline.server.connections import Connections, HttpConnection, WebSocketConnection
 
 if TYPE_CHECKING:
     import socket
@@ -51,6 +53,9 @@ class Server(uvicorn.Server):
     ) -> None:
         self._broker = broker
         self._app = application(broker, is_open=is_open)
+        self.connections = Connections(broker.limits)
+        http: Any = partial(HttpConnection, self.connections)
+        websocket: Any = partial(WebSocketConnection, self.connections)
         secure: dict[str, Any] = {}
         if tls is not None:
             secure = {"ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}
@@ -63,14 +68,14 @@ class Server(uvicorn.Server):
                 self._app,
                 host=host,
                 port=port,
-                http=_timed(broker.limits.header_seconds),
-                ws="websockets-sansio",
+                http=http,
+                ws=websocket,
                 ws_max_size=1 << 16,
                 access_log=False,  # addresses of requests can hold what is nobody's business
-                log_level="warning",
+                log_level="error",  # of what strangers send there is no end
                 proxy_headers=False,
                 server_header=False,
-                timeout_keep_alive=30,
+                timeout_keep_alive=math.ceil(broker.limits.idle_seconds) + 1,  # ours is sooner
                 timeout_graceful_shutdown=_STOP_SECONDS,
                 lifespan="off",
                 **secure,
@@ -110,34 +115,3 @@ def running(broker: Broker, *, host: str = "127.0.0.1", port: int = 0, **options
     finally:
         server.should_exit = True
         thread.join()
-
-
-def _timed(seconds: float) -> type[HttpToolsProtocol]:
-    """Return a protocol that closes connections whose next request does not get to its body in time."""
-
-    class Timed(HttpToolsProtocol):
-        _timer: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._timer = self.loop.call_later(seconds, transport.close)
-
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            if self._timer is None:
-                self._timer = self.loop.call_later(seconds, self.transport.close)
-
-        def on_headers_complete(self) -> None:
-            self._stop_timer()
-            super().on_headers_complete()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_timer()
-            super().connection_lost(exc)
-
-        def _stop_timer(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-    return Timed
