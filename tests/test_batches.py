@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import siftline
@@ -188,3 +193,76 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
     assert _count(engine) == N_EVENTS  # the pool of this process has started
     with multiprocessing.get_context("fork").Pool(1) as pool:
         assert pool.apply_async(_count, [engine]).get(timeout=60) == N_EVENTS
+
+
+def schema_of(id_type: str, has_weights: bool) -> list[tuple[str, str]]:
+    columns = [("event", "int64"), ("subscription", id_type)]
+    return [*columns, ("weight", "double")] if has_weights else columns
+
+
+@pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.parametrize(("id", "id_type"), [(None, "int64"), (7, "int64"), ("ann", "string")], ids=str)
+@pytest.mark.parametrize("has_weights", [False, True])
+def test_the_schema_does_not_depend_on_what_matches(index: str, id: Any, id_type: str, has_weights: bool) -> None:
+    engine = Engine(index)
+    if id is not None:
+        engine.add("a = 1", id=id, tenant="acme")
+    within = {"within": [id or 0]}
+    choices: list[dict[str, Any]] = [{}, {"top": 1}, {"top": 0}, within, {"tenant": "acme"}, {"tenant": "x"}]
+    no_rows = pa.table({"a": pa.array([], pa.int64())})
+    batches: list[Any] = [[], [{"a": 1}], [{"a": 2}], [{"a": 2}, {"a": 1}], no_rows, b""]
+
+    def check() -> None:
+        for events, options in product(batches, choices):
+            table = engine.match_batch(events, weights=has_weights, **options)
+            assert [(field.name, str(field.type)) for field in table.schema] == schema_of(id_type, has_weights)
+
+    check()
+    if id is not None:
+        engine.remove(id)
+        check()
+
+
+def test_the_schema_survives_a_snapshot(tmp_path: Any) -> None:
+    engine = Engine()
+    engine.add("a = 1", id="ann")
+    engine.remove("ann")
+    engine.save(tmp_path / "saved")
+    table = Engine.open(tmp_path / "saved").match_batch([{"a": 1}])
+    assert [(field.name, str(field.type)) for field in table.schema] == schema_of("string", has_weights=False)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_chunks_without_matches_do_not_change_the_schema(threads: int) -> None:
+    engine = Engine()
+    engine.add("a = 1", id="ann")
+    table = engine.match_batch([{"a": int(n == 2500)} for n in range(N_EVENTS)], threads=threads)
+    assert pairs(table) == [(2500, "ann")]
+    assert str(table.schema.field("subscription").type) == "string"
+
+
+CALLER = """
+from uuid import UUID
+import numpy as np
+import pyarrow as pa
+from siftline import Engine
+
+engine = Engine()
+table: pa.Table = engine.match_batch([{"a": 1}], weights=True, within=[1, UUID(int=1), np.int64(5)])
+ids: list[int | str] = engine.match({"a": 1})
+first: int | str | None = engine.match({"a": 1}, first=True)
+added: int | str = engine.add("a = 1", id=UUID(int=1))
+reveal_type(engine.match_batch([]))
+"""
+
+
+def test_a_caller_is_checked_strictly(tmp_path: Any) -> None:
+    (tmp_path / "caller.py").write_text(CALLER)
+    (tmp_path / "pyarrow").mkdir()
+    (tmp_path / "pyarrow" / "__init__.pyi").write_text("class Table: ...\nclass Schema: ...\nclass DataType: ...\n")
+    source = Path(siftline.__file__).parent.parent
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent", "caller.py"]
+    environment = {**os.environ, "MYPYPATH": f"{source}{os.pathsep}{tmp_path}"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "Table" in done.stdout

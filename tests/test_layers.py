@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "siftline"
 # What each folder or module may import of ours, besides itself. Order: from the ground up.
 ALLOWED = {
     "errors": set(),
+    "ids": {"errors"},
     "model": {"errors"},
     "language": {"errors", "model"},
     "kernels": {"errors", "model"},
@@ -21,14 +22,14 @@ ALLOWED = {
     "indexes": {"errors", "model", "kernels", "encoding", "storage"},
     "operators": {"errors", "model", "language", "encoding", "kernels"},
     "explanation": {"errors", "model", "language", "operators"},
-    "subscriptions": {"errors", "model", "language", "encoding", "kernels", "operators"},
-    "storage": {"errors", "model", "language", "kernels", "subscriptions"},
+    "subscriptions": {"errors", "ids", "model", "language", "encoding", "kernels", "operators"},
+    "storage": {"errors", "ids", "model", "language", "kernels", "subscriptions"},
     "saved": {"errors", "model", "encoding", "indexes", "subscriptions", "storage"},
     "batches": {"model", "encoding", "indexes", "kernels", "subscriptions"},
     "tail": {"encoding", "indexes", "kernels"},
     "tidying": {"errors"},
     "shortcuts": {"indexes", "kernels"},
-    "subsets": {"encoding", "subscriptions", "tail"},
+    "subsets": {"encoding", "ids", "subscriptions", "tail"},
     "changes": {
         "errors",
         "model",
@@ -45,6 +46,7 @@ ALLOWED = {
     "matching": {"errors", "model", "encoding", "indexes", "subscriptions", "shortcuts", "changes", "batches"},
     "engine": {
         "errors",
+        "ids",
         "model",
         "language",
         "encoding",
@@ -61,8 +63,10 @@ ALLOWED = {
         "operators",
     },
     "paged_engine": {
+        "batches",
         "operators",
         "errors",
+        "ids",
         "model",
         "language",
         "encoding",

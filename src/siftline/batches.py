@@ -57,6 +57,7 @@ class Matches(NamedTuple):
 def matched_table(
     n: int,
     find: Callable[[int, int], Matches],
+    are_ids_text: Callable[[], bool | None],
     top: int | None,
     threads: int | None,
     weights: bool = False,
@@ -65,7 +66,8 @@ def matched_table(
 ) -> pa.Table:
     """Return the table of what `find(first, end)` finds for all n events, with the weights of subscriptions or not.
 
-    With `whole` it is asked once for all.
+    `are_ids_text` tells of which type the column `subscription` is if nothing matched. With `whole`, `find` is asked
+    once for all events.
     """
     if top is not None:
         check_top(top)
@@ -81,8 +83,8 @@ def matched_table(
 
     firsts = range(0, n, size)
     if n_threads == 1 or len(firsts) < 2:
-        return _table(map(columns, firsts), weights)
-    return _table(_pool(os.getpid(), n_threads).map(columns, firsts), weights)
+        return _table(map(columns, firsts), are_ids_text, weights)
+    return _table(_pool(os.getpid(), n_threads).map(columns, firsts), are_ids_text, weights)
 
 
 def _n_threads(threads: object) -> int:
@@ -99,18 +101,24 @@ def _pool(process: int, n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, "siftline")
 
 
-def _table(chunks: Iterable[_Columns], has_weights: bool) -> pa.Table:
+def _table(chunks: Iterable[_Columns], are_ids_text: Callable[[], bool | None], has_weights: bool) -> pa.Table:
     events, ids, weights = [], [], []
     for chunk_events, chunk_ids, chunk_weights in chunks:
         if len(chunk_events):
             events.append(chunk_events)
             ids += chunk_ids
             weights.append(chunk_weights)
-    columns = {
-        "event": pa.chunked_array(events, pa.int64()),
-        "subscription": pa.chunked_array(ids, ids[0].type if ids else pa.int64()),
-    }
-    return pa.table(columns | ({"weight": pa.chunked_array(weights, pa.float64())} if has_weights else {}))
+    # Asked after matching: the first subscription may have come meanwhile.
+    schema = matches_schema(are_ids_text(), has_weights)
+    columns = [events, ids, weights] if has_weights else [events, ids]
+    arrays = [pa.chunked_array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.table(arrays, schema=schema)
+
+
+def matches_schema(are_ids_text: bool | None, has_weights: bool) -> pa.Schema:
+    """Return the schema of every table of matches; the ids of an engine that never had any are numbers."""
+    fields = [pa.field("event", pa.int64()), pa.field("subscription", id_type(are_ids_text))]
+    return pa.schema([*fields, pa.field("weight", pa.float64())] if has_weights else fields)
 
 
 def confirmed(
@@ -201,7 +209,7 @@ def best(found: Matches, top: int) -> Matches:
     """Return the `top` subscriptions of each event by weight, heaviest first, and by id where weights are equal."""
     found = _heaviest(found, top)
     weights = found.table.weights.view[found.slots]
-    ids = pa.chunked_array(ids_of(found.table, found.slots), _id_type(found.table))
+    ids = pa.chunked_array(ids_of(found.table, found.slots), id_type(found.table.are_ids_text))
     rows = pa.table({"event": found.events, "weight": weights, "id": ids})
     order = pc.sort_indices(rows, [("event", "ascending"), ("weight", "descending"), ("id", "ascending")]).to_numpy()
     events = found.events[order]
@@ -221,8 +229,9 @@ def _heaviest(found: Matches, top: int) -> Matches:
     return Matches(found.events[is_kept], found.slots[is_kept], found.table)
 
 
-def _id_type(table: SubscriptionTable) -> Any:
-    return pa.string() if table.are_ids_text else pa.int64()
+def id_type(are_ids_text: bool | None) -> pa.DataType:
+    """Return the Arrow type of ids; None, of an engine that never had any, is as numbers."""
+    return pa.string() if are_ids_text else pa.int64()
 
 
 def ids_of(table: SubscriptionTable, slots: NDArray[np.int32]) -> list[Any]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 import pickle
 import threading
-from collections.abc import Iterable
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
 import numpy as np
 
@@ -19,16 +18,19 @@ from siftline.encoding.events import DictSource, EncodedEvents
 from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
 from siftline.errors import DuplicateIdError, SubscriptionError, TableError
+from siftline.ids import AnyId, Id, plain_id, plain_ids
 from siftline.indexes.protocol import MOST_FOUND
 from siftline.indexes.registry import DEFAULT, PAGED
 from siftline.matching import Matching
 from siftline.model import has_calls
-from siftline.subscriptions import Id, SubscriptionTable, TextExpressions, accepted, check_top
+from siftline.subscriptions import SubscriptionTable, TextExpressions, accepted, check_top
 from siftline.subsets import Subset, Tenant, subset_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from siftline.encoding.columns import LoadedColumns
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from siftline.tuning import Tuning
 
 # What `within=` takes.
-Within = Subset | Iterable[Id] | None
+Within: TypeAlias = "Subset | Iterable[AnyId] | None"
 
 
 class Engine(Matching):
@@ -86,9 +88,9 @@ class Engine(Matching):
 
     # subscriptions
 
-    def __contains__(self, id: Id) -> bool:
+    def __contains__(self, id: AnyId) -> bool:
         with self._publishing:
-            return self._table.has(id)
+            return self._table.has(plain_id(id))
 
     def __repr__(self) -> str:
         return f"<siftline.Engine: {len(self):,} subscriptions, index {self._index_name!r}>"
@@ -99,20 +101,20 @@ class Engine(Matching):
             table = self._table
             return table.ids(np.flatnonzero(table.is_live.view).astype(np.int32))
 
-    def expression(self, id: Id) -> Expression:
+    def expression(self, id: AnyId) -> Expression:
         """Return the expression of a subscription."""
         with self._publishing:
             table = self._table
-            slot = table.slot(id)
+            slot = table.slot(plain_id(id))
         return table.expression(slot)
 
-    def weight(self, id: Id) -> float:
+    def weight(self, id: AnyId) -> float:
         """Return the weight of a subscription."""
         with self._publishing:
-            return float(self._table.weights.view[self._table.slot(id)])
+            return float(self._table.weights.view[self._table.slot(plain_id(id))])
 
     def add(
-        self, expression: str | Expression, id: Id | None = None, weight: float = 1.0, *, tenant: str | None = None
+        self, expression: str | Expression, id: AnyId | None = None, weight: float = 1.0, *, tenant: str | None = None
     ) -> Id:
         """Add one subscription and return its id.
 
@@ -120,8 +122,9 @@ class Engine(Matching):
         ----------
         expression : str or Expression
             Text of the language (LANGUAGE.md), or an expression from `parse`, `parse_pattern`, `attr` and so on.
-        id : int or str, optional
-            A new number if left out. Ids of one engine are all integers or all strings.
+        id : int, str or UUID, optional
+            A new number if left out. Ids of one engine are all integers or all strings; a UUID counts as its text, here
+            and wherever an id is taken.
         weight : float
             For `match(..., top=k)`.
         tenant : str, optional
@@ -136,7 +139,7 @@ class Engine(Matching):
         """
         parsed = accepted(expression)
         with self._writing:
-            chosen = self._table.next_id() if id is None else id
+            chosen = self._table.next_id() if id is None else plain_id(id)
             self._table.check_id(chosen)
             self._add_one(chosen, _checked_weight(weight), parsed, _checked_tenant(tenant))
         return chosen
@@ -163,7 +166,8 @@ class Engine(Matching):
                 takes_patterns = self._index.takes_patterns
                 loaded = load_columns(table, self._domains.copied(), takes_patterns=takes_patterns)
                 return self._add_columns(loaded, tenant)
-        ids, expressions, weights = rows_of(source if table is None else table)
+        given, expressions, weights = rows_of(source if table is None else table)
+        ids = plain_ids(given)
         known: dict[str, Expression] = {}  # a text that repeats is parsed once
         parsed = [_accepted_row(expression, id, known) for id, expression in zip(ids, expressions, strict=True)]
         with self._writing:
@@ -202,23 +206,23 @@ class Engine(Matching):
             loaded = loaded._replace(ids=ids.to_pylist(), weights=weights.to_numpy())
             return self._add_columns(loaded, None, None if texts is None else TextExpressions(texts))
 
-    def replace(self, id: Id, expression: str | Expression, weight: float | None = None) -> None:
+    def replace(self, id: AnyId, expression: str | Expression, weight: float | None = None) -> None:
         """Give a subscription a new expression; every match sees either the old one or the new one."""
-        parsed = accepted(expression)
+        id, parsed = plain_id(id), accepted(expression)
         with self._writing:
             slot = self._table.slot(id)
             kept = float(self._table.weights.view[slot]) if weight is None else _checked_weight(weight)
             self._add_coded([id], [kept], [parsed], self._table.tenant(slot), replaced=[id])
             self._tidier.tidy(self)
 
-    def remove(self, id: Id) -> None:
+    def remove(self, id: AnyId) -> None:
         """Remove one subscription; it never matches again."""
         with self._writing:
-            self._remove_one(id)
+            self._remove_one(plain_id(id))
 
-    def remove_many(self, ids: Iterable[Id]) -> None:
+    def remove_many(self, ids: Iterable[AnyId]) -> None:
         """Remove subscriptions: all of them, or none if one is unknown."""
-        gone = list(ids)
+        gone = plain_ids(ids)
         with self._writing:
             slots = self._slots_of(gone)
             if len(set(gone)) != len(gone):
@@ -326,7 +330,7 @@ class Engine(Matching):
             slots = _best(slots, top, table)
         return slots if as_slots else table.ids(slots)
 
-    def subset(self, ids: Iterable[Id]) -> Subset:
+    def subset(self, ids: Iterable[AnyId]) -> Subset:
         """Return some ids for `match(..., within=...)`, prepared once for many matches.
 
         The subset follows changes: an id that is added later belongs to it too.
@@ -357,8 +361,12 @@ class Engine(Matching):
         tenant: str | None = None,
         threads: int | None = None,
         weights: bool = False,
-    ) -> Any:
+    ) -> pa.Table:
         """Return an Arrow table (event, subscription): all subscriptions that each event satisfies.
+
+        The columns and their types are the same whatever matched: `event`, the number of the event, is int64;
+        `subscription` is int64 or string, as the ids of this engine are, and int64 as long as it never had any;
+        `weight`, if it is asked for, is float64.
 
         Parameters
         ----------
@@ -375,6 +383,12 @@ class Engine(Matching):
             How many threads share a large batch; one for each core if left out.
         weights : bool
             Whether the table has a third column, `weight`.
+
+        >>> engine = Engine()
+        >>> _ = engine.add("a = 1", id="ann")
+        >>> engine.match_batch([{"a": 2}]).schema
+        event: int64
+        subscription: string
         """
         from siftline.batches import matched_table
 
@@ -383,6 +397,7 @@ class Engine(Matching):
         return matched_table(
             len(encoded),
             lambda first, end: self._find_many(encoded, first, end, chosen),
+            lambda: self._table.are_ids_text,
             top,
             threads,
             weights,
@@ -399,7 +414,7 @@ class Engine(Matching):
 
     # looking in
 
-    def explain(self, event: Any, id: Id) -> Explanation:
+    def explain(self, event: Any, id: AnyId) -> Explanation:
         """Say condition by condition why an event matches a subscription, or why not.
 
         If the subscription has calls, the event is matched with all others too, to see which calls that takes.
@@ -411,6 +426,7 @@ class Engine(Matching):
         """
         from siftline.explanation import explain
 
+        id = plain_id(id)
         expression = self.expression(id)
         tree, stage = source_of(event, event=None, is_one=True).tree(0), self.call_stage
         if stage is None or not has_calls(expression):

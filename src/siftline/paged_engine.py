@@ -23,6 +23,7 @@ from siftline.encoding.statistics import Statistics
 from siftline.encoding.terms import terms_of
 from siftline.engine import Engine, _accepted_row, _checked_tenant, _checked_weight
 from siftline.errors import DuplicateIdError, EventError, OperatorError, SubscriptionError, UnknownIdError
+from siftline.ids import check_type, plain_id, plain_id_set, plain_ids
 from siftline.indexes.pb_tree import PbTree
 from siftline.indexes.pb_tree_rows import Row
 from siftline.indexes.registry import make_index
@@ -32,16 +33,18 @@ from siftline.language.text import parse_stored
 from siftline.model import evaluate_solutions, has_calls, matches
 from siftline.operators.calling import CallCounts, EventCalls
 from siftline.operators.schedules import EVERYTHING
-from siftline.subscriptions import _check_type, accepted, check_top
+from siftline.subscriptions import accepted, check_top
 from siftline.subsets import Subset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    import pyarrow as pa
+
     from siftline.engine import Within
+    from siftline.ids import AnyId, Id
     from siftline.model import Event, Expression
-    from siftline.subscriptions import Id
     from siftline.tuning import Tuning
 
 
@@ -102,38 +105,38 @@ class PagedEngine(Engine):
     def __len__(self) -> int:
         return self._tree.n_subscriptions
 
-    def __contains__(self, id: Id) -> bool:
+    def __contains__(self, id: AnyId) -> bool:
         with self._lock:
-            return self._tree.slot(id) is not None
+            return self._tree.slot(plain_id(id)) is not None
 
     def ids(self) -> list[Id]:
         """Return the ids of all subscriptions."""
         with self._lock:
             return [row.id for _, row, _ in self._tree.rows]
 
-    def expression(self, id: Id) -> Expression:
+    def expression(self, id: AnyId) -> Expression:
         """Return the expression of a subscription."""
         with self._lock:
             return _parsed(self._row(id).text)
 
-    def weight(self, id: Id) -> float:
+    def weight(self, id: AnyId) -> float:
         """Return the weight of a subscription."""
         with self._lock:
             return self._row(id).weight
 
-    def _row(self, id: Id) -> Row:
-        slot = self._tree.slot(id)
+    def _row(self, id: AnyId) -> Row:
+        slot = self._tree.slot(plain_id(id))
         if slot is None:
             raise UnknownIdError(f"there is no subscription with the id {id!r}")
         return self._tree.rows.row(slot)[0]
 
     def add(
-        self, expression: str | Expression, id: Id | None = None, weight: float = 1.0, *, tenant: str | None = None
+        self, expression: str | Expression, id: AnyId | None = None, weight: float = 1.0, *, tenant: str | None = None
     ) -> Id:
         """Add one subscription and return its id; see `Engine.add`."""
         text = to_text(accepted(expression))
         with self._lock:
-            chosen = self._next_id() if id is None else id
+            chosen = self._next_id() if id is None else plain_id(id)
             self._check_ids([chosen])
             self._tree.change([], [Row(chosen, _checked_weight(weight), text, _checked_tenant(tenant))])
         return chosen
@@ -149,21 +152,21 @@ class PagedEngine(Engine):
             self._tree.change([], [Row(*row, tenant) for row in zip(ids, checked, texts, strict=True)])
         return len(ids)
 
-    def replace(self, id: Id, expression: str | Expression, weight: float | None = None) -> None:
+    def replace(self, id: AnyId, expression: str | Expression, weight: float | None = None) -> None:
         """Give a subscription a new expression; every match sees either the old one or the new one."""
         text = to_text(accepted(expression))
         with self._lock:
             row = self._row(id)
             kept = row.weight if weight is None else _checked_weight(weight)
-            self._tree.change([id], [row._replace(weight=kept, text=text)])
+            self._tree.change([row.id], [row._replace(weight=kept, text=text)])
 
-    def remove(self, id: Id) -> None:
+    def remove(self, id: AnyId) -> None:
         """Remove one subscription; it never matches again."""
         self.remove_many([id])
 
-    def remove_many(self, ids: Iterable[Id]) -> None:
+    def remove_many(self, ids: Iterable[AnyId]) -> None:
         """Remove subscriptions: all of them, or none if one is unknown."""
-        gone = list(ids)
+        gone = plain_ids(ids)
         with self._lock:
             for id in gone:
                 self._row(id)
@@ -181,7 +184,7 @@ class PagedEngine(Engine):
         is_text = self._tree.are_ids_text
         seen: set[Id] = set()
         for id in ids:
-            is_text = _check_type(id, is_text)
+            is_text = check_type(id, is_text)
             if id in seen or self._tree.slot(id) is not None:
                 raise DuplicateIdError(f"the id {id!r} is already in use")
             seen.add(id)
@@ -219,18 +222,17 @@ class PagedEngine(Engine):
         tenant: str | None = None,
         threads: int | None = None,
         weights: bool = False,
-    ) -> Any:
+    ) -> pa.Table:
         """Return an Arrow table (event, subscription); see `Engine.match_batch`. More threads would not help."""
         import pyarrow as pa
 
+        from siftline.batches import matches_schema
+
         encoded, is_asked = self._events(events, event, is_one=False), _asked(within, tenant)
         pairs = [(i, row) for i in range(len(encoded)) for _, row in self._found(encoded, i, top, is_asked)]
-        positions = pa.array([position for position, _ in pairs], pa.int64())
-        ids = pa.array([row.id for _, row in pairs], pa.string() if self._tree.are_ids_text else pa.int64())
-        columns = {"event": positions, "subscription": ids}
-        return pa.table(
-            columns | ({"weight": pa.array([row.weight for _, row in pairs], pa.float64())} if weights else {})
-        )
+        columns = {"event": [position for position, _ in pairs], "subscription": [row.id for _, row in pairs]}
+        schema = matches_schema(self._tree.are_ids_text, weights)
+        return pa.table(columns | ({"weight": [row.weight for _, row in pairs]} if weights else {}), schema=schema)
 
     def encode(self, events: Any, *, event: str | None = None) -> EncodedEvents:
         """Return events as `match` and `match_batch` take them; their values stay as they are."""
@@ -357,7 +359,8 @@ def _rows_of(source: Any) -> tuple[list[Any], list[Expression], Any]:
         loaded = load_columns(table, Domains())
         parts = loaded.expressions
         return loaded.ids, [parts.expression(i) for i in range(len(parts))], loaded.weights.tolist()
-    ids, expressions, weights = rows_of(source if table is None else table)
+    given, expressions, weights = rows_of(source if table is None else table)
+    ids = plain_ids(given)
     known: dict[str, Expression] = {}
     return ids, [_accepted_row(expression, id, known) for id, expression in zip(ids, expressions, strict=True)], weights
 
@@ -380,7 +383,7 @@ def _asked(within: Within, tenant: str | None) -> Callable[[Row], bool]:
     if within is not None:
         if isinstance(within, (str, bytes)):
             raise TypeError("within must be ids or a subset, not one string")
-        ids = within.ids if isinstance(within, Subset) else frozenset(within)
+        ids = within.ids if isinstance(within, Subset) else plain_id_set(within)
         return lambda row: row.id in ids
     return _anyone if _checked_tenant(tenant) is None else lambda row: row.tenant == tenant
 

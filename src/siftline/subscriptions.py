@@ -12,6 +12,8 @@ import numpy as np
 
 from siftline.encoding.growable import Growable, GrowableBits
 from siftline.errors import DuplicateIdError, SubscriptionError, UnknownIdError
+from siftline.ids import INT64, check_type
+from siftline.ids import Id as Id
 from siftline.kernels.sharing import chained, with_followers
 from siftline.language.printer import to_text
 from siftline.language.text import parse, parse_stored
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.operators.stage import Stage
-
-Id = int | str
 
 _FEW: Final = 8
 _NO_TENANT: Final = -1
@@ -199,7 +199,7 @@ class SubscriptionTable:
         kinds = set(map(type, ids))
         # Of plain integers, the extremes tell for all.
         for id in (min(ids), max(ids)) if kinds == {int} else ids:
-            is_text = _check_type(id, is_text)
+            is_text = check_type(id, is_text)
         new = set(ids)
         if len(new) != len(ids) or not self._slot_of().keys().isdisjoint(new):
             seen = set(self._slot_of())
@@ -208,8 +208,8 @@ class SubscriptionTable:
 
     def check_id(self, id: Id) -> None:
         """Raise unless the id is new and of this engine's type."""
-        if type(id) is not int or self.are_ids_text is not False or not -(2**63) <= id < 2**63:
-            _check_type(id, self.are_ids_text)
+        if type(id) is not int or self.are_ids_text is not False or id not in INT64:
+            check_type(id, self.are_ids_text)
         if id in self._slot_of():
             raise DuplicateIdError(f"the id {id!r} is already in use")
 
@@ -504,20 +504,6 @@ class SubscriptionTable:
         needed = np.union1d(live, entries)
         assert self.n_unneeded == self.n_slots - len(needed)
         assert all(self.is_entry(slot) for slot in entries.tolist())
-
-
-def _check_type(id: Id, is_text: bool | None) -> bool:
-    """Raise unless the id is an int64 or a string, and of the same type as those before; return whether it is text."""
-    if isinstance(id, bool) or not isinstance(id, (int, str)):
-        raise SubscriptionError(f"an id must be an integer or a string, not {type(id).__name__}: {id!r}")
-    if isinstance(id, int) and not -(2**63) <= id < 2**63:
-        raise SubscriptionError(f"the id {id} does not fit into 64 bits")
-    if isinstance(id, str) and not id.isascii() and id.encode("utf-8", "replace").decode() != id:
-        raise SubscriptionError(f"the id {id!r} has a lone surrogate, which Arrow tables cannot hold")
-    if is_text is not None and is_text is not isinstance(id, str):
-        kinds = ("strings", "integers") if is_text else ("integers", "strings")
-        raise SubscriptionError(f"the id {id!r} is of another type: the ids of this engine are {kinds[0]}")
-    return isinstance(id, str)
 
 
 def check_top(top: object) -> None:

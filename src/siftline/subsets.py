@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from siftline.ids import plain_id_set
 from siftline.tail import Tail
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
     from siftline.changes import Changing
     from siftline.encoding.domains import Domains
-    from siftline.subscriptions import Id, SubscriptionTable
+    from siftline.ids import AnyId, Id
+    from siftline.subscriptions import SubscriptionTable
 
 # So many subscriptions are scanned.
 _SCANNED: Final = 1024
@@ -74,8 +76,8 @@ class Subset:
     ([1, 2], [2])
     """
 
-    def __init__(self, ids: Iterable[Id]) -> None:
-        self.ids = frozenset(ids)
+    def __init__(self, ids: Iterable[AnyId]) -> None:
+        self.ids = plain_id_set(ids)
         self._prepared: Prepared | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -162,10 +164,10 @@ class _Listed(NamedTuple):
         return np.array([id in self.ids for id in self.table.ids(slots)], dtype=np.bool_)
 
 
-def subset_of(within: Subset | Iterable[Id]) -> Subset:
+def subset_of(within: Subset | Iterable[AnyId]) -> Subset:
     """Return what `within=` names."""
     if isinstance(within, Subset):
         return within
     if isinstance(within, (str, bytes)):
         raise TypeError("within must be ids or a subset, not one string")
-    return Listed(within if isinstance(within, (set, frozenset)) else frozenset(within))
+    return Listed(plain_id_set(within))

@@ -6,9 +6,10 @@ import contextlib
 import math
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from siftline.errors import SubscriptionError
+from siftline.ids import INT64, plain_id
 from siftline.storage.rows import microseconds
 from siftline.storage.transaction import KEPT, Content
 from siftline.storage.written import TEXT, Written
@@ -16,10 +17,8 @@ from siftline.storage.written import TEXT, Written
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from siftline.ids import AnyId, Id
     from siftline.storage.transaction import Transaction
-    from siftline.subscriptions import Id
-
-_INT64: Final = range(-(2**63), 2**63)
 
 
 class Batch:
@@ -34,7 +33,7 @@ class Batch:
     def add(
         self,
         expression: Any,
-        id: Id,
+        id: AnyId,
         *,
         weight: float = 1.0,
         owner: str | None = None,
@@ -49,7 +48,7 @@ class Batch:
 
     def replace(
         self,
-        id: Id,
+        id: AnyId,
         expression: Any,
         *,
         weight: float | None = None,
@@ -62,11 +61,11 @@ class Batch:
         content = Content(written, None if weight is None else _weight(weight), None, None, until)
         self._changes.append(("replace", (checked_id(id), content)))
 
-    def renew(self, id: Id, expires: datetime | None) -> None:
+    def renew(self, id: AnyId, expires: datetime | None) -> None:
         """Let a subscription end at another time, or never."""
         self._changes.append(("renew", (checked_id(id), microseconds(expires))))
 
-    def remove(self, id: Id) -> None:
+    def remove(self, id: AnyId) -> None:
         """Remove a subscription."""
         self._changes.append(("remove", (checked_id(id),)))
 
@@ -81,10 +80,11 @@ class Batch:
 
 
 def checked_id(id: Any) -> Id:
-    """Return an id; raise unless it is one."""
+    """Return an id as a store holds it; raise unless it is one."""
+    id = plain_id(id)
     if isinstance(id, bool) or not isinstance(id, (int, str)):
         raise SubscriptionError(f"an id must be an integer or a string, not {type(id).__name__}: {id!r}")
-    if isinstance(id, int) and id not in _INT64:
+    if isinstance(id, int) and id not in INT64:
         raise SubscriptionError("the id does not fit into 64 bits")
     if isinstance(id, str):
         _unicode(id, "an id")

@@ -28,6 +28,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from siftline.errors import StoreError, SubscriptionError, UnknownIdError
+from siftline.ids import plain_ids
 from siftline.storage.batch import Batch, checked_id
 from siftline.storage.feed import catch_up, fill
 from siftline.storage.group_commit import GroupCommit
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
-    from siftline.subscriptions import Id
+    from siftline.ids import AnyId, Id
 
 # Before all times.
 _EVER: Final = -(2**62)
@@ -185,7 +186,7 @@ class Store:
     def add(
         self,
         expression: Any,
-        id: Id,
+        id: AnyId,
         *,
         weight: float = 1.0,
         owner: str | None = None,
@@ -198,8 +199,8 @@ class Store:
         ----------
         expression
             Text, an Expression, or an event pattern, filter policy or filters, as JSON text or parsed.
-        id : int or str
-            The ids of one store are all integers or all strings.
+        id : int, str or UUID
+            The ids of one store are all integers or all strings; a UUID counts as its text.
         weight : float
             For `match(..., top=k)`.
         owner : str, optional
@@ -224,7 +225,7 @@ class Store:
 
     def replace(
         self,
-        id: Id,
+        id: AnyId,
         expression: Any,
         *,
         weight: float | None = None,
@@ -236,13 +237,13 @@ class Store:
         batch.replace(id, expression, weight=weight, expires=expires, dialect=dialect)
         return self._apply(batch)
 
-    def renew(self, id: Id, expires: datetime | None) -> int:
+    def renew(self, id: AnyId, expires: datetime | None) -> int:
         """Let a subscription end at another time, or never."""
         batch = Batch()
         batch.renew(id, expires)
         return self._apply(batch)
 
-    def remove(self, id: Id) -> int:
+    def remove(self, id: AnyId) -> int:
         """Remove a subscription."""
         batch = Batch()
         batch.remove(id)
@@ -300,19 +301,20 @@ class Store:
             query = f"SELECT count(*) FROM subscriptions s WHERE {_IS_LIVE}"
             return int(connection.execute(query, (_now(),)).fetchone()[0])
 
-    def __contains__(self, id: Id) -> bool:
+    def __contains__(self, id: AnyId) -> bool:
         with self._reading() as connection:
             query = f"SELECT 1 FROM subscriptions s WHERE id = ? AND {_IS_LIVE}"
             return connection.execute(query, (checked_id(id), _now())).fetchone() is not None
 
-    def known(self, ids: Iterable[Id]) -> set[Id]:
+    def known(self, ids: Iterable[AnyId]) -> set[Id]:
         """Return which of many ids are in use."""
         moment = _now()
         with self._reading() as connection:
             query = f"SELECT 1 FROM subscriptions s WHERE id = ? AND {_IS_LIVE}"
-            return {id for id in ids if connection.execute(query, (id, moment)).fetchone() is not None}
+            plain = plain_ids(ids)
+            return {id for id in plain if connection.execute(query, (id, moment)).fetchone() is not None}
 
-    def get(self, id: Id, now: datetime | None = None) -> StoredSubscription:
+    def get(self, id: AnyId, now: datetime | None = None) -> StoredSubscription:
         """Return one subscription; `now` decides whether it has expired."""
         with self._reading() as connection:
             query = f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE s.id = ?"
