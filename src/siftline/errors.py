@@ -183,7 +183,7 @@ class StoreError(StorageError):
 
 
 class StoreLockedError(StoreError):
-    """Another process has been writing into the store for longer than one wants to wait."""
+    """Another process owns the store, or has been writing into it for longer than one wants to wait."""
 
 
 class WrongIdsError(SiftlineError):

@@ -246,7 +246,7 @@ def test_a_snapshot_that_is_damaged_or_too_old_does_not_matter(tmp_path: Path) -
 
 
 def test_what_another_process_changes_is_heard_of(broker: Broker, clock: Clock) -> None:
-    with Store(broker.store.path) as other:
+    with Store(broker.store.path, is_guest=True) as other:
         other.add("a = 1", "imported", owner="ann")
         broker.follow()
         assert broker.match({"a": 1}) == ["imported"]

@@ -387,14 +387,13 @@ class Broker:
         return n
 
     def _tick(self) -> None:
-        """Purge, and hear of what other processes have done to the store."""
+        """Hear of what other processes have done to the store, and purge."""
         while not self._is_stopping.wait(_TICK_SECONDS):
-            # A full disk must not end this thread: the next second may be better.
-            with contextlib.suppress(SiftlineError, OSError):
-                self.purge()
-                self.follow()
-                self.keys.refresh()
-                self.log.tend()
+            for step in (self.keys.refresh, self.follow, self.purge, self.log.tend):
+                # A full disk must not end this thread, nor one step keep the others from their turn: a key that was
+                # revoked must not live on because nothing can be written.
+                with contextlib.suppress(SiftlineError, OSError):
+                    step()
 
     def save(self) -> None:
         """Write a snapshot of the engine, from which the next start goes on."""

@@ -105,7 +105,9 @@ def _keys(args: argparse.Namespace) -> int:
 
     if args.store is None:
         raise CannotRunError("keys are kept in a store: --store FILE is needed")
-    with Store(args.store) as store:
+    # Beside a running server, which sees within a second what is done here.
+    is_looking = not (args.new_key or args.revoke_key)
+    with Store(args.store, is_checked=False, is_read_only=is_looking, is_guest=not is_looking) as store:
         keys = Keys(store)
         if args.new_key:
             role, _, owner = args.new_key.partition(":")

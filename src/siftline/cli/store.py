@@ -98,8 +98,10 @@ def _import(args: argparse.Namespace) -> int:
         format_of(file, FORMATS)
         if file != STANDARD:
             os.stat(file)
+            if os.path.exists(args.store) and os.path.samefile(file, args.store):
+                raise CannotRunError(f"{file} is the store itself, not a file of subscriptions")
     start = time.perf_counter()
-    with Store(args.store) as store:
+    with Store(args.store, is_guest=True) as store:  # a server may be running on it
         job = Import(store, is_replacing=args.replace, owner=args.owner, is_quiet=args.quiet)
         # Without a quarantine nothing will be added, so the first bad ones are enough to know.
         stop_after = MAX_REPORTED if args.quarantine is None else None

@@ -24,12 +24,11 @@ class File:
         self.path = path
 
     @classmethod
-    def opened(cls, path: Path, *, is_new: bool = False) -> File:
-        """Open a file for reading and writing; `is_new` makes it, or empties it."""
+    def opened(cls, path: Path, *, is_new: bool = False, is_made: bool = False) -> File:
+        """Open a file for reading and writing; `is_new` makes it, or empties it, `is_made` makes it if it is absent."""
+        how = os.O_CREAT | os.O_TRUNC if is_new else os.O_CREAT if is_made else 0
         with named_errors(path, "opened"):
-            return cls(
-                os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if is_new else 0), 0o644), path
-            )
+            return cls(os.open(path, os.O_RDWR | os.O_CLOEXEC | how, 0o644), path)
 
     @classmethod
     def temporary(cls) -> File:
@@ -73,12 +72,22 @@ class File:
 
     def lock(self) -> None:
         """Keep all others out, until the file is closed or the process ends in whatever way."""
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StorageError(
-                f"{self.path} is open already, here or in another process: one writer at a time"
-            ) from None
+        if not self.try_lock():
+            raise StorageError(f"{self.path} is open already, here or in another process: one writer at a time")
+
+    def try_lock(self) -> bool:
+        """Do the same if nobody else has done it; return whether that was so."""
+        with named_errors(self.path, "locked"):
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+    def unlock(self) -> None:
+        """Let others lock the file."""
+        with named_errors(self.path, "unlocked"):
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Close the file; once is enough."""

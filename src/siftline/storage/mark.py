@@ -9,6 +9,10 @@ that is gone for one that was never there. It cannot know that somebody was told
 
 The mark is written after the commit, so it is never ahead of what is on the disk. Nobody waits until it is there too: a
 power failure may leave an older one, which says less, but nothing that is not so.
+
+Processes that write beside each other take turns by a lock on the mark, so that none puts a smaller number over a
+larger one. A process that does not get the lock soon, because the other was stopped, say, leaves the mark as it is,
+which again says less.
 """
 
 from __future__ import annotations
@@ -16,16 +20,22 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+import time
 import zlib
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from siftline.errors import StorageError, StoreError
 from siftline.storage.files import File
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _MAGIC: Final = b"SiftMark"
 _BODY: Final = struct.Struct("<8sQ")
 _SIZE: Final = _BODY.size + 4
+_N_TRIES: Final = 20
+_PAUSE_SECONDS: Final = 0.001
 
 
 class Mark:
@@ -38,13 +48,20 @@ class Mark:
 
     def read(self) -> int:
         """Return the number, 0 if there is no mark."""
+        for _ in range(_N_TRIES):
+            written = self._bytes()
+            with contextlib.suppress(StoreError):
+                return self._number(written)
+            time.sleep(_PAUSE_SECONDS)  # somebody may have been in the midst of writing it
+        return self._number(self._bytes())
+
+    def _bytes(self) -> bytes:
         try:
-            written = self.path.read_bytes()
+            return self.path.read_bytes()
         except FileNotFoundError:
-            return 0
+            return b""
         except OSError as error:
             raise StoreError(f"{self.path} cannot be read: {error.strerror}") from None
-        return self._number(written)
 
     def _number(self, written: bytes) -> int:
         if not any(written):  # made, but not yet written
@@ -58,7 +75,7 @@ class Mark:
     def open(self) -> None:
         """Be ready to write; make the file if it is not there."""
         try:
-            self._file = File.opened(self.path, is_new=not self.path.exists())
+            self._file = File.opened(self.path, is_made=True)
         except StorageError as error:
             raise StoreError(str(error)) from error
 
@@ -66,10 +83,23 @@ class Mark:
         """Note that all changes up to a number are acknowledged."""
         assert self._file is not None
         # What was committed is durable whether or not that can be noted.
-        with contextlib.suppress(StorageError):
+        with contextlib.suppress(StorageError), self._turn(self._file):
             if self._number(self._file.read(_SIZE, 0)) < sequence:  # another process may have been here
                 body = _BODY.pack(_MAGIC, sequence)
                 self._file.write(body + struct.pack("<I", zlib.crc32(body)), 0)
+
+    @contextlib.contextmanager
+    def _turn(self, file: File) -> Iterator[None]:
+        for _ in range(_N_TRIES):
+            if file.try_lock():
+                break
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            raise StorageError(f"{self.path} is locked")
+        try:
+            yield
+        finally:
+            file.unlock()
 
     def close(self) -> None:
         """Close the file."""

@@ -1,20 +1,29 @@
-"""Opening SQLite files, and saying in plain words what is wrong with them."""
+"""Opening SQLite files, and saying in plain words what is wrong with them.
+
+Nothing in this process may open a database, its `-wal` or its `-shm` but through SQLite. When any descriptor of a file
+is closed, the kernel drops all POSIX locks that the process has on it (https://sqlite.org/howtocorrupt.html, section
+2.2). SQLite knows that and waits with closing. A plain `open` and `close` would leave it without locks that it believes
+it has; the next process that closes the database would take itself for the last one, and delete a log that is in use.
+
+A connection belongs to the process that opened it. A forked child must not even close one: it would undo the parent's
+transaction in memory that both share. So connections that a child inherits are never closed there, nor collected.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sqlite3
+import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from siftline.errors import StoreError, StoreLockedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-_MAGIC: Final = b"SQLite format 3\0"
 
 # What SQLite calls an error, by the beginning of the name, and what that means to the owner of a store.
 _MEANINGS: Final = (
@@ -27,6 +36,31 @@ _MEANINGS: Final = (
     ("SQLITE_IOERR", "reading or writing failed; the disk may be full or broken, and nothing of this was written"),
     ("SQLITE_TOOBIG", "a text is too long for the store"),
 )
+
+
+_CONNECTIONS: Final[weakref.WeakSet[Connection]] = weakref.WeakSet()
+
+
+class Connection(sqlite3.Connection):
+    """A connection that only the process that opened it closes."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._process = os.getpid()
+        super().__init__(*arguments, **options)
+        _CONNECTIONS.add(self)
+
+    def close(self) -> None:
+        """Close it here; do nothing in a forked child."""
+        if os.getpid() == self._process:
+            super().close()
+
+
+def _leave_to_parent() -> None:
+    for connection in _CONNECTIONS:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # the interpreter's end would close it, too
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 @contextlib.contextmanager
@@ -51,11 +85,13 @@ def plain_error(error: sqlite3.Error, path: str) -> StoreError:
 
 def open_sqlite(path: str, *, is_read_only: bool, wait_seconds: float) -> sqlite3.Connection:
     """Open a file for any thread, with transactions left to the caller."""
-    _refuse_what_is_none(Path(path), is_read_only)
+    refuse_unusable(path, is_read_only=is_read_only)
     uri = f"file:{quote(os.path.abspath(path))}?mode={'ro' if is_read_only else 'rwc'}"
     if is_read_only and not os.access(Path(path).resolve().parent, os.W_OK) and not has_log(path):
         uri += "&immutable=1"  # nobody can be writing, and SQLite need not make the files that writers share
-    connection = sqlite3.connect(uri, wait_seconds, isolation_level=None, check_same_thread=False, uri=True)
+    connection = sqlite3.connect(
+        uri, wait_seconds, isolation_level=None, check_same_thread=False, uri=True, factory=Connection
+    )
     try:
         connection.execute("PRAGMA cache_size = -16384")
         if not is_read_only:
@@ -71,22 +107,16 @@ def has_log(path: str) -> bool:
     return os.path.exists(os.path.realpath(path) + "-wal")
 
 
-def _refuse_what_is_none(path: Path, is_read_only: bool) -> None:
-    if path.is_dir():
+def refuse_unusable(path: str, *, is_read_only: bool) -> None:
+    """Raise if there can be no database at a path; whether a file is one, SQLite says when it reads it."""
+    if os.path.isdir(path):
         raise StoreError(f"{path} is a directory, not a store of subscriptions")
-    if not path.exists():
-        if is_read_only:
-            raise StoreError(f"{path} does not exist")
-        if not path.absolute().parent.is_dir():
-            raise StoreError(f"{path} cannot be made: its directory does not exist")
+    if os.path.exists(path):
         return
-    try:
-        with path.open("rb") as file:
-            head = file.read(len(_MAGIC))
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}") from None
-    if head and head != _MAGIC:
-        raise StoreError(f"{path} is not a store of subscriptions")
+    if is_read_only:
+        raise StoreError(f"{path} does not exist")
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise StoreError(f"{path} cannot be made: its directory does not exist")
 
 
 def _make_durable(connection: sqlite3.Connection, path: str) -> None:

@@ -34,6 +34,7 @@ from siftline.storage.feed import catch_up, fill
 from siftline.storage.group_commit import GroupCommit
 from siftline.storage.mark import Mark
 from siftline.storage.migrations import VERSION, migrate, version_of
+from siftline.storage.owner import Owner
 from siftline.storage.rows import (
     COLUMNS,
     LIVE,
@@ -47,7 +48,7 @@ from siftline.storage.rows import (
     moment_of,
     set_fact,
 )
-from siftline.storage.sqlite_files import has_log, open_sqlite, plain_errors
+from siftline.storage.sqlite_files import has_log, open_sqlite, plain_errors, refuse_unusable
 from siftline.storage.transaction import KEPT, Transaction, compacted, last_sequence
 from siftline.storage.written import TEXT
 
@@ -65,18 +66,28 @@ _IS_LIVE: Final = "(s.expires IS NULL OR s.expires > ?)"
 
 
 class Store:
-    """Subscriptions in a file; threads may use one store, and processes may open the same file.
+    """Subscriptions in a file, which one process owns at a time; its threads may share the store.
 
     Parameters
     ----------
     path : path
         The file; it is made if it is not there.
     is_read_only : bool
-        Never write, not even to bring an older file to the version of this program.
+        Look in beside the owner, and never write, not even to bring an older file to the version of this program.
+    is_guest : bool
+        Write beside the owner, if there is one, and leave soon: for administration. Commits of both take turns, and the
+        owner hears of the changes by the feed.
     wait_seconds : float
         How long to wait while another process is writing.
     is_checked : bool
         Look through the whole file for damage when it is opened.
+
+    Raises
+    ------
+    StoreLockedError
+        If another process, or another `Store` of this one, owns the file; it says who and since when.
+    StoreError
+        If it is damaged, no store, of a newer version, or on a network file system.
 
     Examples
     --------
@@ -101,11 +112,12 @@ class Store:
         path: str | os.PathLike[str],
         *,
         is_read_only: bool = False,
+        is_guest: bool = False,
         wait_seconds: float = 5.0,
         is_checked: bool = True,
     ) -> None:
         self.path = str(path)
-        self._is_read_only = is_read_only
+        self._is_read_only, self._is_guest = is_read_only, is_guest
         self._wait_seconds = wait_seconds
         self._idle: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
@@ -113,10 +125,29 @@ class Store:
         self._process = os.getpid()
         self._mark = Mark(self.path)
         self._writer: GroupCommit | None = None
-        with plain_errors(self.path):
-            self._look_over(is_checked)
-            if not is_read_only:
-                self._writer = self._opened_writer()
+        self._owner: Owner | None = None
+        try:
+            with plain_errors(self.path):
+                self._own()
+                self._look_over(is_checked)
+                if not is_read_only:
+                    self._writer = self._opened_writer()
+        except BaseException:
+            self._disown()
+            raise
+
+    def _own(self) -> None:
+        """Be the only one, unless that is not wanted."""
+        refuse_unusable(self.path, is_read_only=self._is_read_only)
+        if self._is_read_only or self._is_guest:
+            return
+        if os.path.exists(self.path):
+            self._seen(is_checked=False)  # nothing is put beside a file that is no store
+        self._owner = Owner(self.path)
+
+    def _disown(self) -> None:
+        if self._owner is not None:
+            self._owner.close()
 
     def _open(self) -> sqlite3.Connection:
         return open_sqlite(self.path, is_read_only=self._is_read_only, wait_seconds=self._wait_seconds)
@@ -152,7 +183,7 @@ class Store:
     def _opened_writer(self) -> GroupCommit:
         connection = self._open()
         try:
-            migrate(connection, self.path)
+            self._migrate(connection)
             self._mark.open()
             self._mark.advance(last_sequence(connection))
         except BaseException:
@@ -160,8 +191,17 @@ class Store:
             raise
         return GroupCommit(connection, self._mark, self.path)
 
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Bring the file to the version of this program: as the owner, who may be an older program."""
+        if version_of(connection, self.path) == VERSION:
+            return
+        with contextlib.closing(Owner(self.path)) if self._is_guest else contextlib.nullcontext():
+            migrate(connection, self.path)
+
     def close(self) -> None:
-        """Finish what is being written, and close the file."""
+        """Finish what is being written, and close the file; in a forked child, leave it to the parent."""
+        if os.getpid() != self._process:
+            return
         with self._guard:
             self._is_closed = True
             idle, self._idle = self._idle, []
@@ -169,6 +209,7 @@ class Store:
             connection.close()
         if self._writer is not None:
             self._writer.close()  # the last one to close: it moves the log into the file
+        self._disown()
 
     def __enter__(self) -> Store:
         return self
@@ -474,6 +515,8 @@ class Store:
         return self._open()
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
+        if os.getpid() != self._process:  # the end of a generator that a forked child has inherited
+            return
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         with self._guard:

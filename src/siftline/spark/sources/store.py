@@ -122,7 +122,7 @@ class StoreReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         """Tell the store what was processed, which Spark does when it plans the next micro-batch."""
         reader = self._options.get("reader")
         if reader is not None:
-            with Store(self._options["path"], is_checked=False) as store:
+            with Store(self._options["path"], is_guest=True, is_checked=False) as store:
                 store.acknowledge(reader, end["sequence"])
 
     def _batch(self, changes: list[Change]) -> Any:
