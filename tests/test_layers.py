@@ -24,6 +24,8 @@ ALLOWED = {
     "explanation": {"errors", "model", "language", "operators"},
     "subscriptions": {"errors", "ids", "model", "language", "encoding", "kernels", "operators"},
     "storage": {"errors", "ids", "model", "language", "kernels", "subscriptions"},
+    "files": {"errors", "model", "language", "encoding", "subscriptions"},
+    "additions": {"errors", "ids", "encoding", "files", "subscriptions"},
     "saved": {"errors", "model", "encoding", "indexes", "subscriptions", "storage"},
     "batches": {"model", "encoding", "indexes", "kernels", "subscriptions"},
     "tail": {"encoding", "indexes", "kernels"},
@@ -45,6 +47,7 @@ ALLOWED = {
     "tuning": {"encoding", "indexes"},
     "matching": {"errors", "model", "encoding", "indexes", "subscriptions", "shortcuts", "changes", "batches"},
     "engine": {
+        "additions",
         "errors",
         "ids",
         "model",
@@ -63,6 +66,7 @@ ALLOWED = {
         "operators",
     },
     "paged_engine": {
+        "additions",
         "batches",
         "operators",
         "errors",
@@ -110,6 +114,7 @@ ALLOWED = {
     "server": {"errors", "language", "model", "engine", "explanation", "storage", "broker", ""},
     "client": {"errors", "model", "language", "broker"},
     "cli": {
+        "files",
         "operators",
         "errors",
         "model",

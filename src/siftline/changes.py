@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from siftline.encoding.domains import Move
     from siftline.encoding.statistics import Statistics
     from siftline.model import Expression
-    from siftline.subscriptions import Expressions, Id
+    from siftline.subscriptions import Expressions, Id, Tenants
     from siftline.subsets import Tenant
 
 # Removed subscriptions are swept out when they are this many and as many as the live ones.
@@ -74,7 +74,7 @@ class New(NamedTuple):
     ids: Sequence[Id]
     weights: Any
     expressions: Expressions
-    tenant: str | None
+    tenants: Tenants
     replaced: Sequence[Id] = ()
     leaders: Sequence[int] = ()  # for each the slot that has its entry; empty: each has its own
     with_calls: Sequence[int] = ()  # the positions of those that call operators
@@ -154,17 +154,17 @@ class Changing:
         ids: list[Id],
         weights: list[float],
         expressions: list[Expression],
-        tenant: str | None,
+        tenants: Tenants,
     ) -> None:
         """Add expressions whose ids were checked; those that are there already share its entry."""
         if self._index.shares:
             first = self._table.n_slots
             leaders, entries = self._leaders(expressions)
             is_shared = [leader != slot for slot, leader in enumerate(leaders, first)]
-            self._add_coded(ids, weights, expressions, tenant, leaders=leaders if any(is_shared) else ())
+            self._add_coded(ids, weights, expressions, tenants, leaders=leaders if any(is_shared) else ())
             self._entries |= entries
         else:
-            self._add_coded(ids, weights, expressions, tenant)
+            self._add_coded(ids, weights, expressions, tenants)
         self._tidier.tidy(self)
 
     def _leaders(self, expressions: list[Expression]) -> tuple[list[int], dict[Expression, int]]:
@@ -187,7 +187,7 @@ class Changing:
         ids: list[Id],
         weights: list[float],
         expressions: list[Expression],
-        tenant: str | None,
+        tenants: Tenants,
         replaced: Sequence[Id] = (),
         leaders: Sequence[int] = (),
     ) -> None:
@@ -198,7 +198,7 @@ class Changing:
         covering = cover_with_alternatives if self._index.takes_alternatives else cover
         first = self._table.n_slots
         own = [each if not leaders or leaders[i] == first + i else None for i, each in enumerate(expressions)]
-        new = New(ids, weights, ParsedExpressions(expressions), tenant, replaced, leaders)
+        new = New(ids, weights, ParsedExpressions(expressions), tenants, replaced, leaders)
         if len(own) >= _MANY:
             domains, takes_patterns = self._domains.copied(), self._index.takes_patterns
             clauses, moves = encode_many(own, first, domains, covering, takes_patterns=takes_patterns)
@@ -222,7 +222,7 @@ class Changing:
         """Return clauses for the next slots."""
         return encode_covers(covers, self._table.n_slots, domains, takes_patterns=self._index.takes_patterns)
 
-    def _add_columns(self, loaded: LoadedColumns, tenant: str | None, written: Expressions | None = None) -> int:
+    def _add_columns(self, loaded: LoadedColumns, tenants: Tenants, written: Expressions | None = None) -> int:
         """Add what was loaded from columns over a copy of the domains; `written` are the same expressions as text."""
         self._table.check_ids(loaded.ids)
         ids, weights, rows, clauses, domains, moves = loaded
@@ -231,7 +231,7 @@ class Changing:
         leaders = _alike(clauses, self._table.n_slots, len(ids)) if self._index.shares else None
         if leaders is not None:
             clauses = picked(clauses, np.flatnonzero(leaders[clauses.slots - self._table.n_slots] == clauses.slots))
-        new = New(ids, weights, expressions, tenant, leaders=() if leaders is None else leaders.tolist())
+        new = New(ids, weights, expressions, tenants, leaders=() if leaders is None else leaders.tolist())
         self._add_many(clauses, new, domains, moves)
         self._tidier.tidy(self)
         return len(ids)
@@ -287,7 +287,7 @@ class Changing:
             self._n_replaced += 1
             self._forget(self._table.remove(new.replaced, gone))
         first = self._table.n_slots
-        self._table.append(new.ids, new.weights, new.expressions, new.tenant)
+        self._table.append(new.ids, new.weights, new.expressions, new.tenants)
         followers = [(slot, leader) for slot, leader in enumerate(new.leaders, first) if slot != leader]
         if followers:
             self._table.follow(*zip(*followers, strict=True))

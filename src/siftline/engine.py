@@ -6,7 +6,6 @@ is matched. Threads may match while others add and remove.
 
 from __future__ import annotations
 
-import math
 import pickle
 import threading
 from threading import get_ident
@@ -17,13 +16,20 @@ import numpy as np
 from siftline.encoding.events import DictSource, EncodedEvents
 from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
-from siftline.errors import DuplicateIdError, SubscriptionError, TableError
+from siftline.errors import DuplicateIdError, TableError
 from siftline.ids import AnyId, Id, plain_id, plain_ids
 from siftline.indexes.protocol import MOST_FOUND
 from siftline.indexes.registry import DEFAULT, PAGED
 from siftline.matching import Matching
 from siftline.model import has_calls
-from siftline.subscriptions import SubscriptionTable, TextExpressions, accepted, check_top
+from siftline.subscriptions import (
+    SubscriptionTable,
+    TextExpressions,
+    accepted,
+    check_top,
+    checked_tenant,
+    checked_weight,
+)
 from siftline.subsets import Subset, Tenant, subset_of
 
 if TYPE_CHECKING:
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from siftline.additions import Added, OnError
     from siftline.encoding.columns import LoadedColumns
     from siftline.explanation import Explanation
     from siftline.model import Expression
@@ -141,39 +148,45 @@ class Engine(Matching):
         with self._writing:
             chosen = self._table.next_id() if id is None else plain_id(id)
             self._table.check_id(chosen)
-            self._add_one(chosen, _checked_weight(weight), parsed, _checked_tenant(tenant))
+            self._add_one(chosen, checked_weight(weight), parsed, checked_tenant(tenant))
         return chosen
 
-    def add_many(self, source: Any, *, tenant: str | None = None) -> int:
+    def add_many(self, source: Any, *, tenant: str | None = None, on_error: OnError = "raise") -> Added:
         """Add many subscriptions at once: all of them, or none if one is refused. Returns how many.
 
         Parameters
         ----------
         source
-            An iterable of (id, expression) or (id, expression, weight); or an Arrow table, pandas or polars data frame,
-            or the path of a Parquet file, with the columns `subscription`, `expression` and optionally `weight`, or in
-            the columnar form of one row a predicate (see README).
+            An iterable of (id, expression) or (id, expression, weight), or of dicts with the keys of a line of JSON; an
+            Arrow table, pandas or polars data frame, with the columns `subscription` (or `id`), `expression` and
+            optionally `weight` and `tenant`, or in the columnar form of one row a predicate (see README); or the path
+            of a file as the command line takes it: JSON Lines, CSV, Parquet or text, also `.gz` or `.zst`.
         tenant : str, optional
-            Whose subscriptions they are, for `match(..., tenant=...)`.
-        """
-        from siftline.encoding.columns import load_columns
-        from siftline.encoding.tables import rows_of, table_of
+            Whose subscriptions they are, for `match(..., tenant=...)`, unless a row says it.
+        on_error : {'raise', 'collect'}
+            With 'collect', the good ones are added, and `refused` of what is returned lists the others, each with its
+            position, id, reason and hint. A source that cannot be read at all is an error either way.
 
-        _checked_tenant(tenant)
-        table = table_of(source)
-        if table is not None and "expression" not in table.column_names:
-            with self._writing:
-                takes_patterns = self._index.takes_patterns
-                loaded = load_columns(table, self._domains.copied(), takes_patterns=takes_patterns)
-                return self._add_columns(loaded, tenant)
-        given, expressions, weights = rows_of(source if table is None else table)
-        ids = plain_ids(given)
-        known: dict[str, Expression] = {}  # a text that repeats is parsed once
-        parsed = [_accepted_row(expression, id, known) for id, expression in zip(ids, expressions, strict=True)]
+        >>> engine = Engine()
+        >>> added = engine.add_many([(1, "a = 1"), (2, "a == 2"), (1, "a = 3")], on_error="collect")
+        >>> int(added), [(refused.position, refused.hint or refused.reason) for refused in added.refused]
+        (1, [(1, 'write ='), (2, 'the id 1 is already in use')])
+        """
+        from siftline.additions import Added, Columns, read
+        from siftline.encoding.columns import load_columns
+
+        rows = read(source, checked_tenant(tenant), on_error)
         with self._writing:
-            self._table.check_ids(ids)
-            self._add_parsed(ids, [_checked_weight(weight) for weight in weights], parsed, tenant)
-        return len(ids)
+            if on_error == "collect":
+                rows = rows.fitted(self._table.are_ids_text, self._table.has)
+            if isinstance(rows, Columns):
+                takes_patterns = self._index.takes_patterns
+                loaded = load_columns(rows.table, self._domains.copied(), takes_patterns=takes_patterns)
+                return Added(self._add_columns(loaded, rows.tenants_of(loaded.ids)), rows.refused)
+            rows = rows.spelled(self._table.are_ids_text)
+            self._table.check_ids(rows.ids)
+            self._add_parsed(rows.ids, rows.weights, rows.expressions, rows.tenants)
+        return Added(len(rows.ids), rows.refused)
 
     def add_loaded(self, loaded: LoadedColumns) -> int:
         """Add what `load_columns` made of a table over empty domains; several engines may take the same.
@@ -211,7 +224,7 @@ class Engine(Matching):
         id, parsed = plain_id(id), accepted(expression)
         with self._writing:
             slot = self._table.slot(id)
-            kept = float(self._table.weights.view[slot]) if weight is None else _checked_weight(weight)
+            kept = float(self._table.weights.view[slot]) if weight is None else checked_weight(weight)
             self._add_coded([id], [kept], [parsed], self._table.tenant(slot), replaced=[id])
             self._tidier.tidy(self)
 
@@ -343,7 +356,7 @@ class Engine(Matching):
             return None if within is None else subset_of(within)
         if within is not None:
             raise ValueError("within and tenant exclude each other")
-        _checked_tenant(tenant)
+        checked_tenant(tenant)
         known = self._tenants.get(tenant)
         if known is None:
             known = Tenant(tenant)
@@ -561,24 +574,6 @@ class Engine(Matching):
         self._publishing = threading.Lock()
 
 
-def _accepted_row(expression: str | Expression, id: Id, known: dict[str, Expression]) -> Expression:
-    if isinstance(expression, str) and expression in known:
-        return known[expression]
-    try:
-        parsed = accepted(expression)
-    except SubscriptionError as error:
-        raise SubscriptionError(
-            f"subscription {id!r}: {error.reason}",
-            text=error.text,
-            position=error.position,
-            hint=error.hint,
-            path=error.path,
-        ) from None
-    if isinstance(expression, str):
-        known[expression] = parsed
-    return parsed
-
-
 def _checked_schedule(schedule: str | None, index: str) -> str:
     """Return the schedule of an engine; what it is called by default needs no loading."""
     if schedule is None:
@@ -587,21 +582,6 @@ def _checked_schedule(schedule: str | None, index: str) -> str:
 
     check_schedule(schedule)
     return schedule
-
-
-def _checked_weight(weight: object) -> float:
-    try:
-        if isinstance(weight, (int, float)) and not isinstance(weight, bool) and math.isfinite(weight):
-            return float(weight)
-    except OverflowError:  # an integer beyond all doubles
-        pass
-    raise SubscriptionError("a weight must be a finite number")
-
-
-def _checked_tenant(tenant: Any) -> str | None:
-    if tenant is not None and not isinstance(tenant, str):
-        raise SubscriptionError(f"a tenant must be a string, not {type(tenant).__name__}: {tenant!r}")
-    return tenant
 
 
 def _first(slots: NDArray[np.int32], table: SubscriptionTable) -> Id | None:

@@ -17,6 +17,7 @@ __all__ = [
     "BusyError",
     "DuplicateIdError",
     "EventError",
+    "FileError",
     "IdempotencyError",
     "LimitError",
     "OperatorError",
@@ -143,6 +144,10 @@ class OperatorError(SiftlineError, ValueError):
 
 class TableError(SiftlineError, ValueError):
     """An Arrow table or file that lacks a column or has one of an unusable type."""
+
+
+class FileError(SiftlineError, ValueError):
+    """A file of subscriptions or events that cannot be read; the message begins with its name."""
 
 
 class DuplicateIdError(SiftlineError, ValueError):

@@ -21,7 +21,7 @@ from siftline.encoding.events import EncodedEvents
 from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
 from siftline.encoding.terms import terms_of
-from siftline.engine import Engine, _accepted_row, _checked_tenant, _checked_weight
+from siftline.engine import Engine
 from siftline.errors import DuplicateIdError, EventError, OperatorError, SubscriptionError, UnknownIdError
 from siftline.ids import check_type, plain_id, plain_id_set, plain_ids
 from siftline.indexes.pb_tree import PbTree
@@ -33,7 +33,7 @@ from siftline.language.text import parse_stored
 from siftline.model import evaluate_solutions, has_calls, matches
 from siftline.operators.calling import CallCounts, EventCalls
 from siftline.operators.schedules import EVERYTHING
-from siftline.subscriptions import accepted, check_top
+from siftline.subscriptions import accepted, check_top, checked_tenant, checked_weight
 from siftline.subsets import Subset
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from siftline.additions import Added, OnError
     from siftline.engine import Within
     from siftline.ids import AnyId, Id
     from siftline.model import Event, Expression
@@ -138,26 +139,31 @@ class PagedEngine(Engine):
         with self._lock:
             chosen = self._next_id() if id is None else plain_id(id)
             self._check_ids([chosen])
-            self._tree.change([], [Row(chosen, _checked_weight(weight), text, _checked_tenant(tenant))])
+            self._tree.change([], [Row(chosen, checked_weight(weight), text, checked_tenant(tenant))])
         return chosen
 
-    def add_many(self, source: Any, *, tenant: str | None = None) -> int:
+    def add_many(self, source: Any, *, tenant: str | None = None, on_error: OnError = "raise") -> Added:
         """Add many subscriptions at once: all of them, or none if one is refused; see `Engine.add_many`."""
-        _checked_tenant(tenant)
-        ids, expressions, weights = _rows_of(source)
-        texts = [to_text(expression) for expression in expressions]
+        from siftline.additions import Added, Columns, read
+
+        rows = read(source, checked_tenant(tenant), on_error)
         with self._lock:
-            self._check_ids(ids)
-            checked = [_checked_weight(weight) for weight in weights]
-            self._tree.change([], [Row(*row, tenant) for row in zip(ids, checked, texts, strict=True)])
-        return len(ids)
+            are_ids_text = self._tree.are_ids_text
+            if on_error == "collect":
+                rows = rows.fitted(are_ids_text, lambda id: self._tree.slot(id) is not None)
+            rows = rows.unpacked() if isinstance(rows, Columns) else rows.spelled(are_ids_text)
+            self._check_ids(rows.ids)
+            texts = map(to_text, rows.expressions)
+            added = zip(rows.ids, rows.weights, texts, rows.each_tenant(), strict=True)
+            self._tree.change([], [Row(*row) for row in added])
+        return Added(len(rows.ids), rows.refused)
 
     def replace(self, id: AnyId, expression: str | Expression, weight: float | None = None) -> None:
         """Give a subscription a new expression; every match sees either the old one or the new one."""
         text = to_text(accepted(expression))
         with self._lock:
             row = self._row(id)
-            kept = row.weight if weight is None else _checked_weight(weight)
+            kept = row.weight if weight is None else checked_weight(weight)
             self._tree.change([row.id], [row._replace(weight=kept, text=text)])
 
     def remove(self, id: AnyId) -> None:
@@ -349,22 +355,6 @@ class PagedEngine(Engine):
             self._tree.change([], [Row(*row) for row in rows])
 
 
-def _rows_of(source: Any) -> tuple[list[Any], list[Expression], Any]:
-    """Return ids, expressions and weights from whatever `add_many` takes."""
-    from siftline.encoding.columns import load_columns
-    from siftline.encoding.tables import rows_of, table_of
-
-    table = table_of(source)
-    if table is not None and "expression" not in table.column_names:
-        loaded = load_columns(table, Domains())
-        parts = loaded.expressions
-        return loaded.ids, [parts.expression(i) for i in range(len(parts))], loaded.weights.tolist()
-    given, expressions, weights = rows_of(source if table is None else table)
-    ids = plain_ids(given)
-    known: dict[str, Expression] = {}
-    return ids, [_accepted_row(expression, id, known) for id, expression in zip(ids, expressions, strict=True)], weights
-
-
 def _holds(expression: Expression, event: Event, calls: EventCalls) -> bool:
     """Check a candidate; as nothing is kept in memory about subscriptions, their calls have no schedule."""
     if not has_calls(expression):
@@ -385,7 +375,7 @@ def _asked(within: Within, tenant: str | None) -> Callable[[Row], bool]:
             raise TypeError("within must be ids or a subset, not one string")
         ids = within.ids if isinstance(within, Subset) else plain_id_set(within)
         return lambda row: row.id in ids
-    return _anyone if _checked_tenant(tenant) is None else lambda row: row.tenant == tenant
+    return _anyone if checked_tenant(tenant) is None else lambda row: row.tenant == tenant
 
 
 def _rank(found: tuple[int, Row]) -> tuple[float, Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from bisect import bisect_right
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -223,12 +224,12 @@ class SubscriptionTable:
 
     # changes
 
-    def append(self, ids: Sequence[Id], weights: Any, expressions: Expressions, tenant: str | None = None) -> None:
+    def append(self, ids: Sequence[Id], weights: Any, expressions: Expressions, tenants: Tenants = None) -> None:
         """Give the next slots to subscriptions whose ids were checked."""
         if not len(ids):
             return
         first = self.n_slots
-        self._append_tenant(len(ids), tenant)
+        self._append_tenants(len(ids), tenants)
         self._append_ids(ids)
         self.weights.extend(weights)
         if self._slots is not None:
@@ -250,7 +251,7 @@ class SubscriptionTable:
             self.append([id], [weight], ParsedExpressions([expression]), tenant)
             return
         if tenant is not None or self.tenants is not None:
-            self._append_tenant(1, tenant)
+            self._append_tenants(1, tenant)
         ids.append(id)  # type: ignore[arg-type]
         if self._largest_id is not None and type(id) is int and id > self._largest_id:
             self._largest_id = id
@@ -266,13 +267,18 @@ class SubscriptionTable:
             self.following.append(_LAST)
             self.plain.extend(1)
 
-    def _append_tenant(self, n: int, tenant: str | None) -> None:
-        if tenant is None and self.tenants is None:
+    def _append_tenants(self, n: int, tenants: Tenants) -> None:
+        if tenants is None and self.tenants is None:
             return
         if self.tenants is None:
             self.tenants = Growable(np.full(self.n_slots, _NO_TENANT, dtype=np.int32))
-        number = _NO_TENANT if tenant is None else self.tenant_numbers.setdefault(tenant, len(self.tenant_numbers))
-        self.tenants.extend(np.full(n, number, dtype=np.int32))
+        if tenants is None or isinstance(tenants, str):
+            self.tenants.extend(np.full(n, self._tenant_number(tenants), dtype=np.int32))
+        else:
+            self.tenants.extend(np.array([self._tenant_number(tenant) for tenant in tenants], dtype=np.int32))
+
+    def _tenant_number(self, tenant: str | None) -> int:
+        return _NO_TENANT if tenant is None else self.tenant_numbers.setdefault(tenant, len(self.tenant_numbers))
 
     def tenant(self, slot: int) -> str | None:
         """Return the tenant of a slot."""
@@ -506,10 +512,33 @@ class SubscriptionTable:
         assert all(self.is_entry(slot) for slot in entries.tolist())
 
 
+# Whose many subscriptions are: one tenant's, or for each its own.
+Tenants: TypeAlias = "str | Sequence[str | None] | None"
+
+
 def check_top(top: object) -> None:
     """Raise unless `top` says how many subscriptions are wanted."""
     if not isinstance(top, int) or isinstance(top, bool) or top < 0:
         raise ValueError(f"top must be a number of subscriptions, not {top!r}")
+
+
+def checked_weight(weight: object) -> float:
+    """Return a weight, 1 if there is none."""
+    if weight is None:
+        return 1.0
+    try:
+        if isinstance(weight, (int, float)) and not isinstance(weight, bool) and math.isfinite(weight):
+            return float(weight)
+    except OverflowError:  # an integer beyond all doubles
+        pass
+    raise SubscriptionError("a weight must be a finite number")
+
+
+def checked_tenant(tenant: Any) -> str | None:
+    """Return a tenant; raise unless it is a string or None."""
+    if tenant is not None and not isinstance(tenant, str):
+        raise SubscriptionError(f"a tenant must be a string, not {type(tenant).__name__}: {tenant!r}")
+    return tenant
 
 
 def accepted(expression: str | Expression) -> Expression:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import run_fixture, write_fixture  # noqa: F401
 
-from siftline.cli.json_places import column_in_json
+from siftline.files.json_places import column_in_json
 
 if TYPE_CHECKING:
     from command_line import Outcome, Run, Write
@@ -362,7 +362,7 @@ def test_a_bug_is_one_line_unless_debugging(run: Run, write: Write, monkeypatch:
     def fail(*arguments: object, **options: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("siftline.cli.subscription_files.read_subscriptions", fail)
+    monkeypatch.setattr("siftline.files.subscription_files.read_subscriptions", fail)
     path = write("s.sift", "a = 1")
     outcome = run("check", path)
     assert outcome.status == 2
@@ -381,7 +381,7 @@ def test_an_interrupt_that_a_library_met(run: Run, write: Write, monkeypatch: py
             finally:
                 raise RuntimeError("cannot cancel")
 
-    monkeypatch.setattr("siftline.cli.subscription_files.read_subscriptions", fail)
+    monkeypatch.setattr("siftline.files.subscription_files.read_subscriptions", fail)
     outcome = run("check", write("s.sift", "a = 1"))
     assert (outcome.status, outcome.err) == (130, "interrupted\n")
 

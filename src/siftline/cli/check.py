@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siftline.cli.match import count
 from siftline.cli.operator_modules import add_operators, load_operators
-from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, Problem, Reporter, counted, show
+from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, Reporter, counted, show
+from siftline.files.problems import Problem
 
 if TYPE_CHECKING:
     import argparse
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from siftline.cli.costs import Cost, Sample
     from siftline.cli.event_files import EventFile
     from siftline.cli.progress import Progress
-    from siftline.cli.subscription_files import Subscriptions
+    from siftline.files.subscription_files import Subscriptions
     from siftline.model import Event
 
 NAME: Final = "check"
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     """Check, and return the exit status."""
     load_operators(args)
     from siftline.cli.event_files import EventFile
-    from siftline.cli.subscription_files import read_subscriptions
+    from siftline.cli.reading import read_file
 
     if args.sample is not None and args.against is None:
         raise CannotRunError("--sample is about the events of --against, and that is absent")
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     events = None
     if args.against is not None:
         events = EventFile(args.against, event_column=args.event, has_only_strings=args.strings)
-    subscriptions = read_subscriptions(args.file, is_quiet=args.quiet)
+    subscriptions = read_file(args.file, is_quiet=args.quiet)
     report = _Report(subscriptions, args)
     if events is not None:
         report.sample(events)

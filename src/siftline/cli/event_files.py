@@ -14,20 +14,21 @@ from __future__ import annotations
 import re
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
-from siftline.cli.csv_rows import CsvRow, csv_rows
-from siftline.cli.files import (
+from siftline.cli.problems import CannotRunError
+from siftline.errors import EventError, TableError
+from siftline.files.csv_rows import CsvRow, csv_rows
+from siftline.files.formats import (
     CSV,
     JSONL,
     PARQUET,
-    format_of,
+    input_format,
     open_bytes,
     open_parquet,
     refuse_document,
     shown_name,
     size_of,
 )
-from siftline.cli.problems import CannotRunError, Problem, event_problem
-from siftline.errors import EventError, TableError
+from siftline.files.problems import Problem, event_problem
 from siftline.model import Event
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class EventFile:
     def __init__(self, path: str, *, event_column: str | None = None, has_only_strings: bool = False) -> None:
         self.path = path
         self.name = shown_name(path)
-        self.format = format_of(path, FORMATS)
+        self.format = input_format(path, FORMATS)
         self.event_column = event_column
         self._has_only_strings = has_only_strings
         if event_column is not None and self.format != PARQUET:

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.cli.files import PARQUET, STANDARD, array_error, open_bytes
 from siftline.cli.operator_modules import add_operators, load_operators
-from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, Problem, event_problem, problem_of, say, show
+from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, say, show
 from siftline.errors import EventError, SubscriptionError
+from siftline.files.formats import PARQUET, STANDARD, array_error, open_bytes
+from siftline.files.problems import Problem, event_problem, problem_of
 
 if TYPE_CHECKING:
     import argparse
@@ -94,7 +95,7 @@ def _subscription(args: argparse.Namespace) -> tuple[Id | None, Expression]:
 
 
 def _parsed(text: str) -> Expression:
-    from siftline.cli.subscription_files import Entry, parse_entry
+    from siftline.files.subscription_files import Entry, parse_entry
 
     kinds = {"{": "pattern", "[": "filters"}
     kind = kinds.get(text.lstrip()[:1], "expression")
@@ -106,9 +107,9 @@ def _parsed(text: str) -> Expression:
 
 def _found(path: str, wanted: str, is_quiet: bool) -> tuple[Id, Expression]:
     """Return the subscription with an id; that others in the file are broken does not matter."""
-    from siftline.cli.subscription_files import read_subscriptions
+    from siftline.cli.reading import read_file
 
-    subscriptions = read_subscriptions(path, is_quiet=is_quiet).unpacked()
+    subscriptions = read_file(path, is_quiet=is_quiet).unpacked()
     for id, expression in zip(subscriptions.ids, subscriptions.expressions, strict=True):
         if str(id) == wanted:
             return id, expression

@@ -9,18 +9,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.cli.files import CSV, JSONL, PARQUET, STANDARD, is_stream, refuse_overwriting
+from siftline.cli.files import is_stream, refuse_overwriting
 from siftline.cli.operator_modules import add_operators, load_operators
-from siftline.cli.problems import BAD_INPUT, MAX_REPORTED, OK, CannotRunError, Problem, Reporter, counted, say
+from siftline.cli.problems import BAD_INPUT, MAX_REPORTED, OK, CannotRunError, Reporter, counted, say
+from siftline.files.formats import CSV, JSONL, PARQUET, STANDARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from siftline.cli.event_files import Chunk, EventFile
     from siftline.cli.match_files import MatchWriter
-    from siftline.cli.subscription_files import Subscriptions
     from siftline.encoding.statistics import Statistics
     from siftline.engine import Engine
+    from siftline.files.problems import Problem
+    from siftline.files.subscription_files import Subscriptions
 
 NAME: Final = "match"
 SUMMARY: Final = "match events against subscriptions"
@@ -95,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     """Match, and return the exit status."""
     from siftline.cli.event_files import EventFile
     from siftline.cli.match_files import output_format
-    from siftline.cli.subscription_files import read_subscriptions
+    from siftline.cli.reading import read_file
 
     if args.subscriptions == args.events == STANDARD:
         raise CannotRunError("subscriptions and events cannot both come from standard input")
@@ -106,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     engine = _engine(args)
     stop_after = None if args.skip_bad else MAX_REPORTED
     start = time.perf_counter()
-    subscriptions = read_subscriptions(args.subscriptions, is_quiet=args.quiet, stop_after=stop_after)
+    subscriptions = read_file(args.subscriptions, is_quiet=args.quiet, stop_after=stop_after)
     if not _are_usable(subscriptions, args.skip_bad):
         return BAD_INPUT
     _load(engine, subscriptions, is_quiet=args.quiet)
@@ -118,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
 def _load(engine: Engine, subscriptions: Subscriptions, *, is_quiet: bool) -> None:
     if not is_quiet and len(subscriptions) >= _MANY:
         say(f"building the index ({len(subscriptions):,} subscriptions) ...")
-    subscriptions.add_to(engine)
+    engine.add_many(subscriptions, on_error="collect")  # what is bad has been reported
 
 
 def _engine(args: argparse.Namespace) -> Engine:

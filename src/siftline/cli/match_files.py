@@ -9,8 +9,9 @@ import json
 import sys
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 
-from siftline.cli.files import CSV, JSONL, PARQUET, STANDARD, format_of, written_whole
+from siftline.cli.files import written_whole
 from siftline.cli.problems import CannotRunError
+from siftline.files.formats import CSV, JSONL, PARQUET, STANDARD, format_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.cli.files import CSV, JSONL, PARQUET, format_of
 from siftline.cli.match import count
 from siftline.cli.operator_modules import add_operators
 from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, counted, say, show
+from siftline.files.formats import CSV, JSONL, PARQUET, format_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,10 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.cli.files import CSV, JSONL, PARQUET, STANDARD, format_of, refuse_overwriting
+from siftline.cli.files import refuse_overwriting
 from siftline.cli.match import count
 from siftline.cli.problems import BAD_INPUT, MAX_REPORTED, OK, CannotRunError, Reporter, counted, say, show
+from siftline.files.formats import CSV, JSONL, PARQUET, STANDARD, input_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _import(args: argparse.Namespace) -> int:
     from siftline.cli.store_import import Import
-    from siftline.cli.subscription_files import FORMATS
+    from siftline.files.subscription_files import FORMATS
     from siftline.storage.store import Store
 
     if args.quarantine is not None:
@@ -95,7 +96,7 @@ def _import(args: argparse.Namespace) -> int:
     if args.files.count(STANDARD) > 1:
         raise CannotRunError("standard input can be read only once")
     for file in args.files:  # before a store is made for nothing
-        format_of(file, FORMATS)
+        input_format(file, FORMATS)
         if file != STANDARD:
             os.stat(file)
             if os.path.exists(args.store) and os.path.samefile(file, args.store):

@@ -10,8 +10,9 @@ import sys
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from siftline.cli.files import JSONL, PARQUET, STANDARD, written_whole
+from siftline.cli.files import written_whole
 from siftline.cli.progress import Progress
+from siftline.files.formats import JSONL, PARQUET, STANDARD
 from siftline.language.printer import to_text
 from siftline.storage.written import CLOUDEVENTS, EVENTBRIDGE, SNS, TEXT
 

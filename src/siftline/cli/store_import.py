@@ -6,15 +6,18 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.cli.files import CSV, format_of, written_whole
-from siftline.cli.json_places import value_in_json
-from siftline.cli.problems import CannotRunError, Problem, say
-from siftline.cli.subscription_files import FORMATS, KEPT, Entry, read_subscriptions
+from siftline.cli.files import written_whole
+from siftline.cli.problems import CannotRunError, say
+from siftline.cli.reading import read_file
+from siftline.files.formats import CSV, input_format
+from siftline.files.json_places import value_in_json
+from siftline.files.problems import Problem
+from siftline.files.subscription_files import FORMATS, KEPT, Entry
 from siftline.language.printer import to_text
 from siftline.storage.written import CLOUDEVENTS, TEXT, Written
 
 if TYPE_CHECKING:
-    from siftline.cli.subscription_files import Subscriptions
+    from siftline.files.subscription_files import Subscriptions
     from siftline.storage.store import Store
     from siftline.subscriptions import Id
 
@@ -64,11 +67,11 @@ class Import:
 
     def read(self, file: str, stop_after: int | None) -> None:
         """Read one file."""
-        found = read_subscriptions(file, is_quiet=self._is_quiet, stop_after=stop_after, keeps_entries=True)
+        found = read_file(file, is_quiet=self._is_quiet, stop_after=stop_after, keeps_entries=True)
         self.problems += found.problems
         if found.table is not None:
             found = found.unpacked()
-        if self._are_ids_text and format_of(file, FORMATS) == CSV:
+        if self._are_ids_text and input_format(file, FORMATS) == CSV:
             found.ids[:] = [str(id) for id in found.ids]  # numbers in a CSV file may well be text
         self._check_kind(found)
         known = self._store.known(found.ids)

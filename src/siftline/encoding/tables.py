@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,31 +55,6 @@ def _read_parquet(path: str | PathLike[str]) -> Any:
         return pq.read_table(path)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise TableError(f"{path} cannot be read as Parquet: {error}") from None
-
-
-def rows_of(source: Any) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return ids, expressions and weights from a text table, or from an iterable of tuples."""
-    if isinstance(source, pa.Table):
-        return _text_rows(source)
-    if not isinstance(source, Iterable):
-        raise TypeError(f"subscriptions must come as an iterable or a table, not {type(source).__name__}")
-    ids, expressions, weights = [], [], []
-    for position, row in enumerate(source):
-        if not isinstance(row, (tuple, list)) or len(row) not in (2, 3):
-            raise SubscriptionError(f"row {position} must be (id, expression) or (id, expression, weight), not {row!r}")
-        ids.append(row[0])
-        expressions.append(row[1])
-        weights.append(row[2] if len(row) == 3 else 1.0)
-    return ids, expressions, weights
-
-
-def _text_rows(table: Any) -> tuple[list[Any], list[Any], list[Any]]:
-    missing = [name for name in ("subscription", "expression") if name not in table.column_names]
-    if missing:
-        raise _missing(missing, table)
-    ids, expressions = table["subscription"].to_pylist(), table["expression"].to_pylist()
-    weights = table["weight"].to_pylist() if "weight" in table.column_names else [None] * len(ids)
-    return ids, expressions, [1.0 if weight is None else weight for weight in weights]
 
 
 def _missing(names: Sequence[str], table: Any) -> TableError:

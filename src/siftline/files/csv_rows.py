@@ -6,7 +6,8 @@ import csv
 import sys
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from siftline.cli.problems import CannotRunError, Problem
+from siftline.errors import FileError
+from siftline.files.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,13 +87,13 @@ def _header(reader: Iterator[list[str]], lines: _Lines, name: str) -> list[str]:
     try:
         header = next(reader, None)
     except csv.Error as error:
-        raise CannotRunError(f"{name}:1: not CSV: {error}") from None
+        raise FileError(f"{name}:1: not CSV: {error}") from None
     _, _, bad_line = lines.taken()
     if bad_line is not None:
-        raise CannotRunError(f"{name}:{bad_line}: not UTF-8")
+        raise FileError(f"{name}:{bad_line}: not UTF-8")
     if not header:
-        raise CannotRunError(f"{name}: expected a CSV header in the first line, found nothing")
+        raise FileError(f"{name}: expected a CSV header in the first line, found nothing")
     if len(set(header)) != len(header):
         twice = next(column for column in header if header.count(column) > 1)
-        raise CannotRunError(f"{name}:1: the header has the column {twice!r} twice")
+        raise FileError(f"{name}:1: the header has the column {twice!r} twice")
     return header

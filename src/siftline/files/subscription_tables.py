@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.cli.problems import CannotRunError, Problem
-from siftline.cli.subscription_files import KEPT, Entry, Subscriptions
-from siftline.errors import SubscriptionError, TableError
+from siftline.errors import FileError, SubscriptionError, TableError
+from siftline.files.problems import Problem
+from siftline.files.subscription_files import KEPT, Entry, Subscriptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,21 +25,26 @@ def read_table(
         return _text_entries(path, file, id_name, advance)
     if id_name and "attribute" in names and "op" in names:
         return _predicate_table(path, file, id_name, stop_after)
-    raise CannotRunError(
+    raise FileError(
         f"{path}: expected the columns subscription and expression, or subscription, attribute and op "
         f"(one row a predicate), found {', '.join(names) or 'none'}"
     )
 
 
 def _text_entries(path: str, file: Any, id_name: str, advance: Callable[[int], None]) -> Iterator[Entry | Problem]:
-    columns = [id_name, "expression", *(name for name in ("weight", *KEPT) if name in file.schema_arrow.names)]
+    columns = [
+        id_name,
+        "expression",
+        *(name for name in ("weight", "tenant", *KEPT) if name in file.schema_arrow.names),
+    ]
     row = 0
     size = file.metadata.serialized_size // max(file.metadata.num_rows, 1)
     for batch in _batches(path, file, columns):
         for record in batch.to_pylist():
             row += 1
             kept = {key: record[key] for key in KEPT if record.get(key) is not None}
-            yield Entry(row, record[id_name], "expression", record["expression"], record.get("weight"), kept=kept)
+            source, weight, tenant = record["expression"], record.get("weight"), record.get("tenant")
+            yield Entry(row, record[id_name], "expression", source, weight, kept=kept, tenant=tenant)
         advance(size * len(batch))
 
 
@@ -49,7 +54,7 @@ def _batches(path: str, file: Any, columns: list[str]) -> Iterator[Any]:
     try:
         yield from file.iter_batches(batch_size=_BATCH_ROWS, columns=columns)
     except (pa.ArrowException, OSError) as error:
-        raise CannotRunError(f"{path}: cannot be read further: {error}") from None
+        raise FileError(f"{path}: cannot be read further: {error}") from None
 
 
 def _predicate_table(path: str, file: Any, id_name: str, stop_after: int | None) -> Subscriptions:
@@ -58,24 +63,25 @@ def _predicate_table(path: str, file: Any, id_name: str, stop_after: int | None)
     try:
         table = file.read()
     except (pa.ArrowException, OSError) as error:
-        raise CannotRunError(f"{path}: cannot be read: {error}") from None
+        raise FileError(f"{path}: cannot be read: {error}") from None
     table = table.rename_columns(["subscription" if name == id_name else name for name in table.column_names])
     subscriptions = Subscriptions(path, "row")
     bad = []
     try:
-        for id, reason in _bad_subscriptions(table):
+        for id, reason, hint in bad_subscriptions(table):
             bad.append(id)
-            raw = json.dumps(_part(table, [id], is_wanted=True).to_pylist(), default=str)
-            subscriptions.problems.append(Problem(path, None, None, reason, raw=raw))
+            details = (f"  hint: {hint}",) if hint else ()
+            raw = json.dumps(rows_of_ids(table, [id], is_wanted=True).to_pylist(), default=str)
+            subscriptions.problems.append(Problem(path, None, None, reason, details, raw=raw, id=id))
             if stop_after is not None and len(bad) >= stop_after:
                 break
     except TableError as error:
-        raise CannotRunError(f"{path}: {error}") from None
-    subscriptions.table = _part(table, bad, is_wanted=False) if bad else table
+        raise FileError(f"{path}: {error}") from None
+    subscriptions.table = rows_of_ids(table, bad, is_wanted=False) if bad else table
     return subscriptions
 
 
-def _bad_subscriptions(table: Any) -> Iterator[tuple[Any, str]]:
+def bad_subscriptions(table: Any) -> Iterator[tuple[Any, str, str | None]]:
     """Yield the subscriptions that cannot be loaded, by halving the table until each stands alone."""
     from siftline.encoding.columns import load_columns
     from siftline.encoding.domains import Domains
@@ -84,17 +90,17 @@ def _bad_subscriptions(table: Any) -> Iterator[tuple[Any, str]]:
         load_columns(table, Domains())
         return
     except SubscriptionError as error:
-        reason = error.reason + (f" (hint: {error.hint})" if error.hint else "")
+        reason, hint = error.reason, error.hint
     ids = table["subscription"].unique().to_pylist()
     if len(ids) == 1:
-        yield ids[0], reason
+        yield ids[0], reason, hint
         return
     half = ids[: len(ids) // 2]
-    yield from _bad_subscriptions(_part(table, half, is_wanted=True))
-    yield from _bad_subscriptions(_part(table, half, is_wanted=False))
+    yield from bad_subscriptions(rows_of_ids(table, half, is_wanted=True))
+    yield from bad_subscriptions(rows_of_ids(table, half, is_wanted=False))
 
 
-def _part(table: Any, ids: list[Any], *, is_wanted: bool) -> Any:
+def rows_of_ids(table: Any, ids: list[Any], *, is_wanted: bool) -> Any:
     """Return the rows of these subscriptions, or of all others."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -8,7 +8,8 @@ CSV          a header with subscription (or id), expression and optionally weigh
              are integers
 Parquet      the same columns, or one row a predicate: subscription, clause, attribute, op, number, text, ...
 
-Beside these may stand owner, created and expires, which a store keeps and a match has no use for.
+Beside these may stand tenant, for an engine, and owner, created and expires, for a store; each has no use for what is
+for the other.
 """
 
 from __future__ import annotations
@@ -20,28 +21,25 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from siftline.cli.csv_rows import csv_rows
-from siftline.cli.files import (
+from siftline.errors import FileError, SubscriptionError
+from siftline.files.csv_rows import csv_rows
+from siftline.files.formats import (
     CSV,
     JSONL,
     PARQUET,
     TEXT,
-    format_of,
+    input_format,
     open_bytes,
     open_parquet,
     refuse_document,
     shown_name,
-    size_of,
 )
-from siftline.cli.json_places import column_in_json
-from siftline.cli.problems import CannotRunError, Problem, problem_of
-from siftline.cli.progress import Progress
-from siftline.errors import SubscriptionError
+from siftline.files.json_places import column_in_json
+from siftline.files.problems import Problem, problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from siftline.engine import Engine
     from siftline.model import Expression
     from siftline.subscriptions import Id
 
@@ -51,7 +49,7 @@ _NAMES: Final = ("id", "subscription")
 _SOURCES: Final = ("expression", "pattern", "filters")
 # What only a store wants to know.
 KEPT: Final[tuple[str, ...]] = ("owner", "created", "expires")
-_KEYS: Final = (*_NAMES, *_SOURCES, "weight", "dialect", *KEPT)
+_KEYS: Final = (*_NAMES, *_SOURCES, "weight", "dialect", "tenant", *KEPT)
 _WITH_ID: Final = '{"id": "...", "expression": "..."}'
 _INT64: Final = range(-(2**63), 2**63)
 
@@ -69,12 +67,14 @@ class Entry(NamedTuple):
     is_bare: bool = False  # a string on its own, whose id is its line
     raw: str | None = None  # the line or record as it stands in the file, if that is text
     kept: Mapping[str, Any] = MappingProxyType({})  # by the names of KEPT, as far as they are there
+    tenant: Any = None
 
     def as_text(self) -> str:
         """Return the line or record, or what stands for it."""
         if self.raw is not None:
             return self.raw
         row = {"subscription": self.id, self.kind: self.source, "weight": self.weight, **self.kept}
+        row |= {} if self.tenant is None else {"tenant": self.tenant}
         return json.dumps(row, default=str)
 
 
@@ -87,7 +87,10 @@ class Subscriptions:
     ids: list[Id] = field(default_factory=list)
     expressions: list[Expression] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
+    tenants: list[str | None] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)  # among all entries, bad ones included, from 0
+    are_ids_spelled: bool = False  # as numbers in a CSV file, which may be meant as text
     # The columnar form stays a table, so that loading needs no objects; then the lists above are empty.
     table: Any = None
     problems: list[Problem] = field(default_factory=list)
@@ -96,13 +99,6 @@ class Subscriptions:
 
     def __len__(self) -> int:
         return len(self.ids) if self.table is None else len(self.table["subscription"].unique())
-
-    def add_to(self, engine: Engine) -> None:
-        """Add all good subscriptions to an engine."""
-        if self.table is not None:
-            engine.add_many(self.table)
-        else:
-            engine.add_many(zip(self.ids, self.expressions, self.weights, strict=True))
 
     def unpacked(self) -> Subscriptions:
         """Return the same with an expression for each subscription, whatever form they came in."""
@@ -118,23 +114,30 @@ class Subscriptions:
 
 
 def read_subscriptions(
-    path: str, *, is_quiet: bool, stop_after: int | None = None, keeps_entries: bool = False
+    path: str,
+    *,
+    stop_after: int | None = None,
+    keeps_entries: bool = False,
+    advance: Callable[[int], None] = lambda size: None,
 ) -> Subscriptions:
-    """Read a file of subscriptions, parsing every one; give up after `stop_after` problems."""
-    kind = format_of(path, FORMATS)
-    name = shown_name(path)
-    with Progress("reading subscriptions", size_of(path), "B", is_quiet=is_quiet) as progress:
-        if kind == PARQUET:
-            from siftline.cli.subscription_tables import read_table
+    """Read a file of subscriptions, parsing every one; give up after `stop_after` problems.
 
-            found = read_table(path, open_parquet(path), progress.advance, stop_after)
-            if isinstance(found, Subscriptions):
-                return found
-            return collected(name, found, stop_after, unit="row", keeps_entries=keeps_entries)
-        entries = _READERS[kind](path, name, progress.advance)
-        subscriptions = collected(name, entries, stop_after, keeps_entries=keeps_entries)
+    `advance` is told how many more bytes were read.
+    """
+    kind = input_format(path, FORMATS)
+    name = shown_name(path)
+    if kind == PARQUET:
+        from siftline.files.subscription_tables import read_table
+
+        found = read_table(path, open_parquet(path), advance, stop_after)
+        if isinstance(found, Subscriptions):
+            return found
+        return collected(name, found, stop_after, unit="row", keeps_entries=keeps_entries)
+    entries = _READERS[kind](path, name, advance)
+    subscriptions = collected(name, entries, stop_after, keeps_entries=keeps_entries)
     if kind == CSV:
         _make_integers(subscriptions)
+        subscriptions.are_ids_spelled = True
     return subscriptions
 
 
@@ -161,15 +164,17 @@ class _Collector:
 
     def __init__(self, subscriptions: Subscriptions) -> None:
         self._to = subscriptions
+        self._n_taken = 0
         self._lines: dict[Id, int] = {}
         self._first: tuple[bool, int] | None = None  # whether ids are strings, and the line that says so
 
     def take(self, entry: Entry | Problem) -> None:
         """Keep one entry."""
+        self._n_taken += 1
         if isinstance(entry, Problem):
-            self._to.problems.append(entry)
+            self._to.problems.append(replace(entry, position=self._n_taken - 1))
             return
-        reason = self._id_reason(entry) or _weight_reason(entry.weight)
+        reason = self._id_reason(entry) or _weight_reason(entry.weight) or _tenant_reason(entry.tenant)
         if reason:
             self._refuse(entry, reason)
             return
@@ -178,18 +183,21 @@ class _Collector:
         except SubscriptionError as error:
             about = f"subscription {entry.id!r}: "
             problem = problem_of(error, self._to.file, entry.line, entry.locate, about=about, unit=self._to.unit)
-            self._to.problems.append(replace(problem, raw=entry.as_text()))
+            problem = replace(problem, raw=entry.as_text(), id=entry.id, position=self._n_taken - 1)
+            self._to.problems.append(problem)
             return
         if self._to.entries is not None:
             self._to.entries.append(entry)
         self._to.ids.append(entry.id)
         self._to.expressions.append(expression)
         self._to.weights.append(1.0 if entry.weight is None else float(entry.weight))
+        self._to.tenants.append(entry.tenant)
         self._to.lines.append(entry.line)
+        self._to.positions.append(self._n_taken - 1)
 
     def _refuse(self, entry: Entry, reason: str) -> None:
         problem = Problem(self._to.file, entry.line, 1, reason, unit=self._to.unit, raw=entry.as_text())
-        self._to.problems.append(problem)
+        self._to.problems.append(replace(problem, id=entry.id, position=self._n_taken - 1))
 
     def _id_reason(self, entry: Entry) -> str | None:
         """Say what is wrong with an id, or remember it."""
@@ -219,6 +227,10 @@ def _weight_reason(weight: Any) -> str | None:
     if weight is None or (type(weight) in (int, float) and _is_finite(weight)):
         return None
     return f"a weight must be a finite number, not {_shown(weight)}"
+
+
+def _tenant_reason(tenant: Any) -> str | None:
+    return None if tenant is None or isinstance(tenant, str) else f"a tenant must be a string, not {_shown(tenant)}"
 
 
 def _is_finite(weight: int | float) -> bool:
@@ -329,7 +341,12 @@ def _json_entry(text: str, line: int, name: str) -> Entry | Problem:
     return _entry_of(keys, text, line, name)
 
 
-def _entry_of(keys: dict[str, Any], text: str, line: int, name: str) -> Entry | Problem:
+def mapped_entry(keys: Mapping[str, Any]) -> Entry | Problem:
+    """Return the entry that a mapping with the keys of a line of JSON is; its values are Python's."""
+    return _entry_of(dict(keys), None, 0, "")
+
+
+def _entry_of(keys: dict[str, Any], text: str | None, line: int, name: str) -> Entry | Problem:
     names = [key for key in _NAMES if key in keys]
     sources = [key for key in _SOURCES if key in keys]
     reason = _unknown_key(keys) or _not_one(names, _NAMES, keys) or _not_one(sources, _SOURCES, keys)
@@ -337,10 +354,11 @@ def _entry_of(keys: dict[str, Any], text: str, line: int, name: str) -> Entry | 
         return Problem(name, line, 1, reason)
     kind = sources[0]
     source = keys[kind]
-    locate = _locator(text, line, kind, source) if isinstance(source, str) else None
+    locate = _locator(text, line, kind, source) if isinstance(source, str) and text is not None else None
     weight, dialect = keys.get("weight"), keys.get("dialect", "eventbridge")
     kept = {key: keys[key] for key in KEPT if key in keys}
-    return Entry(line, keys[names[0]], kind, source, weight, locate, dialect, raw=text, kept=kept)
+    tenant = keys.get("tenant")
+    return Entry(line, keys[names[0]], kind, source, weight, locate, dialect, raw=text, kept=kept, tenant=tenant)
 
 
 def _unknown_key(keys: dict[str, Any]) -> str | None:
@@ -382,13 +400,14 @@ def _csv_entry(row: Any, name: str) -> Entry | Problem:
     expression = cells.get("expression")
     if id is None or expression is None:
         found = ", ".join(cells)
-        raise CannotRunError(f"{name}:1: expected the columns subscription (or id) and expression, found {found}")
+        raise FileError(f"{name}:1: expected the columns subscription (or id) and expression, found {found}")
     if not id:
         return Problem(name, row.line, 1, "the id is empty", raw=row.raw)
     weight = _number(cells.get("weight", ""))
     kept = {key: cells[key] for key in KEPT if cells.get(key)}
     locate = functools.partial(row.locate, expression)
-    return Entry(row.line, id, "expression", expression, weight, locate, raw=row.raw, kept=kept)
+    tenant = cells.get("tenant") or None
+    return Entry(row.line, id, "expression", expression, weight, locate, raw=row.raw, kept=kept, tenant=tenant)
 
 
 def _number(cell: str) -> float | str | None:
