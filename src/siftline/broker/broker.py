@@ -18,10 +18,11 @@ import os
 import re
 import secrets
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.broker.addresses import check_url
+from siftline.broker.clock import SteadyClock
 from siftline.broker.cluster import Cluster, checked
 from siftline.broker.hub import Hub, Listener
 from siftline.broker.keys import Keys
@@ -30,24 +31,21 @@ from siftline.broker.leases import (
     Proof,
     Webhook,
     check_lease,
-    forget_ended,
-    forget_lease,
     put_lease,
     webhooks_of,
 )
 from siftline.broker.limits import DAY, Limits
+from siftline.broker.live_engine import LiveEngine
 from siftline.broker.log import NotificationLog
 from siftline.broker.matching import matched_ids
 from siftline.broker.notifications import START, Everybody, Notification, Position
 from siftline.broker.publisher import Publisher, Request, event_text
 from siftline.broker.remembered import call_name, named_event
 from siftline.broker.signatures import new_signing_secret, signing_secret
-from siftline.broker.snapshots import opened_engine, save_engine
 from siftline.broker.tickets import new_secret, sealed
 from siftline.broker.webhooks import Webhooks
 from siftline.errors import BusyError, EventError, LimitError, SiftlineError, SubscriptionError
 from siftline.storage.batch import Batch
-from siftline.storage.feed import catch_up
 from siftline.storage.rows import microseconds
 from siftline.storage.sqlite_files import plain_errors
 from siftline.storage.store import Store
@@ -62,6 +60,7 @@ if TYPE_CHECKING:
     from siftline.broker.notifications import LoggedEvent
     from siftline.broker.publisher import Published
     from siftline.broker.remembered import Answer, Done
+    from siftline.engine import Engine
     from siftline.storage.rows import Change, StoredSubscription
     from siftline.storage.transaction import Transaction
     from siftline.subscriptions import Id
@@ -71,6 +70,7 @@ if TYPE_CHECKING:
 # Until then the webhooks of changed subscriptions are looked up one by one.
 _FEW: Final = 1000
 _TICK_SECONDS: Final = 1.0
+_SET_BACK: Final = timedelta(minutes=5)
 # As integers are written: no sign of plus, no leading zeros, no other digits than ours.
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 # So many events are matched by other kernels than a few.
@@ -89,7 +89,8 @@ class Broker:
     limits : Limits
         What is taken, and no more.
     clock : callable, optional
-        Returns the time, with a time zone. Time that runs backwards stands still here.
+        Returns the time, with a time zone; the default is the wall clock but for its jumps (`clock.py`). Time that runs
+        backwards for a few minutes stands still here; a clock that was set back further was wrong before.
     allow_private : bool
         Whether webhooks may be sent to private and loopback addresses.
     retry_seconds : sequence of float
@@ -125,12 +126,9 @@ class Broker:
         matches_here: bool = True,
     ) -> None:
         self.limits = Limits() if limits is None else limits
-        self._clock = clock or (lambda: datetime.now(UTC))
+        self._clock = SteadyClock() if clock is None else clock
         self._latest = datetime.min.replace(tzinfo=UTC)
         self._allow_private = allow_private
-        self._index = index
-        self._following = threading.Lock()
-        self._saving = threading.Lock()
         self.observers: list[Observer] = []
         self.store = Store(path)
         for file in (f"{self.store.path}{suffix}" for suffix in ("", "-wal", "-shm")):
@@ -138,10 +136,8 @@ class Broker:
                 os.chmod(file, 0o600)  # secrets of webhooks are in there
         try:
             self.keys = Keys(self.store)
-            self.unreadable: set[Id] = set()
-            self.engine, self._sequence = opened_engine(self.store, index, self.now(), self.unreadable)
+            self._live = LiveEngine(self.store, index, self.now, self._hear)
             self._webhook_of = webhooks_of(self.store)
-            self._next_expiry = self.store.next_expiry()
             self.log = NotificationLog(
                 f"{self.store.path}-notifications",
                 most_events=self.limits.log_events,
@@ -171,8 +167,6 @@ class Broker:
         self._publisher.close()
         self.hub.end()
         self.webhooks.close()
-        with contextlib.suppress(SiftlineError, OSError):  # a full disk, say; nothing is lost
-            self.purge()
         self.save()
         if self.cluster is not None:
             self.cluster.close()
@@ -190,7 +184,9 @@ class Broker:
 
     def now(self) -> datetime:
         """Return the time by which leases end."""
-        self._latest = max(self._latest, self._clock())
+        moment = self._clock()
+        if moment > self._latest or self._latest - moment > _SET_BACK:
+            self._latest = moment
         return self._latest
 
     def _now_us(self) -> int:
@@ -259,14 +255,16 @@ class Broker:
         self._change(id, ticket, lambda batch: batch.renew(id, expires))
         return expires
 
-    def replace(self, id: Id, ticket: Proof, expression: Any, *, dialect: str = TEXT) -> None:
-        """Give a subscription another expression; every event sees either the old one or the new one."""
+    def replace(self, id: Id, ticket: Proof, expression: Any, *, dialect: str = TEXT) -> StoredSubscription:
+        """Give a subscription another expression, and return it; every event sees either the old one or the new one."""
         written = self._written(expression, dialect)
-        self._change(id, ticket, lambda batch: batch.replace(id, written))
+        replaced = self._change(id, ticket, lambda batch: batch.replace(id, written))
+        assert replaced is not None
+        return replaced
 
     def unsubscribe(self, id: Id, ticket: Proof) -> None:
         """End a subscription."""
-        self._change(id, ticket, lambda batch: batch.remove(id), is_end=True)
+        self._change(id, ticket, lambda batch: batch.remove(id))
 
     def get(self, id: Id, ticket: Proof) -> StoredSubscription:
         """Return a subscription as it is kept."""
@@ -285,21 +283,23 @@ class Broker:
         is_number = _INTEGER.fullmatch(text) is not None and self.store.are_ids_text() is False
         return int(text) if is_number and -(2**63) <= int(text) < 2**63 else text
 
-    def _change(self, id: Id, ticket: Proof, change: Callable[[Batch], None], *, is_end: bool = False) -> None:
+    def _change(self, id: Id, ticket: Proof, change: Callable[[Batch], None]) -> StoredSubscription | None:
+        """Make a change if the ticket allows it, and return what has come of it, from the same transaction."""
         batch = Batch()
         change(batch)
         now = self.now()
         moment = microseconds(now)
         assert moment is not None
 
-        def work(transaction: Transaction, connection: sqlite3.Connection) -> int:
+        def work(transaction: Transaction, connection: sqlite3.Connection) -> tuple[int, StoredSubscription | None]:
             check_lease(lambda query, given: connection.execute(query, given).fetchall(), id, ticket, moment)
             batch.apply(transaction)
-            if is_end:
-                forget_lease(connection, id)
-            return transaction.sequence
+            return transaction.sequence, transaction.find(id)
 
-        self.follow(self.store.transact(work, now))
+        changed: StoredSubscription | None
+        sequence, changed = self.store.transact(work, now)
+        self.follow(sequence)
+        return changed
 
     def _expiry(self, validity: Any) -> datetime:
         return self.now() + self.limits.lease(validity)
@@ -334,17 +334,10 @@ class Broker:
 
     def follow(self, sequence: int | None = None) -> None:
         """Bring the engine up to a change, or to the last one."""
-        with self._following:
-            if sequence is not None and self._sequence >= sequence:
-                return
-            changes = list(self.store.changes(self._sequence))
-            last = catch_up(self.engine, changes, by_owner=False, skipped=self.unreadable)
-            if last is not None:
-                self._hear(changes)
-                self._sequence = last  # not before: what raises is done again
+        self._live.follow(sequence)
 
     def _hear(self, changes: list[Change]) -> None:
-        """Take note of what changed beside the engine: times, webhooks, streams."""
+        """Take note of what changed beside the engine: webhooks, streams."""
         gone = [change.id for change in changes if change.subscription is None]
         here = [change.id for change in changes if change.subscription is not None]
         for id in gone:
@@ -356,40 +349,18 @@ class Broker:
         for change in changes:
             if change.subscription is not None:
                 self.hub.added(change.id, change.subscription.owner)
-                self._next_expiry = _sooner(self._next_expiry, change.subscription.expires)
-
-    def _evict(self) -> None:
-        """Take out of the engine what has expired by now; the store is purged a little later."""
-        now = self.now()
-        if self._next_expiry is None or now < self._next_expiry:
-            return
-        with self._following:
-            rows = self.store.select("SELECT id FROM subscriptions WHERE expires <= ?", (microseconds(now),))
-            self.engine.remove_many([id for (id,) in rows if id in self.engine])
-            self._next_expiry = self.store.next_expiry(after=now)
 
     def purge(self) -> int:
-        """Remove from the store what has expired; return how many. A running broker does it every second."""
-        now = self.now()
-        [(is_due,)] = self.store.select(
-            "SELECT exists(SELECT 1 FROM subscriptions WHERE expires <= ?)", (microseconds(now),)
-        )
-        if not is_due:
-            return 0
+        """Remove from the store what has expired by now; return how many.
 
-        def work(transaction: Transaction, connection: sqlite3.Connection) -> int:
-            n = transaction.expire()
-            forget_ended(connection)
-            return n
-
-        n = int(self.store.transact(work, now))
-        self.follow()
-        return n
+        A running broker does it by itself, some seconds after the end of a lease.
+        """
+        return self._live.purge()
 
     def _tick(self) -> None:
         """Hear of what other processes have done to the store, and purge."""
         while not self._is_stopping.wait(_TICK_SECONDS):
-            for step in (self.keys.refresh, self.follow, self.purge, self.log.tend):
+            for step in (self.keys.refresh, self.follow, self._live.purge_patiently, self.log.tend):
                 # A full disk must not end this thread, nor one step keep the others from their turn: a key that was
                 # revoked must not live on because nothing can be written.
                 with contextlib.suppress(SiftlineError, OSError):
@@ -397,15 +368,22 @@ class Broker:
 
     def save(self) -> None:
         """Write a snapshot of the engine, from which the next start goes on."""
-        with self._saving, self._following:
-            if self.unreadable:  # the next start tries again
-                return
-            save_engine(self.engine, self.store, self._index, self._sequence)
+        self._live.save()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, with what is live."""
+        return self._live.engine
+
+    @property
+    def unreadable(self) -> set[Id]:
+        """Subscriptions that cannot be parsed any more, and match nothing."""
+        return self._live.unreadable
 
     @property
     def lag(self) -> int:
         """How many changes of the store the engine has yet to hear of."""
-        return self.store.sequence - self._sequence
+        return self.store.sequence - self._live.sequence
 
     # events
 
@@ -464,7 +442,7 @@ class Broker:
 
     def match(self, event: Any) -> list[Id]:
         """Return which subscriptions an event would match, and notify nobody."""
-        self._evict()
+        self._live.evict()
         return self.engine.match(event_text(event, self.limits))
 
     def warm_up(self) -> None:
@@ -474,7 +452,7 @@ class Broker:
                 pass
 
     def _match_all(self, events: list[bytes]) -> Iterator[list[Id] | EventError]:
-        return matched_ids(self.engine, events, before=self._evict)
+        return matched_ids(self.engine, events, before=self._live.evict)
 
     def _answers(self, keys: set[bytes]) -> dict[bytes, Answer]:
         with plain_errors(self.log.path):
@@ -503,7 +481,7 @@ class Broker:
         """
         if self.cluster is None:
             raise LimitError("this broker matches events itself, and takes no matches")
-        self._evict()
+        self._live.evict()
         delivered, logged = self.cluster.deliver(matches, self._now_us(), self.engine.__contains__, self._webhook_of)
         self._tell(logged)
         return delivered
@@ -529,7 +507,7 @@ class Broker:
         if len(self.hub) >= self.limits.streams:
             raise BusyError(f"there are {self.limits.streams:,} streams already")
         chosen: set[Id] | Everybody
-        with self._following:  # between the two, a new subscription of the owner would be missed
+        with self._live.lock:  # between the two, a new subscription of the owner would be missed
             if owner is not None:
                 chosen = {id for (id,) in self.store.select("SELECT id FROM subscriptions WHERE owner = ?", (owner,))}
             else:
@@ -538,9 +516,3 @@ class Broker:
             listener = Listener(chosen, owner=owner, capacity=self.limits.stream_items, wake=wake)
             self.hub.join(listener)
         return listener
-
-
-def _sooner(known: datetime | None, other: datetime | None) -> datetime | None:
-    if known is None or other is None:
-        return other if known is None else known
-    return min(known, other)

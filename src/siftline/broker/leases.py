@@ -1,7 +1,8 @@
 """What the broker keeps of a subscription in the store, beside the subscription itself: tickets and webhooks.
 
 The rows are written in the transaction that writes the subscription, so there is none without a ticket that was given
-one. Subscriptions that came by another way (`siftline store import`) have no ticket; only admins can end them.
+one; and they go with it, whoever removes it, so that an id that is used again does not come with an old ticket.
+Subscriptions that came by another way (`siftline store import`) have no ticket; only admins can end them.
 """
 
 from __future__ import annotations
@@ -78,16 +79,6 @@ def check_lease(select: Select, id: Id, proof: Proof, now: int) -> None:
             raise WrongTicketError("the subscription is not one of the key's owner")
     elif proof is not None and (salt is None or not fits(proof, Seal(salt, digest))):
         raise WrongTicketError("the ticket is not that of the subscription")
-
-
-def forget_lease(connection: sqlite3.Connection, id: Id) -> None:
-    """Drop the ticket of a subscription that has ended."""
-    connection.execute("DELETE FROM leases WHERE id = ?", (id,))
-
-
-def forget_ended(connection: sqlite3.Connection) -> None:
-    """Drop the tickets of all subscriptions that have ended."""
-    connection.execute("DELETE FROM leases WHERE id NOT IN (SELECT id FROM subscriptions)")
 
 
 def webhooks_of(store: Store, ids: list[Id] | None = None) -> dict[Id, Webhook]:

@@ -31,6 +31,8 @@ class Limits:
         In all, and of one owner.
     validity : timedelta
         The longest lease.
+    renewal_seconds : float
+        Within which a subscription is renewed at most once, unless its lease is about to end.
     log_events, log_bytes : int
         How much of the past the log of notifications keeps: payloads and whom they matched.
     publish_names : int
@@ -60,6 +62,7 @@ class Limits:
     subscriptions: int = 10_000_000
     subscriptions_per_owner: int = 10_000
     validity: timedelta = timedelta(days=366)
+    renewal_seconds: float = 1.0
     log_events: int = 100_000
     log_bytes: int = 256 << 20
     publish_names: int = 200_000

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from siftline.engine import Engine
 from siftline.errors import SiftlineError
+from siftline.storage.rows import microseconds, moment_of, set_fact
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,10 +25,13 @@ if TYPE_CHECKING:
 READER: Final = "broker"
 # Fewer subscriptions are loaded quickly enough; and so many changes are not worth a new snapshot at the start.
 _FEW: Final = 10_000
+_UNTIL: Final = "evicted_until"
 
 
-def opened_engine(store: Store, index: str, now: datetime, skipped: set[Id]) -> tuple[Engine, int]:
-    """Return an engine with all subscriptions of a store, and the number of the last change in it.
+def opened_engine(store: Store, index: str, now: datetime, skipped: set[Id]) -> tuple[Engine, int, datetime]:
+    """Return an engine with the subscriptions of a store, the number of the last change in it, and a time.
+
+    What ends by that time may be missing: it had expired when the engine was saved, or has by now.
 
     What cannot be parsed any more is left out, and goes to `skipped`; then no snapshot is written, because the next
     start may be able to. If that took long, a snapshot is written at once, because the next start may follow a crash.
@@ -36,28 +40,39 @@ def opened_engine(store: Store, index: str, now: datetime, skipped: set[Id]) -> 
         with contextlib.suppress(SiftlineError, OSError):
             engine = Engine.open(path)
             sequence = store.follow(engine, number, skipped=skipped)
+            until = max(now, _evicted_until(store))
             if sequence - number > _FEW and not skipped:
-                save_engine(engine, store, index, sequence)
-            return engine, sequence
+                save_engine(engine, store, index, sequence, until)
+            return engine, sequence, until
     engine = Engine(index)
     sequence = store.load_into(engine, now=now, skipped=skipped)
     if len(engine) > _FEW and not skipped:
-        save_engine(engine, store, index, sequence)
-    return engine, sequence
+        save_engine(engine, store, index, sequence, now)
+    return engine, sequence, now
 
 
-def save_engine(engine: Engine, store: Store, index: str, sequence: int) -> None:
-    """Write a snapshot, drop older ones, and drop from the store what nobody needs any more."""
+def save_engine(engine: Engine, store: Store, index: str, sequence: int, until: datetime) -> None:
+    """Write a snapshot, drop older ones, and drop from the store what nobody needs any more.
+
+    What ends by `until` may be missing from the engine, which the store notes: the clock may be set back later.
+    """
     older = _snapshots(store, index)
     target = _path(store, index, sequence)
     if sequence == 0 or target in older:
         return
     with contextlib.suppress(OSError, SiftlineError):  # a full disk: the next start takes longer, and that is all
+        store.transact(lambda _, connection: set_fact(connection.execute, _UNTIL, microseconds(until) or 0))
         engine.save(target)
         store.acknowledge(READER, sequence)
         store.compact()
         for path in older:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _evicted_until(store: Store) -> datetime:
+    """Return up to when subscriptions may be missing from snapshots."""
+    stored = store.fact(_UNTIL)
+    return moment_of(stored if isinstance(stored, int) else 0)
 
 
 def _path(store: Store, index: str, sequence: int) -> Path:

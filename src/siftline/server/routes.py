@@ -139,8 +139,8 @@ class Routes:
         document = object_of(await body_of(request, self._broker.limits), (*_FORMS, "dialect"))
         expression, dialect = _expression(document)
         id = self._id(request)
-        await run_in_threadpool(self._broker.replace, id, proof, expression, dialect=dialect)
-        return JsonResponse(_shown(await run_in_threadpool(self._broker.get, id, proof)))
+        replaced = await run_in_threadpool(self._broker.replace, id, proof, expression, dialect=dialect)
+        return JsonResponse(_shown(replaced))
 
     async def renew(self, request: Request) -> Response:
         """`POST /subscriptions/{id}/renew`."""

@@ -370,13 +370,23 @@ class Store:
 
     def subscriptions(self, *, owner: str | None = None, now: datetime | None = None) -> Generator[StoredSubscription]:
         """Return all subscriptions as of one moment, or those of one owner, in the order of their last change."""
+        condition, arguments = ("true", ()) if owner is None else ("s.owner = ?", (owner,))
         with self._reading() as connection:
-            yield from self._live(connection, owner, now)
+            yield from self._live(connection, now, condition, arguments)
+
+    def ending(self, after: datetime, by: datetime) -> Generator[StoredSubscription]:
+        """Return the subscriptions that end after one time, and by another."""
+        condition, arguments = "s.expires > ? AND s.expires <= ?", (microseconds(after), microseconds(by))
+        with self._reading() as connection:
+            yield from self._live(connection, after, condition, arguments)
 
     def _live(
-        self, connection: sqlite3.Connection, owner: str | None, now: datetime | None
+        self,
+        connection: sqlite3.Connection,
+        now: datetime | None,
+        condition: str = "true",
+        arguments: tuple[Any, ...] = (),
     ) -> Iterator[StoredSubscription]:
-        condition, arguments = ("true", []) if owner is None else ("s.owner = ?", [owner])
         query = f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE {condition} ORDER BY s.sequence"
         moment = _now(now)
         for row in connection.execute(query, arguments):
@@ -393,8 +403,7 @@ class Store:
 
     def are_ids_text(self) -> bool | None:
         """Return whether ids are strings; None before the first."""
-        with self._reading() as connection:
-            kind = fact(connection.execute, "id_kind", self.path)
+        kind = self.fact("id_kind")
         return None if kind is None else kind == "text"
 
     def next_expiry(self, after: datetime | None = None) -> datetime | None:
@@ -406,9 +415,12 @@ class Store:
 
     def identity(self) -> str:
         """Return a random text that no other store has, but for copies of this one."""
+        return str(self.fact("identity") or self._run(_identified))
+
+    def fact(self, name: str) -> Any:
+        """Return something that was noted about the whole store, None if it was not."""
         with self._reading() as connection:
-            known = fact(connection.execute, "identity", self.path)
-        return str(known or self._run(_identified))
+            return fact(connection.execute, name, self.path)
 
     # the feed
 
@@ -452,7 +464,7 @@ class Store:
         """
         with self._reading() as connection:
             sequence = last_sequence(connection)
-            fill(engine, self._live(connection, None, now), by_owner=by_owner, skipped=skipped)
+            fill(engine, self._live(connection, now), by_owner=by_owner, skipped=skipped)
             return sequence
 
     def follow(self, engine: Any, since: int, *, by_owner: bool = False, skipped: set[Id] | None = None) -> int:

@@ -22,6 +22,7 @@ from siftline.storage.rows import (
 )
 
 if TYPE_CHECKING:
+    from siftline.storage.rows import StoredSubscription
     from siftline.storage.written import Written
     from siftline.subscriptions import Id
 
@@ -115,9 +116,10 @@ class Transaction:
         self._known(id)
         self._forget(id, REMOVED)
 
-    def expire(self) -> int:
-        """Remove all subscriptions whose time is over; return how many."""
-        over = self._execute("SELECT id FROM subscriptions WHERE expires <= ? ORDER BY expires, id", (self._now,))
+    def expire(self, most: int = -1) -> int:
+        """Remove all subscriptions whose time is over, or so many; return how many."""
+        query = "SELECT id FROM subscriptions WHERE expires <= ? ORDER BY expires, id LIMIT ?"
+        over = self._execute(query, (self._now, most))
         ids = [id for (id,) in over.fetchall()]
         for id in ids:
             self._end(id)
@@ -166,9 +168,13 @@ class Transaction:
         self._content(id)
         self._forget(id, EXPIRED)
 
-    def _content(self, id: Id) -> Content:
+    def find(self, id: Id) -> StoredSubscription | None:
+        """Return a subscription as it is in this transaction, None if there is none."""
         row = self._execute(f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE s.id = ?", (id,)).fetchone()
-        subscription = live_change(row, self._path).subscription
+        return None if row is None else live_change(row, self._path).subscription
+
+    def _content(self, id: Id) -> Content:
+        subscription = self.find(id)
         assert subscription is not None
         return Content(
             subscription.written,

@@ -1,0 +1,74 @@
+"""The time by which leases end: the wall clock, but for its jumps.
+
+    wall clock    12:00:00  12:00:01  17:00:02  17:00:03  12:00:04        an administrator mistyped the time
+    this clock    12:00:00  12:00:01  12:00:02  12:00:03  12:00:04
+
+Between two looks, the wall clock and the steady clock should go on by about the same. If they do, the wall clock
+counts, so that it may be corrected little by little. If they do not, the wall clock has jumped, and the steady clock
+counts until the wall clock has kept to its new time for a while. What it says then is right: a machine that started
+without knowing the time has learnt it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# By so much the two clocks may differ between two looks.
+TOLERANCE: Final = timedelta(seconds=1)
+# So long the wall clock has to keep to a time that it has jumped to.
+PATIENCE_SECONDS: Final = 60.0
+
+
+def wall_time() -> datetime:
+    """Return what the wall clock says."""
+    return datetime.now(UTC)
+
+
+def steady_seconds() -> float:
+    """Return the time of a clock that nobody sets; it goes on while the machine sleeps, if there is such a one."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+class SteadyClock:
+    """Returns the time when it is called; threads may share one.
+
+    >>> moments = iter([datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (12, 17, 12)])
+    >>> clock = SteadyClock(wall=lambda: next(moments), steady=iter(range(9)).__next__)
+    >>> str(clock()), str(clock())
+    ('2026-01-01 12:00:01+00:00', '2026-01-01 12:00:02+00:00')
+    """
+
+    def __init__(self, wall: Callable[[], datetime] = wall_time, steady: Callable[[], float] = steady_seconds) -> None:
+        self._wall, self._steady = wall, steady
+        self._guard = threading.Lock()
+        self._now, self._at = wall(), steady()
+        self._jump: timedelta | None = None  # by how much the wall clock is off
+        self._jumped_at = 0.0
+
+    def __call__(self) -> datetime:
+        """Return the time."""
+        with self._guard:
+            wall, at = self._wall(), self._steady()
+            expected = self._now + timedelta(seconds=at - self._at)
+            self._now, self._at = self._judged(wall, expected, at), at
+            return self._now
+
+    def _judged(self, wall: datetime, expected: datetime, at: float) -> datetime:
+        """Return the time, of the two that it may be."""
+        off = wall - expected
+        if abs(off) <= TOLERANCE:
+            self._jump = None
+            return max(wall, self._now)
+        if self._jump is None or abs(off - self._jump) > TOLERANCE:
+            self._jump, self._jumped_at = off, at
+        if at - self._jumped_at < PATIENCE_SECONDS:
+            return expected
+        self._jump = None
+        return wall

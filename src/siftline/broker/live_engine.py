@@ -1,0 +1,156 @@
+"""The engine of a broker: what the store has, but for leases that are over.
+
+    store                              engine
+    change 7   added X until 12:00     X                          follow: what changed
+    change 8   replaced X              X with its new expression
+               (12:00)                 -                          evict: before each match, by the broker's clock
+    change 9   expired X                                          purge: some seconds later
+
+Two rules keep an expired subscription from matching, whatever happens at the same moment. All changes of the engine are
+made under one lock, with the time taken under it, and a change whose subscription is over by then takes it out instead
+of putting it in. And the time at which the next one ends is noted before the engine has it: a match that looks at that
+time without the lock either finds it, and evicts first, or began before.
+
+What has expired is removed from the store only when two looks, some seconds apart, have found it so. A clock that was
+wrong for a moment therefore deletes nothing, and once it is right again, what was evicted comes back.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from siftline.broker.snapshots import opened_engine, save_engine
+from siftline.storage.feed import catch_up, fill
+from siftline.storage.rows import microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from siftline.storage.rows import Change
+    from siftline.storage.store import Store
+    from siftline.subscriptions import Id
+
+# So long after a look found a lease over, and still so, it is removed from the store.
+PATIENCE_SECONDS: Final = 3.0
+# So many leases end in one transaction: others need not wait for long.
+_MOST_ENDS: Final = 1000
+
+
+class LiveEngine:
+    """An engine that follows a store and a clock.
+
+    Parameters
+    ----------
+    store : Store
+        Has the subscriptions.
+    index : str
+        Of the engine.
+    now : callable
+        Returns the time by which leases end.
+    hear : callable
+        Told of changes after the engine has them, under the lock.
+    """
+
+    def __init__(
+        self, store: Store, index: str, now: Callable[[], datetime], hear: Callable[[list[Change]], None]
+    ) -> None:
+        self._store, self._index, self._now, self._hear = store, index, now, hear
+        self.lock = threading.Lock()
+        self._saving = threading.Lock()
+        self.unreadable: set[Id] = set()
+        # What ends by `_evicted_until` may be missing from the engine.
+        self.engine, self._sequence, self._evicted_until = opened_engine(store, index, now(), self.unreadable)
+        self._next_expiry = store.next_expiry()
+        self._look: tuple[float, datetime] | None = None
+
+    @property
+    def sequence(self) -> int:
+        """The last change that the engine has."""
+        return self._sequence
+
+    def follow(self, sequence: int | None = None) -> None:
+        """Bring the engine up to a change, or to the last one."""
+        with self.lock:
+            if sequence is not None and self._sequence >= sequence:
+                return
+            changes = list(self._store.changes(self._sequence))
+            self._expect(changes)
+            now = self._now()
+            taken = [_in_force(each, now) for each in changes]
+            if taken != changes:
+                self._evicted_until = max(self._evicted_until, now)
+            last = catch_up(self.engine, taken, by_owner=False, skipped=self.unreadable)
+            if last is not None:
+                self._hear(changes)
+                self._sequence = last  # not before: what raises is done again
+
+    def _expect(self, changes: list[Change]) -> None:
+        """Note when the next lease ends."""
+        ends = [each.subscription.expires for each in changes if each.subscription is not None]
+        known = [end for end in (self._next_expiry, *ends) if end is not None]
+        self._next_expiry = min(known, default=None)
+
+    def evict(self) -> None:
+        """Take out of the engine what has expired by now; the store is purged a little later."""
+        now = self._now()
+        if now < self._evicted_until:
+            self._revive()
+        if self._next_expiry is None or now < self._next_expiry:
+            return
+        with self.lock:
+            now = self._now()
+            rows = self._store.select("SELECT id FROM subscriptions WHERE expires <= ?", (microseconds(now),))
+            self.engine.remove_many([id for (id,) in rows if id in self.engine])
+            self._next_expiry = self._store.next_expiry(after=now)
+            self._evicted_until = max(self._evicted_until, now)
+
+    def _revive(self) -> None:
+        """Put back what was evicted, after the clock was set back."""
+        with self.lock:
+            now = self._now()
+            if now >= self._evicted_until:  # another thread's time, a little later than the caller's
+                return
+            gone = [each for each in self._store.ending(now, self._evicted_until) if each.id not in self.engine]
+            self._next_expiry = self._store.next_expiry(after=now)
+            fill(self.engine, gone, by_owner=False, skipped=self.unreadable)
+            self._evicted_until = now
+
+    def purge(self) -> int:
+        """Remove from the store what has expired by now; return how many."""
+        return self._purge(self._now())
+
+    def purge_patiently(self) -> int:
+        """Remove from the store what has been found expired before, some seconds ago, and still is."""
+        now, at = self._now(), time.monotonic()
+        if self._look is None or now < self._look[1]:
+            self._look = at, now
+        then, found = self._look
+        if at - then < PATIENCE_SECONDS:
+            return 0
+        self._look = at, now
+        return self._purge(found)
+
+    def _purge(self, moment: datetime) -> int:
+        query = "SELECT exists(SELECT 1 FROM subscriptions WHERE expires <= ?)"
+        n = 0
+        while self._store.select(query, (microseconds(moment),)) == [(1,)]:
+            n += self._store.transact(lambda transaction, _: transaction.expire(_MOST_ENDS), moment)
+            self.follow()
+        return n
+
+    def save(self) -> None:
+        """Write a snapshot of the engine, from which the next start goes on."""
+        with self._saving, self.lock:
+            if not self.unreadable:  # otherwise the next start tries again
+                save_engine(self.engine, self._store, self._index, self._sequence, self._evicted_until)
+
+
+def _in_force(change: Change, now: datetime) -> Change:
+    """Return a change as the engine takes it: one that gives a subscription whose time is over removes it."""
+    subscription = change.subscription
+    if subscription is None or subscription.expires is None or subscription.expires > now:
+        return change
+    return change._replace(subscription=None)
