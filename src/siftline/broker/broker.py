@@ -38,7 +38,7 @@ from siftline.broker.limits import DAY, Limits
 from siftline.broker.live_engine import LiveEngine
 from siftline.broker.log import NotificationLog
 from siftline.broker.matching import matched_ids
-from siftline.broker.notifications import START, Everybody, Notification, Position
+from siftline.broker.notifications import START, Everybody
 from siftline.broker.publisher import Publisher, Request, event_text
 from siftline.broker.remembered import call_name, named_event
 from siftline.broker.signatures import new_signing_secret, signing_secret
@@ -57,8 +57,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from siftline.broker.cluster import Delivered
-    from siftline.broker.notifications import LoggedEvent
-    from siftline.broker.publisher import Published
+    from siftline.broker.logged import LoggedEvent
+    from siftline.broker.notifications import Page, Position
+    from siftline.broker.publisher import Pairs, Published
     from siftline.broker.remembered import Answer, Done
     from siftline.engine import Engine
     from siftline.storage.rows import Change, StoredSubscription
@@ -138,22 +139,21 @@ class Broker:
             self.keys = Keys(self.store)
             self._live = LiveEngine(self.store, index, self.now, self._hear)
             self._webhook_of = webhooks_of(self.store)
-            self.log = NotificationLog(
-                f"{self.store.path}-notifications",
-                most_events=self.limits.log_events,
-                most_bytes=self.limits.log_bytes,
-                most_names=self.limits.publish_names,
-            )
+            self.log = NotificationLog(f"{self.store.path}-notifications", self.limits, self._now_us())
         except BaseException:
             self.store.close()
             raise
         self.cluster = None if matches_here else Cluster(self.log, self.limits)
-        self.hub = Hub()
+        self.hub = Hub(self.limits.hub_bytes)
         self.webhooks = Webhooks(
-            self.log, self._webhook_of.get, self._now_us, allow_private=allow_private, retry_seconds=retry_seconds
+            self.log.deliveries,
+            self._webhook_of.get,
+            self._now_us,
+            allow_private=allow_private,
+            retry_seconds=retry_seconds,
         )
         match = checked if self.cluster is not None else self._match_all
-        self._publisher = Publisher(match, self._write, self._answers, self._observe, self.limits)
+        self._publisher = Publisher(match, self.log.numbered, self._write, self._answers, self._observe, self.limits)
         self._is_stopping = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="siftline-broker", daemon=True)
         self._ticker.start()
@@ -343,7 +343,7 @@ class Broker:
         for id in gone:
             if self._webhook_of.pop(id, None) is not None:
                 with contextlib.suppress(SiftlineError):  # they are also forgotten when they come up
-                    self.log.forget(id)
+                    self.log.deliveries.forget(id)
         self.hub.removed(gone)
         self._webhook_of.update(webhooks_of(self.store, here if len(here) < _FEW else None))
         for change in changes:
@@ -458,11 +458,11 @@ class Broker:
         with plain_errors(self.log.path):
             return self.log.remembered.find(keys)
 
-    def _write(self, pairs: list[tuple[bytes, list[Id]]], done: list[Done]) -> int:
+    def _write(self, pairs: Pairs, done: list[Done]) -> int:
         now = self._now_us()
         if self.cluster is not None:
             return self.cluster.publish([event for event, _ in pairs], now, done)
-        self._tell(self.log.append([pair for pair in pairs if pair[1]], now, self._webhook_of, done=done))
+        self._tell(self.log.append([pair for pair in pairs if len(pair[1])], now, self._webhook_of, done=done))
         return self.log.last
 
     def _tell(self, logged: list[LoggedEvent]) -> None:
@@ -482,9 +482,7 @@ class Broker:
         if self.cluster is None:
             raise LimitError("this broker matches events itself, and takes no matches")
         self._live.evict()
-        delivered, logged = self.cluster.deliver(matches, self._now_us(), self.engine.__contains__, self._webhook_of)
-        self._tell(logged)
-        return delivered
+        return self.cluster.deliver(matches, self._now_us(), self.engine.__contains__, self._webhook_of, self._tell)
 
     def _observe(self, n_events: int, n_matches: int, seconds: float) -> None:
         for observer in self.observers:
@@ -497,10 +495,13 @@ class Broker:
 
     # notifications
 
-    def notifications(self, id: Id, ticket: Proof, after: Position = START, limit: int = 1000) -> list[Notification]:
-        """Return what a subscription was notified of after a position, oldest first, as far as it is kept."""
+    def notifications(self, id: Id, ticket: Proof, after: Position = START, limit: int = 1000) -> Page:
+        """Return what a subscription was notified of after a position, oldest first, as far as it is kept.
+
+        If some of it is no longer there, `gap` of the answer says so, and what is left follows.
+        """
         self.get(id, ticket)
-        return self.log.read({id}, after, limit)[:limit]
+        return self.log.page({id}, after, limit)
 
     def listen(self, wanted: Id | Everybody | None, *, owner: str | None = None, wake: Callable[[], None]) -> Listener:
         """Join the hub: for one subscription, for all of an owner (`wanted` None), or for everybody's."""
@@ -513,6 +514,8 @@ class Broker:
             else:
                 assert wanted is not None
                 chosen = wanted if isinstance(wanted, Everybody) else {wanted}
-            listener = Listener(chosen, owner=owner, capacity=self.limits.stream_items, wake=wake)
+            listener = Listener(
+                chosen, owner=owner, most_items=self.limits.stream_items, most_bytes=self.limits.stream_bytes, wake=wake
+            )
             self.hub.join(listener)
         return listener

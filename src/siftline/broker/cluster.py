@@ -16,24 +16,35 @@ import json
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from siftline.broker.log_file import connect, insert, row
+from siftline.broker.recent import event_cost
 from siftline.errors import EventError, LimitError
-from siftline.storage.sqlite_files import open_sqlite, plain_errors, transaction
+from siftline.storage.sqlite_files import plain_errors, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from siftline.broker.limits import Limits
     from siftline.broker.log import NotificationLog
-    from siftline.broker.notifications import LoggedEvent
+    from siftline.broker.logged import LoggedEvent
     from siftline.broker.remembered import Done
     from siftline.subscriptions import Id
 
-_TABLE: Final = (
-    "CREATE TABLE IF NOT EXISTS published (sequence INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL,"
-    " payload BLOB NOT NULL)"
-)
 # Events that are dropped at a time if they take too many bytes.
-_STEP: Final = 1000
+_STEP: Final = 100
+# What it costs to know of a match, in the table and its index.
+_MATCHED_BYTES: Final = 80
+
+
+class _Kept(NamedTuple):
+    """What is kept: from which event on, how many bytes they have, how many matches are known of them."""
+
+    first: int
+    n_bytes: int
+    n_matched: int
 
 
 class PublishedEvent(NamedTuple):
@@ -67,14 +78,14 @@ class Cluster:
         self._log, self._limits = log, limits
         self._guard = threading.Lock()
         with plain_errors(log.path):
-            self._connection = open_sqlite(log.path, is_read_only=False, wait_seconds=5.0)
-            self._connection.execute("PRAGMA wal_autocheckpoint = 0")
-            self._connection.execute(_TABLE)
-            query = "SELECT coalesce(sum(length(payload)), 0), coalesce(min(sequence), 0) FROM published"
-            self._n_bytes, first = self._connection.execute(query).fetchone()
+            self._connection = connect(log.path)
+            query = "SELECT coalesce(sum(length(payload)), 0), count(*), coalesce(min(sequence), 0) FROM published"
+            n_bytes, n_events, first = self._connection.execute(query).fetchone()
+            (self._n_matched,) = self._connection.execute("SELECT count(*) FROM matched").fetchone()
             row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'published'").fetchone()
         self.last = 0 if row is None else int(row[0])
         self.first = first or self.last + 1
+        self._n_bytes = n_bytes + event_cost(0, 0) * n_events
 
     def close(self) -> None:
         """Close the file."""
@@ -83,36 +94,38 @@ class Cluster:
     def publish(self, events: list[bytes], at: int, done: Collection[Done] = ()) -> int:
         """Keep events and the names they were published under; return the number of the last one once it is durable."""
         with self._guard, plain_errors(self._log.path):
+            last = self.last + len(events)
             with transaction(self._connection):
                 self._connection.executemany(
-                    "INSERT INTO published (at, payload) VALUES (?, ?)", ((at, event) for event in events)
+                    insert("published", 3),
+                    (row(sequence, at, event) for sequence, event in enumerate(events, self.last + 1)),
                 )
-                self._log.remembered.add(self._connection.executemany, done, self.last + len(events))
-                n_bytes = self._n_bytes + sum(map(len, events))
-                first, n_bytes = self._room(self.last + len(events), n_bytes)
+                self._log.remembered.add(self._connection.executemany, done, last)
+                n_bytes = self._n_bytes + sum(event_cost(len(event), 0) for event in events)
+                kept = self._room(_Kept(self.first, n_bytes, self._n_matched), last)
             self._log.remembered.added(len(done))
-            self.last, self.first, self._n_bytes = self.last + len(events), first, n_bytes
+            self.last = last
+            self.first, self._n_bytes, self._n_matched = kept
             return self.last
 
-    def _room(self, last: int, n_bytes: int) -> tuple[int, int]:
-        """Drop the oldest events, if there are too many; return the number of the first one, and the bytes of all."""
-        first = max(self.first, last - self._limits.log_events + 1)
-        if first > self.first:
-            n_bytes -= self._dropped(first)
-        while n_bytes > self._limits.log_bytes and first < last:
-            first = min(last, first + _STEP)
-            n_bytes -= self._dropped(first)
-        return first, n_bytes
+    def _room(self, kept: _Kept, last: int) -> _Kept:
+        """Drop the oldest events if there are too many, or they or what is known of their matches take too much."""
+        first = max(kept.first, last - self._limits.log_events + 1)
+        if first > kept.first:
+            kept = self._dropped(kept, first)
+        while kept.n_bytes + _MATCHED_BYTES * kept.n_matched > self._limits.log_bytes and kept.first < last:
+            kept = self._dropped(kept, min(last, kept.first + _STEP))
+        return kept
 
-    def _dropped(self, first: int) -> int:
-        """Drop what is older than an event; return how many bytes it had."""
+    def _dropped(self, kept: _Kept, first: int) -> _Kept:
+        """Drop what is older than an event."""
         execute = self._connection.execute
-        (n_bytes,) = execute(
-            "SELECT coalesce(sum(length(payload)), 0) FROM published WHERE sequence < ?", (first,)
+        n_bytes, n_events = execute(
+            "SELECT coalesce(sum(length(payload)), 0), count(*) FROM published WHERE sequence < ?", (first,)
         ).fetchone()
         execute("DELETE FROM published WHERE sequence < ?", (first,))
-        execute("DELETE FROM matched WHERE event < ?", (first,))
-        return int(n_bytes)
+        n_matched = execute("DELETE FROM matched WHERE event < ?", (first,)).rowcount
+        return _Kept(first, kept.n_bytes - n_bytes - event_cost(0, 0) * n_events, kept.n_matched - n_matched)
 
     def read(self, after: int, limit: int) -> list[PublishedEvent]:
         """Return events after a number, oldest first; raise if some of them are no longer kept."""
@@ -128,8 +141,9 @@ class Cluster:
         at: int,
         is_known: Callable[[Id], bool],
         with_webhooks: Collection[Id],
-    ) -> tuple[Delivered, list[LoggedEvent]]:
-        """Write the matches that are new, and return what became of all, and the new ones once they are durable.
+        tell: Callable[[list[LoggedEvent]], None],
+    ) -> Delivered:
+        """Write the matches that are new, tell of them once they are durable, and return what became of all.
 
         Parameters
         ----------
@@ -141,9 +155,11 @@ class Cluster:
             Whether there is a subscription.
         with_webhooks : collection of ids
             Those of them that have a webhook.
+        tell : callable
+            Takes the new ones.
         """
         with self._guard:
-            pairs: list[tuple[bytes, list[Id]]] = []
+            pairs: list[tuple[bytes, NDArray[np.uint32]]] = []
             names: list[tuple[int, Id]] = []
             n_repeated = n_unknown = 0
             for event, ids in _by_event(matches).items():
@@ -153,10 +169,11 @@ class Cluster:
                 n_repeated += len(wanted) - len(new) if payload is not None else 0
                 n_unknown += len(ids) - len(wanted) if payload is not None else len(ids)
                 if payload is not None and new:
-                    pairs.append((payload, new))
+                    pairs.append((payload, self._log.numbered(new)))
                     names += [(event, id) for id in new]
-            logged = self._log.append(pairs, at, with_webhooks, names)
-        return Delivered(len(names), n_repeated, n_unknown), logged
+            tell(self._log.append(pairs, at, with_webhooks, names))
+            self._n_matched += len(names)
+        return Delivered(len(names), n_repeated, n_unknown)
 
     def _seen(self, event: int) -> tuple[bytes | None, set[Id]]:
         """Return an event, and the subscriptions that were told of it."""

@@ -35,10 +35,14 @@ class Limits:
         Within which a subscription is renewed at most once, unless its lease is about to end.
     log_events, log_bytes : int
         How much of the past the log of notifications keeps: payloads and whom they matched.
+    letter_bytes : int
+        Of dead letters, with their events.
     publish_names : int
         Idempotency keys that are remembered, beside those whose notifications the log has.
-    stream_items : int
+    stream_items, stream_bytes : int
         Notifications that wait in memory for one stream; what is beyond is read from the log again.
+    hub_bytes : int
+        Notifications that wait in memory for all streams together.
     streams, streams_per_owner, streams_per_ticket : int
         Streams at the same time: in all, of one owner and his subscriptions, and of one subscription.
     connections, connections_per_address : int
@@ -65,8 +69,11 @@ class Limits:
     renewal_seconds: float = 1.0
     log_events: int = 100_000
     log_bytes: int = 256 << 20
+    letter_bytes: int = 32 << 20
     publish_names: int = 200_000
     stream_items: int = 1_000
+    stream_bytes: int = 4 << 20
+    hub_bytes: int = 256 << 20
     streams: int = 10_000
     streams_per_owner: int = 1_000
     streams_per_ticket: int = 20

@@ -1,74 +1,85 @@
 """The durable, bounded log of notifications, in a SQLite file beside the store.
 
-    events        sequence, time, payload, the subscriptions that matched      the newest so many are kept
-    deliveries    what webhooks still have to get, how often it was tried, when it is due
-    dead_letters  what they did not take, and why                              the newest so many are kept
-    matched       what a cluster has matched (`cluster.py`), so that it counts once
+Only events that matched somebody are written. One commit takes all events that are published together, and returns when
+the disk has them; so what was acknowledged is delivered even after `kill -9`.
 
-Only events that matched somebody are written. One commit takes all events that are published together, with their
-deliveries, and returns when the disk has them; so what was acknowledged is delivered even after `kill -9`. Results of
-deliveries are committed without waiting for the disk: losing one means a repeat, which receivers can tell.
+    append   names, events, names of publishes  ──one transaction──►  file (`log_file.py`)
+             what is too much, the oldest       ──the same──►         gone; dead letters of webhooks (`deliveries.py`)
+    read     memory says which events (`recent.py`, `names.py`), the file has their payloads
+             what is missing is told (`losses.py`)
 
-By subscription the log is indexed in memory alone (`recent.py`), because the log is bounded and read once at the start;
-so are the counts of deliveries.
+The bound is in bytes and counts payloads, matches and names. By subscription the log is indexed in memory alone, which
+takes no more than the file: four bytes for each match.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import sqlite3
 import threading
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from siftline.broker.notifications import Everybody, LoggedEvent, Notification, Position
+import numpy as np
+
+from siftline.broker.deliveries import Deliveries
+from siftline.broker.log_file import checksum, connect, event_row, insert, open_log, row
+from siftline.broker.logged import LoggedEvent
+from siftline.broker.losses import Losses, Run
+from siftline.broker.names import NAME_BYTES, Names
+from siftline.broker.notifications import Everybody, Notification, Page, Position
 from siftline.broker.recent import Recent, event_cost
 from siftline.broker.remembered import Remembered
-from siftline.broker.waiting import Waiting
 from siftline.errors import StoreError
-from siftline.storage.sqlite_files import open_sqlite, plain_errors, transaction
+from siftline.storage.mark import Mark
+from siftline.storage.sqlite_files import plain_errors, transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Sequence
 
+    from numpy.typing import NDArray
+
+    from siftline.broker.letters import Lost
+    from siftline.broker.limits import Limits
+    from siftline.broker.recent import Found
     from siftline.broker.remembered import Done
     from siftline.subscriptions import Id
 
-# Dead letters that are kept, and notifications that may wait for one webhook.
-MOST_DEAD: Final = 10_000
-MOST_WAITING: Final = 10_000
-_MOST_WAL_PAGES: Final = 16_384
-
-_TABLES: Final = (
-    "CREATE TABLE IF NOT EXISTS events (sequence INTEGER PRIMARY KEY, at INTEGER NOT NULL, payload BLOB NOT NULL,"
-    " subscriptions TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS deliveries (subscription NOT NULL, sequence INTEGER NOT NULL, place INTEGER NOT NULL,"
-    " attempts INTEGER NOT NULL, due INTEGER NOT NULL, PRIMARY KEY (subscription, sequence)) WITHOUT ROWID",
-    "DROP INDEX IF EXISTS deliveries_by_due",
-    "CREATE INDEX IF NOT EXISTS deliveries_by_sequence ON deliveries (sequence)",
-    "CREATE TABLE IF NOT EXISTS dead_letters (number INTEGER PRIMARY KEY AUTOINCREMENT, subscription NOT NULL,"
-    " notification TEXT NOT NULL, at INTEGER NOT NULL, attempts INTEGER NOT NULL, reason TEXT NOT NULL,"
-    " payload BLOB NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS matched (event INTEGER NOT NULL, subscription NOT NULL,"
-    " PRIMARY KEY (event, subscription)) WITHOUT ROWID",
-)
+_MOST_WAL_PAGES: Final = 8_192
+# Bytes of payloads that are read at a time, but always one.
+_PAGE_BYTES: Final = 1 << 18
+_MOST_PAGE_BYTES: Final = 16 << 20
+# Pages of the file that are given back at a time, and how many may be unused.
+_VACUUM_PAGES: Final = 1024
+_UNUSED_PAGES: Final = 4096
 
 
-class Delivery(NamedTuple):
-    """A notification that a webhook has yet to get."""
+class _Change(NamedTuple):
+    """What one transaction does to the log.
 
-    notification: Notification
-    attempts: int
+    Attributes
+    ----------
+    at : int
+        The time.
+    logged : list of LoggedEvent
+        What comes.
+    dropped : list of arrays
+        The matches of the oldest events, which go.
+    freed : list of int
+        Names to which no event refers then.
+    lost : list of Lost
+        Notifications that webhooks had yet to get of the events that go.
+    told : dict
+        How many notifications come for each webhook.
+    floor : Position or None
+        The last notification that goes.
+    """
 
-
-class DeadLetter(NamedTuple):
-    """A notification that a webhook did not take."""
-
-    subscription: Id
-    notification: str
     at: int
-    attempts: int
-    reason: str
-    payload: bytes
+    logged: list[LoggedEvent]
+    dropped: list[NDArray[np.uint32]]
+    freed: list[int]
+    lost: list[Lost]
+    told: dict[Id, int]
+    floor: Position | None
 
 
 class NotificationLog:
@@ -78,59 +89,147 @@ class NotificationLog:
     ----------
     path : str
         The file; it is made if it is not there.
-    most_events, most_bytes : int
-        What is older is dropped, unless a webhook still has to get it.
-    most_names : int
-        Names of publishes that are remembered, beside those whose notifications are there.
+    limits : Limits
+        How much of the past is kept.
+    now : int
+        The time in microseconds, from which events are numbered.
+
+    Attributes
+    ----------
+    last : int
+        The number of the newest event; before there is one, the number before the first.
+    problems : list of str
+        What was wrong with the file, in words.
     """
 
-    def __init__(self, path: str, *, most_events: int, most_bytes: int, most_names: int = 0) -> None:
-        self.path = path
-        self._most_events, self._most_bytes = most_events, most_bytes
-        self._guard = threading.Lock()
-        self._reading, self._settling = threading.Lock(), threading.Lock()
-        self._recent = Recent()
+    def __init__(self, path: str, limits: Limits, now: int) -> None:
+        self.path, self._limits = path, limits
+        self._guard, self._reading, self._appending = threading.Lock(), threading.Lock(), threading.Lock()
+        self._recent, self._names = Recent(), Names()
+        self._mark = Mark(path)
         self.last = 0
+        self.problems = open_log(path, limits.log_bytes)
         with plain_errors(path):
-            self._writer = open_sqlite(path, is_read_only=False, wait_seconds=5.0)
-            os.chmod(path, 0o600)  # events may be private
-            for table in _TABLES:
-                self._writer.execute(table)
-            self._reader = open_sqlite(path, is_read_only=False, wait_seconds=5.0)
-            self._settler = open_sqlite(path, is_read_only=False, wait_seconds=5.0)
-            self._settler.execute("PRAGMA synchronous = NORMAL")
-            self._keeper = open_sqlite(path, is_read_only=False, wait_seconds=5.0)
-            self._rememberer = open_sqlite(path, is_read_only=False, wait_seconds=5.0)
-            for connection in (self._writer, self._settler):  # it takes tens of milliseconds: `tend` does it instead
-                connection.execute("PRAGMA wal_autocheckpoint = 0")
-            self._load()
-            self.remembered = Remembered(self._rememberer, most_names)
-
-    def _load(self) -> None:
-        for sequence, n_bytes, subscriptions in self._reader.execute(
-            "SELECT sequence, length(payload), subscriptions FROM events ORDER BY sequence"
-        ):
-            ids = json.loads(subscriptions)
-            self._recent.add(sequence, event_cost(n_bytes, len(ids)), ids)
-            self.last = sequence
-        self._waiting = Waiting(
-            dict(self._reader.execute("SELECT subscription, count(*) FROM deliveries GROUP BY subscription").fetchall())
-        )
+            self._writer, self._reader, self._keeper = connect(path), connect(path), connect(path)
+            self._rememberer = connect(path)
+            self._keeper.execute("PRAGMA wal_autocheckpoint = 0")
+            self.remembered = Remembered(self._rememberer, limits.publish_names)
+            self.deliveries = Deliveries(path, self._next_of, self._fetched, limits.letter_bytes)
+            self._load(now)
+        self._mark.open()
 
     def close(self) -> None:
         """Close the file; what was appended is in it."""
-        for connection in (self._reader, self._rememberer, self._keeper, self._settler, self._writer):
+        self.deliveries.close()
+        for connection in (self._reader, self._rememberer, self._keeper, self._writer):
             connection.close()
+        self._mark.close()
+
+    # at the start
+
+    def _load(self, now: int) -> None:
+        for number, id in self._reader.execute("SELECT number, id FROM names ORDER BY number"):
+            self._names.put(number, id)
+        for sequence, n_bytes, matches in self._reader.execute(
+            "SELECT sequence, length(payload), matches FROM logged ORDER BY sequence"
+        ):
+            numbers = np.frombuffer(matches, "<u4")
+            if self._names.is_known(numbers):  # otherwise it is as good as lost
+                self._names.hold(numbers)
+                self._recent.add(sequence, event_cost(n_bytes, len(numbers)), numbers)
+        unused = self._names.unused()  # the broker was killed, or events are damaged
+        self._writer.executemany("DELETE FROM names WHERE number = ?", ((number,) for number in unused))
+        self._names.settle(unused)
+        self._begin_run(now)
+        self._load_cursors()
+        self.append([], now, ())  # the bounds may be others than they were
+
+    def _begin_run(self, now: int) -> None:
+        """Find out what is missing, and let new events have numbers that were never used."""
+        runs = [Run(*each) for each in self._reader.execute("SELECT first, last FROM runs ORDER BY first")]
+        sequences = self._recent.sequences
+        newest = max([self._marked(), *sequences[-1:].tolist()])
+        if runs and runs[-1].last < newest:
+            runs[-1] = Run(runs[-1].first, newest)
+        elif not runs and newest:
+            runs = [Run(self._first(), newest)]
+        first = max([now, newest + 1, *(run.last + 1 for run in runs[-1:])])
+        floor = self._floor()
+        runs = [run for run in runs if run.last >= floor.sequence and run.first < first]
+        self._losses = Losses(floor, [*runs, Run(first, first - 1)])
+        for run in runs:
+            self._losses.miss(run, sequences)
+        if len(self._losses):
+            self.problems.append(f"{self.path}: notifications are missing; those who go on before them are told")
+        self.last = first - 1
+        with transaction(self._writer) as execute:
+            execute("DELETE FROM runs")
+            for run in self._losses.runs:
+                execute(insert("runs", 2), row(*run))
+
+    def _marked(self) -> int:
+        """Return how far the log had come, as a file beside it says; 0 if that cannot be read."""
+        try:
+            return self._mark.read()
+        except StoreError as error:
+            self.problems.append(str(error))
+            self._mark.path.unlink()
+            return 0
+
+    def _floor(self) -> Position:
+        found = self._reader.execute("SELECT sequence, place FROM facts WHERE name = 'floor'").fetchone()
+        if found is not None:
+            return Position(*found)
+        return Position(self._first() - 1, 0) if self.problems and len(self._recent) else Position(0, 0)
+
+    def _load_cursors(self) -> None:
+        """Count what waits for webhooks, in one pass over the log."""
+        cursors = [(self._names.number(each.id), each) for each in self.deliveries.cursors()]
+        known = [(number, cursor) for number, cursor in cursors if number is not None]
+        reached = np.full(self._names.capacity, np.iinfo(np.int64).max)
+        counts = np.zeros(self._names.capacity, np.int64)
+        for number, cursor in known:
+            reached[number] = cursor.sequence
+        for position in range(len(self._recent) if known else 0):
+            sequence, _, numbers = self._recent.event(position)
+            counts[numbers[reached[numbers] < sequence]] += 1
+        waiting = [(cursor, int(counts[number])) for number, cursor in known if counts[number]]
+        self.deliveries.load(waiting, self._losses.floor.sequence)
+
+    # from time to time
 
     def tend(self) -> None:
-        """Forget old names, and move what SQLite has in its write-ahead log into the file; to be called often."""
+        """Forget old names of publishes, move SQLite's log into the file, give space back; to be called often."""
         with plain_errors(self.path):
             if self.remembered.n_over:
                 with transaction(self._keeper) as execute:
                     self.remembered.trim(execute, self.first)
+            self._vacuum()
             _, n_pages, _ = self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if n_pages > _MOST_WAL_PAGES:  # writers were never quiet for long enough: now they have to wait
                 self._keeper.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+
+    def _vacuum(self) -> None:
+        (n_unused,) = self._keeper.execute("PRAGMA freelist_count").fetchone()
+        (n_pages,) = self._keeper.execute("PRAGMA page_count").fetchone()
+        if n_unused > max(_UNUSED_PAGES, n_pages // 4):
+            self._keeper.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+
+    def stats(self) -> dict[str, int]:
+        """Return what the log holds and what it has lost, in numbers."""
+        with self._guard:
+            return {
+                "log_events": len(self._recent),
+                "log_matches": self._recent.n_matches,
+                "log_bytes": self._n_bytes(),
+                "log_losses": len(self._losses),
+                "webhooks_waiting": self.deliveries.n_waiting(),
+                "webhooks_given_up": self.deliveries.n_given_up,
+                "publish_names": len(self.remembered),
+            }
+
+    def _n_bytes(self) -> int:
+        return self._recent.n_bytes + NAME_BYTES * len(self._names)
 
     @property
     def first(self) -> int:
@@ -139,13 +238,19 @@ class NotificationLog:
             return self._first()
 
     def _first(self) -> int:
-        return self.last + 1 if self._recent.first is None else self._recent.first
+        first = self._recent.first
+        return self.last + 1 if first is None else first
 
     # writing
 
+    def numbered(self, ids: Sequence[Id]) -> NDArray[np.uint32]:
+        """Return subscriptions as `append` wants them; only for the next call of it."""
+        with self._guard:
+            return self._names.numbered(ids)
+
     def append(
         self,
-        events: list[tuple[bytes, list[Id]]],
+        events: list[tuple[bytes, NDArray[np.uint32]]],
         at: int,
         with_webhooks: Collection[Id],
         matched: Collection[tuple[int, Id]] = (),
@@ -155,173 +260,197 @@ class NotificationLog:
 
         `matched` has the names of the matches, if they come from a cluster, and `done` those of publishes.
         """
-        logged = [LoggedEvent(self.last + n, at, payload, ids) for n, (payload, ids) in enumerate(events, 1)]
-        if not logged and not done:
-            return []
-        told = [
-            (id, event.sequence, place, event.at)
-            for event in (logged if with_webhooks else ())
-            for place, id in enumerate(event.subscriptions)
-            if id in with_webhooks
+        logged = [
+            LoggedEvent(self.last + n, at, payload, numbers, self._names)
+            for n, (payload, numbers) in enumerate(events, 1)
         ]
-        with plain_errors(self.path), transaction(self._writer) as execute:
-            self._writer.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", map(_row, logged))
-            if told:
-                self._writer.executemany("INSERT INTO deliveries VALUES (?, ?, ?, 0, ?)", told)
-            if matched:
-                self._writer.executemany("INSERT INTO matched VALUES (?, ?)", matched)
-            if done:
-                self.remembered.add(self._writer.executemany, done, self.last + len(logged))
-            dropped = self._overflow(logged)
-            if dropped:
-                execute(
-                    "DELETE FROM events WHERE sequence <= ? AND sequence NOT IN (SELECT sequence FROM deliveries)",
-                    (dropped[-1],),
-                )
-        self.last += len(logged)
+        with self._appending:
+            with self._guard:
+                change = self._change(logged, at, with_webhooks)
+            try:
+                if logged or change.dropped or done:
+                    self._write(change, matched, done)
+            except BaseException:
+                with self._guard:
+                    self._undo(change)
+                raise
+            self._settle(change)
         self.remembered.added(len(done))
-        self._waiting.added(row[0] for row in told)
-        with self._guard:
-            for _ in dropped:
-                self._recent.forget_first()
-            for event in logged:
-                self._recent.add(event.sequence, _cost(event), event.subscriptions)
+        if logged:
+            self._mark.advance(self.last)
         return logged
 
-    def _overflow(self, logged: list[LoggedEvent]) -> list[int]:
-        """Return the oldest events, which have to make room; the newest ones stay in any case."""
-        n_over = len(self._recent) + len(logged) - self._most_events
-        bytes_over = self._recent.n_bytes + sum(map(_cost, logged)) - self._most_bytes
-        dropped: list[int] = []
-        for sequence, n_bytes in self._recent.oldest():
-            if n_over <= 0 and bytes_over <= 0:
-                break
-            dropped.append(sequence)
-            n_over -= 1
-            bytes_over -= n_bytes
-        return dropped
+    def _change(self, logged: list[LoggedEvent], at: int, with_webhooks: Collection[Id]) -> _Change:
+        """Return what has to be done for new events: the oldest make room."""
+        for event in logged:
+            self._names.hold(event.numbers)
+        dropped: list[NDArray[np.uint32]] = []
+        freed: list[int] = []
+        lost: list[Lost] = []
+        sequence = 0
+        n_bytes, n_events = self._n_bytes() + sum(map(_cost, logged)), len(self._recent) + len(logged)
+        while len(dropped) < len(self._recent) and (
+            n_bytes > self._limits.log_bytes or n_events > self._limits.log_events
+        ):
+            sequence, cost, numbers = self._recent.event(len(dropped))
+            if len(self.deliveries.waiting):
+                lost += self.deliveries.overtaken(sequence, self._names.ids(numbers.tolist()))
+            free = self._names.release(numbers)
+            dropped.append(numbers)
+            freed += free
+            n_bytes -= cost + NAME_BYTES * len(free)
+            n_events -= 1
+        floor = Position(sequence, len(dropped[-1]) - 1) if dropped else None
+        return _Change(at, logged, dropped, freed, lost, _told(logged, with_webhooks), floor)
+
+    def _write(self, change: _Change, matched: Collection[tuple[int, Id]], done: Collection[Done]) -> None:
+        many = self._writer.executemany
+        with plain_errors(self.path), transaction(self._writer) as execute:
+            many(insert("names", 2), (row(*each) for each in self._names.fresh()))
+            many("INSERT INTO logged VALUES (?, ?, ?, ?, ?, ?)", map(_row, change.logged))
+            many(insert("matched", 2), (row(*each) for each in matched))
+            self.deliveries.begin(execute, change.told, self.last + 1)
+            if done:
+                self.remembered.add(many, done, self.last + len(change.logged))
+            if change.lost:
+                self.deliveries.write_letters(execute, change.lost, change.at)
+            if change.floor is not None:
+                execute("DELETE FROM logged WHERE sequence <= ?", (change.floor.sequence,))
+                execute(insert("facts", 3, or_replace=True), row("floor", *change.floor))
+                many("DELETE FROM names WHERE number = ?", ((number,) for number in change.freed))
+
+    def _undo(self, change: _Change) -> None:
+        for numbers in change.dropped:
+            self._names.hold(numbers)
+        for event in change.logged:
+            self._names.release(event.numbers)
+        self._names.settle(self._names.unheld())
+
+    def _settle(self, change: _Change) -> None:
+        """Let memory know what the file has."""
+        first = self.last + 1
+        with self._guard:
+            if change.floor is not None:
+                self._losses.dropped(change.floor)
+                self._recent.forget(len(change.dropped))
+            for event in change.logged:
+                self._recent.add(event.sequence, _cost(event), event.numbers)
+            self._names.settle([*change.freed, *self._names.unheld()])
+            self.last += len(change.logged)
+            self._losses.advance(self.last)
+        # Not before: whoever sees that something waits looks for it.
+        self.deliveries.given_up(change.lost)
+        self.deliveries.waiting.added(change.told, first)
 
     # reading
 
-    def read(self, wanted: Collection[Id] | Everybody, after: Position, limit: int) -> list[Notification]:
-        """Return the next notifications of some subscriptions after a position: those of at most `limit` events."""
-        found: list[Notification] = []
-        for event in self._fetched(self._sequences(wanted, after, limit)):
-            found += event.for_some(wanted, after)
+    def read(
+        self, wanted: Collection[Id] | Everybody, after: Position, limit: int, most_bytes: int = _PAGE_BYTES
+    ) -> Page:
+        """Return the next notifications of some subscriptions after a position, or the gap that is there.
+
+        After a gap, go on at `gap.resume`.
+        """
+        while True:
+            with self._guard:
+                gap = self._losses.at(after)
+                if gap is not None:
+                    return Page((), gap)
+                ahead = self._losses.ahead(after)
+                found = self._found(wanted, after, limit, None if ahead is None else ahead[0])
+                ids = self._names.ids(found.numbers)
+            if not found.sequences:
+                return Page((), None if ahead is None else ahead[1])
+            notifications = self._notifications(found, ids, most_bytes)
+            if notifications:
+                return Page(notifications)
+
+    def page(self, wanted: Collection[Id] | Everybody, after: Position, limit: int) -> Page:
+        """Return the next notifications after a position, and the first gap that is before or between them."""
+        found, gap = Page(()), None
+        n_bytes = 0
+        while len(found) < limit and n_bytes < _MOST_PAGE_BYTES:
+            part = self.read(wanted, after, limit - len(found))
+            if part.gap is not None:
+                if gap is not None:
+                    break  # it is told when it is asked for
+                gap, after = part.gap, part.gap.resume
+                continue
+            if not part:
+                break
+            found += part
+            n_bytes += sum(len(each.payload) for each in part)
+            after = part[-1].position
+        return Page(found, gap)
+
+    def _found(self, wanted: Collection[Id] | Everybody, after: Position, limit: int, until: int | None) -> Found:
+        chosen: Any = None
+        if not isinstance(wanted, Everybody):
+            numbers = [number for id in wanted if (number := self._names.number(id)) is not None]
+            if not numbers:
+                limit = 0
+            chosen = numbers[0] if len(numbers) == 1 else self._names.mask(numbers)
+        return self._recent.find(after, chosen, limit=limit, until=until)
+
+    def _notifications(self, found: Found, ids: list[Id], most_bytes: int) -> list[Notification]:
+        """Return the notifications up to the first one that is no longer there."""
+        notifications: list[Notification] = []
+        events: dict[int, tuple[int, bytes]] = {}
+        n_bytes = 0
+        for sequence, place, id in zip(found.sequences, found.places, ids, strict=True):
+            if sequence not in events:
+                if n_bytes > most_bytes:
+                    break
+                events = self._fetched([sequence])
+                if not events:
+                    break
+                n_bytes += len(events[sequence][1])
+            notifications.append(Notification(Position(sequence, place), id, *events[sequence]))
+        return notifications
+
+    def _fetched(self, sequences: Iterable[int]) -> dict[int, tuple[int, bytes]]:
+        """Return the times and payloads of events; those that were dropped, or are damaged, are left out."""
+        query = "SELECT at, payload, checksum FROM logged WHERE sequence = ?"
+        found: dict[int, tuple[int, bytes]] = {}
+        for sequence in sequences:
+            with self._reading, plain_errors(self.path):
+                try:
+                    values = self._reader.execute(query, (sequence,)).fetchone()
+                except sqlite3.DatabaseError as error:
+                    if error.sqlite_errorname != "SQLITE_CORRUPT":
+                        raise
+                    values = (0, b"", None)
+            if values is not None and checksum(sequence, *values[:2]) == values[2]:
+                found[sequence] = values[:2]
+            else:
+                self._missed(sequence)
         return found
 
-    def _sequences(self, wanted: Collection[Id] | Everybody, after: Position, limit: int) -> list[int]:
-        """Return which events to look at; the event of the position itself too, which may be there for others."""
+    def _missed(self, sequence: int) -> None:
+        """Take note that an event is not there, unless it was dropped."""
+        with self._appending, self._guard:  # what is being dropped at this moment is known as such after it
+            self._losses.add(sequence - 1, sequence)
+
+    def _next_of(self, id: Id, after: Position, limit: int) -> list[Position]:
+        """Return the next notifications of a subscription."""
         with self._guard:
-            if isinstance(wanted, Everybody):
-                return list(range(max(after.sequence, self._first()), self.last + 1)[: limit + 1])
-            chosen: set[int] = set()
-            for id in wanted:
-                chosen.update(self._recent.sequences(id, after.sequence))
-        return sorted(chosen)[: limit + 1]
-
-    def _fetched(self, sequences: Iterable[int]) -> Iterator[LoggedEvent]:
-        query = "SELECT sequence, at, payload, subscriptions FROM events WHERE sequence = ?"
-        with self._reading, plain_errors(self.path):
-            rows = [self._reader.execute(query, (sequence,)).fetchone() for sequence in sequences]
-        return (_event(row) for row in rows if row is not None)  # None: dropped since it was looked up
-
-    # webhooks
-
-    def due(self, now: int, limit: int, busy: Collection[Id]) -> list[Delivery]:
-        """Return deliveries whose time has come, of each subscription the oldest; none of busy ones."""
-        deliveries: list[Delivery] = []
-        for id in self._waiting.ready(now, busy):
-            if len(deliveries) == limit:
-                break
-            for sequence, place, attempts, due in self._oldest(id, 1):
-                if due > now:
-                    self._waiting.postponed(id, due)
-                    continue
-                deliveries += [Delivery(event.notification(place), attempts) for event in self._fetched([sequence])]
-        return deliveries
-
-    def _oldest(self, id: Id, n: int) -> list[tuple[int, int, int, int]]:
-        """Return sequence, place, attempts and time of the first deliveries of a subscription."""
-        query = "SELECT sequence, place, attempts, due FROM deliveries WHERE subscription = ? ORDER BY sequence LIMIT ?"
-        with self._settling, plain_errors(self.path):
-            return self._settler.execute(query, (id, n)).fetchall()
-
-    def bury_overflow(self, now: int, most: int = MOST_WAITING) -> None:
-        """Give up the oldest deliveries of subscriptions for which too many wait."""
-        for id, n in self._waiting.crowded(most):
-            for sequence, place, attempts, _ in self._oldest(id, n - most):
-                for event in self._fetched([sequence]):
-                    self.bury(event.notification(place), attempts, f"more than {most:,} notifications waited", now)
-
-    def n_waiting(self) -> int:
-        """Return how many deliveries webhooks still have to get."""
-        return len(self._waiting)
-
-    def delivered(self, notification: Notification) -> None:
-        """Note that a webhook has taken a notification."""
-        with self._settling, plain_errors(self.path):
-            n = self._settler.execute(*_end_of(notification)).rowcount
-        if n:
-            self._waiting.settled(notification.subscription)
-
-    def postpone(self, notification: Notification, attempts: int, due: int) -> None:
-        """Note that a delivery has failed and is to be tried again."""
-        with self._settling, plain_errors(self.path):
-            self._settler.execute(
-                "UPDATE deliveries SET attempts = ?, due = ? WHERE subscription = ? AND sequence = ?",
-                (attempts, due, notification.subscription, notification.position.sequence),
-            )
-        self._waiting.postponed(notification.subscription, due)
-
-    def bury(self, notification: Notification, attempts: int, reason: str, now: int) -> None:
-        """Give a delivery up: it becomes a dead letter."""
-        row = (notification.subscription, str(notification.position), now, attempts, reason, notification.payload)
-        with self._settling, plain_errors(self.path), transaction(self._settler) as execute:
-            n = execute(*_end_of(notification)).rowcount
-            execute(
-                "INSERT INTO dead_letters (subscription, notification, at, attempts, reason, payload)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                row,
-            )
-            execute("DELETE FROM dead_letters WHERE number <= (SELECT max(number) FROM dead_letters) - ?", (MOST_DEAD,))
-        if n:
-            self._waiting.settled(notification.subscription)
-
-    def forget(self, id: Id) -> None:
-        """Drop what a webhook that is gone would have got."""
-        with self._settling, plain_errors(self.path):
-            self._settler.execute("DELETE FROM deliveries WHERE subscription = ?", (id,))
-        self._waiting.forgotten(id)
-
-    def dead_letters(self, limit: int = 100) -> list[DeadLetter]:
-        """Return what webhooks did not take, newest first."""
-        query = (
-            "SELECT subscription, notification, at, attempts, reason, payload FROM dead_letters"
-            " ORDER BY number DESC LIMIT ?"
-        )
-        with self._settling, plain_errors(self.path):
-            return [DeadLetter(*row) for row in self._settler.execute(query, (limit,))]
+            found = self._found([id], after, limit, None)
+        return [Position(*each) for each in zip(found.sequences, found.places, strict=True)]
 
 
-def _end_of(notification: Notification) -> tuple[str, tuple[Id, int]]:
-    return (
-        "DELETE FROM deliveries WHERE subscription = ? AND sequence = ?",
-        (notification.subscription, notification.position.sequence),
-    )
+def _told(logged: list[LoggedEvent], with_webhooks: Collection[Id]) -> dict[Id, int]:
+    """Return how many notifications each webhook gets."""
+    told: dict[Id, int] = {}
+    for event in logged if with_webhooks else ():
+        for id in event.subscriptions():
+            if id in with_webhooks:
+                told[id] = told.get(id, 0) + 1
+    return told
 
 
 def _cost(event: LoggedEvent) -> int:
-    return event_cost(len(event.payload), len(event.subscriptions))
+    return event_cost(len(event.payload), len(event.numbers))
 
 
-def _row(event: LoggedEvent) -> tuple[int, int, bytes, str]:
-    return event.sequence, event.at, event.payload, json.dumps(event.subscriptions)
-
-
-def _event(row: tuple[int, int, bytes, str]) -> LoggedEvent:
-    sequence, at, payload, subscriptions = row
-    try:
-        return LoggedEvent(sequence, at, payload, json.loads(subscriptions))
-    except ValueError:
-        raise StoreError(f"event {sequence} of the log of notifications is damaged") from None
+def _row(event: LoggedEvent) -> tuple[Any, ...]:
+    return event_row(event.sequence, event.at, event.payload, event.numbers.astype("<u4").tobytes())

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from siftline.errors import LimitError
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Iterable
 
     from siftline.subscriptions import Id
 
@@ -86,23 +86,40 @@ class Notification(NamedTuple):
         return b"%b%b}" % (head.encode(), self.payload)
 
 
-class LoggedEvent(NamedTuple):
-    """An event with everybody whom it matched, as the log keeps it; `payload` is JSON on one line."""
+class Gap(NamedTuple):
+    """Notifications after a position that cannot be given.
 
-    sequence: int
-    at: int
-    payload: bytes
-    subscriptions: list[Id]
+    Attributes
+    ----------
+    after : Position
+        Where the reader stood.
+    resume : Position
+        Where it goes on: what comes after this is there.
+    reason : str
+        Why they are missing.
+    """
 
-    def notification(self, place: int) -> Notification:
-        """Return what one of the subscriptions gets."""
-        return Notification(Position(self.sequence, place), self.subscriptions[place], self.at, self.payload)
+    after: Position
+    resume: Position
+    reason: str
 
-    def for_some(self, wanted: Container[Id], after: Position) -> list[Notification]:
-        """Return what some subscriptions get, as far as it comes after a position."""
-        first = after.place + 1 if after.sequence == self.sequence else 0
-        places = range(first, len(self.subscriptions)) if after.sequence <= self.sequence else ()
-        return [self.notification(place) for place in places if self.subscriptions[place] in wanted]
+    @property
+    def document(self) -> dict[str, str]:
+        """What a stream says about it."""
+        return {"after": str(self.after), "resume": str(self.resume), "reason": self.reason}
+
+    @classmethod
+    def of(cls, document: dict[str, str]) -> Gap:
+        """Return what a document says."""
+        return cls(Position.of(document["after"]), Position.of(document["resume"]), document["reason"])
+
+
+class Page(list[Notification]):
+    """Some notifications in order; or none, because there is a gap before the next ones."""
+
+    def __init__(self, notifications: Iterable[Notification], gap: Gap | None = None) -> None:
+        super().__init__(notifications)
+        self.gap = gap
 
 
 class Everybody:

@@ -29,11 +29,15 @@ from siftline.errors import BusyError, EventError, IdempotencyError, LimitError,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from siftline.broker.limits import Limits
     from siftline.broker.remembered import Name
     from siftline.subscriptions import Id
 
-    Pairs = list[tuple[bytes, list[Id]]]
+    # Events, and the numbers of the subscriptions that they match.
+    Pairs = list[tuple[bytes, NDArray[np.uint32]]]
 
 # So many events and bytes go into one turn at most, but always one publish.
 _MOST_EVENTS: Final = 4096
@@ -99,8 +103,10 @@ class Publisher:
     ----------
     match : callable
         From JSON texts to the ids that each matches, or what is wrong with it, one after the other.
+    number : callable
+        From ids to the numbers that the log has for them, which take less memory.
     write : callable
-        Takes (event, ids) pairs and names, makes them durable together, and returns the number of the last one.
+        Takes (event, numbers) pairs and names, makes them durable together, and returns the number of the last one.
     find : callable
         From the keys of names to the answers that are known.
     observe : callable
@@ -112,12 +118,14 @@ class Publisher:
     def __init__(
         self,
         match: Callable[[list[bytes]], Iterator[list[Id] | EventError]],
+        number: Callable[[list[Id]], NDArray[np.uint32]],
         write: Callable[[Pairs, list[Done]], int],
         find: Callable[[set[bytes]], dict[bytes, Answer]],
         observe: Callable[[int, int, float], None],
         limits: Limits,
     ) -> None:
-        self._match, self._write, self._find, self._observe, self._limits = match, write, find, observe, limits
+        self._match, self._number, self._write, self._find = match, number, write, find
+        self._observe, self._limits = observe, limits
         self._waiting: list[_Waiting] = []
         self._n_waiting = self._n_bytes = 0
         self._changed = threading.Condition()
@@ -238,7 +246,7 @@ class Publisher:
             if isinstance(found, EventError):
                 refusal = found if len(turn.waiting.request.events) == 1 else EventError(f"event {position}: {found}")
             else:
-                turn.pairs.append((event, found))
+                turn.pairs.append((event, self._number(found)))
                 turn.n_matches += len(found)
                 cost += event_cost(len(event), len(found)) if found else 0
                 refusal = self._too_large(turn.n_matches, cost)

@@ -1,37 +1,87 @@
 """What memory knows of the events in the log: how large they are, and which subscriptions each has matched.
 
-    event     7       8    9
-    matches   x  y    x    y  z      one place each, in the order of the events
-    earlier  -1 -1    0    1 -1      the place of the same subscription's match before, or -1
-    newest    x: 2, y: 3, z: 4
+    sequences   7     8   9         one for each event
+    ends        2     3   5         where its matches end
+    numbers     0  1  0   1  2      the matches of all events; a subscription has a small number (`names.py`)
 
-Lists of numbers and ids, and no container for each event: the garbage collector, for which everybody has to wait, would
-look at all of those again and again.
+Who asks for the events of a subscription looks through the numbers from a position on. That is a comparison of whole
+arrays, millions of numbers in a few milliseconds; a list for each subscription would take many times the memory.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from numpy.typing import NDArray
 
-    from siftline.subscriptions import Id
+    from siftline.broker.notifications import Position
 
-_NONE: Final = -1
-# Forgotten places are given back when there are so many, and more than those that are left.
-_MANY: Final = 1024
-
-
-# What an event costs beside its payload, and each of its matches; on the disk, and about as much in memory.
+# What an event costs beside its payload, and each of its matches, on the disk; in memory it is less.
 _EVENT_BYTES: Final = 64
 _MATCH_BYTES: Final = 4
+# Rows longer than this are continued on pages of their own.
+_PAGE_BYTES: Final = 4096
+# Numbers that are looked through at a time: few at first, because what is wanted may come soon.
+_FIRST_WINDOW: Final = 1 << 12
+_MOST_WINDOW: Final = 1 << 20
+_LEAST_CAPACITY: Final = 1 << 10
 
 
 def event_cost(n_bytes: int, n_matches: int) -> int:
-    """Return how many bytes of the log an event takes."""
-    return _EVENT_BYTES + n_bytes + _MATCH_BYTES * n_matches
+    """Return how many bytes of the log an event takes.
+
+    >>> event_cost(100, 10), event_cost(10_000, 0)
+    (204, 12288)
+    """
+    n_bytes += _EVENT_BYTES + _MATCH_BYTES * n_matches
+    return n_bytes if n_bytes < _PAGE_BYTES else -(-n_bytes // _PAGE_BYTES) * _PAGE_BYTES
+
+
+class Column:
+    """Numbers that come at the end and go at the beginning, in one array."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._array: NDArray[Any] = np.empty(_LEAST_CAPACITY, dtype)
+        self._start = self._end = 0
+
+    @property
+    def view(self) -> NDArray[Any]:
+        """The numbers; not to be kept."""
+        return self._array[self._start : self._end]
+
+    def extend(self, values: Any) -> None:
+        """Add numbers at the end."""
+        n = len(values)
+        if self._end + n > len(self._array):
+            self._move(n)
+        self._array[self._end : self._end + n] = values
+        self._end += n
+
+    def drop(self, n: int) -> None:
+        """Remove numbers at the beginning."""
+        self._start += n
+        if len(self._array) > _LEAST_CAPACITY and (self._end - self._start) * 8 < len(self._array):
+            self._move(0)  # gives memory back
+
+    def _move(self, n_more: int) -> None:
+        """Make room for more at the end: where others were forgotten if they were many, otherwise in a larger array."""
+        kept = self.view
+        wanted = max(_LEAST_CAPACITY, (len(kept) + n_more) * 3 // 2)
+        is_fit = len(kept) + n_more <= len(self._array) * 3 // 4 and wanted * 4 > len(self._array)
+        array = self._array if is_fit else np.empty(wanted, self._array.dtype)
+        array[: len(kept)] = kept
+        self._array, self._start, self._end = array, 0, len(kept)
+
+
+class Found(NamedTuple):
+    """Matches: numbers of events, places among the matches of an event, numbers of subscriptions."""
+
+    sequences: list[int]
+    places: list[int]
+    numbers: list[int]
 
 
 class Recent:
@@ -39,74 +89,100 @@ class Recent:
 
     Examples
     --------
+    >>> from siftline.broker.notifications import START, Position
     >>> recent = Recent()
-    >>> for sequence, ids in ((7, ["x", "y"]), (8, ["x"]), (9, ["y", "z"])):
-    ...     recent.add(sequence, 100, ids)
-    >>> sorted(recent.sequences("x", after=0)), recent.sequences("y", after=8)
-    ([7, 8], [9])
-    >>> recent.forget_first()
-    >>> recent.first, len(recent), recent.n_bytes, recent.sequences("x", after=0)
+    >>> for sequence, numbers in ((7, [0, 1]), (8, [0]), (9, [1, 2])):
+    ...     recent.add(sequence, 100, np.array(numbers, np.uint32))
+    >>> recent.find(START, 0, limit=9)
+    Found(sequences=[7, 8], places=[0, 0], numbers=[0, 0])
+    >>> recent.find(Position(7, 0), np.array([False, True, True]), limit=2)
+    Found(sequences=[7, 9], places=[1, 0], numbers=[1, 1])
+    >>> recent.forget(1)
+    >>> recent.first, len(recent), recent.n_bytes, recent.find(START, 0, limit=9).sequences
     (8, 2, 200, [8])
     """
 
     def __init__(self) -> None:
-        self._events: deque[int] = deque()
-        self._bytes: deque[int] = deque()
-        self._counts: deque[int] = deque()
+        self._sequences, self._costs, self._ends = Column(np.int64), Column(np.int64), Column(np.int64)
+        self._numbers = Column(np.uint32)
+        self._base = 0  # where the matches of the oldest event begin; `_ends` counts from the beginning of time
         self.n_bytes = 0
-        self._newest: dict[Id, int] = {}
-        # By place; the first place in these lists has this number, and the first so many are forgotten.
-        self._sequences: list[int] = []
-        self._ids: list[Id] = []
-        self._earlier: list[int] = []
-        self._base = self._n_forgotten = 0
 
     def __len__(self) -> int:
-        return len(self._events)
+        return len(self._sequences.view)
 
     @property
     def first(self) -> int | None:
         """The oldest event."""
-        return self._events[0] if self._events else None
+        return int(self._sequences.view[0]) if len(self) else None
 
-    def oldest(self) -> Iterator[tuple[int, int]]:
-        """Yield sequence and size of the events, oldest first."""
-        return zip(self._events, self._bytes, strict=True)
+    @property
+    def sequences(self) -> NDArray[np.int64]:
+        """The numbers of all events."""
+        return self._sequences.view.copy()
 
-    def add(self, sequence: int, n_bytes: int, ids: Sequence[Id]) -> None:
+    @property
+    def n_matches(self) -> int:
+        """How many matches the events have."""
+        return len(self._numbers.view)
+
+    def add(self, sequence: int, cost: int, numbers: NDArray[np.uint32]) -> None:
         """Remember the next event and whom it matched."""
-        self._events.append(sequence)
-        self._bytes.append(n_bytes)
-        self._counts.append(len(ids))
-        self.n_bytes += n_bytes
-        for id in ids:
-            self._earlier.append(self._newest.get(id, _NONE))
-            self._newest[id] = self._base + len(self._ids)
-            self._ids.append(id)
-            self._sequences.append(sequence)
+        self._numbers.extend(numbers)
+        self._sequences.extend([sequence])
+        self._costs.extend([cost])
+        self._ends.extend([self._base + len(self._numbers.view)])
+        self.n_bytes += cost
 
-    def forget_first(self) -> None:
-        """Forget the oldest event."""
-        self._events.popleft()
-        self.n_bytes -= self._bytes.popleft()
-        for place in range(self._n_forgotten, self._n_forgotten + self._counts.popleft()):
-            if self._newest[self._ids[place]] == self._base + place:
-                del self._newest[self._ids[place]]
-            self._n_forgotten += 1
-        if self._n_forgotten > max(_MANY, len(self._ids) // 2):
-            for column in (self._sequences, self._ids, self._earlier):
-                del column[: self._n_forgotten]
-            self._base += self._n_forgotten
-            self._n_forgotten = 0
+    def event(self, position: int) -> tuple[int, int, NDArray[np.uint32]]:
+        """Return sequence, cost and matches of an event; the oldest has position 0."""
+        matches = self._numbers.view[self._start(position) : self._start(position + 1)]
+        return int(self._sequences.view[position]), int(self._costs.view[position]), matches.copy()
 
-    def sequences(self, id: Id, after: int) -> list[int]:
-        """Return the events from `after` on that a subscription matched, newest first."""
-        found: list[int] = []
-        place = self._newest.get(id, _NONE)
-        while place >= self._base + self._n_forgotten:
-            sequence = self._sequences[place - self._base]
-            if sequence < after:
-                break
-            found.append(sequence)
-            place = self._earlier[place - self._base]
-        return found
+    def forget(self, n_events: int) -> None:
+        """Forget the oldest events."""
+        n_matches = self._start(n_events)
+        self.n_bytes -= int(self._costs.view[:n_events].sum())
+        for column in (self._sequences, self._costs, self._ends):
+            column.drop(n_events)
+        self._numbers.drop(n_matches)
+        self._base += n_matches
+
+    def _start(self, position: int) -> int:
+        """Return where in the numbers the matches of an event begin."""
+        return int(self._ends.view[position - 1]) - self._base if position else 0
+
+    def find(
+        self, after: Position, wanted: int | NDArray[np.bool_] | None, *, limit: int, until: int | None = None
+    ) -> Found:
+        """Return the next matches after a position: of one subscription, of some, or of all (None).
+
+        `until` is the last event to look at.
+        """
+        sequences = self._sequences.view
+        position = int(np.searchsorted(sequences, after.sequence))
+        first = self._start(position)
+        if position < len(sequences) and sequences[position] == after.sequence:
+            first = min(first + after.place + 1, self._start(position + 1))
+        end = self._start(len(self) if until is None else int(np.searchsorted(sequences, until, "right")))
+        return self._found(self._hits(first, end, wanted, limit))
+
+    def _hits(self, first: int, end: int, wanted: int | NDArray[np.bool_] | None, limit: int) -> NDArray[np.int64]:
+        """Return where in the numbers the wanted ones are."""
+        if wanted is None:
+            return np.arange(first, max(first, min(end, first + limit)))
+        found: list[NDArray[np.int64]] = []
+        n_found, size = 0, _FIRST_WINDOW
+        while first < end and n_found < limit:
+            window = self._numbers.view[first : min(first + size, end)]
+            hits = np.flatnonzero(window == wanted if isinstance(wanted, int) else wanted[window])
+            found.append(hits[: limit - n_found] + first)
+            n_found += len(found[-1])
+            first += len(window)
+            size = min(2 * size, _MOST_WINDOW)
+        return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    def _found(self, hits: NDArray[np.int64]) -> Found:
+        events = np.searchsorted(self._ends.view, hits + self._base, "right")
+        starts = np.where(events > 0, self._ends.view[np.maximum(events, 1) - 1] - self._base, 0) if len(hits) else hits
+        return Found(self._sequences.view[events].tolist(), (hits - starts).tolist(), self._numbers.view[hits].tolist())

@@ -126,7 +126,7 @@ class Remembered:
         found: dict[bytes, Answer] = {}
         for key in keys:
             row = self._connection.execute(query, (key,)).fetchone()
-            if row is not None and row[3] == _checksum(key, *row[:3]):
+            if row is not None and row[3] == _checksum(key, *row[:3]):  # a damaged one is as good as none
                 found[key] = Answer(*row[:3])
         return found
 
@@ -164,6 +164,12 @@ class Remembered:
             " (SELECT number FROM remembered WHERE logged < ? ORDER BY number LIMIT ?)"
         )
         self._n -= execute(query, (first, self.n_over)).rowcount
+
+
+def is_whole(row: tuple[Any, ...]) -> bool:
+    """Return whether a row of the table fits its checksum."""
+    _, key, digest, events, sequence, _, checksum = row
+    return bool(checksum == _checksum(key, digest, events, sequence))
 
 
 def _checksum(key: bytes, digest: bytes, events: int, sequence: int) -> int:

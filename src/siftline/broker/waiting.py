@@ -1,4 +1,4 @@
-"""Which webhooks wait for deliveries: how many each, and when the oldest is due, so that nobody looks through all."""
+"""Which webhooks wait for notifications: how many each, from where on, and when the next one is due."""
 
 from __future__ import annotations
 
@@ -12,51 +12,92 @@ if TYPE_CHECKING:
 
 
 class Waiting:
-    """Counts of what the log has for webhooks, in memory; any threads may use it.
+    """How far webhooks have come, in memory; any threads may use it.
 
-    >>> waiting = Waiting({"ann": 2})
-    >>> waiting.added(["bob"])
-    >>> waiting.postponed("ann", due=500)
-    >>> waiting.ready(now=100, busy=())
-    ['bob']
-    >>> waiting.settled("bob")
+    A webhook gets its notifications in order, one at a time. So it is enough to know the last event that it has taken
+    or that was given up, and how often the next one was tried.
+
+    Examples
+    --------
+    >>> waiting = Waiting()
+    >>> waiting.added({"ann": 2, "bob": 1}, 7)
+    >>> waiting.postponed("ann", attempts=1, due=500)
+    >>> waiting.ready(now=100, busy=()), waiting.cursor("ann"), waiting.attempts("ann")
+    (['bob'], 6, 1)
+    >>> waiting.moved("bob", 7, 1)
     >>> waiting.ready(now=500, busy=()), len(waiting), waiting.crowded(most=1)
     (['ann'], 2, [('ann', 2)])
     """
 
-    def __init__(self, counts: dict[Id, int]) -> None:
-        self._counts = counts
-        self._due: dict[Id, int] = {}
+    def __init__(self) -> None:
+        self._cursors: dict[Id, int] = {}
+        self._counts: dict[Id, int] = {}  # of those for whom something waits
+        self._tries: dict[Id, tuple[int, int]] = {}  # attempts at the next one, and when it is due
+        self._n = 0
         self._guard = threading.Lock()
 
     def __len__(self) -> int:
-        with self._guard:
-            return sum(self._counts.values())
+        return self._n
 
-    def added(self, ids: Iterable[Id]) -> None:
-        """One more delivery waits for each."""
-        with self._guard:
-            for id in ids:
-                self._counts[id] = self._counts.get(id, 0) + 1
+    def put(self, id: Id, cursor: int, n: int, attempts: int, due: int) -> None:
+        """Take what the file has about a webhook."""
+        self._cursors[id], self._counts[id] = cursor, n
+        self._n += n
+        if attempts:
+            self._tries[id] = attempts, due
 
-    def settled(self, id: Id) -> None:
-        """One delivery was taken or given up; whose turn it was comes last."""
+    def unknown(self, ids: Iterable[Id]) -> list[Id]:
+        """Return those who never waited."""
         with self._guard:
-            self._due.pop(id, None)
-            n = self._counts.pop(id, 0) - 1
-            if n > 0:
-                self._counts[id] = n
+            return [id for id in ids if id not in self._cursors]
 
-    def postponed(self, id: Id, due: int) -> None:
-        """Let the oldest delivery of a subscription, and so all, wait."""
+    def added(self, counts: dict[Id, int], first: int) -> None:
+        """So many more notifications wait for each, of events from a number on."""
         with self._guard:
-            self._due[id] = due
+            for id, n in counts.items():
+                self._cursors.setdefault(id, first - 1)
+                self._counts[id] = self._counts.get(id, 0) + n
+                self._n += n
+
+    def moved(self, id: Id, cursor: int, n: int) -> None:
+        """So many were taken or given up, up to an event; whose turn it was comes last."""
+        with self._guard:
+            if id not in self._cursors:
+                return
+            self._cursors[id] = max(cursor, self._cursors[id])
+            self._tries.pop(id, None)
+            left = self._counts.pop(id, 0)
+            self._n -= min(n, left)
+            if left > n:
+                self._counts[id] = left - n
+
+    def postponed(self, id: Id, attempts: int, due: int) -> None:
+        """Let the next notification, and so all, wait."""
+        with self._guard:
+            if id in self._counts:
+                self._tries[id] = attempts, due
 
     def forgotten(self, id: Id) -> None:
         """Nothing waits any more."""
         with self._guard:
-            self._counts.pop(id, None)
-            self._due.pop(id, None)
+            self._n -= self._counts.pop(id, 0)
+            self._cursors.pop(id, None)
+            self._tries.pop(id, None)
+
+    def cursor(self, id: Id) -> int | None:
+        """Return the last event that is settled, None if the webhook is not known."""
+        with self._guard:
+            return self._cursors.get(id)
+
+    def attempts(self, id: Id) -> int:
+        """Return how often the next notification was tried."""
+        with self._guard:
+            return self._tries.get(id, (0, 0))[0]
+
+    def behind(self, sequence: int) -> list[tuple[Id, int]]:
+        """Return for whom something waits that may be up to an event, and their cursors."""
+        with self._guard:
+            return [(id, self._cursors[id]) for id in self._counts if self._cursors[id] < sequence]
 
     def crowded(self, most: int) -> list[tuple[Id, int]]:
         """Return for whom more than so many wait, and how many."""
@@ -64,6 +105,6 @@ class Waiting:
             return [(id, n) for id, n in self._counts.items() if n > most]
 
     def ready(self, now: int, busy: Collection[Id]) -> list[Id]:
-        """Return whose deliveries may be due, as far as is known, those first who have waited longest for a turn."""
+        """Return whose next notification is due, those first who have waited longest for a turn."""
         with self._guard:
-            return [id for id in self._counts if id not in busy and self._due.get(id, 0) <= now]
+            return [id for id in self._counts if id not in busy and self._tries.get(id, (0, 0))[1] <= now]

@@ -24,14 +24,16 @@ from siftline.errors import LimitError, SiftlineError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from siftline.broker.deliveries import Deliveries, Delivery
     from siftline.broker.leases import Webhook
-    from siftline.broker.log import Delivery, NotificationLog
     from siftline.broker.notifications import Notification
     from siftline.subscriptions import Id
 
 RETRY_SECONDS: Final = (1.0, 5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0)
 
 _AT_ONCE: Final = 256
+# Bytes of events that are sent at the same time, in each look at what is due.
+_MOST_BYTES: Final = 16 << 20
 _TIMEOUT_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.5
 _GONE: Final = 410
@@ -42,8 +44,8 @@ class Webhooks:
 
     Parameters
     ----------
-    log : NotificationLog
-        Has the deliveries, and is told what became of them.
+    deliveries : Deliveries
+        What is due; is told what became of it.
     webhook_of : callable
         From the id of a subscription to its webhook, None if it has none any more.
     now : callable
@@ -58,7 +60,7 @@ class Webhooks:
 
     def __init__(
         self,
-        log: NotificationLog,
+        deliveries: Deliveries,
         webhook_of: Callable[[Id], Webhook | None],
         now: Callable[[], int],
         *,
@@ -66,7 +68,7 @@ class Webhooks:
         retry_seconds: Iterable[float] | None = None,
         timeout_seconds: float = _TIMEOUT_SECONDS,
     ) -> None:
-        self._log, self._webhook_of, self._now = log, webhook_of, now
+        self._deliveries, self._webhook_of, self._now = deliveries, webhook_of, now
         self._allow_private = allow_private
         self._retry_seconds = RETRY_SECONDS if retry_seconds is None else tuple(retry_seconds)
         self._timeout_seconds = timeout_seconds
@@ -100,7 +102,7 @@ class Webhooks:
         while not self._is_closed:
             self._has_work.clear()
             with contextlib.suppress(SiftlineError):  # the log cannot be read: perhaps a little later
-                await asyncio.to_thread(self._log.bury_overflow, self._now())
+                await asyncio.to_thread(self._deliveries.bury_overflow, self._now())
                 await self._start_due()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._has_work.wait(), _POLL_SECONDS)
@@ -112,7 +114,8 @@ class Webhooks:
         room = _AT_ONCE - len(self._busy)
         if room <= 0:
             return
-        for delivery in await asyncio.to_thread(self._log.due, self._now(), room, tuple(self._busy)):
+        due = await asyncio.to_thread(self._deliveries.due, self._now(), room, tuple(self._busy), _MOST_BYTES)
+        for delivery in due:
             id = delivery.notification.subscription
             task = self._busy[id] = self._loop.create_task(self._deliver(delivery))
             task.add_done_callback(lambda _, id=id: self._finished(id))  # type: ignore[misc]
@@ -125,7 +128,7 @@ class Webhooks:
         notification, attempts = delivery
         webhook = self._webhook_of(notification.subscription)
         if webhook is None:
-            await asyncio.to_thread(self._log.forget, notification.subscription)
+            await asyncio.to_thread(self._deliveries.forget, notification.subscription)
             return
         problem, is_final = await self._attempt(webhook, notification)
         with contextlib.suppress(SiftlineError):  # not noted: then it is sent once more
@@ -133,12 +136,12 @@ class Webhooks:
 
     def _settle(self, notification: Notification, attempts: int, problem: str | None, is_final: bool) -> None:
         if problem is None:
-            self._log.delivered(notification)
+            self._deliveries.delivered(notification)
         elif is_final or attempts > len(self._retry_seconds):
-            self._log.bury(notification, attempts, problem, self._now())
+            self._deliveries.bury(notification, attempts, problem, self._now())
         else:
             seconds = self._retry_seconds[attempts - 1] * random.uniform(0.8, 1.2)
-            self._log.postpone(notification, attempts, self._now() + int(seconds * 1e6))
+            self._deliveries.postpone(notification, attempts, self._now() + int(seconds * 1e6))
 
     async def _attempt(self, webhook: Webhook, notification: Notification) -> tuple[str | None, bool]:
         """Send once; return what went wrong, None if nothing did, and whether trying again is useless."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siftline import errors
 from siftline.broker.leases import Lease
-from siftline.broker.notifications import Notification
+from siftline.broker.notifications import Gap, Notification, Page
 
 if TYPE_CHECKING:
     from siftline.subscriptions import Id
@@ -176,9 +176,10 @@ def delivered_of(document: dict[str, Any]) -> Delivered:
     return Delivered(**document)
 
 
-def notifications_of(document: dict[str, Any]) -> list[Notification]:
+def notifications_of(document: dict[str, Any]) -> Page:
     """Return what `notifications` gives."""
-    return [Notification.of(each) for each in document["notifications"]]
+    gap = document.get("gap")
+    return Page(map(Notification.of, document["notifications"]), None if gap is None else Gap.of(gap))
 
 
 def _moment(text: str) -> datetime:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from siftline.broker.leases import Lease, Webhook
-    from siftline.broker.notifications import Notification
+    from siftline.broker.notifications import Notification, Page
     from siftline.client.answers import Changes, Delivered, Published, Subscription
     from siftline.client.calls import Call
     from siftline.subscriptions import Id
@@ -140,7 +140,7 @@ class AsyncClient:
 
     async def notifications(
         self, id: Id, ticket: str | None = None, after: str | None = None, limit: int = 1000
-    ) -> list[Notification]:
+    ) -> Page:
         """Return what a subscription was notified of after a notification, oldest first, as far as it is kept."""
         return await self._ask(calls.notifications(id, ticket, after, limit))
 

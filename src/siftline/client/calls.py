@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from siftline.broker.leases import Lease, Webhook
-    from siftline.broker.notifications import Notification
+    from siftline.broker.notifications import Page
     from siftline.client.answers import Changes, Delivered, Published, Subscription
     from siftline.subscriptions import Id
 
@@ -133,7 +133,7 @@ def explain(event: Any, expression: Any, *, id: Id | None, dialect: str) -> Call
     return Call("POST", "/explain", dict, body=_document(document), text=_text(document))
 
 
-def notifications(id: Id, ticket: str | None, after: str | None, limit: int) -> Call[list[Notification]]:
+def notifications(id: Id, ticket: str | None, after: str | None, limit: int) -> Call[Page]:
     """Ask for what a subscription was notified of."""
     since = "" if after is None else f"&after={quote(after, safe='')}"
     return Call("GET", f"{_place(id)}/notifications?limit={limit}{since}", notifications_of, ticket, refusal=LimitError)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from siftline.broker.leases import Lease, Webhook
-    from siftline.broker.notifications import Notification
+    from siftline.broker.notifications import Notification, Page
     from siftline.client.answers import Changes, Delivered, Published, Subscription
     from siftline.client.calls import Call
     from siftline.subscriptions import Id
@@ -152,9 +152,7 @@ class Client:
         """Return why an event matches an expression or a subscription, or why not; for admins."""
         return self._ask(calls.explain(event, expression, id=id, dialect=dialect))
 
-    def notifications(
-        self, id: Id, ticket: str | None = None, after: str | None = None, limit: int = 1000
-    ) -> list[Notification]:
+    def notifications(self, id: Id, ticket: str | None = None, after: str | None = None, limit: int = 1000) -> Page:
         """Return what a subscription was notified of after a notification, oldest first, as far as it is kept."""
         return self._ask(calls.notifications(id, ticket, after, limit))
 

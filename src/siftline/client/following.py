@@ -96,10 +96,10 @@ class Following:
         kind = fields.get(b"event")
         if kind == b"match":
             return self._new(_notification(fields[b"data"]))
+        if b"id" in fields:  # where to go on: after a gap, at the beginning, or past what was for others
+            self._after = Position.of(fields[b"id"].decode())
         if kind == b"gap":
             self._on_gap(_reason(fields.get(b"data", b"")))
-        elif b"id" in fields and self._after is None:
-            self._after = Position.of(fields[b"id"].decode())
         return None
 
     def _new(self, notification: Notification) -> Notification | None:

@@ -49,8 +49,8 @@ class Metrics:
             "streams": len(broker.hub),
             "events_waiting": broker.n_waiting,
             "changes_waiting": broker.lag,
-            "webhooks_waiting": broker.log.n_waiting(),
             "index_bytes": broker.engine.stats().get("index_bytes", 0),
+            **broker.log.stats(),
         }
 
     def text(self) -> str:
@@ -74,6 +74,14 @@ class Metrics:
                 "lag_changes", "gauge", "Changes of the store that are not yet matched by.", stats["changes_waiting"]
             ),
             *_metric("webhooks_waiting", "gauge", "Notifications that wait for webhooks.", stats["webhooks_waiting"]),
+            *_metric(
+                "webhooks_given_up_total",
+                "counter",
+                "Notifications that webhooks did not take.",
+                stats["webhooks_given_up"],
+            ),
+            *_metric("log_bytes", "gauge", "What the log of notifications takes.", stats["log_bytes"]),
+            *_metric("log_losses", "gauge", "Places where the log of notifications is damaged.", stats["log_losses"]),
             *_metric("index_bytes", "gauge", "Memory of the index.", stats["index_bytes"]),
             "# HELP siftline_publish_seconds From a publish to its acknowledgement.",
             "# TYPE siftline_publish_seconds histogram",

@@ -185,7 +185,7 @@ _PATHS: Final[dict[str, Any]] = {
         "get": _operation(
             "Notifications that are kept, oldest first",
             200,
-            {"type": "object", "properties": {"notifications": {"type": "array"}}},
+            {"type": "object", "properties": {"gap": {"type": ["object", "null"]}, "notifications": {"type": "array"}}},
             errors=_OWNED,
             security=_TICKET,
             parameters=(_ID, _AFTER, _LAST, _LIMIT),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import secrets
 from importlib import resources
 from itertools import islice
@@ -163,7 +164,8 @@ class Routes:
         id, after = self._id(request), position_of(request) or START
         limit = _number(request, "limit", 100, _MOST_LISTED)
         found = await run_in_threadpool(self._broker.notifications, id, proof, after, limit)
-        body = b'{"notifications":[%b]}' % b",".join(each.envelope() for each in found)
+        gap = b"null" if found.gap is None else json.dumps(found.gap.document).encode()
+        body = b'{"gap":%b,"notifications":[%b]}' % (gap, b",".join(each.envelope() for each in found))
         return Response(body, media_type="application/json")
 
     def _id(self, request: Request | WebSocket) -> int | str:
@@ -340,7 +342,9 @@ class Routes:
     async def dead_letters(self, request: Request) -> Response:
         """`GET /dead-letters`."""
         self._access.require(request, ADMIN)
-        letters = await run_in_threadpool(self._broker.log.dead_letters, _number(request, "limit", 100, _MOST_LISTED))
+        letters = await run_in_threadpool(
+            self._broker.log.deliveries.dead_letters, _number(request, "limit", 100, _MOST_LISTED)
+        )
         shown = [
             {
                 "subscription": each.subscription,

@@ -4,7 +4,8 @@
                                        ▲                                                                   │
                                        └───────── the queue ran over: the receiver is slow ────────────────┘
 
-A receiver that does not read only makes its own stream wait; after a while the connection is closed.
+A receiver that does not read only makes its own stream wait; after a while the connection is closed. If the log has to
+drop what such a stream has yet to read, the stream is told of the gap before it goes on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocketDisconnect
 
-from siftline.broker.notifications import LAST_PLACE, Position
+from siftline.broker.notifications import LAST_PLACE, Gap, Position
 from siftline.server.problems import ProblemError
 
 if TYPE_CHECKING:
@@ -36,13 +37,6 @@ _SEND_SECONDS: Final = 60.0
 _REVOKED: Final = 4401
 
 
-class Gap:
-    """Notifications after a position are no longer kept: the oldest one there is comes next."""
-
-    def __init__(self, after: Position, first: int) -> None:
-        self.document = {"after": str(after), "first": f"{first}-0", "reason": "older notifications are no longer kept"}
-
-
 class Stream:
     """The notifications of one listener from a position on, for ever, or until the subscription ends.
 
@@ -58,11 +52,9 @@ class Stream:
         Where the client wants to go on; without it, `position` is where the log ended.
     """
 
-    def __init__(
-        self, broker: Broker, listener: Listener, is_woken: asyncio.Event, after: Position | None, position: Position
-    ) -> None:
+    def __init__(self, broker: Broker, listener: Listener, is_woken: asyncio.Event, position: Position) -> None:
         self._broker, self._listener, self._is_woken = broker, listener, is_woken
-        self._after, self._position = after, position
+        self._position = position
         self._on_close: list[Callable[[], None]] = []
         self.is_revoked = False
 
@@ -78,7 +70,7 @@ class Stream:
             return position, join(lambda: _call_soon(loop, is_woken.set))
 
         position, listener = await run_in_threadpool(joined)
-        return cls(broker, listener, is_woken, after, position)
+        return cls(broker, listener, is_woken, position)
 
     @property
     def position(self) -> Position:
@@ -101,30 +93,44 @@ class Stream:
         asyncio.get_running_loop().run_in_executor(None, self._broker.hub.leave, self._listener)
 
     async def items(self) -> AsyncIterator[Notification | Gap | None]:
-        """Give notifications; None when there has been nothing for a while."""
-        first = await run_in_threadpool(lambda: self._broker.log.first)
-        if self._after is not None and 0 < self._after.sequence < first - 1:
-            yield Gap(self._after, first)
+        """Give notifications, and gaps where some are missing; None when there has been nothing for a while."""
         while True:
             self._is_woken.clear()
             if self._listener.is_behind and not self._listener.is_ended:
-                self._listener.listen()
-                while found := await self._read():
-                    for notification in found:
-                        if self.is_revoked:
-                            return
-                        yield self._moved(notification)
+                async for item in self._caught_up():
+                    if self.is_revoked:
+                        return
+                    yield item
             is_ended = self._listener.is_ended  # asked first: what is in the queue by now is given all the same
+            told = self._broker.hub.told
             for notification in () if self.is_revoked else self._listener.take():
                 if notification.position > self._position:
                     yield self._moved(notification)
             if is_ended:
                 return
-            if not self._listener.is_behind and not await self._wait():
-                yield None
+            if not self._listener.is_behind:
+                self._pass(told)
+                if not await self._wait():
+                    yield None
 
-    async def _read(self) -> list[Notification]:
-        return await run_in_threadpool(self._broker.log.read, self._listener.wanted, self._position, _CHUNK)
+    async def _caught_up(self) -> AsyncIterator[Notification | Gap]:
+        """Give what the log has, up to where the queue begins."""
+        self._position = max(self._position, self._listener.listen())
+        while True:
+            last = self._broker.log.last
+            page = await run_in_threadpool(self._broker.log.read, self._listener.wanted, self._position, _CHUNK)
+            if page.gap is not None:
+                self._position = page.gap.resume
+                yield page.gap
+            elif not page:
+                self._pass(last)
+                return
+            for notification in page:
+                yield self._moved(notification)
+
+    def _pass(self, sequence: int) -> None:
+        """Go past events that were for others; so they are no gap when the log drops them."""
+        self._position = max(self._position, Position(sequence, LAST_PLACE))
 
     def _moved(self, notification: Notification) -> Notification:
         self._position = notification.position
@@ -178,7 +184,8 @@ class EventStream:
         # The id is for a client whose connection breaks before the first notification.
         await _chunk(send, b"id: %b\nretry: 1000\n\n" % str(self._stream.position).encode())
         async for item in self._stream.items():
-            await _chunk(send, _sse(item))
+            # When there is nothing to send, the position is: who comes back later has not missed what was for others.
+            await _chunk(send, b"id: %b\n\n" % str(self._stream.position).encode() if item is None else _sse(item))
         await send({"type": "http.response.body", "body": b"event: end\ndata: {}\n\n", "more_body": False})
 
 
@@ -187,11 +194,9 @@ async def _chunk(send: Send, body: bytes) -> None:
         await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-def _sse(item: Notification | Gap | None) -> bytes:
-    if item is None:
-        return b": nothing new\n\n"
+def _sse(item: Notification | Gap) -> bytes:
     if isinstance(item, Gap):
-        return b"event: gap\ndata: %b\n\n" % json.dumps(item.document).encode()
+        return b"id: %b\nevent: gap\ndata: %b\n\n" % (str(item.resume).encode(), json.dumps(item.document).encode())
     return b"id: %b\nevent: match\ndata: %b\n\n" % (str(item.position).encode(), item.envelope())
 
 

@@ -1,0 +1,53 @@
+"""Events of the log with everybody whom they matched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from siftline.broker.notifications import Notification, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from numpy.typing import NDArray
+
+    from siftline.broker.names import Names
+    from siftline.subscriptions import Id
+
+# If so many times fewer subscriptions are wanted than matched, each is looked for.
+_FEW: Final = 16
+
+
+class LoggedEvent(NamedTuple):
+    """An event with everybody whom it matched, as the log keeps it; `payload` is JSON on one line.
+
+    The subscriptions are those that the numbers stand for, as long as nobody appends to the log.
+    """
+
+    sequence: int
+    at: int
+    payload: bytes
+    numbers: NDArray[np.uint32]
+    names: Names
+
+    def subscriptions(self) -> list[Id]:
+        """Return all subscriptions, in the order of their places."""
+        return self.names.ids(self.numbers.tolist())
+
+    def among(self, ids: Collection[Id]) -> list[tuple[int, Id]]:
+        """Return those subscriptions that are among some ids, with their places."""
+        if len(ids) * _FEW > len(self.numbers):
+            return [(place, id) for place, id in enumerate(self.subscriptions()) if id in ids]
+        numbered = [(self.names.number(id), id) for id in ids]
+        return sorted(
+            (place, id)
+            for number, id in numbered
+            if number is not None
+            for place in np.flatnonzero(self.numbers == number).tolist()
+        )
+
+    def notification(self, place: int, id: Id) -> Notification:
+        """Return what one of the subscriptions gets."""
+        return Notification(Position(self.sequence, place), id, self.at, self.payload)
