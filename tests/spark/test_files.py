@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from siftline.errors import SparkError, TableError
-from siftline.spark import Counts, match, match_files
-from siftline.spark.files import Written, _mounted
+from siftline.errors import EventError, SparkError, StorageError, TableError
+from siftline.spark import Counts, apply, compact, compile, match, match_files
+from siftline.spark.event_files import EventFiles, Group, mounted
+from siftline.spark.files import Written
 from spark.directories import directory
 
 if TYPE_CHECKING:
@@ -109,12 +110,11 @@ def test_a_target_is_made_once_and_whole(spark: Any, index: str, tmp_path: Path)
     events = written(tmp_path / "events", ['{"a": 1}', '{"a": 2}'])
     (tmp_path / "matches").mkdir()
     with pytest.raises(SparkError, match="workers read and write matches themselves"):
-        _mounted("hdfs://cluster/matches", "matches")
+        mounted("hdfs://cluster/matches", "matches")
     with pytest.raises(SparkError, match="exists already"):
         match_files(events, index, tmp_path / "matches")
-    (tmp_path / "events" / "one file.parquet").write_bytes(b"PAR1 nothing PAR1")
-    with pytest.raises(Exception, match=r"(?i)parquet"):
-        match_files(events, index, tmp_path / "others")
+    with pytest.raises(EventError, match="1 of 1 events cannot be read"):
+        match_files(written(tmp_path / "bad", ["{", "{}"]), index, tmp_path / "others")
     assert not (tmp_path / "others").exists()
     assert not list(tmp_path.glob(".others*"))
 
@@ -130,8 +130,136 @@ def test_what_killed_drivers_left_goes_away(spark: Any, index: str, tmp_path: Pa
 
 
 def test_columns_that_only_folders_have(spark: Any, index: str, tmp_path: Path) -> None:
-    written(tmp_path / "events", ['{"a": 1}'] * 2)
-    (tmp_path / "all").mkdir()
-    (tmp_path / "events").rename(tmp_path / "all" / "day=1")
-    with pytest.raises(TableError, match="has no column 'day'"):
-        match_files(str(tmp_path / "all"), index, tmp_path / "matches", key=["id", "day"])
+    """Their types are those that Spark finds, as keys and as attributes."""
+    days = ["2026-11-17", "2026-11-18", "__HIVE_DEFAULT_PARTITION__"]
+    for number, day in enumerate(days):
+        folder = tmp_path / "all" / f"day={day}" / "at=10%3A30 %23"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [number], "a": [1.0], "day": ["no"]}), folder / "0.parquet")
+    chosen: dict[str, Any] = {"key": ["id", "day", "at"], "event": None}
+    match_files(tmp_path / "all", index, tmp_path / "matches", **chosen)
+    events = spark.read.parquet(str(tmp_path / "all"))
+    match(events, index, **chosen).write.parquet(str(tmp_path / "other"))
+    rows = rows_of(spark, tmp_path / "matches")
+    assert rows == rows_of(spark, tmp_path / "other")
+    assert {row[1:3] for row in rows} == {(day, "10:30 #") for day in (*days[:2], "None")}
+    assert spark.read.parquet(str(tmp_path / "matches")).dtypes[1] == ("day", "date")
+    daily = directory(tmp_path / "daily", [(1, "day = date '2026-11-18'", 1.0), (2, "a = 1 and at = '10:30 #'", 1.0)])
+    assert match_files(tmp_path / "all", daily, tmp_path / "attributes", event=None).rows == 4
+    assert match_files(tmp_path / "all" / f"day={days[0]}", index, tmp_path / "one", event=None).rows == 3
+
+
+def test_files_whose_columns_differ(spark: Any, tmp_path: Path) -> None:
+    """A column may lack, or have another type; a struct has the fields that it has anywhere."""
+    rows = [
+        ("a", "a = 1"),
+        ("b", "b.x = 2"),
+        ("no y", "exists b.y and b.y is null"),
+        ("c", "c = 'x'"),
+        ("big", f"a = {2**53 + 1}"),
+    ]
+    index = directory(tmp_path / "index", rows)
+    (tmp_path / "events").mkdir()
+    tables = [
+        {"id": pa.array([0, 1], pa.int32()), "a": pa.array([1, 2], pa.int16()), "b": [{"x": 2}, None]},
+        {"id": pa.array([2, 2**40]), "a": pa.array([2**53 + 1, None]), "b": [{"x": 2, "y": 1}, {"x": 1, "y": 2}]},
+        {"id": pa.array([4], pa.int32()), "a": ["one"], "c": ["x"]},
+        {"c": pa.array([], pa.string())},
+    ]
+    for number, columns in enumerate(tables):
+        pq.write_table(pa.table(columns), tmp_path / "events" / f"{number}.parquet")
+    found = match_files(tmp_path / "events", index, tmp_path / "matches")
+    wanted = [("0", "a"), ("0", "b"), ("0", "no y"), ("2", "b"), ("2", "big"), ("4", "c")]
+    assert rows_of(spark, tmp_path / "matches") == wanted
+    assert found.rows == len(wanted)
+    pq.write_table(pa.table({"id": ["x"], "a": [1]}), tmp_path / "events" / "4.parquet")
+    with pytest.raises(TableError, match=r"column 'id' \(key\).*int32 in .*0.parquet.*string in .*4.parquet"):
+        match_files(tmp_path / "events", index, tmp_path / "others")
+
+
+def test_nested_keys_and_names_with_dots(spark: Any, index: str, tmp_path: Path) -> None:
+    table = pa.table({"the.id": [7], "meta": [{"id": 8, "at": {"day": 9}}], "a": [1.0]})
+    pq.write_table(table, tmp_path / "events.parquet")
+    options: dict[str, Any] = {"key": ["the.id", "meta.id", "meta.at.`day`"], "event": None}
+    match_files(tmp_path / "events.parquet", index, tmp_path / "matches", **options)
+    match(spark.read.parquet(str(tmp_path / "events.parquet")), index, **options).write.parquet(str(tmp_path / "other"))
+    assert rows_of(spark, tmp_path / "matches") == rows_of(spark, tmp_path / "other")
+    assert spark.read.parquet(str(tmp_path / "matches")).columns == ["the.id", "id", "day", "subscription"]
+    assert rows_of(spark, tmp_path / "matches")[0] == ("7", "8", "9", "one")
+
+
+def test_as_many_tasks_as_there_is_work(spark: Any, index: str, tmp_path: Path) -> None:
+    """Whatever a shuffle would take; and a task of each core for little pieces, more where there is much to read."""
+    pq.write_table(pa.table({"id": [1], "event": ['{"a": 1}']}), tmp_path / "one.parquet")
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", 200)
+    group = f"tasks of {tmp_path}"
+    spark.sparkContext.setJobGroup(group, "")
+    try:
+        match_files(tmp_path / "one.parquet", index, tmp_path / "matches")
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    tracker = spark.sparkContext.statusTracker()
+    stages = [
+        tracker.getStageInfo(stage)
+        for job in tracker.getJobIdsForGroup(group)
+        for stage in tracker.getJobInfo(job).stageIds
+    ]
+    assert 1 <= max(stage.numTasks for stage in stages if stage) <= 2
+    groups = [Group("a", number, 1, 1 << 24, ()) for number in range(1000)]
+    assert EventFiles(None, [], {}, groups[:3]).n_tasks(2) == 3
+    assert EventFiles(None, [], {}, groups[:100]).n_tasks(2) == 25
+    assert EventFiles(None, [], {}, groups).n_tasks(100) == 400
+
+
+@pytest.mark.parametrize(
+    ("mark", "name"),
+    [("_delta_log/0.json", "Delta Lake"), ("metadata/v1.metadata.json", "Iceberg"), (".hoodie/x", "Hudi")],
+)
+def test_tables_of_which_not_all_files_count(spark: Any, index: str, tmp_path: Path, mark: str, name: str) -> None:
+    events = written(tmp_path / "events", ["{}", "{}"])
+    (tmp_path / "events" / mark).parent.mkdir()
+    (tmp_path / "events" / mark).write_text("{}")
+    with pytest.raises(TableError, match=rf"{tmp_path}/events is a table of {name}.*`match`"):
+        match_files(events, index, tmp_path / "matches")
+
+
+@pytest.mark.parametrize("name", ["10:30 #1", "50%", "a%20b", "[1] {2}*", "run:7/x"])
+def test_paths_of_any_characters(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """In absolute paths, relative ones and `file:` URIs: the index, events, matches, dead letters, counts."""
+    monkeypatch.chdir(tmp_path)
+    rows = [(1, "a = 1"), (2, "a >"), (3, "a > 1")]
+    made = compile(spark.createDataFrame(rows, "subscription bigint, expression string"), f"{name}/index")
+    assert made.quarantined == 1
+    assert len(list((tmp_path / name / "index" / "versions" / "1" / "quarantine").glob("*.parquet"))) >= 1
+    written(tmp_path / name / "events", ['{"a": 1}', "{", '{"a": 2}', "{}"])
+    (tmp_path / name / "events" / "other%20file.parquet").rename(tmp_path / name / "events" / "11:30 #2%.parquet")
+    for kind, root in (("relative", name), ("absolute", str(tmp_path / name)), ("uri", (tmp_path / name).as_uri())):
+        counts = Counts(spark, f"{root}/counts-{kind}")
+        options: dict[str, Any] = {"counts": counts, "dead_letters": f"{root}/dead-{kind}"}
+        match_files(f"{root}/events", f"{root}/index", f"{root}/{kind}", **options)
+        assert sorted(pq.read_table(tmp_path / name / kind).to_pydict()["subscription"]) == [1, 3]
+        assert pq.read_table(tmp_path / name / f"dead-{kind}")["id"].to_pylist() == [1]
+        assert (counts.events, counts.dead_letters) == (3, 1)
+    apply(f"{name}/index", [{"subscription": 4, "expression": "a = 1"}])
+    assert compact(f"{name}/index").subscriptions == 3
+
+
+def test_what_cannot_be_read_or_written_is_named(spark: Any, index: str, tmp_path: Path) -> None:
+    events = written(tmp_path / "events", ['{"a": 1}', "{}"])
+    with pytest.raises(SparkError, match=f"{tmp_path}/nowhere: there is no such file"):
+        match_files(tmp_path / "nowhere", index, tmp_path / "matches")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TableError, match=f"no Parquet files at {tmp_path}/empty"):
+        match_files(tmp_path / "empty", index, tmp_path / "matches")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=rf"{tmp_path}/file/.*cannot be written: Not a directory"):
+        match_files(events, index, tmp_path / "file" / "matches")
+    with pytest.raises(StorageError, match=rf"{tmp_path}/file/dead.* cannot be written"):
+        match_files(
+            written(tmp_path / "bad", ["{", "{"]), index, tmp_path / "m", dead_letters=tmp_path / "file" / "dead"
+        )
+    (tmp_path / "events" / "one file.parquet").write_bytes(b"PAR1 nothing PAR1")
+    with pytest.raises(StorageError, match=f"{tmp_path}/events/one file.parquet cannot be read as Parquet"):
+        match_files(events, index, tmp_path / "matches")

@@ -14,6 +14,7 @@ from siftline import Engine
 from siftline.errors import SnapshotError, TableError
 from siftline.spark.counts import Counts
 from siftline.spark.match import match
+from siftline.spark.profile import profile
 from siftline.spark.sharded import in_order
 from spark.directories import directory
 
@@ -118,8 +119,52 @@ def test_keys_of_any_type_and_number(spark: Any, index: str) -> None:
 
 
 @pytest.mark.parametrize("plan", ["replicated", "sharded"])
+@pytest.mark.parametrize("how", ["pairs", "counts", "top-k"])
+def test_names_with_dots_and_quotes(spark: Any, shards: str, plan: str, how: str) -> None:
+    """A column of that name, or a field of a struct; as keys, whole events and attributes."""
+    struct = "struct<id: bigint, `a.b`: struct<`c``d`: string>, event: string>"
+    frame = spark.createDataFrame([(1, 2, (3, ("x",), '{"a": 2}'))], f"`the.id` bigint, `i``d` bigint, meta {struct}")
+    keys = ["the.id", "i`d", "meta.id", "meta.`a.b`.`c``d`"]
+    found = match(frame, shards, key=keys, event="meta.event", how=how, plan=plan)
+    assert found.columns[:4] == ["the.id", "i`d", "id", "c`d"]
+    assert [tuple(row)[:4] for row in found.collect()] == [(1, 2, 3, "x")]
+    quoted = match(frame, shards, key=["`the.id`", "`i``d`", "`meta`.`id`"], event="`meta`.`event`", how=how, plan=plan)
+    assert [tuple(row)[:3] for row in quoted.collect()] == [(1, 2, 3)]
+
+
+def test_attributes_with_dots(spark: Any, tmp_path: Path) -> None:
+    """A column `a.b` is the attribute a.b, as a key `a.b` of a JSON object is."""
+    path = directory(tmp_path / "index", [(1, "a.b = 1"), (2, "key.x = 1")])
+    frame = spark.createDataFrame([(1, 1, 1)], "`key.id` int, `a.b` int, `key.x` int")
+    assert [tuple(row) for row in match(frame, path, key="key.id").orderBy("subscription").collect()] == [
+        (1, 1),
+        (1, 2),
+    ]
+    for key in ("key.id", "`key.id`"):
+        assert sorted(profile(frame, key=key).counts) == ["a.b", "key.x"]
+    nested = spark.createDataFrame([((7, '{"a": 5}'),)], "x struct<id: int, event: string>")
+    assert profile(nested, key="x.id", event="x.event").samples == {"a": [5]}
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [("meta.name", "no column 'meta.name'"), ("`a", "no column '`a'"), (["id", "meta.id"], "two keys .* 'id'")],
+)
+def test_names_that_mean_nothing(spark: Any, index: str, key: Any, message: str) -> None:
+    frame = spark.createDataFrame([], "id int, meta struct<id: int>, a double")
+    with pytest.raises(TableError, match=message):
+        match(frame, index, key=key)
+
+
+def test_a_stream_is_refused(spark: Any, index: str, tmp_path: Path) -> None:
+    arriving = spark.readStream.schema("id bigint, event string").json(str(tmp_path))
+    with pytest.raises(TableError, match=r"the events are a stream.*use `stream`"):
+        match(arriving, index)
+
+
+@pytest.mark.parametrize("plan", ["replicated", "sharded"])
 def test_bad_events_are_dead_letters(spark: Any, shards: str, tmp_path: Path, plan: str) -> None:
-    texts = [(0, '{"a": 1}'), (1, '{"a": 1'), (2, None), (None, "{}"), (4, '["a"]'), (5, '{"a": "' + "x" * 200 + '"}')]
+    texts = [(0, '{"a": 1}'), (1, '{"a": 1'), (2, None), (None, "{"), (4, '["a"]'), (5, '{"a": "' + "x" * 200 + '"}')]
     frame = spark.createDataFrame(texts, "id bigint, event string").repartition(2)
     counts = Counts(spark)
     dead = str(tmp_path / "dead")
@@ -129,7 +174,7 @@ def test_bad_events_are_dead_letters(spark: Any, shards: str, tmp_path: Path, pl
     assert letters == {
         1: ('{"a": 1', "not a JSON object: expecting ',' delimiter at byte 7"),
         2: (None, "the event is null"),
-        None: ("{}", "the key 'id' is null"),
+        None: ("{", "not a JSON object: expecting property name enclosed in double quotes at byte 1"),
         4: ('["a"]', "not a JSON object: an array"),
         5: (texts[5][1], "the event has 209 bytes; at most 100 are taken"),
     }

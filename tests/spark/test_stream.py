@@ -137,22 +137,44 @@ def test_late_and_repeated_events_are_dropped(spark: Any, tmp_path: Path) -> Non
     assert sorted(ids) == [0, 1, 2, 4]  # 1 came twice, 3 came too late
 
 
+def test_names_with_dots(spark: Any, tmp_path: Path) -> None:
+    """Of keys and of the time of an event; a key may be a field of a struct."""
+    index = Path(directory(tmp_path / "index", ROWS))
+    (tmp_path / "events").mkdir()
+    line = {"the.id": 1, "the.time": "2026-01-01T10:00:00Z", "meta": {"id": 7}, "event": '{"a": 2}'}
+    lines = [line, line, {**line, "meta": {"id": 8}}]
+    (tmp_path / "events" / "0.json").write_text("\n".join(map(json.dumps, lines)))
+    schema = "`the.id` bigint, `the.time` timestamp, meta struct<id: bigint>, event string"
+    arriving = spark.readStream.schema(schema).json(str(tmp_path / "events"))
+    options: dict[str, Any] = {"key": ["the.id", "meta.id"], "time": "the.time", "late": "1 hour", "notification": True}
+    found = stream(arriving, index, **options)
+    assert found.columns == ["the.id", "id", "subscription", "notification"]
+    rows: list[Any] = []
+    writer = found.writeStream.foreachBatch(lambda batch, _: rows.extend(tuple(row)[:3] for row in batch.collect()))
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert sorted(rows) == [(1, 7, 2), (1, 8, 2)]
+    with pytest.raises(TableError, match="no such column"):
+        stream(arriving, index, **{**options, "time": "meta.id"})
+
+
 def test_late_events_and_those_without_a_key(spark: Any, tmp_path: Path) -> None:
-    """Nothing tells whether events without a key came before: each is a dead letter."""
+    """Nothing tells whether events without a key came before: each of them counts."""
     index = Path(directory(tmp_path / "index", ROWS))
     (tmp_path / "events").mkdir()
     line = {"id": 1, "at": "2026-01-01T10:00:00Z", "event": '{"a": 1}'}
-    lines = ["no JSON", "neither", "nor", json.dumps(line), json.dumps(line)]
+    lines = ["no JSON", "neither", *[json.dumps({**line, "id": None})] * 3, json.dumps(line), json.dumps(line)]
     (tmp_path / "events" / "0.json").write_text("\n".join(lines))
     reader = spark.readStream.schema("id bigint, at timestamp, event string")
     counts = Counts(spark)
     options: dict[str, Any] = {"time": "at", "late": "1 hour", "how": "counts", "counts": counts}
+    options["dead_letters"] = "ignore"
     found = stream(reader.json(str(tmp_path / "events")), index, **options)
     assert found.columns == ["id", "matches"]
     writer = found.writeStream.foreachBatch(lambda batch, _: batch.collect() and None)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
-    assert (counts.events, counts.dead_letters) == (1, 3)
+    assert (counts.events, counts.dead_letters) == (4, 2)
 
 
 def test_dead_letters_of_a_batch_that_is_repeated(spark: Any, tmp_path: Path) -> None:
@@ -183,7 +205,7 @@ def test_dead_letters_of_a_batch_that_is_repeated(spark: Any, tmp_path: Path) ->
 def test_events_that_cannot_be_read(spark: Any, tmp_path: Path) -> None:
     index = Path(directory(tmp_path / "index", ROWS))
     (tmp_path / "events").mkdir()
-    lines = [{"id": 1, "event": '{"a": 1'}, {"id": 2, "event": '{"a": 2}'}, {"id": None, "event": "{}"}]
+    lines = [{"id": 1, "event": '{"a": 1'}, {"id": 2, "event": '{"a": 2}'}, {"id": None, "event": None}]
     for number in range(2):
         (tmp_path / "events" / f"{number}.json").write_text("\n".join(map(json.dumps, lines)))
     counts = Counts(spark)

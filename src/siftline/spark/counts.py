@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-import uuid
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from siftline.errors import SparkError
+from siftline.spark.paths import local_path
 from siftline.spark.session import is_connect
+from siftline.spark.task_files import TaskFolder
+
+_NOTE: Final = "counts"
 
 
 class Done(NamedTuple):
@@ -56,16 +59,16 @@ class Counts:
         """How many events could not be read."""
         return self._place.sums().dead_letters
 
-    def add(self, done: Done, task: str) -> None:
-        """Add what a task has done; its name is the same when it is repeated."""
-        self._place.add(done, task)
+    def add(self, done: Done, run: str, stage: str, start: str = "") -> None:
+        """Add what this task has done; run and start are the same when it is repeated."""
+        self._place.add(done, run, stage, start)
 
 
 class _Accumulators:
     def __init__(self, spark: Any) -> None:
         self._sums = [spark.sparkContext.accumulator(0) for _ in Done._fields]
 
-    def add(self, done: Done, task: str) -> None:
+    def add(self, done: Done, run: str, stage: str, start: str) -> None:
         for accumulator, number in zip(self._sums, done, strict=True):
             accumulator.add(number)
 
@@ -75,15 +78,12 @@ class _Accumulators:
 
 class _Folder:
     def __init__(self, path: str) -> None:
-        self._path = path
+        self._path = str(local_path(path))
 
-    def add(self, done: Done, task: str) -> None:
-        folder = Path(self._path)
-        folder.mkdir(parents=True, exist_ok=True)
-        draft = folder / f".{uuid.uuid4().hex}"
-        draft.write_text(json.dumps(done), encoding="ascii")
-        draft.replace(folder / f"{task}.json")
+    def add(self, done: Done, run: str, stage: str, start: str) -> None:
+        TaskFolder(self._path, run, stage, start).write_note(_NOTE, done)
 
     def sums(self) -> Done:
-        found = [json.loads(file.read_text(encoding="ascii")) for file in Path(self._path).glob("*.json")]
+        files = Path(self._path).glob(f"run=*/_{_NOTE}-*.json")
+        found = [json.loads(file.read_text(encoding="ascii")) for file in files]
         return Done(*map(sum, zip(*found, strict=True))) if found else Done()

@@ -1,55 +1,96 @@
-"""Events that cannot be read: put aside with the reason and counted, while the job goes on.
+"""Events that cannot be read: put aside with the reason and counted, while the job goes on; or the job fails.
 
-A task writes its own into one Parquet file beside the job, `PATH/run=.../part-00007.parquet`, named after its partition
-and moved into place when the task is done. So they cost nothing where there are none, no event is read twice to find
-them, and a task that Spark repeats replaces its file instead of adding to it. A micro-batch that a stream repeats when
-it starts again may have other partitions: the names of its files tell which start they belong to, and those of earlier
-ones go away. (A second DataFrame would be the other way: Spark would compute everything again for it, or keep all
-matches for it.)
+A task writes its own into one Parquet file beside the job, `PATH/run=.../part-00007-0-1312.parquet`, which gets its
+name when the task is done (`task_files.py`). So they cost nothing where there are none, no event is read twice to find
+them, and a task that Spark repeats replaces its file instead of adding to it. (A second DataFrame would be the other
+way: Spark would compute everything again for it, or keep all matches for it.)
+
+With `fail_above`, every task also notes how many events it has read and how many not, and then looks at what all tasks
+have noted: the last one that ends sees all, whichever it is. A number can be exceeded at any time; a share is only
+known when all tasks have noted theirs, so their number must be known (`n_tasks`).
 """
 
 from __future__ import annotations
 
-import sys
 import uuid
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from siftline.errors import EventError
 from siftline.spark.counts import Done
-from siftline.spark.paths import local_path
+from siftline.spark.fail_above import check_fail_above, is_above
+from siftline.spark.paths import is_remote, local_path
+from siftline.spark.task_files import TaskFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from siftline.spark.counts import Counts
     from siftline.spark.events import Shape
+    from siftline.spark.task_files import TaskFile
 
+# In the place of a folder: leave out what cannot be read.
+IGNORE: Final = "ignore"
 # Columns beside the keys.
 EVENT, REASON = "event", "reason"
+# The stage in which events are read; in later ones there is nothing more to count.
+READING: Final = "part"
 # So many wait in memory before they are written.
 _WAITING: Final = 4096
+_NOTE: Final = "read"
+# Of a key, so many characters are shown.
+_SHOWN: Final = 80
 
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """Where the dead letters of a job go: to a folder, and to counts; without a folder the workers' log names one."""
+    """What becomes of the events that a job cannot read.
+
+    Attributes
+    ----------
+    path : str or None
+        A folder for them; IGNORE: they are left out; None: the job fails.
+    counts : Counts or None
+        Counts them, and the others.
+    fail_above : int, float or None
+        With more of them, or a greater share, the job fails.
+    n_tasks : int or None
+        How many tasks read events, if `fail_above` is a share.
+    run, start : str
+        Which job this is, and which start of a stream.
+    """
 
     path: str | None = None
     counts: Counts | None = None
+    fail_above: int | float | None = None
+    n_tasks: int | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     start: str = ""
 
     def __post_init__(self) -> None:
+        check_fail_above(self.fail_above)
+        if self.fail_above is not None and not self.has_folder:
+            raise ValueError("fail_above needs a folder in which tasks can add up: dead_letters='...'")
         # Workers have other working directories, and take a file: URI for a name.
-        if self.path is not None and (self.path.startswith("file:") or "://" not in self.path):
+        if self.path is not None and self.has_folder and not is_remote(self.path):
             object.__setattr__(self, "path", str(local_path(self.path)))
 
+    @property
+    def has_folder(self) -> bool:
+        """Whether they are kept."""
+        return self.path is not None and self.path != IGNORE
+
+    @property
+    def needs_tasks(self) -> bool:
+        """Whether the number of tasks must be known."""
+        return isinstance(self.fail_above, float)
+
     @contextmanager
-    def task(self, shape: Shape, stage: str = "part") -> Iterator[TaskLetters]:
+    def task(self, shape: Shape, stage: str = READING) -> Iterator[TaskLetters]:
         """Take the dead letters of one task; tasks of several stages have files of different names."""
         task = TaskLetters(self, shape, stage)
         try:
@@ -69,8 +110,10 @@ class TaskLetters:
         self._waiting: list[Any] = []
         self._n_waiting = self._n_dead = self._n_events = self._n_matches = 0
         self._first = ""
-        self._writer: Any = None
-        self._place = _Place(owner.path, owner.run, owner.start, stage) if owner.path is not None else None
+        self._file: TaskFile | None = None
+        self._folder: TaskFolder | None = None
+        if owner.path is not None and owner.has_folder:
+            self._folder = TaskFolder(owner.path, owner.run, stage, owner.start)
 
     def count(self, n_events: int, n_matches: int) -> None:
         """Count events that were read."""
@@ -78,15 +121,26 @@ class TaskLetters:
         self._n_matches += n_matches
 
     def without(self, batch: Any, problems: dict[int, str]) -> Any:
-        """Put some rows of a batch aside, and return the others."""
+        """Put some rows of a batch aside, and return the others; raise EventError if there is no place for them."""
         rows = sorted(problems)
+        self._first = self._first or f"{self._named(batch, rows[0])}{problems[rows[0]]}"
+        if self._owner.path is None:
+            raise EventError(
+                f"{len(rows):,} of {batch.num_rows:,} events cannot be read; the first: {self._first}; name a folder "
+                f"for them (dead_letters='...'), or leave them out (dead_letters={IGNORE!r})"
+            )
         self._n_dead += len(rows)
-        self._first = self._first or problems[rows[0]]
-        if self._place is not None:
+        if self._folder is not None:
             self._keep(batch, rows, problems)
         is_good = np.ones(batch.num_rows, dtype=np.bool_)
         is_good[rows] = False
         return batch.filter(pa.array(is_good))
+
+    def _named(self, batch: Any, row: int) -> str:
+        """Return how the keys name an event, for a message."""
+        keys = zip(self._shape.keys, self._shape.keys_of(batch), strict=True)
+        shown = ", ".join(f"{name}={str(column[row].as_py())[:_SHOWN]}" for name, column in keys)
+        return f"{shown}: " if shown else ""
 
     def _keep(self, batch: Any, rows: list[int], problems: dict[int, str]) -> None:
         shape, places = self._shape, pa.array(rows, pa.int64())
@@ -99,91 +153,42 @@ class TaskLetters:
             self._write()
 
     def _write(self) -> None:
-        import pyarrow.parquet as pq
-
-        assert self._place is not None
-        table = pa.concat_tables(self._waiting)
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(self._place.draft(), table.schema)
-        self._writer.write_table(table)
+        assert self._folder is not None
+        self._file = self._file or self._folder.opened()
+        self._file.write(pa.concat_tables(self._waiting))
         self._waiting, self._n_waiting = [], 0
 
     def finish(self) -> None:
-        """Write what is left, and put the file into its place."""
+        """Write what is left, and put the file into its place; raise EventError if there are too many by now."""
         if self._waiting:
             self._write()
-        if self._writer is not None:
-            assert self._place is not None
-            self._writer.close()
-            self._writer = None
-            self._place.commit()
-        if self._owner.counts is not None:
+        if self._file is not None:
+            self._file.commit()
+            self._file = None
+        owner = self._owner
+        if owner.counts is not None:
             done = Done(self._n_events, self._n_matches, self._n_dead)
-            self._owner.counts.add(done, f"{self._owner.run}-{self._stage}-{_task()[0]}")
-        if self._n_dead and self._place is None:
-            print(f"siftline: {self._n_dead:,} events could not be read; the first: {self._first}", file=sys.stderr)
+            owner.counts.add(done, owner.run, self._stage, owner.start)
+        if owner.fail_above is not None:
+            self._check()
+
+    def _check(self) -> None:
+        """Note what this task has read, and look at what all have."""
+        assert self._folder is not None
+        limit, folder = self._owner.fail_above, self._folder
+        folder.write_note(_NOTE, [self._n_events, self._n_dead, self._first])
+        notes = list(folder.notes(_NOTE))
+        n_read, n_dead = sum(note[0] for _, note in notes), sum(note[1] for _, note in notes)
+        n_tasks = sum(stage == READING for stage, _ in notes)
+        is_known = not isinstance(limit, float) or n_tasks >= (self._owner.n_tasks or 0)
+        if is_known and is_above(limit, n_dead, n_read + n_dead):
+            first = next(note[2] for _, note in notes if note[1])
+            raise EventError(
+                f"{n_dead:,} of {n_read + n_dead:,} events cannot be read, more than fail_above={limit} allows; they "
+                f"are in {folder.path}; one of them: {first}"
+            )
 
     def discard(self) -> None:
         """Drop the file of a task that failed; after `finish` there is nothing to drop."""
-        if self._writer is not None and self._place is not None:
-            self._writer.close()
-            self._place.discard()
-
-
-def _task() -> tuple[int, int]:
-    """Return the numbers of this task's partition and of the attempt at it."""
-    from pyspark import TaskContext
-
-    task = TaskContext.get()
-    return (task.partitionId(), task.taskAttemptId()) if task is not None else (0, 0)
-
-
-class _Place:
-    """The file of one task, on any file system that Arrow knows."""
-
-    def __init__(self, path: str, run: str, start: str, stage: str) -> None:
-        partition, attempt = _task()
-        self._files, root = _file_system(path)
-        self._folder = f"{root}/run={run}"
-        self._start = start
-        name = f"{stage}-{partition:05d}{start and '-'}{start}.parquet"
-        self._target = f"{self._folder}/{name}"
-        # Spark's readers skip names with an underscore.
-        self._draft = f"{self._folder}/_{attempt}-{name}"
-        self._stream: Any = None
-
-    def draft(self) -> Any:
-        """Open the file under a name of its own."""
-        self._files.create_dir(self._folder, recursive=True)
-        self._stream = self._files.open_output_stream(self._draft)
-        return self._stream
-
-    def commit(self) -> None:
-        """Move the file into its place, over that of an earlier attempt."""
-        self._stream.close()
-        self._files.move(self._draft, self._target)
-        if self._start:
-            self._remove_earlier()
-
-    def _remove_earlier(self) -> None:
-        """Remove the files of earlier starts; other tasks of this one may do so at the same time."""
-        from pyarrow import fs
-
-        for file in self._files.get_file_info(fs.FileSelector(self._folder)):
-            if not file.path.endswith(f"-{self._start}.parquet"):
-                with suppress(FileNotFoundError):
-                    self._files.delete_file(file.path)
-
-    def discard(self) -> None:
-        """Remove the file."""
-        self._stream.close()
-        self._files.delete_file(self._draft)
-
-
-def _file_system(path: str) -> tuple[Any, str]:
-    from pyarrow import fs
-
-    if "://" not in path:
-        return fs.LocalFileSystem(), path
-    system, root = fs.FileSystem.from_uri(path)
-    return system, root
+        if self._file is not None:
+            self._file.discard()

@@ -8,14 +8,16 @@
     columns      event=None, or no column `event`      every column but the keys is an attribute
 
 The driver finds the shape once, from the schema; workers get the keys first and then the columns of the event, and
-read Arrow batches by position.
+read Arrow batches by position. A column is named as it is, whatever characters it has, or as Spark would have it: `a.b`
+may be the column of that name, or else the field b of the struct a, and backticks quote a part.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -42,13 +44,24 @@ _TAKEN: Final = (
     "JSON text (string or binary), a map, a struct, an array of structs of name and value, or two arrays, "
     "given as event=(names, values)"
 )
+_PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _TEXTS: Final = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
 _LISTS: Final = (types.is_list, types.is_large_list)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Where keys and events stand, for drivers by name and for workers by position: keys first."""
+    """Where keys and events stand, for workers by position: keys first.
+
+    Attributes
+    ----------
+    kind : str
+        How events stand in their columns.
+    keys, columns : tuple of str
+        The names of the keys in the result, and of the columns of the event.
+    paths : tuple of tuple of str
+        For drivers, where all these are: the name of a column, and those of the fields that lead further into it.
+    """
 
     kind: str
     keys: tuple[str, ...]
@@ -56,6 +69,7 @@ class Shape:
     most_bytes: int = MOST_EVENT_BYTES
     # A VARIANT, which Spark turns into JSON text first.
     is_variant: bool = False
+    paths: tuple[tuple[str, ...], ...] = ()
 
     def keys_of(self, batch: Any) -> list[Any]:
         """Return the columns of the keys."""
@@ -74,11 +88,9 @@ class Shape:
             sizes = pc.binary_length(batch.column(n_keys)).fill_null(0).to_numpy(zero_copy_only=False)
             for row in np.flatnonzero(sizes > self.most_bytes).tolist():
                 found[row] = f"the event has {sizes[row]:,} bytes; at most {self.most_bytes:,} are taken"
-        nullable = n_keys if self.kind == COLUMNS else len(batch.columns)
-        for number, column in enumerate(batch.columns[:nullable]):
+        for column in batch.columns[n_keys:] if self.kind != COLUMNS else ():
             if column.null_count:
-                reason = f"the key {self.keys[number]!r} is null" if number < n_keys else "the event is null"
-                found |= dict.fromkeys(np.flatnonzero(column.is_null()).tolist(), reason)
+                found |= dict.fromkeys(np.flatnonzero(column.is_null()).tolist(), "the event is null")
         return found
 
     def source(self, batch: Any) -> ArrowSource:
@@ -139,57 +151,105 @@ def shape_of(
     TableError
         If a column is missing, or has a type that holds no events.
     """
-    keys = (key,) if isinstance(key, str) else tuple(key)
-    for name in keys:
-        _check_column(schema, name, "key")
+    keys = [_column(schema, name, "key") for name in ([key] if isinstance(key, str) else key)]
+    names = [column.name for column in keys]
+    for name in names:
+        if names.count(name) > 1:
+            raise TableError(f"two keys would be named {name!r} in the result; give one of them another name before")
     if not isinstance(event, str) and event is not None:
-        shape = _arrays(schema, keys, tuple(event), most_bytes)
+        kind, columns = _arrays(schema, tuple(event))
     elif event is None or (event == EVENT and EVENT not in schema.names):
-        shape = _wide(schema, keys, event, most_bytes)
+        kind, columns = _wide(schema, keys, event)
     else:
-        _check_column(schema, event, "event")
-        shape = _whole(schema, keys, event, most_bytes)
-    return _checked(shape, schema)
+        kind, columns = _whole(_column(schema, event, "event"))
+    is_variant = kind == JSON and columns[0].type.typeName() == "variant"
+    paths = tuple(column.path for column in (*keys, *columns))
+    shape = Shape(kind, tuple(names), tuple(column.name for column in columns), most_bytes, is_variant, paths)
+    return _checked(shape, [*keys, *columns])
 
 
-def _check_column(schema: Any, name: str, role: str) -> None:
-    if name not in schema.names:
+class Column(NamedTuple):
+    """A column of a DataFrame, or a field in one; `name` is the last part of its path."""
+
+    path: tuple[str, ...]
+    type: Any
+
+    @property
+    def name(self) -> str:
+        """What it is called by itself."""
+        return self.path[-1]
+
+
+def column_of(schema: Any, name: str) -> Column | None:
+    """Return the column of this name, or what Spark would take the name for; None if there is nothing."""
+    if name in schema.names:
+        return Column((name,), schema[name].dataType)
+    parts = _parts(name)
+    inner = schema
+    for part in parts:
+        if part not in getattr(inner, "names", ()):
+            return None
+        inner = inner[part].dataType
+    return Column(parts, inner) if parts else None
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """Return the parts of a name that are separated by dots, without backticks; nothing if it is no such name.
+
+    >>> _parts("meta.`the.id`"), _parts("`a``b`"), _parts("a..b")
+    (('meta', 'the.id'), ('a`b',), ())
+    """
+    parts, place = [], 0
+    while found := _PART.match(name, place):
+        parts.append(found[2] or found[1].replace("``", "`"))
+        place = found.end()
+        if place == len(name):
+            return tuple(parts)
+        if name[place] != ".":
+            break
+        place += 1
+    return ()
+
+
+def _column(schema: Any, name: str, role: str) -> Column:
+    found = column_of(schema, name)
+    if found is None:
         there = ", ".join(map(repr, schema.names)) or "none at all"
         raise TableError(f"there is no column {name!r} ({role}={name!r}); the columns are: {there}")
+    return found
 
 
-def _wide(schema: Any, keys: tuple[str, ...], event: str | None, most_bytes: int) -> Shape:
-    columns = tuple(name for name in schema.names if name not in keys)
-    if event is not None and len(columns) == 1 and _kind(_arrow_type(schema, columns[0])) is not None:
+def _wide(schema: Any, keys: Sequence[Column], event: str | None) -> tuple[str, list[Column]]:
+    taken = {key.path for key in keys}
+    columns = [Column((field.name,), field.dataType) for field in schema if (field.name,) not in taken]
+    if event is not None and len(columns) == 1 and _kind(_arrow_type(columns[0])) is not None:
         # Most likely the column of whole events by another name; as an attribute it would never match.
         raise TableError(
-            f"there is no column {EVENT!r}; write event={columns[0]!r} if that column holds the events, "
+            f"there is no column {EVENT!r}; write event={columns[0].name!r} if that column holds the events, "
             f"event=None if it is an attribute"
         )
     if not columns:
         raise TableError(f"there is no column {EVENT!r}, and besides the key there are no columns at all")
-    return Shape(COLUMNS, keys, columns, most_bytes)
+    return COLUMNS, columns
 
 
-def _arrays(schema: Any, keys: tuple[str, ...], event: tuple[str, ...], most_bytes: int) -> Shape:
+def _arrays(schema: Any, event: tuple[str, ...]) -> tuple[str, list[Column]]:
     if len(event) != 2:
         raise TableError(f"event must be a column, two columns (names, values) or None, not {event!r}")
-    for name in event:
-        _check_column(schema, name, "event")
-    names, values = (_arrow_type(schema, name) for name in event)
+    columns = [_column(schema, name, "event") for name in event]
+    names, values = map(_arrow_type, columns)
     if not _is_any(names, _LISTS) or not _is_any(values, _LISTS) or not _is_any(names.value_type, _TEXTS[:2]):
         raise TableError(f"event={event!r} must be an array of strings and an array of values, not {names}, {values}")
-    return Shape(ARRAYS, keys, event, most_bytes)
+    return ARRAYS, columns
 
 
-def _whole(schema: Any, keys: tuple[str, ...], event: str, most_bytes: int) -> Shape:
-    if schema[event].dataType.typeName() == "variant":
-        return Shape(JSON, keys, (event,), most_bytes, is_variant=True)
-    type_ = _arrow_type(schema, event)
-    kind = _kind(type_)
+def _whole(column: Column) -> tuple[str, list[Column]]:
+    if column.type.typeName() == "variant":
+        return JSON, [column]
+    kind = _kind(_arrow_type(column))
     if kind is None:
-        raise TableError(f"column {event!r} has the type {schema[event].dataType.simpleString()}; it must be {_TAKEN}")
-    return Shape(kind, keys, (event,), most_bytes)
+        raise TableError(f"column {column.name!r} has the type {column.type.simpleString()}; it must be {_TAKEN}")
+    return kind, [column]
 
 
 def _kind(type_: Any) -> str | None:
@@ -208,41 +268,51 @@ def _is_any(type_: Any, tests: Sequence[Any]) -> bool:
     return any(test(type_) for test in tests)
 
 
-def _arrow_type(schema: Any, name: str) -> Any:
+def _arrow_type(column: Column) -> Any:
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_type
 
     try:
-        return to_arrow_type(schema[name].dataType, timezone="UTC")
+        return to_arrow_type(column.type, timezone="UTC")
     except PySparkException:
         raise TableError(
-            f"column {name!r}: the type {schema[name].dataType.simpleString()} has no meaning in an event"
+            f"column {column.name!r}: the type {column.type.simpleString()} has no meaning in an event"
         ) from None
 
 
-def _checked(shape: Shape, schema: Any) -> Shape:
+def _checked(shape: Shape, columns: Sequence[Column]) -> Shape:
     """Raise TableError if a type inside has no meaning in an event: no row of it could be read."""
     if not shape.is_variant:
-        empty = [pa.array([], _arrow_type(schema, name)) for name in (*shape.keys, *shape.columns)]
+        empty = [pa.array([], _arrow_type(column)) for column in columns]
         shape.source(pa.RecordBatch.from_arrays(empty, names=[str(i) for i in range(len(empty))]))
     return shape
 
 
 def selected(events: Any, shape: Shape) -> Any:
-    """Return the DataFrame with the keys and the columns of the event alone, as workers take it."""
+    """Return the DataFrame with the keys and the columns of the event alone, as workers take it: by position.
+
+    Their names are numbers, because `mapInArrow` would take one with a dot for a field of a struct.
+    """
     from pyspark.sql import functions
 
-    keys = [functions.col(quoted(name)) for name in shape.keys]
-    columns = [functions.col(quoted(name)) for name in shape.columns]
+    columns = [functions.col(quoted(*path)) for path in shape.paths]
     if shape.is_variant:
-        columns = [functions.to_json(column).alias(name) for name, column in zip(shape.columns, columns, strict=True)]
-    return events.select(*keys, *columns)
+        columns[-1] = functions.to_json(columns[-1])
+    return events.select(*(column.alias(f"c{number}") for number, column in enumerate(columns)))
 
 
-def quoted(name: str) -> str:
-    """Return a column's name as Spark takes it, whatever characters it has.
+def key_fields(rows: Any, shape: Shape) -> list[Any]:
+    """Return the keys of what was selected, with their names in the result."""
+    from pyspark.sql.types import StructField
 
-    >>> quoted("a.b")
-    '`a.b`'
+    fields = zip(shape.keys, rows.schema.fields, strict=False)
+    return [StructField(name, field.dataType, field.nullable) for name, field in fields]
+
+
+def quoted(*path: str) -> str:
+    """Return the name of a column, or of a field in it, as Spark takes it, whatever characters it has.
+
+    >>> quoted("a.b"), quoted("meta", "id")
+    ('`a.b`', '`meta`.`id`')
     """
-    return "`{}`".format(name.replace("`", "``"))
+    return ".".join("`{}`".format(name.replace("`", "``")) for name in path)

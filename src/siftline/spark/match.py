@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import TableError
 from siftline.operators.modules import module_names
 from siftline.spark.dead_letters import DeadLetters
 from siftline.spark.directory import IndexDirectory
-from siftline.spark.events import EVENT, MOST_EVENT_BYTES, selected, shape_of
+from siftline.spark.events import EVENT, MOST_EVENT_BYTES, key_fields, selected, shape_of
 from siftline.spark.learning import Learning, merge
 from siftline.spark.live import LiveMatcher, state_of
+from siftline.spark.session import is_connect, tasks_at_a_time
 from siftline.spark.worker import COUNTS, HOW, LISTS, PAIRS, TOP, Matcher
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ def match(
     k: int = 10,
     weights: bool = False,
     plan: str = AUTO,
-    dead_letters: str | None = None,
+    dead_letters: str | os.PathLike[str] | None = None,
+    fail_above: int | float | None = None,
     counts: Counts | None = None,
     max_event_bytes: int = MOST_EVENT_BYTES,
     operators: Sequence[str] = (),
@@ -49,12 +52,13 @@ def match(
     Parameters
     ----------
     events : pyspark.sql.DataFrame
-        A row an event.
+        A row an event; not a stream, for which there is `stream`.
     index : str or IndexDirectory
         The path of an index directory that `compile` made; workers must be able to read it under the same path. Changes
         since (`apply`) count too, as of now; a version that was opened (`IndexDirectory`) is taken as it is.
     key : str or sequence of str
-        The columns that name an event in the result.
+        The columns that name an event in the result, as it is or with a null. `a.b` is the column of that name, or else
+        the field b of the struct a, which is named b in the result; backticks quote a part, as in Spark.
     event : str, pair of str, or None
         The column that holds whole events, as JSON text (string or binary), map, struct or array of structs of name and
         value; two columns, an array of names and one of values; or None: every column but the keys is an attribute.
@@ -69,9 +73,12 @@ def match(
     plan : str
         `replicated`: every machine maps the whole index. `sharded`: each shard is matched by tasks of its own, which
         get only the events that may match there. `auto`: sharded if the index is larger than half of the memory here.
-    dead_letters : str, optional
+    dead_letters : str or path, optional
         A folder for the events that cannot be read: Parquet files with keys, event and reason, in a new sub-folder
-        `run=...` for each call. Without it such events are left out, and the workers' log has a line about them.
+        `run=...` for each call. "ignore" leaves such events out. Without either, one of them fails the job.
+    fail_above : int or float, optional
+        More dead letters than this number (an int), or a greater share of all events than this (a float), fail the job
+        when it runs; they are in the folder then. A share takes another shuffle of the events if they come out of one.
     counts : Counts, optional
         Counts events, matches and dead letters.
     max_event_bytes : int
@@ -82,22 +89,27 @@ def match(
     Raises
     ------
     TableError
-        If a column is missing, or has a type that holds no events.
+        If a column is missing, or has a type that holds no events; if the events are a stream.
     SnapshotError
         If the index cannot be opened. A shard that is damaged is only found by the worker that opens it.
+    EventError
+        When the job runs (Spark wraps it then): if an event cannot be read, or if too many cannot.
 
     Examples
     --------
     >>> matches = match(events, "/data/index", key="id")                   # doctest: +SKIP
     >>> matches.groupBy("subscription").count().show()                     # doctest: +SKIP
     """
+    if events.isStreaming:
+        raise TableError(
+            "the events are a stream, and `match` would never see a change of the subscriptions; use `stream`"
+        )
     directory = index if isinstance(index, IndexDirectory) else IndexDirectory.open(index)
     _check_choice("plan", plan, PLANS)
-    letters = DeadLetters(dead_letters, counts)
     shape = shape_of(events.schema, key, event, max_event_bytes)
+    rows, letters = with_counted_tasks(selected(events, shape), letters_of(dead_letters, counts, fail_above))
     matcher = matcher_of(directory, shape, how, k, weights, letters, operators)
-    rows = selected(events, shape)
-    schema = result_schema(rows, matcher)
+    schema = result_schema(key_fields(rows, shape), matcher)
     state, is_changed = state_for(index, directory)
     directory.share(events.sparkSession)
     if plan == SHARDED or (plan == AUTO and _is_too_large(directory)):
@@ -106,6 +118,30 @@ def match(
         return match_sharded(rows, directory, state, matcher, schema, is_changed=is_changed)
     stage = LiveMatcher(matcher, directory.reference, state) if is_changed else matcher
     return rows.mapInArrow(function_of(stage), schema)
+
+
+def letters_of(
+    dead_letters: str | os.PathLike[str] | None, counts: Counts | None, fail_above: int | float | None
+) -> DeadLetters:
+    """Return what becomes of events that cannot be read."""
+    return DeadLetters(None if dead_letters is None else os.fspath(dead_letters), counts, fail_above)
+
+
+def with_counted_tasks(rows: Any, letters: DeadLetters) -> tuple[Any, DeadLetters]:
+    """Return events, and their dead letters with the number of tasks that read them, if a share must be known."""
+    if not letters.needs_tasks:
+        return rows, letters
+    n_tasks = None if is_connect(rows.sparkSession) or rows.isStreaming else _known_tasks(rows)
+    if n_tasks is None:
+        n_tasks = tasks_at_a_time(rows.sparkSession)
+        rows = rows.repartition(n_tasks)  # a number that Spark does not change when it runs
+    return rows, replace(letters, n_tasks=n_tasks)
+
+
+def _known_tasks(rows: Any) -> int | None:
+    """Return how many partitions there will be; None if Spark decides it when it runs, as behind a shuffle."""
+    plan = rows._jdf.queryExecution().executedPlan()
+    return None if plan.nodeName().startswith("Adaptive") else int(plan.execute().getNumPartitions())
 
 
 def state_for(index: str | IndexDirectory, directory: IndexDirectory) -> tuple[State, bool]:
@@ -152,14 +188,14 @@ def function_of(stage: Any) -> Any:
     return matched
 
 
-def result_schema(rows: Any, matcher: Matcher) -> Any:
+def result_schema(keys: Sequence[Any], matcher: Matcher) -> Any:
     """Return the schema of the matches: the keys as they are, and what `how` says."""
     from pyspark.sql import types
 
     shape = matcher.shape
     id_type = types.StringType() if matcher.are_ids_text else types.LongType()
     value_types = {PAIRS: id_type, TOP: id_type, LISTS: types.ArrayType(id_type), COUNTS: types.LongType()}
-    fields = rows.schema.fields[: len(shape.keys)]
+    fields = list(keys)
     names = [*_COLUMNS[matcher.how], *([_WEIGHT] if matcher.has_weights else [])]
     for name in names:
         if name in shape.keys:

@@ -11,19 +11,24 @@ import os
 import re
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from siftline.errors import SparkError
 from siftline.spark import mirror
 
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+# A name with a colon is a local one, as `2026-11-17T10:00` and `a:b` are, unless a slash comes next.
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_FILE: Final = re.compile(r"file:(//[^/]*)?/", re.IGNORECASE)
+# What has a meaning in the patterns of Hadoop.
+_PATTERN: Final = re.compile(r"[][{}*?\\]")
+_MIRROR: Final = f"{mirror.SCHEME}:{mirror.PREFIX}"
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Return whether a path is on a file system that only Spark can reach.
 
-    >>> [is_remote(path) for path in ("/data/index", "file:///data/index", "hdfs://cluster/index")]
-    [False, False, True]
+    >>> [is_remote(path) for path in ("/data/index", "file:///data/index", "hdfs://cluster/index", "run:7/index")]
+    [False, False, True, False]
     """
     return _scheme(os.fspath(path)) not in ("", "file", mirror.SCHEME)
 
@@ -41,13 +46,48 @@ def local_path(path: str | os.PathLike[str]) -> Path:
     if scheme == mirror.SCHEME:
         return mirror.mirrored(text.partition(":")[2])
     if scheme == "file":
-        return Path(unquote(urlsplit(text).path))
+        # A `#` or `?` is a character of the name: there is nothing else that it could mean here.
+        return Path(unquote(_FILE.sub("/", text, count=1)))
     raise SparkError(
         f"{text}: this must be on a file system that all machines have mounted, not on {scheme}:; "
         "an index there can be compiled and matched with, but not changed, compacted or streamed with"
     )
 
 
+def spark_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as Spark takes it, whatever characters it has: its JVM has a working directory of its own.
+
+    A path without a scheme stays one, because Spark may take it for one of another file system.
+
+    >>> spark_path("file:///tmp/an%20index"), spark_path("/tmp/1:30"), spark_path("hdfs://cluster/index")
+    ('file:///tmp/an index', '/tmp/1:30', 'hdfs://cluster/index')
+    """
+    text = os.fspath(path)
+    if is_remote(text):
+        return text
+    return file_uri(local_path(text)) if _scheme(text) else str(local_path(text))
+
+
+def file_uri(path: Path) -> str:
+    """Return the URI of a local path as Hadoop takes it, which decodes nothing.
+
+    >>> file_uri(Path("/data/10:30 #1%"))
+    'file:///data/10:30 #1%'
+    """
+    return f"file://{path}"
+
+
+def literal(text: str) -> str:
+    r"""Return a path that Spark reads as it is, and not as a pattern.
+
+    >>> print(literal("/data/[1]"))
+    /data/\[1\]
+    """
+    return _PATTERN.sub(r"\\\g<0>", text)
+
+
 def _scheme(text: str) -> str:
+    if text.startswith(_MIRROR):
+        return mirror.SCHEME
     found = _SCHEME.match(text)
     return "" if found is None else found[1].lower()

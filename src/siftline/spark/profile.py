@@ -22,8 +22,8 @@ from siftline.encoding.domains import Domains
 from siftline.encoding.events import EncodedEvents
 from siftline.encoding.statistics import SAMPLE_SIZE, Statistics
 from siftline.model import Event
-from siftline.spark.dead_letters import DeadLetters
-from siftline.spark.events import EVENT, MOST_EVENT_BYTES, selected, shape_of
+from siftline.spark.dead_letters import IGNORE, DeadLetters
+from siftline.spark.events import EVENT, MOST_EVENT_BYTES, column_of, quoted, selected, shape_of
 from siftline.spark.learning import partition
 from siftline.spark.reading import pieces, readable
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from siftline.model import Leaf
+    from siftline.spark.counts import Counts
+    from siftline.spark.dead_letters import TaskLetters
     from siftline.spark.events import Shape
 
 # The smallest hashes that are kept: the estimate is then right within about 6 %.
@@ -55,6 +57,7 @@ def profile(
     key: str | Sequence[str] | None = "id",
     event: str | Sequence[str] | None = EVENT,
     seed: int = 0,
+    counts: Counts | None = None,
 ) -> Statistics:
     """Collect statistics of events: how often attributes occur, samples of their values, how many are different.
 
@@ -68,6 +71,8 @@ def profile(
         As for `match`.
     seed : int
         Of the samples.
+    counts : Counts, optional
+        Counts events, and those that cannot be read (`dead_letters`), which are left out.
 
     Returns
     -------
@@ -75,9 +80,12 @@ def profile(
         Of all events that can be read; for `compile`, and to look at: `frequency`, `histogram`, `n_distinct`, `common`.
     """
     names = (key,) if isinstance(key, str) else tuple(key or ())
-    rows = events.drop(*names) if event is None or (event == EVENT and EVENT not in events.columns) else events
-    shape = shape_of(rows.schema, (), event, MOST_EVENT_BYTES)
-    collected = selected(rows, shape).mapInArrow(_collector(shape, seed), _SCHEMA)
+    if event is None or (event == EVENT and EVENT not in events.columns):
+        keys = [column.path for name in names if (column := column_of(events.schema, name)) is not None]
+        events = events.select(*(quoted(name) for name in events.columns if (name,) not in keys))
+    shape = shape_of(events.schema, (), event, MOST_EVENT_BYTES)
+    letters = DeadLetters(IGNORE, counts)
+    collected = selected(events, shape).mapInArrow(_collector(shape, seed, letters), _SCHEMA)
     return _statistics(_summed(collected).collect())
 
 
@@ -109,9 +117,10 @@ def _estimate(hashes: list[int]) -> int:
     return round((len(hashes) - 1) * _HASH_RANGE / hashes[-1])
 
 
-def _collector(shape: Shape, seed: int) -> Any:
+def _collector(shape: Shape, seed: int, letters: DeadLetters) -> Any:
     def collect(batches: Iterable[Any]) -> Iterator[Any]:
-        yield from _Collected(shape, random.Random(f"{seed} {partition()}")).all(batches)
+        with letters.task(shape) as task:
+            yield from _Collected(shape, random.Random(f"{seed} {partition()}")).all(batches, task)
 
     return collect
 
@@ -125,16 +134,16 @@ class _Collected:
         self._n_events = 0
         self._attributes: dict[str, _Attribute] = {}
 
-    def all(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def all(self, batches: Iterable[Any], letters: TaskLetters) -> Iterator[Any]:
         """Return the rows for all events of a task."""
         nothing = Domains()
-        with DeadLetters().task(self._shape) as letters:
-            for batch in batches:
-                for piece in pieces(batch):
-                    # Without attributes, encoding only finds out which events can be read.
-                    good, encoded = readable(piece, self._shape, letters, lambda source: EncodedEvents(source, nothing))
-                    for position in range(good.num_rows):
-                        self._take(Event(encoded.source.tree(position)))
+        for batch in batches:
+            for piece in pieces(batch):
+                # Without attributes, encoding only finds out which events can be read.
+                good, encoded = readable(piece, self._shape, letters, lambda source: EncodedEvents(source, nothing))
+                letters.count(good.num_rows, 0)
+                for position in range(good.num_rows):
+                    self._take(Event(encoded.source.tree(position)))
         yield pa.RecordBatch.from_pylist(self._rows(), _COLLECTED)
 
     def _take(self, event: Event) -> None:

@@ -46,6 +46,12 @@ def is_connect(spark: Any) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
+def tasks_at_a_time(spark: Any) -> int:
+    """Return how many tasks may run at the same time; where nobody knows, how many Spark would make of a shuffle."""
+    is_fixed = not is_connect(spark) and spark.conf.get("spark.dynamicAllocation.enabled", "false") != "true"
+    return int(spark.sparkContext.defaultParallelism if is_fixed else spark.conf.get("spark.sql.shuffle.partitions"))
+
+
 def session(
     cores: int | None = None,
     *,

@@ -30,6 +30,7 @@ from siftline.spark.live import engine_of_shard, overlay_of
 from siftline.spark.match import function_of
 from siftline.spark.pairs import filters_of
 from siftline.spark.reading import are_whole, joined, pieces, readable
+from siftline.spark.session import tasks_at_a_time
 from siftline.spark.worker import COUNTS, LISTS, PAIRS, TOP, stamp_of
 from siftline.storage.snapshot import read_table
 
@@ -255,8 +256,7 @@ def match_sharded(
 
     spark = rows.sparkSession
     path, n_shards = directory.reference, len(directory.shards) + is_changed
-    n_cores = int(spark.conf.get("spark.sql.shuffle.partitions"))
-    n_splits = max(1, -(-_TASKS_PER_CORE * n_cores // n_shards))
+    n_splits = max(1, -(-_TASKS_PER_CORE * tasks_at_a_time(spark) // n_shards))
     router = Router(path, state, is_changed, matcher, n_splits)
     routed = in_order(rows).mapInArrow(function_of(router), ROUTED).repartitionById(n_shards * n_splits, "place")
     matching = function_of(ShardMatcher(path, state, matcher))

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from siftline.errors import TableError
 from siftline.operators.modules import load_modules
 from siftline.spark.claims import claim, micro_batch
-from siftline.spark.dead_letters import DeadLetters
 from siftline.spark.directory import IndexDirectory
-from siftline.spark.events import EVENT, MOST_EVENT_BYTES, quoted, selected, shape_of
+from siftline.spark.events import EVENT, MOST_EVENT_BYTES, column_of, key_fields, quoted, selected, shape_of
 from siftline.spark.learning import STREAM_PAUSE, merge, partition
 from siftline.spark.live import engines_of
-from siftline.spark.match import function_of, matcher_of, result_schema
+from siftline.spark.match import function_of, letters_of, matcher_of, result_schema, with_counted_tasks
 from siftline.spark.paths import local_path
 from siftline.spark.worker import PAIRS, TOP, Matcher
 
@@ -28,9 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from siftline.spark.counts import Counts
+    from siftline.spark.events import Shape
 
 _NOTIFICATION: Final = "notification"
-# What tells events apart whose keys do not.
+# The keys while duplicates are looked for, and what tells events apart whose keys do not.
+_KEY: Final = "_siftline_key_"
 _UNKNOWN: Final = "_siftline_unknown"
 
 
@@ -46,7 +47,8 @@ def stream(
     notification: bool = False,
     time: str | None = None,
     late: str | None = None,
-    dead_letters: str | None = None,
+    dead_letters: str | os.PathLike[str] | None = None,
+    fail_above: int | float | None = None,
     counts: Counts | None = None,
     max_event_bytes: int = MOST_EVENT_BYTES,
     operators: Sequence[str] = (),
@@ -68,10 +70,14 @@ def stream(
     time, late : str, optional
         A column with the time of an event, and how much later than the latest it may come, such as "10 minutes". Those
         that come later are dropped by Spark, and counted in the progress of the query (`numRowsDroppedByWatermark`); so
-        are events with a key that came already within that time.
-    dead_letters : str, optional
+        are events with a key that came already within that time; those with a null in a key are never the same.
+    dead_letters : str or path, optional
         A folder for the events that cannot be read: Parquet files with keys, event and reason, in a sub-folder
-        `run=<query>-<batch>` for each micro-batch.
+        `run=<query>-<batch>` for each micro-batch. "ignore" leaves such events out. Without either, one of them ends
+        the query.
+    fail_above : int or float, optional
+        More dead letters in a micro-batch than this number (an int), or a greater share of its events than this (a
+        float), end the query. A share takes a shuffle of the events.
 
     Returns
     -------
@@ -101,23 +107,33 @@ def stream(
         raise ValueError(f"how={how!r} has no notifications")
     directory = IndexDirectory.open(local_path(index))
     shape = shape_of(events.schema, key, event, max_event_bytes)
-    matcher = matcher_of(directory, shape, how, k, weights, DeadLetters(dead_letters, counts), operators)
+    letters = letters_of(dead_letters, counts, fail_above)
     if time is not None and late is not None:
-        if time not in events.columns:
-            raise TableError(f"time={time!r}: there is no such column; there are {', '.join(events.columns)}")
-        events = _once(events.withWatermark(time, late), shape.keys)
-    rows = selected(events, shape)
-    found = rows.mapInArrow(function_of(StreamMatcher(matcher, str(directory.path))), result_schema(rows, matcher))
+        events = _once(events.withWatermark(_top_level(events, time), late), shape)
+    rows, letters = with_counted_tasks(selected(events, shape), letters)
+    matcher = matcher_of(directory, shape, how, k, weights, letters, operators)
+    schema = result_schema(key_fields(rows, shape), matcher)
+    found = rows.mapInArrow(function_of(StreamMatcher(matcher, str(directory.path))), schema)
     return _named(found, [*shape.keys, "subscription"]) if notification else found
 
 
-def _once(events: Any, keys: Sequence[str]) -> Any:
-    """Drop events with keys that came already; where a key is null nothing is known, and each is a dead letter."""
+def _top_level(events: Any, time: str) -> str:
+    """Return the column with the time of events, as Spark takes it: it takes no field of a struct."""
+    found = column_of(events.schema, time)
+    if found is None or len(found.path) > 1:
+        raise TableError(f"time={time!r}: there is no such column; there are {', '.join(events.columns)}")
+    return quoted(*found.path)
+
+
+def _once(events: Any, shape: Shape) -> Any:
+    """Drop events with keys that came already; where a key is null nothing is known, and all of them stay."""
     from pyspark.sql import functions
 
-    has_null = functions.greatest(*(functions.isnull(quoted(key)) for key in keys), functions.lit(False))
-    named = events.withColumn(_UNKNOWN, functions.when(has_null, functions.uuid()))
-    return named.dropDuplicatesWithinWatermark([*keys, _UNKNOWN]).drop(_UNKNOWN)
+    keys = [functions.col(quoted(*path)) for path in shape.paths[: len(shape.keys)]]
+    named = {f"{_KEY}{number}": key for number, key in enumerate(keys)}
+    has_null = functions.greatest(*(key.isNull() for key in keys), functions.lit(False))
+    named[_UNKNOWN] = functions.when(has_null, functions.uuid())
+    return events.withColumns(named).dropDuplicatesWithinWatermark(list(named)).drop(*named)
 
 
 def _named(found: Any, columns: Sequence[str]) -> Any:
