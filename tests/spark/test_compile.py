@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from siftline import Engine, Statistics
-from siftline.errors import SparkError, TableError
+from siftline.errors import SnapshotError, SparkError, StorageError, TableError
 from siftline.model import Event
-from siftline.spark import IndexDirectory, compile
+from siftline.spark import IndexDirectory, apply, compact, compile, match
 from siftline.spark.directory import Draft
 
 if TYPE_CHECKING:
@@ -212,3 +212,56 @@ def test_bad_options(spark: Any, tmp_path: Path) -> None:
         compile(table, tmp_path, shards=0)
     with pytest.raises(ValueError, match="unknown language"):
         compile(table, tmp_path, language="sql")
+
+
+def test_changes_that_the_table_lacks(spark: Any, tmp_path: Path) -> None:
+    """They are kept, or dropped, as the caller says; if he says nothing, nothing happens."""
+    table = spark.createDataFrame([(1, "a = 1")], "subscription int, expression string")
+    frame = spark.createDataFrame([(0, '{"a": 1}')], "id bigint, event string")
+
+    def found() -> set[int]:
+        return {row.subscription for row in match(frame, str(tmp_path)).collect()}
+
+    compile(table, tmp_path)
+    apply(tmp_path, [{"subscription": 2, "expression": "a = 1"}], source="shop", sequence=7)
+    with pytest.raises(SparkError, match=r"deltas 1 to 1.*changes='keep'.*changes='drop'"):
+        compile(table, tmp_path)
+    assert IndexDirectory.open(tmp_path).version == 1
+    assert compile(table, tmp_path, changes="keep").version == 2
+    assert found() == {1, 2}
+    assert apply(tmp_path, [{"subscription": 3, "expression": "a = 1"}], source="shop", sequence=7).changes == []
+    apply(tmp_path, [{"subscription": 3, "expression": "a = 1"}])
+    compact(tmp_path)
+    for changes in (None, "keep"):
+        with pytest.raises(SparkError, match=r"changes='drop'"):
+            compile(table, tmp_path, changes=changes)
+    assert found() == {1, 2, 3}
+    compile(table, tmp_path, changes="drop")
+    assert found() == {1}
+    assert apply(tmp_path, [], source="shop", sequence=7).number == 2  # where its sources are is not forgotten
+    apply(tmp_path, [], source="shop", sequence=8)  # a delta without changes
+    assert compile(table, tmp_path).version == 5
+    compact(tmp_path)
+    compile(table, tmp_path)
+    with pytest.raises(ValueError, match="changes must be"):
+        compile(table, tmp_path, changes="merge")
+
+
+def test_so_many_may_be_refused_and_no_more(spark: Any, tmp_path: Path) -> None:
+    rows = [(1, "a = 1"), (2, "a ="), (3, "a = 3"), (3, "a = 4")]
+    table = spark.createDataFrame(rows, "subscription int, expression string")
+    for limit in (1, 0.49):
+        with pytest.raises(SparkError, match=rf"2 of 4 .* were refused, more than fail_above={limit} .*: expected"):
+            compile(table, tmp_path / "index", fail_above=limit)
+    with pytest.raises(SnapshotError):
+        IndexDirectory.open(tmp_path / "index")
+    for version, limit in ((1, 2), (2, 0.5)):
+        made = compile(table, tmp_path / "index", fail_above=limit)
+        assert (made.version, made.quarantined) == (version, 2)
+
+
+def test_an_index_that_cannot_be_written_is_named(spark: Any, tmp_path: Path) -> None:
+    table = spark.createDataFrame([(1, "a = 1")], "subscription int, expression string")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=rf"{tmp_path}/file/index cannot be written: Not a directory"):
+        compile(table, tmp_path / "file" / "index")

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from siftline import Engine, Statistics
-from siftline.errors import SnapshotError, SparkError
-from siftline.spark.directory import Draft, IndexDirectory, Shard
+from siftline.errors import SiftlineError, SnapshotError, SparkError, StorageError
+from siftline.spark.deltas import apply
+from siftline.spark.directory import KEPT_FOR, Draft, IndexDirectory, Shard
 from siftline.spark.paths import local_path
 
 STATISTICS = Statistics.from_events([{"a": 1}])
 
 
-def made(path: Path | str, text: str = "a = 1", statistics: Statistics | None = None) -> IndexDirectory:
-    with Draft(path) as draft:
+def made(
+    path: Path | str, text: str = "a = 1", statistics: Statistics | None = None, keep: timedelta = KEPT_FOR
+) -> IndexDirectory:
+    with Draft(path, keep) as draft:
         return filled(draft, text, statistics)
 
 
@@ -56,12 +62,38 @@ def test_a_file_uri_is_a_path(tmp_path: Path) -> None:
 
 def test_the_newest_version_is_current_and_a_few_stay(tmp_path: Path) -> None:
     for number in range(1, 6):
-        assert made(tmp_path, f"a = {number}").version == number
+        assert made(tmp_path, f"a = {number}", keep=timedelta(0)).version == number
     assert found(tmp_path, {"a": 5}) == [1]
     assert sorted(path.name for path in (tmp_path / "versions").iterdir()) == ["3", "4", "5"]
     assert IndexDirectory.open(tmp_path, 3).version == 3
-    with pytest.raises(SnapshotError, match="no version 2"):
+    with pytest.raises(SnapshotError, match=r"no version 2 any more: version 5 is current.*anew by `match`"):
         IndexDirectory.open(tmp_path, 2)
+    with pytest.raises(SnapshotError, match=r"has no version 7: there is no .*versions/7/version.json"):
+        IndexDirectory.open(tmp_path, 7)
+
+
+def test_versions_stay_for_a_time_after_they_were_replaced(tmp_path: Path) -> None:
+    for number in range(1, 7):
+        made(tmp_path, f"a = {number}")
+    assert sorted(os.listdir(tmp_path / "versions")) == ["1", "2", "3", "4", "5", "6"]
+    yesterday = time.time() - 25 * 3600
+    for number in (1, 2, 3):  # so 1 and 2 were replaced more than a day ago, and 3 was not
+        os.utime(tmp_path / "versions" / str(number) / "version.json", (yesterday, yesterday))
+    made(tmp_path, "a = 7")
+    assert sorted(os.listdir(tmp_path / "versions")) == ["3", "4", "5", "6", "7"]
+    made(tmp_path, "a = 8", keep=timedelta(hours=30))
+    assert sorted(os.listdir(tmp_path / "versions")) == ["3", "4", "5", "6", "7", "8"]
+
+
+def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for use in (Draft, lambda path: apply(path, [])):
+        with pytest.raises(SiftlineError, match=str(tmp_path / "file")):
+            use(tmp_path / "file")
+    with Draft(tmp_path / "index") as draft:
+        shutil.rmtree(draft.folder)
+        with pytest.raises(StorageError, match=r"index/versions/\.draft-.* cannot be written: No such file"):
+            draft.commit([], id_type="bigint", quarantined=0, statistics=None)
 
 
 def test_one_draft_at_a_time(tmp_path: Path) -> None:

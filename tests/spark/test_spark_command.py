@@ -12,7 +12,7 @@ import pytest
 from siftline import Engine, Statistics
 from siftline.cli import main
 from siftline.cli.spark import _absolute
-from siftline.spark import IndexDirectory
+from siftline.spark import IndexDirectory, apply
 from siftline.spark.deltas import read_delta
 
 if TYPE_CHECKING:
@@ -142,9 +142,54 @@ def test_events_in_csv(spark: Any, tmp_path: Path) -> None:
     assert sorted(row.id for row in spark.read.parquet(str(tmp_path / "found")).collect()) == [1, 3]
 
 
+def test_events_that_cannot_be_read(spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """In a directory of any name."""
+    root = tmp_path / "10:30 #1 50%"
+    root.mkdir()
+    pq.write_table(pa.Table.from_pylist([{"id": 1, "expression": "a = 1"}]), root / "s.parquet")
+    index = str(root / "index")
+    assert main(["spark", "compile", str(root / "s.parquet"), "--index", index]) == 0
+    (root / "e.jsonl").write_text('{"a": 1}\n{\n{"a": 2}\n')
+    command = ["spark", "match", str(root / "e.jsonl"), "--index", index, "--output"]
+    assert main([*command, str(root / "0")]) == 2
+    assert "1 of 3 events cannot be read; the first: id=1: not a JSON object" in capfd.readouterr().err
+    assert main([*command, str(root / "1"), "--dead-letters", "ignore"]) == 1
+    assert "1 match of 2 events, 1 event could not be read; " in capfd.readouterr().err
+    dead = ["--dead-letters", str(root / "dead")]
+    for number, (limit, status) in enumerate((("0", 2), ("1", 1), ("33%", 2), ("0.34", 1))):
+        assert main([*command, str(root / f"limit-{number}"), *dead, "--fail-above", limit]) == status
+        assert ("more than fail_above=" in capfd.readouterr().err) == (status == 2)
+    assert main([*command, str(root / "2"), "--fail-above", "1"]) == 2
+    assert "fail_above needs a folder" in capfd.readouterr().err
+    assert main(["spark", "profile", str(root / "e.jsonl"), "--output", str(root / "statistics.json")]) == 1
+    assert "2 events, 1 attribute, 1 event could not be read; " in capfd.readouterr().err
+
+
+def test_options_of_compile_and_compact(spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    texts = [line for line in LINES if "expression" in line]
+    pq.write_table(pa.Table.from_pylist(texts), tmp_path / "s.parquet")
+    index = str(tmp_path / "index")
+    command = ["spark", "compile", str(tmp_path / "s.parquet"), "--index", index]
+    assert main([*command, "--fail-above", "0"]) == 2
+    assert "1 of 2 subscriptions were refused, more than fail_above=0 allows" in capfd.readouterr().err
+    assert main([*command, "--fail-above", "50%"]) == 1
+    for _ in range(4):
+        apply(index, [{"subscription": 9, "expression": "a = 1"}])
+        assert main(["spark", "compact", index, "--keep", "0"]) == 0
+    assert sorted(path.name for path in (tmp_path / "index" / "versions").iterdir()) == ["3", "4", "5"]
+    capfd.readouterr()
+    assert main(command) == 2
+    assert "changes='keep'" in capfd.readouterr().err
+    assert main([*command, "--changes", "drop"]) == 1
+    (tmp_path / "table" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "table" / "_delta_log" / "0.json").write_text("{}")
+    assert main(["spark", "profile", str(tmp_path / "table"), "--output", str(tmp_path / "statistics.json")]) == 2
+    assert "is a table of Delta Lake" in capfd.readouterr().err
+
+
 def test_where_output_goes() -> None:
     assert _absolute("hdfs://host/out") == "hdfs://host/out"
-    assert _absolute("file:///tmp/out") == "file:///tmp/out"
+    assert _absolute("file:///tmp/an%20out") == "file:///tmp/an out"
     assert _absolute("out").endswith("/out")
     assert _absolute("out")[0] == "/"
 

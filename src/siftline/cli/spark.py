@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import functools
+import glob
 import importlib
 import json
-import re
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,13 +32,16 @@ DETAILS: Final = """\
   apply    changes the subscriptions of an index: a row a change (add, replace, remove, expire), with the columns
            change, subscription, expression, weight and expires, in the order of the files, those of a directory by
            name. A running stream sees it in its next batch.
-  compact  merges changes into a new version of the index, while streams go on.
+  compact  merges changes into a new version of the index, while streams and other jobs go on.
 
 Files and directories of files are Parquet, JSON Lines or CSV, by extension or --format; a directory without one is
 Parquet. Subscriptions have the columns subscription (or id), expression, and optionally weight; or one row a
 predicate. Events of Parquet and CSV have a column for each attribute, or --event names the one that holds whole
 events; a line of JSON Lines is an event. The output names an event by the column (of a line, the attribute) --key, or
 by a number that ascends in the order of the files, with gaps.
+
+Events that cannot be read end a job, unless --dead-letters names a directory for them, or says `ignore`. With
+--fail-above so many may be put aside, or refused by compile, and no more: a number (20) or a share (0.01 or 1%).
 
 Operators that subscriptions call are found by the entry points of installed packages, or in modules that --operators
 names; the index remembers those that it was compiled with.
@@ -50,7 +54,7 @@ EXAMPLES: Final = """\
 examples:
   siftline spark profile events.parquet --output statistics.json
   siftline spark compile subscriptions.parquet --index wishes --statistics statistics.json
-  siftline spark match events.parquet --index wishes --output matches.parquet
+  siftline spark match events.parquet --index wishes --output matches.parquet --dead-letters bad --fail-above 1%
   siftline spark stream incoming --format jsonl --key id --index wishes --output matches --checkpoint state
   siftline spark apply changes.jsonl --index wishes
   siftline spark compact wishes
@@ -61,7 +65,6 @@ _FORMATS: Final = (PARQUET, JSONL, CSV)
 _CSV: Final = {"header": True, "multiLine": True, "escape": '"'}
 # Beside what Spark keeps of a stream: the columns of its events.
 _COLUMNS: Final = "siftline-columns"
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _LOG: Final = {"spark.log.level": "ERROR"}
 # Of the changes that were refused, so many are named.
 _SHOWN: Final = 20
@@ -76,6 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compiling = _action(actions, "compile", "make an index directory of subscriptions", _compile, "SUBSCRIPTIONS")
     compiling.add_argument("--index", metavar="DIRECTORY", required=True, help="the index directory")
     compiling.add_argument("--statistics", metavar="FILE", help="what is known about events, as `profile` wrote it")
+    compiling.add_argument("--changes", choices=("keep", "drop"), help="since the last compilation, by `apply`")
+    _add_fail_above(compiling, "subscriptions that are refused")
+    _add_keep(compiling)
     compiling.add_argument("--shards", metavar="N", type=count, help="how many parts; by size if absent")
     compiling.add_argument("--language", help="of the expressions, if not by themselves: text, eventbridge, sns, ...")
     add_operators(compiling)
@@ -98,6 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     applying.add_argument("--language", help="of the expressions, if not by themselves")
     compacting = actions.add_parser("compact", help="merge changes into a new version of an index")
     compacting.add_argument("index", metavar="DIRECTORY", help="the index directory")
+    _add_keep(compacting)
     _add_common(compacting, _compact)
 
 
@@ -107,9 +114,34 @@ def _add_matching(action: argparse.ArgumentParser) -> None:
     action.add_argument("--key", metavar="COLUMN", help="what names an event in the output; id if there is one")
     action.add_argument("--how", choices=("pairs", "arrays", "counts", "top-k"), default="pairs", help="what to write")
     action.add_argument("--k", metavar="K", type=count, default=10, help="for top-k: how many an event (10)")
-    action.add_argument("--dead-letters", metavar="DIRECTORY", help="where events go that cannot be read")
+    action.add_argument("--dead-letters", metavar="DIRECTORY", help="where events go that cannot be read; or: ignore")
+    _add_fail_above(action, "events that cannot be read")
     add_operators(action)
     _add_event(action)
+
+
+def _add_fail_above(action: argparse.ArgumentParser, what: str) -> None:
+    action.add_argument(
+        "--fail-above", metavar="N", type=_limit, help=f"fail if there are more {what}: a number, or 1%%"
+    )
+
+
+def _limit(text: str) -> int | float:
+    """Return a number, or a share, written as 0.01 or 1%."""
+    try:
+        if text.endswith("%"):
+            return float(text[:-1]) / 100
+        return int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor a share, such as 0.01 or 1%") from None
+
+
+def _add_keep(action: argparse.ArgumentParser) -> None:
+    action.add_argument("--keep", metavar="HOURS", type=float, help="how long replaced versions stay, for jobs (24)")
+
+
+def _kept(args: argparse.Namespace) -> dict[str, Any]:
+    return {} if args.keep is None else {"keep": timedelta(hours=args.keep)}
 
 
 def _action(
@@ -150,17 +182,21 @@ def run(args: argparse.Namespace) -> int:
     except pyspark.errors.PySparkException as error:
         if args.debug:
             raise
-        raise CannotRunError(f"Spark: {str(error).strip().splitlines()[0]}") from None
+        from siftline.spark.failures import own_error
+
+        own = own_error(error)
+        raise CannotRunError(str(own) if own else f"Spark: {str(error).strip().splitlines()[0]}") from None
 
 
 def _profile(args: argparse.Namespace) -> int:
     start = time.perf_counter()
     events, _ = _events(args)
-    statistics = _pipeline().profile(events, **_given(event=args.event))
+    counts = _pipeline().Counts(events.sparkSession)
+    statistics = _pipeline().profile(events, counts=counts, **_given(event=args.event))
     statistics.save(args.output)
     n_events, n_attributes = counted(statistics.n_events, "event"), counted(len(statistics.counts), "attribute")
-    _tell(args, f"{args.output}: {n_events}, {n_attributes}", start)
-    return OK
+    _tell(args, f"{args.output}: {n_events}, {n_attributes}{_unread(counts)}", start)
+    return BAD_INPUT if counts.dead_letters else OK
 
 
 def _compile(args: argparse.Namespace) -> int:
@@ -170,7 +206,8 @@ def _compile(args: argparse.Namespace) -> int:
     statistics = None if args.statistics is None else Statistics.load(args.statistics)
     subscriptions = _subscriptions(args)
     chosen = {"shards": args.shards or "auto", "language": args.language}
-    chosen |= {"operators": args.operators, "schedule": args.schedule}
+    chosen |= {"operators": args.operators, "schedule": args.schedule, **_kept(args)}
+    chosen |= {"changes": args.changes, "fail_above": args.fail_above}
     try:
         index = _pipeline().compile(subscriptions, args.index, statistics, **chosen)
     except ValueError as error:
@@ -201,8 +238,11 @@ def _match(args: argparse.Namespace) -> int:
     events, key = _events(args)
     counts = pipeline.Counts(events.sparkSession)
     chosen = {"how": args.how, "k": args.k, "plan": args.plan, "dead_letters": args.dead_letters, "counts": counts}
-    chosen["operators"] = args.operators
-    matches = pipeline.match(events, args.index, key=key, **_given(event=args.event), **chosen)
+    chosen |= {"operators": args.operators, "fail_above": args.fail_above}
+    try:
+        matches = pipeline.match(events, args.index, key=key, **_given(event=args.event), **chosen)
+    except ValueError as error:
+        raise CannotRunError(str(error)) from None
     matches.write.parquet(_absolute(args.output))
     _tell(args, f"{args.output}: {_counted(counts)}", start)
     return BAD_INPUT if counts.dead_letters else OK
@@ -216,7 +256,7 @@ def _stream(args: argparse.Namespace) -> int:
     events, key = _event_stream(args)
     counts = pipeline.Counts(events.sparkSession)
     chosen = {"how": args.how, "k": args.k, "dead_letters": args.dead_letters, "counts": counts}
-    chosen["operators"] = args.operators
+    chosen |= {"operators": args.operators, "fail_above": args.fail_above}
     options = _given(event=args.event, time=args.time, late=args.late)
     try:
         matches = pipeline.stream(events, args.index, key=key, **options, **chosen)
@@ -237,8 +277,11 @@ def _stream(args: argparse.Namespace) -> int:
 
 
 def _counted(counts: Any) -> str:
-    bad = f", {counted(counts.dead_letters, 'event')} could not be read" if counts.dead_letters else ""
-    return f"{counted(counts.matches, 'match', 'matches')} of {counted(counts.events, 'event')}{bad}"
+    return f"{counted(counts.matches, 'match', 'matches')} of {counted(counts.events, 'event')}{_unread(counts)}"
+
+
+def _unread(counts: Any) -> str:
+    return f", {counted(counts.dead_letters, 'event')} could not be read" if counts.dead_letters else ""
 
 
 def _apply(args: argparse.Namespace) -> int:
@@ -256,7 +299,7 @@ def _apply(args: argparse.Namespace) -> int:
 
 def _compact(args: argparse.Namespace) -> int:
     start = time.perf_counter()
-    index = _pipeline().compact(args.index)
+    index = _pipeline().compact(args.index, **_kept(args))
     _tell(args, f"{args.index}: version {index.version}, {counted(index.subscriptions, 'subscription')}", start)
     return OK
 
@@ -283,34 +326,51 @@ def _session(args: argparse.Namespace) -> Any:
 
 
 def _absolute(path: str) -> str:
-    """Return a path as the JVM takes it, which has no working directory of ours; a URI as it is."""
-    return path if _SCHEME.match(path) else str(Path(path).absolute())
+    """Return a path as the JVM takes it, which has no working directory of ours; a URI of a file system as it is."""
+    paths = importlib.import_module("siftline.spark.paths")
+    return str(paths.spark_path(path))
+
+
+def _readable(path: str) -> str:
+    """Return a path as Spark takes it for reading: a name that is there is no pattern, whatever it looks like."""
+    paths = importlib.import_module("siftline.spark.paths")
+    is_there = not paths.is_remote(path) and paths.local_path(path).exists()
+    return str(paths.literal(_absolute(path)) if is_there else _absolute(path))
 
 
 def _format(args: argparse.Namespace) -> str:
-    """Return the format of all files."""
+    """Return the format of all files, which are there."""
+    paths = importlib.import_module("siftline.spark.paths")
     kinds = {args.format or (format_of(file, _FORMATS) if Path(file).suffix else PARQUET) for file in args.files}
     if len(kinds) > 1:
         raise CannotRunError(f"the files are of several formats: {', '.join(sorted(kinds))}")
     for file in args.files:
-        if not _SCHEME.match(file) and not Path(file).exists():
+        if paths.is_remote(file):
+            continue
+        local = paths.local_path(file)
+        if not local.exists() and not glob.glob(str(local)):
             raise CannotRunError(f"{file}: No such file or directory")
+        importlib.import_module("siftline.spark.event_files").check_plain(local)
     return str(kinds.pop())
+
+
+def _files(args: argparse.Namespace) -> list[str]:
+    return [_readable(file) for file in args.files]
 
 
 def _subscriptions(args: argparse.Namespace) -> Any:
     kind = _format(args)
     reader = _session(args).read
     if kind == CSV:
-        return reader.csv(args.files, inferSchema=True, **_CSV)
+        return reader.csv(_files(args), inferSchema=True, **_CSV)
     if kind == PARQUET:
-        return reader.parquet(*args.files)
-    table = reader.json(args.files)
+        return reader.parquet(*_files(args))
+    table = reader.json(_files(args))
     # Patterns and filters are kept as text, whatever objects they are.
     fields = [(name, "string" if name in ("pattern", "filters") else kind) for name, kind in table.dtypes]
     if fields == table.dtypes:
         return table
-    return reader.schema(", ".join(f"`{name}` {kind}" for name, kind in fields)).json(args.files)
+    return reader.schema(", ".join(f"`{name}` {kind}" for name, kind in fields)).json(_files(args))
 
 
 def _changes(args: argparse.Namespace) -> Any:
@@ -320,7 +380,7 @@ def _changes(args: argparse.Namespace) -> Any:
     kind, schema = _format(args), _subscriptions(args).schema
     reader = _session(args).read.schema(schema).options(**(_CSV if kind == CSV else {}))
     parts = []
-    for file in args.files:
+    for file in _files(args):
         lines = reader.format("json" if kind == JSONL else kind).load(file)
         place = {"_file": lines["_metadata.file_path"], "_line": monotonically_increasing_id()}
         parts.append(lines.withColumns(place).orderBy(*place).drop(*place))
@@ -335,9 +395,10 @@ def _events(args: argparse.Namespace) -> tuple[Any, str]:
     if kind == JSONL:
         if args.event is not None:
             raise CannotRunError("a line of JSON Lines is an event as it is: --event is for columns")
-        lines = reader.text(args.files).toDF("event")
+        lines = reader.text(_files(args)).toDF("event")
         return (_numbered(lines), "id") if key is None else (_keyed(lines, key), key)
-    table = reader.csv(args.files, inferSchema=True, **_CSV) if kind == CSV else reader.parquet(*args.files)
+    files = _files(args)
+    table = reader.csv(files, inferSchema=True, **_CSV) if kind == CSV else reader.parquet(*files)
     if key is None and "id" not in table.columns:
         return _numbered(table), "id"
     return table, key or "id"
@@ -346,9 +407,10 @@ def _events(args: argparse.Namespace) -> tuple[Any, str]:
 def _event_stream(args: argparse.Namespace) -> tuple[Any, str]:
     """Return events as they come into a directory, and the column that names them."""
     kind, key = _format(args), args.key or "id"
-    if len(args.files) != 1 or not Path(args.files[0]).is_dir():
+    paths = importlib.import_module("siftline.spark.paths")
+    if len(args.files) != 1 or not paths.local_path(args.files[0]).is_dir():
         raise CannotRunError("a stream reads one directory, into which files come")
-    path = str(Path(args.files[0]).absolute())
+    path = _readable(args.files[0])
     session = _session(args)
     reader = session.readStream
     if args.most_files is not None:

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any
 from siftline.engine import Engine
 from siftline.language.text import parse_stored
 from siftline.operators.modules import load_modules
-from siftline.spark.directory import Draft, IndexDirectory, Shard
+from siftline.spark.directory import KEPT_FOR, Draft, IndexDirectory, Shard
 from siftline.spark.live import NEVER, Overlay
 from siftline.spark.pairs import FILE
 from siftline.spark.parsed import required_attributes
 from siftline.spark.shards import folder_bytes
+from siftline.storage.files import named_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import timedelta
     from pathlib import Path
 
     from siftline.encoding.statistics import Statistics
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from siftline.subscriptions import Id
 
 
-def compact(path: str | os.PathLike[str], *, now: int | None = None) -> IndexDirectory:
+def compact(path: str | os.PathLike[str], *, now: int | None = None, keep: timedelta = KEPT_FOR) -> IndexDirectory:
     """Merge all changes of an index into a new version, and return it; it needs no Spark.
 
     Streams and jobs may run meanwhile, and changes may come: those that come later stay on top of the new version.
@@ -43,14 +45,19 @@ def compact(path: str | os.PathLike[str], *, now: int | None = None) -> IndexDir
         The index directory.
     now : int, optional
         Microseconds since 1970.
+    keep : timedelta
+        How long a version stays after another has taken its place, beside the last three: jobs that began before still
+        read it. Streams need none of it: what they still need stays in any case.
 
     Raises
     ------
     SparkError
         If something is being compiled into the directory, or compacted, at this time.
+    StorageError
+        If something cannot be written.
     """
     moment = time.time_ns() // 1000 if now is None else now
-    with Draft(path) as draft:
+    with Draft(path, keep) as draft, named_errors(draft.folder, "written"):
         directory = IndexDirectory.open(draft.path)
         load_modules(directory.operators)
         overlay = Overlay(directory)
@@ -66,6 +73,7 @@ def compact(path: str | os.PathLike[str], *, now: int | None = None) -> IndexDir
             ends=_ends(overlay, moment),
             operators=directory.operators,
             schedule=directory.schedule,
+            compiled=directory.compiled if overlay.has_changes or directory.compiled < directory.delta else None,
         )
 
 

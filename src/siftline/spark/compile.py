@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from siftline.errors import SparkError
 from siftline.operators.modules import module_names
 from siftline.operators.schedules import check_schedule
-from siftline.spark.directory import Draft, Shard
+from siftline.spark.directory import DROP, KEEP, KEPT_FOR, Draft, Shard
+from siftline.spark.fail_above import check_fail_above, is_above
+from siftline.spark.failures import own_errors
 from siftline.spark.parsed import Collector
-from siftline.spark.paths import is_remote
+from siftline.spark.paths import is_remote, literal
 from siftline.spark.pivots import Line, Ranks
 from siftline.spark.quarantine import COLUMNS
 from siftline.spark.remote import RemoteDraft
-from siftline.spark.session import is_connect
+from siftline.spark.session import is_connect, tasks_at_a_time
 from siftline.spark.shards import (
     ATTRIBUTE_COUNTS,
     BUILT,
@@ -41,6 +44,7 @@ from siftline.spark.subscriptions import PACKED, checker, form_of, parser, unpac
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
     from siftline.encoding.statistics import Statistics
     from siftline.spark.directory import IndexDirectory
@@ -51,6 +55,8 @@ _PER_SHARD: Final = 4_000_000
 # Fewer are parsed as they come; more are first dealt out to all cores if they come in a few pieces.
 _MANY: Final = 20_000
 _ID_TYPES: Final = {"bigint": pa.int64(), "string": pa.string()}
+# Of the subscriptions that were refused, an error shows so many.
+_SHOWN: Final = 3
 _REPEATED: Final = "another subscription has this id; of several, the first by expression, then by weight, is taken"
 
 
@@ -63,6 +69,9 @@ def compile(
     language: str | None = None,
     operators: Sequence[str] = (),
     schedule: str | None = None,
+    changes: str | None = None,
+    fail_above: int | float | None = None,
+    keep: timedelta = KEPT_FOR,
 ) -> IndexDirectory:
     """Compile a table of subscriptions into a new version of an index directory, which becomes current at the end.
 
@@ -86,6 +95,15 @@ def compile(
         them by these names, so they must be there on all machines.
     schedule : str, optional
         In which order calls are made; see `Engine`.
+    changes : {'keep', 'drop'}, optional
+        What becomes of changes that `apply` has made since the last compilation: `keep` puts those that are not
+        compacted yet on top of the new version, `drop` forgets all of them, because the table has what it shall have.
+        Without it such changes are an error.
+    fail_above : int or float, optional
+        If more subscriptions than this number (an int), or a greater share of all than this (a float), are refused,
+        nothing is changed, and it is an error.
+    keep : timedelta
+        How long a version stays after another has taken its place: jobs that began before still read it.
 
     Returns
     -------
@@ -97,34 +115,49 @@ def compile(
     Raises
     ------
     SparkError
-        If something else is being compiled into the same directory.
+        If something else is being compiled into the same directory; if there are changes, and `changes` says nothing
+        about them; if too many subscriptions were refused.
     TableError
         If the table lacks a column.
+    StorageError
+        If something cannot be written.
     """
+    check_fail_above(fail_above)
+    if changes not in (None, KEEP, DROP):
+        raise ValueError(f"changes must be {KEEP!r}, {DROP!r} or None, not {changes!r}")
     if shards != "auto" and (not isinstance(shards, int) or isinstance(shards, bool) or shards < 1):
         raise ValueError(f"shards must be a positive number or 'auto', not {shards!r}")
     form = form_of(subscriptions, language)
     if schedule is not None:
         check_schedule(schedule)
     calls = Calls(module_names(operators), schedule)
-    draft = RemoteDraft(os.fspath(path), subscriptions.sparkSession) if is_remote(path) else Draft(path)
-    with draft:
-        if isinstance(draft, Draft):  # nothing else relies on the ids of a remote one
+    spark = subscriptions.sparkSession
+    draft = RemoteDraft(os.fspath(path), spark, keep) if is_remote(path) else Draft(path, keep)
+    with draft, own_errors():
+        if isinstance(draft, Draft):  # a remote index has no changes, and nothing else relies on its ids
             draft.check_ids(form.id_type)
-        return _Compilation(form, draft, statistics, shards, calls).run()
+            draft.settle_changes(changes)
+        return _Compilation(form, draft, statistics, shards, calls, fail_above).run()
 
 
 class _Compilation:
     """One run of `compile`."""
 
     def __init__(
-        self, form: Form, draft: Draft | RemoteDraft, statistics: Statistics | None, shards: int | str, calls: Calls
+        self,
+        form: Form,
+        draft: Draft | RemoteDraft,
+        statistics: Statistics | None,
+        shards: int | str,
+        calls: Calls,
+        fail_above: int | float | None,
     ) -> None:
         self._form = form
         self._draft = draft
         self._statistics = statistics
         self._shards = shards
         self._calls = calls
+        self._fail_above = fail_above
 
     def run(self) -> IndexDirectory:
         """Return the version that was committed."""
@@ -135,8 +168,9 @@ class _Compilation:
         packed = packed.persist(StorageLevel.DISK_ONLY)  # parsing takes longest, and is used several times
         try:
             counts = {row.is_good: row.n for row in packed.groupBy("is_good").sum("n").toDF("is_good", "n").collect()}
-            shards = self._built(packed.where("is_good"), counts.get(True, 0))
             n_bad = self._quarantined(packed.where("not is_good"), counts.get(False, 0), repeated)
+            self._check(n_bad, counts.get(True, 0))
+            shards = self._built(packed.where("is_good"), counts.get(True, 0))
         finally:
             packed.unpersist()
         return self._draft.commit(
@@ -157,7 +191,7 @@ class _Compilation:
         repeated = None
         if total.most is not None and total.most > 1:
             table, repeated = self._with_one_each(table, counts.where("count > 1").select("subscription"))
-        n_tasks = _tasks_at_a_time(table.sparkSession)
+        n_tasks = tasks_at_a_time(table.sparkSession)
         # Spark Connect does not say how many pieces there are.
         if total.n > _MANY and (is_connect(table.sparkSession) or table.rdd.getNumPartitions() < n_tasks):
             table = table.repartition(n_tasks)
@@ -223,13 +257,18 @@ class _Compilation:
             return 0
         target = self._draft.quarantine_uri
         rows.write.parquet(target)
-        return int(bad.sparkSession.read.parquet(target).count())
+        return int(bad.sparkSession.read.parquet(literal(target)).count())
 
-
-def _tasks_at_a_time(spark: Any) -> int:
-    if is_connect(spark):
-        return int(spark.conf.get("spark.sql.shuffle.partitions"))
-    return int(spark.sparkContext.defaultParallelism)
+    def _check(self, n_bad: int, n_good: int) -> None:
+        """Raise SparkError if too many were refused, with the reasons of some."""
+        if not is_above(self._fail_above, n_bad, n_bad + n_good):
+            return
+        some = self._form.table.sparkSession.read.parquet(literal(self._draft.quarantine_uri)).limit(_SHOWN).collect()
+        shown = "; ".join(f"{row.subscription}: {row.reason}" for row in some)
+        raise SparkError(
+            f"{n_bad:,} of {n_bad + n_good:,} subscriptions were refused, more than fail_above={self._fail_above} "
+            f"allows; nothing was changed; some of them: {shown}"
+        )
 
 
 def _schema(table: Any) -> str:

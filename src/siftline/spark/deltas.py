@@ -28,7 +28,7 @@ from siftline.spark.directory import IndexDirectory, delta_file, last_delta
 from siftline.spark.documents import read_document, write_document
 from siftline.spark.paths import local_path
 from siftline.spark.subscriptions import LANGUAGES, PREDICATES, SOURCES, parsed_text, refusal
-from siftline.storage.files import File
+from siftline.storage.files import File, named_errors
 from siftline.storage.rows import Change, microseconds
 
 if TYPE_CHECKING:
@@ -166,7 +166,8 @@ def read_delta(folder: Path, number: int) -> Delta:
 @contextmanager
 def _turn(folder: Path) -> Iterator[None]:
     """Let one at a time write a delta."""
-    (folder / "deltas").mkdir(exist_ok=True)
+    with named_errors(folder / "deltas", "written"):
+        (folder / "deltas").mkdir(exist_ok=True)
     file = File.opened(folder / "deltas" / "lock", is_new=True)
     end = time.monotonic() + _WAIT_SECONDS
     try:

@@ -17,8 +17,9 @@
 A version is made as a draft, renamed to its number, and becomes current when `manifest.json` is replaced, which is one
 step of the file system. Whoever is killed before leaves the old version current; what is left over goes away when the
 next draft begins. The lock goes away with the process that holds it. Versions stay while a job may need them: the last
-three, and those that the last micro-batches of a stream were matched with, because a stream that starts again repeats
-its last one.
+three, those that were current within the last day (or `keep`), for jobs that began then, and those that the last
+micro-batches of a stream were matched with, because a stream that starts again repeats its last one. (A job could hold
+what it reads, but not where it may only read, and not on an object store; and it would hold it when it was killed.)
 
 An event needs to visit a shard only if it has a value (not null) for one of the shard's pivots and for a partner of it
 (`pairs.py`), or if every event must (`is_always`), because some subscription there has no pivot.
@@ -32,7 +33,7 @@ import tempfile
 import time
 import zlib
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -44,8 +45,8 @@ from siftline.encoding.statistics import Statistics
 from siftline.errors import SnapshotError, SparkError, StorageError
 from siftline.spark.documents import read_document, write_document
 from siftline.spark.mirror import unpacked
-from siftline.spark.paths import is_remote, local_path
-from siftline.storage.files import File
+from siftline.spark.paths import file_uri, is_remote, local_path
+from siftline.storage.files import File, named_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -56,8 +57,12 @@ _STATISTICS: Final = "statistics.json"
 _ENDS: Final = "ends.arrow"
 _LOCK: Final = "lock"
 _DRAFT: Final = ".draft-"
-# How many versions stay: jobs that began before a commit go on with the one that they began with.
+# So many versions stay in any case, and others for so long after another one has taken their place: jobs that began
+# before a commit go on with the version that they began with.
 KEPT: Final = 3
+KEPT_FOR: Final = timedelta(days=1)
+# What becomes of changes that a compilation knows nothing of.
+KEEP, DROP = "keep", "drop"
 # A stream that has not run for so long is taken for one that never will again.
 _STREAM_SECONDS: Final = 7 * 24 * 3600
 # A claim takes milliseconds to write: what is as old was left by a task that was killed.
@@ -96,6 +101,8 @@ class IndexDirectory:
         When, in UTC.
     delta : int
         The number of the last delta that is in it; later ones go on top.
+    compiled : int
+        The number of the last delta when it was compiled; `compact` has put those in between into it.
     marks : dict
         How far each source of changes had been followed by then (`deltas.py`).
     operators : tuple of str
@@ -113,6 +120,7 @@ class IndexDirectory:
         self.id_type: str = description["id_type"]
         self.created: str = description["created"]
         self.delta: int = description.get("delta", 0)
+        self.compiled: int = description.get("compiled", self.delta)
         self.marks: dict[str, int] = description.get("marks", {})
         self.operators: tuple[str, ...] = tuple(description.get("operators", ()))
         self.schedule: str | None = description.get("schedule")
@@ -150,7 +158,7 @@ class IndexDirectory:
         chosen = _current(folder) if version is None else version
         file = cls.folder_of(folder, chosen) / _VERSION
         if not file.is_file():
-            raise SnapshotError(f"the index {folder} has no version {chosen}: there is no {file}")
+            raise missing(file)
         try:
             return cls(folder, chosen, read_document(file))
         except (KeyError, TypeError) as error:
@@ -236,27 +244,31 @@ class Draft:
     Changes that are made from now on are not in it; they go on top.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], keep: timedelta = KEPT_FOR) -> None:
         self.path = local_path(path)
+        self._keep = keep
         self._versions = self.path / "versions"
-        self._versions.mkdir(parents=True, exist_ok=True)
-        self._lock = _locked(self.path)
-        try:
-            current = _clean_up(self.path)
-            self._number = current + 1
-            self.delta, self._marks = last_delta(self.path) if current else (0, {})
-            self.folder = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=self._versions))
-            self.folder.chmod(0o755)  # mkdtemp makes it private
-            self.shards = self.folder / "shards"
-            self.shards.mkdir()
-        except BaseException:
-            self._lock.close()
-            raise
+        with named_errors(self.path, "written"):
+            self._versions.mkdir(parents=True, exist_ok=True)
+            self._lock = _locked(self.path)
+            try:
+                self._begin(_clean_up(self.path))
+            except BaseException:
+                self._lock.close()
+                raise
+
+    def _begin(self, current: int) -> None:
+        self._number = current + 1
+        self.delta, self._marks = last_delta(self.path) if current else (0, {})
+        self.folder = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=self._versions))
+        self.folder.chmod(0o755)  # mkdtemp makes it private
+        self.shards = self.folder / "shards"
+        self.shards.mkdir()
 
     @property
     def quarantine_uri(self) -> str:
         """Where Spark shall write what was refused."""
-        return (self.folder / "quarantine").as_uri()
+        return file_uri(self.folder / "quarantine")
 
     def __enter__(self) -> Self:
         return self
@@ -275,30 +287,52 @@ class Draft:
         ends: Mapping[Any, int] | None = None,
         operators: Sequence[str] = (),
         schedule: str | None = None,
+        compiled: int | None = None,
     ) -> IndexDirectory:
         """Make the draft the current version; each shard is moved to its name."""
         self.check_ids(id_type)
-        for shard in shards:
-            shard.path.rename(self.shards / shard.name)
-        _remove_others(self.shards, {shard.name for shard in shards})
-        checksum = None
-        if statistics is not None:
-            statistics.save(self.folder / _STATISTICS)
-            checksum = zlib.crc32((self.folder / _STATISTICS).read_bytes())
-        description = {
-            **described(shards, id_type, quarantined),
-            "statistics": checksum,
-            "ends": self._written_ends(ends_table(ends, id_type)) if ends else None,
-            "delta": self.delta,
-            "marks": self._marks,
-            "operators": list(operators),
-            "schedule": schedule,
-        }
-        write_document(self.folder / _VERSION, description)
-        self.folder.rename(self._versions / str(self._number))
-        write_document(self.path / _MANIFEST, {"current": self._number})
-        _remove_old(self.path, self._number)
+        with named_errors(self.folder, "written"):
+            for shard in shards:
+                shard.path.rename(self.shards / shard.name)
+            _remove_others(self.shards, {shard.name for shard in shards})
+            description = {
+                **described(shards, id_type, quarantined),
+                "statistics": self._written_statistics(statistics),
+                "ends": self._written_ends(ends_table(ends, id_type)) if ends else None,
+                "delta": self.delta,
+                "compiled": self.delta if compiled is None else compiled,
+                "marks": self._marks,
+                "operators": list(operators),
+                "schedule": schedule,
+            }
+            write_document(self.folder / _VERSION, description)
+            self.folder.rename(self._versions / str(self._number))
+            write_document(self.path / _MANIFEST, {"current": self._number})
+            _remove_old(self.path, self._number, self._keep)
         return IndexDirectory.open(self.path, self._number)
+
+    def settle_changes(self, changes: str | None) -> None:
+        """Keep or drop what changed since the last compilation, of which a new table knows nothing."""
+        if self._number == 1:
+            return
+        before = IndexDirectory.open(self.path)
+        if before.delta == before.compiled and not _has_changes(self.path, before.delta, self.delta):
+            return
+        if changes is None:
+            raise SparkError(
+                f"{self.path}: there are changes since this index was compiled (deltas {before.compiled + 1} to "
+                f"{self.delta}), of which a table knows nothing; nothing was changed: say changes={KEEP!r} to have "
+                f"them on top of the new version too, or changes={DROP!r} if the table has all that it shall have"
+            )
+        if changes == DROP:
+            return
+        if before.delta > before.compiled:
+            raise SparkError(
+                f"{self.path}: the changes up to delta {before.delta} are compacted into version {before.version} and "
+                f"cannot be kept apart from it; nothing was changed: compile a table that has them, with "
+                f"changes={DROP!r}"
+            )
+        self.delta, self._marks = before.delta, before.marks
 
     def check_ids(self, id_type: str) -> None:
         """Raise SparkError if the version before has ids of another type: changes and streams rely on it."""
@@ -308,6 +342,12 @@ class Draft:
                 f"{self.path}: the ids of this index are {before}, and those of the new version would be {id_type}; "
                 "nothing was changed, compile into another directory"
             )
+
+    def _written_statistics(self, statistics: Statistics | None) -> int | None:
+        if statistics is None:
+            return None
+        statistics.save(self.folder / _STATISTICS)
+        return zlib.crc32((self.folder / _STATISTICS).read_bytes())
 
     def _written_ends(self, ends: Any) -> int:
         with pa.OSFile(str(self.folder / _ENDS), "wb") as file, pa.ipc.new_file(file, ends.schema) as writer:
@@ -355,20 +395,53 @@ def _remove_others(folder: Path, names: set[str]) -> None:
             shutil.rmtree(entry, ignore_errors=True)
 
 
-def _remove_old(folder: Path, current: int) -> None:
+def _remove_old(folder: Path, current: int, keep: timedelta) -> None:
     """Remove versions that nobody needs any more, and deltas that are in all that are left; what is damaged stays."""
     claimed = set(_claimed_versions(folder))
+    names = (version.name for version in (folder / "versions").iterdir())
+    numbers = sorted(int(name) for name in names if name.isdecimal())
     kept = []
-    for version in (folder / "versions").iterdir():
-        if not version.name.isdecimal():
-            continue
-        if int(version.name) <= current - KEPT and int(version.name) not in claimed:
-            shutil.rmtree(version, ignore_errors=True)
+    for number, successor in zip(numbers, [*numbers[1:], current], strict=True):
+        replaced = _seconds_old(IndexDirectory.folder_of(folder, successor) / _VERSION)
+        if number <= current - KEPT and number not in claimed and replaced > keep.total_seconds():
+            _remove_version(IndexDirectory.folder_of(folder, number))
         else:
-            kept.append(_delta_of(folder, int(version.name)))
+            kept.append(number)
+    first = _delta_of(folder, kept[0])  # later ones have at least as many
     for number in delta_numbers(folder):
-        if number <= min(kept):
+        if number <= first:
             delta_file(folder, number).unlink(missing_ok=True)
+
+
+def _remove_version(version: Path) -> None:
+    """Remove a version in one step: whoever opens it finds all of it, or nothing."""
+    removed = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=version.parent))
+    version.rename(removed / version.name)
+    shutil.rmtree(removed, ignore_errors=True)
+
+
+def missing(path: Path) -> SnapshotError:
+    """Return the error for a version, or something in one, that is not there."""
+    for version in (path, *path.parents):
+        if version.parent.name == "versions" and version.name.isdecimal():
+            return _missing_version(version.parent.parent, int(version.name), path)
+    return SnapshotError(f"cannot open {path}: No such file or directory")
+
+
+def _missing_version(folder: Path, number: int, path: Path) -> SnapshotError:
+    current = _current(folder)
+    if number >= current or IndexDirectory.folder_of(folder, number).exists():
+        return SnapshotError(f"the index {folder} has no version {number}: there is no {path}")
+    return SnapshotError(
+        f"the index {folder} has no version {number} any more: version {current} is current, and a version is removed "
+        "some time after another one has taken its place; make this DataFrame anew by `match`, or let `compact` and "
+        "`compile` keep versions for longer (keep=...)"
+    )
+
+
+def _has_changes(folder: Path, first: int, last: int) -> bool:
+    """Return whether deltas after one number, up to another, change anything."""
+    return any(read_document(delta_file(folder, number))["changes"] for number in range(first + 1, last + 1))
 
 
 def _delta_of(folder: Path, version: int) -> int:

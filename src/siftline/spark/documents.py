@@ -8,7 +8,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import SnapshotError
-from siftline.storage.files import sync_folder
+from siftline.storage.files import named_errors, sync_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,11 +20,12 @@ _FORMAT_VERSION: Final = 1
 def write_document(file: Path, content: dict[str, Any]) -> None:
     """Write a document in one step and for good."""
     draft = file.with_name(f".{file.name}-draft")
-    with draft.open("wb") as stream:
-        stream.write(document_bytes(content))
-        stream.flush()
-        os.fsync(stream.fileno())
-    draft.replace(file)
+    with named_errors(file, "written"):
+        with draft.open("wb") as stream:
+            stream.write(document_bytes(content))
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(file)
     sync_folder(file.parent)
 
 

@@ -9,10 +9,14 @@ asked before: then two at the very same moment may both succeed, and the later o
 from __future__ import annotations
 
 import uuid
-from typing import Any, Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
-from siftline.errors import SparkError
+from siftline.errors import SparkError, StorageError
 from siftline.spark.session import is_connect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # `Options.CreateFileOptionKeys.FS_OPTION_CREATE_CONDITIONAL_OVERWRITE`, since Hadoop 3.4.2.
 _ON_CONDITION: Final = "fs.option.create.conditional.overwrite"
@@ -26,11 +30,19 @@ class HadoopFolder:
             raise SparkError(f"{uri}: only a classic Spark session can reach it, not one of Spark Connect")
         self.uri = uri.rstrip("/")
         self._jvm = spark._jvm
-        root = self._jvm.org.apache.hadoop.fs.Path(self.uri)
         try:
+            root = self._jvm.org.apache.hadoop.fs.Path(self.uri)
             self._files = root.getFileSystem(spark._jsc.hadoopConfiguration())
         except _java_error() as error:
             raise SparkError(f"{uri}: {_reason(error)}") from None
+
+    @contextmanager
+    def _named_errors(self, name: str) -> Iterator[None]:
+        """Turn errors of the file system into StorageError."""
+        try:
+            yield
+        except _java_error() as error:
+            raise StorageError(f"{self.path_of(name)} cannot be read or written: {_reason(error)}") from error
 
     def path_of(self, name: str) -> str:
         """Return the URI of something in the folder."""
@@ -49,32 +61,35 @@ class HadoopFolder:
 
     def _statuses(self, folder: str) -> dict[str, Any]:
         path = self._path(folder)
-        if not self._files.exists(path):
-            return {}
-        return {status.getPath().getName(): status for status in self._files.listStatus(path)}
+        with self._named_errors(folder):
+            if not self._files.exists(path):
+                return {}
+            return {status.getPath().getName(): status for status in self._files.listStatus(path)}
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file, None if there is none."""
         path = self._path(name)
-        if not self._files.exists(path):
-            return None
-        stream = self._files.open(path)
-        try:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-        finally:
-            stream.close()
+        with self._named_errors(name):
+            if not self._files.exists(path):
+                return None
+            stream = self._files.open(path)
+            try:
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            finally:
+                stream.close()
 
     def create(self, name: str, content: bytes) -> bool:
         """Make a file, whole or not at all; return False if there is one."""
         path = self._path(name)
-        if self._files.hasPathCapability(path, _ON_CONDITION):
-            return self._uploaded(path, content)
-        draft = self._path(f"{name}-{uuid.uuid4().hex}.draft")
-        _write(self._files.create(draft, False), content)
-        try:
-            return not self._files.exists(path) and self._is_renamed(draft, path)
-        finally:
-            self._files.delete(draft, False)
+        with self._named_errors(name):
+            if self._files.hasPathCapability(path, _ON_CONDITION):
+                return self._uploaded(path, content)
+            draft = self._path(f"{name}-{uuid.uuid4().hex}.draft")
+            _write(self._files.create(draft, False), content)
+            try:
+                return not self._files.exists(path) and self._is_renamed(draft, path)
+            finally:
+                self._files.delete(draft, False)
 
     def _is_renamed(self, draft: Any, path: Any) -> bool:
         try:
@@ -99,7 +114,8 @@ class HadoopFolder:
 
     def remove(self, name: str) -> None:
         """Remove a file or a folder with all that is in it, if it is there."""
-        self._files.delete(self._path(name), True)
+        with self._named_errors(name):
+            self._files.delete(self._path(name), True)
 
 
 def _write(stream: Any, content: bytes) -> None:

@@ -151,6 +151,11 @@ class Overlay:
             self._first_ends = dict(zip(*(column.to_pylist() for column in self.directory.ends), strict=True))
         return self._first_ends
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether the deltas that were applied say anything."""
+        return bool(self.puts or self.touched or self.ends)
+
     def _update(self, changed: set[Id]) -> None:
         """Bring the small engine up to date."""
         self.engine.remove_many([id for id in changed if id in self.engine])

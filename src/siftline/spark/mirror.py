@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,6 +54,8 @@ def mirrored(place: str) -> Path:
     root = mirror_of(name)
     if not root.is_dir():
         _make(root)
+    with suppress(OSError):
+        os.utime(root)  # it is in use
     path = root / inner
     if inner and not path.is_dir() and not unpacked(path):
         raise SnapshotError(f"the version folder {name} has no shard {path.name}")

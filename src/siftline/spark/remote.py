@@ -26,13 +26,14 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from siftline.encoding.statistics import Statistics
 from siftline.errors import SnapshotError, SparkError
-from siftline.spark.directory import KEPT, IndexDirectory, Shard, described
+from siftline.spark.directory import KEPT, KEPT_FOR, IndexDirectory, Shard, described
 from siftline.spark.documents import document_bytes, parsed_document
 from siftline.spark.hadoop import HadoopFolder
 from siftline.spark.mirror import PREFIX, SCHEME, SHARDS, VERSION, mirror_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
 _STATISTICS: Final = "statistics.json"
 # A folder that nobody has committed for so long was left over by a driver that is no more.
@@ -105,7 +106,10 @@ def open_remote(uri: str, version: int | None, spark: Any = None) -> RemoteDirec
         raise SnapshotError(f"there is no index at {uri}: it has no commits")
     name = _name_of(folder, chosen)
     if name is None:
-        raise SnapshotError(f"the index {uri} has no version {chosen}: there is no {folder.path_of(_commit(chosen))}")
+        more = " any more" if chosen < _current(folder) else ""
+        raise SnapshotError(
+            f"the index {uri} has no version {chosen}{more}: there is no {folder.path_of(_commit(chosen))}"
+        )
     file = f"versions/{name}/{VERSION}"
     content = folder.read(file)
     if content is None:
@@ -119,8 +123,9 @@ def open_remote(uri: str, version: int | None, spark: Any = None) -> RemoteDirec
 class RemoteDraft:
     """A version in the making; use it in a `with`."""
 
-    def __init__(self, uri: str, spark: Any) -> None:
+    def __init__(self, uri: str, spark: Any, keep: timedelta = KEPT_FOR) -> None:
         self._spark = spark
+        self._keep = keep
         self._folder = HadoopFolder(uri, spark)
         self._number = _current(self._folder) + 1
         self._name = f"{PREFIX}{uuid.uuid4().hex}"
@@ -181,7 +186,7 @@ class RemoteDraft:
                 f"{self._number} now; nothing was changed, try again"
             )
         self._is_done = True
-        _remove_old(self._folder, self._number)
+        _remove_old(self._folder, self._number, self._keep)
         return open_remote(self._folder.uri, self._number, self._spark)
 
     def _create(self, name: str, content: bytes) -> None:
@@ -213,16 +218,19 @@ def _name_of(folder: HadoopFolder, number: int) -> str | None:
     return name
 
 
-def _remove_old(folder: HadoopFolder, current: int) -> None:
+def _remove_old(folder: HadoopFolder, current: int, keep: timedelta) -> None:
     """Remove versions that nobody needs any more, and what was never committed."""
     kept = set()
-    for number in _commits(folder):
+    now_ms = time.time_ns() // 1_000_000
+    numbers, ages_ms = _commits(folder), folder.ages_ms("commits", now_ms)
+    for number, successor in zip(numbers, [*numbers[1:], current], strict=True):
         name = _name_of(folder, number)
-        if number > current - KEPT:
+        replaced_ms = ages_ms.get(f"{successor}.json", 0)
+        if number > current - KEPT or replaced_ms <= keep.total_seconds() * 1000:
             kept.add(name)
         elif name is not None:
             folder.remove(_commit(number))
             folder.remove(f"versions/{name}")
-    for name, age_ms in folder.ages_ms("versions", time.time_ns() // 1_000_000).items():
+    for name, age_ms in folder.ages_ms("versions", now_ms).items():
         if name not in kept and age_ms > _LEFT_OVER_MS:
             folder.remove(f"versions/{name}")

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from siftline.errors import SnapshotError
 from siftline.operators.modules import load_modules
 from siftline.spark.checked import open_checked
+from siftline.spark.directory import missing
 from siftline.spark.learning import Learning
 from siftline.spark.paths import local_path
 from siftline.spark.reading import are_whole, joined, pieces, readable
@@ -50,16 +51,28 @@ def open_shards(paths: Sequence[str]) -> list[Engine]:
     stamps = [(path, *stamp_of(path)) for path in paths]
     for stamp in stamps:
         known = _opened.pop(stamp, None)
-        _opened[stamp] = open_checked(stamp[0]) if known is None else known
+        _opened[stamp] = _opened_now(stamp[0]) if known is None else known
     while len(_opened) > max(_MOST_OPEN, len(paths)):
         _opened.popitem(last=False)
     return [_opened[stamp] for stamp in stamps]
+
+
+def _opened_now(path: str) -> Engine:
+    """Open a snapshot, which may be removed at the same time."""
+    try:
+        return open_checked(path)
+    except (SnapshotError, OSError):
+        if Path(path).exists():
+            raise
+        raise missing(Path(path)) from None
 
 
 def stamp_of(path: str) -> tuple[int, int]:
     """Return what tells a folder from another one of the same name."""
     try:
         status = Path(path).stat()
+    except FileNotFoundError:
+        raise missing(Path(path)) from None
     except OSError as error:
         raise SnapshotError(f"cannot open {path}: {error.strerror}") from None
     return status.st_ino, status.st_mtime_ns
