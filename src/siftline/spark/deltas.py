@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -253,7 +254,7 @@ def _change(row: Mapping[str, Any], id: Id, text: str | None, language: str | No
         return [END, id, end]
     weight = row.get("weight")
     weight = 1.0 if weight is None else weight
-    if isinstance(weight, bool) or not isinstance(weight, (int, float)):
+    if isinstance(weight, bool) or not isinstance(weight, (int, float, Decimal)):
         raise SubscriptionError("the weight must be a number")
     reason = refusal(id, text, weight)
     if reason is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,6 +17,7 @@ from siftline.encoding.domains import Domains
 from siftline.encoding.tables import predicate_of
 from siftline.errors import SubscriptionError, TableError
 from siftline.language.printer import to_text
+from siftline.model import leaf_of
 from siftline.model.expression import walk
 from siftline.operators.modules import load_modules
 from siftline.spark.parsed import Collector, Parsed
@@ -82,7 +84,7 @@ def form_of(table: Any, language: str | None) -> Form:
     if types[id_name] not in (*_INTEGERS, "string"):
         raise TableError(f"column {id_name!r} must be an integer or a string, not {types[id_name]}")
     id_type = "string" if types[id_name] == "string" else "bigint"
-    if types.get("weight", "double") not in _NUMBERS:
+    if not _is_number(types.get("weight", "double")):
         raise TableError(f"column 'weight' must be a number, not {types['weight']}")
     chosen = [table[id_name].cast(id_type).alias("subscription")]
     if "weight" in types:
@@ -106,9 +108,13 @@ def _predicate_columns(table: Any, types: dict[str, str]) -> Iterator[Any]:
         )
     for name, kind in _COLUMNS.items():
         if name in types:
-            if kind is None and types[name].removeprefix("array<").removesuffix(">") not in _NUMBERS:
+            if kind is None and not _is_number(types[name].removeprefix("array<").removesuffix(">")):
                 raise TableError(f"column {name!r} must hold numbers, not {types[name]}")
             yield table[name] if kind is None else table[name].cast(kind).alias(name)
+
+
+def _is_number(kind: str) -> bool:
+    return kind in _NUMBERS or kind.startswith("decimal(")
 
 
 def parser(form: Form, operators: tuple[str, ...] = ()) -> Callable[[Iterable[Any]], Iterator[Any]]:
@@ -275,6 +281,7 @@ def _refuse_rows(table: Any, bad: Quarantine) -> set[Any]:
     refused: set[Any] = set()
     weights: dict[Any, float] = {}
     for row in table.to_pylist():
+        row = {name: _without_decimals(value) for name, value in row.items()}
         id = row["subscription"]
         error = None if id in refused else _row_error(row, weights)
         if error is not None:
@@ -282,6 +289,13 @@ def _refuse_rows(table: Any, bad: Quarantine) -> set[Any]:
             shown = {name: value for name, value in row.items() if value is not None and name != "subscription"}
             bad.add(id, json.dumps(shown), error, row["attribute"])
     return refused
+
+
+def _without_decimals(value: Any) -> Any:
+    """Return a decimal as the number that it means."""
+    if isinstance(value, list):
+        return [_without_decimals(element) for element in value]
+    return leaf_of(value, "") if isinstance(value, Decimal) else value
 
 
 def _row_error(row: dict[str, Any], weights: dict[Any, float]) -> str | None:
