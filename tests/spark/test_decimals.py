@@ -25,7 +25,7 @@ ROWS = [
 PRICES = ["10.10", "9.99", "10.25", "10.00", "-0.01"]
 KIND = "decimal(10,2)"
 ENTRIES = f"id bigint, event array<struct<name: string, value: {KIND}>>"
-SHAPES = {
+SHAPES: dict[str, tuple[str, Any, Any]] = {
     "columns": (f"id bigint, price {KIND}", None, lambda price: (price,)),
     "struct": (f"id bigint, event struct<price: {KIND}>", "event", lambda price: ((price,),)),
     "map": (f"id bigint, event map<string, {KIND}>", "event", lambda price: ({"price": price},)),
@@ -35,7 +35,7 @@ SHAPES = {
 }
 
 
-def wanted() -> list[tuple[int, int]]:
+def wanted() -> list[tuple[Any, ...]]:
     """What the scan finds in the same events as JSON."""
     engine = Engine("scan")
     engine.add_many(ROWS)
@@ -54,7 +54,7 @@ def events(spark: Any, shape: str) -> tuple[Any, Any]:
     return spark.createDataFrame(rows, schema), event
 
 
-def rows_of(frame: Any) -> list[tuple[int, int]]:
+def rows_of(frame: Any) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in frame.collect())
 
 
@@ -69,7 +69,7 @@ def test_every_shape(spark: Any, index: str, tmp_path: Path, shape: str) -> None
     assert rows_of(spark.read.parquet(str(tmp_path / "matches"))) == wanted()
     statistics = profile(frame, event=event)
     assert statistics.n_events == len(PRICES)
-    assert sorted(statistics.samples["price"]) == [-0.01, 9.99, 10, 10.1, 10.25]
+    assert set(statistics.samples["price"]) == {-0.01, 9.99, 10, 10.1, 10.25}
 
 
 def test_a_stream(spark: Any, index: str, tmp_path: Path) -> None:

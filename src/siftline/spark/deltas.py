@@ -256,7 +256,7 @@ def _change(row: Mapping[str, Any], id: Id, text: str | None, language: str | No
     weight = 1.0 if weight is None else weight
     if isinstance(weight, bool) or not isinstance(weight, (int, float, Decimal)):
         raise SubscriptionError("the weight must be a number")
-    reason = refusal(id, text, weight)
+    reason = refusal(id, text, float(weight))
     if reason is not None:
         raise SubscriptionError(reason)
     if not isinstance(text, str):
