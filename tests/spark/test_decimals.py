@@ -61,7 +61,7 @@ def rows_of(frame: Any) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape(spark: Any, index: str, tmp_path: Path, shape: str) -> None:
     frame, event = events(spark, shape)
-    assert len(wanted()) == 10
+    assert len(wanted()) == 8
     for plan in ("replicated", "sharded"):
         assert rows_of(match(frame, index, event=event, plan=plan)) == wanted()
     frame.write.parquet(str(tmp_path / "events"))

@@ -206,14 +206,14 @@ def test_what_streams_need_stays(tmp_path: Path) -> None:
     claimed = claim(path, "query", 7)
     for number in range(6):
         apply(path, [{"subscription": 10 + number, "expression": "a = 1"}])
-        compact(path)
+        compact(path, keep=timedelta(0))
     assert claim(path, "query", 7) == claimed
     assert found(path, claimed, [{"a": 1}]) == [[1, 2]]
     assert sorted(int(each.name) for each in (tmp_path / "index" / "versions").iterdir()) == [1, 5, 6, 7]
     for batch in (8, 9):
         claim(path, "query", batch)
     apply(path, [{"subscription": 20, "expression": "a = 1"}])
-    compact(path)
+    compact(path, keep=timedelta(0))
     assert sorted(int(each.name) for each in (tmp_path / "index" / "versions").iterdir()) == [6, 7, 8]
     assert delta_numbers(tmp_path / "index") == [7, 8]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import AnalysisException
 
-from siftline.errors import SnapshotError, SparkError
+from siftline.errors import SnapshotError, SparkError, StorageError
 from siftline.spark import IndexDirectory, apply, compact, compile, match, match_files, profile, stream
 from siftline.spark.mirror import mirror_of
 from siftline.spark.remote import RemoteDirectory, RemoteDraft
@@ -68,6 +68,23 @@ def test_matches_are_those_of_a_local_index(spark: Any, tmp_path: Path, uri: str
         assert rows_of(match(events(spark), uri, plan=plan, dead_letters="ignore")) == wanted
     wide = events(spark).where("id < 40").selectExpr("id", "from_json(event, 'a int, b1 int') as event")
     assert rows_of(match(wide, uri, plan="sharded")) == rows_of(match(wide, local))
+
+
+def test_paths_of_any_characters(spark: Any, tmp_path: Path, uri: str) -> None:
+    place = uri.replace("/index", "/all/10:30 #1 50%/in%20dex")
+    made = compile(subscriptions(spark), place, shards=2)
+    assert (tmp_path / "store" / "all" / "10:30 #1 50%" / "in%20dex" / "commits" / "1.json").exists()
+    assert spark.read.parquet(str(made.quarantine_path)).count() == 1
+    local = compile(subscriptions(spark), tmp_path / "local")
+    wanted = rows_of(match(events(spark), local, dead_letters="ignore"))
+    for plan in ("replicated", "sharded"):
+        assert rows_of(match(events(spark), place, plan=plan, dead_letters="ignore")) == wanted
+
+
+def test_what_cannot_be_written_is_named(spark: Any, tmp_path: Path, uri: str) -> None:
+    (tmp_path / "store" / "index").write_text("a file")
+    with pytest.raises(StorageError, match=r"viewfs://.*/data/index.* cannot be read or written: .*not a directory"):
+        compile(subscriptions(spark), uri)
 
 
 def test_match_files_takes_a_remote_index(spark: Any, tmp_path: Path, uri: str) -> None:

@@ -71,6 +71,8 @@ def test_what_cannot_run(
 
 
 def test_stream_apply_compact(spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    tmp_path /= "10:30 #1 50%"
+    tmp_path.mkdir()
     pq.write_table(pa.Table.from_pylist([{"id": 1, "expression": "a = 1"}]), tmp_path / "s.parquet")
     index, events = str(tmp_path / "index"), tmp_path / "events"
     assert main(["spark", "compile", str(tmp_path / "s.parquet"), "--index", index]) == 0

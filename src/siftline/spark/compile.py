@@ -133,7 +133,7 @@ def compile(
     calls = Calls(module_names(operators), schedule)
     spark = subscriptions.sparkSession
     draft = RemoteDraft(os.fspath(path), spark, keep) if is_remote(path) else Draft(path, keep)
-    with draft, own_errors():
+    with draft, own_errors(os.fspath(path)):
         if isinstance(draft, Draft):  # a remote index has no changes, and nothing else relies on its ids
             draft.check_ids(form.id_type)
             draft.settle_changes(changes)

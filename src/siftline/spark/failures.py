@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from siftline import errors
 
@@ -26,14 +26,32 @@ def own_error(error: Exception) -> errors.SiftlineError | None:
 
 
 @contextmanager
-def own_errors() -> Iterator[None]:
-    """Raise errors of ours as what they are, whichever process they come from."""
+def own_errors(place: str) -> Iterator[None]:
+    """Raise errors of ours as what they are, whichever process they come from; those of files in the JVM with a place."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
+    except Py4JJavaError as error:
+        reason = _file_error(error.java_exception)
+        if reason is None:
+            raise
+        raise errors.StorageError(f"{place} cannot be read or written: {reason}") from error
     except PySparkException as error:
         found = own_error(error)
         if found is None:
             raise
         raise found from error
+
+
+def _file_error(error: Any) -> str | None:
+    """Return what went wrong with a file in the JVM, None if it was something else."""
+    while error is not None:
+        kind = error.getClass()
+        while kind is not None and kind.getName() != "java.io.IOException":
+            kind = kind.getSuperclass()
+        if kind is not None:
+            return str(error.toString())
+        error = error.getCause()
+    return None

@@ -123,7 +123,7 @@ def match_files(
     state, is_changed = state_for(index, directory)
     stage = LiveMatcher(matcher, directory.reference, state) if is_changed else matcher
     directory.share(spark)
-    with _Draft(folder) as draft, own_errors():
+    with _Draft(folder) as draft, own_errors(str(folder)):
         found: list[Any] = []
         if files.groups:
             work = function_of(FileMatcher(stage, reader, _arrow_types(schema, shape), str(draft.folder)))

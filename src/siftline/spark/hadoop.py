@@ -48,6 +48,10 @@ class HadoopFolder:
         """Return the URI of something in the folder."""
         return f"{self.uri}/{name}"
 
+    def encoded(self, name: str) -> str:
+        """Return the URI of something in the folder with percent signs for special characters, as RFC 3986 has it."""
+        return str(self._path(name).toUri().toString())
+
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self.path_of(name))
 

@@ -72,7 +72,8 @@ class RemoteDirectory(IndexDirectory):
         context = spark.sparkContext
         key = context.applicationId, self._name
         if key not in _shared:
-            context.addFile(self._files.path_of(f"versions/{self._name}"), recursive=True)
+            # Unlike all others, this takes a URI for what it says, and `#` for the beginning of a fragment.
+            context.addFile(self._files.encoded(f"versions/{self._name}"), recursive=True)
             _shared.add(key)
 
     @cached_property
