@@ -27,7 +27,7 @@ def own_error(error: Exception) -> errors.SiftlineError | None:
 
 @contextmanager
 def own_errors(place: str) -> Iterator[None]:
-    """Raise errors of ours as what they are, whichever process they come from; those of files in the JVM with a place."""
+    """Raise errors of ours as what they are, whichever process they come from; name the place of a file of the JVM."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
