@@ -111,7 +111,7 @@ ALLOWED = {
     },
     "demo": {"errors", "language", "engine", "spark", "bench", ""},
     "broker": {"errors", "encoding", "engine", "storage"},
-    "server": {"errors", "language", "model", "engine", "explanation", "storage", "broker", ""},
+    "server": {"errors", "language", "model", "encoding", "engine", "explanation", "storage", "broker", ""},
     "client": {"errors", "model", "language", "broker"},
     "cli": {
         "files",

@@ -216,7 +216,17 @@ class IdempotencyError(SiftlineError, ValueError):
 
 
 class BusyError(SiftlineError):
-    """More than the broker can take at the moment: try again later."""
+    """More than the broker can take at the moment: try again later; nothing has changed.
+
+    Attributes
+    ----------
+    retry_after : float or None
+        In how many seconds, if that is known.
+    """
+
+    def __init__(self, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
 
 
 class AccessError(SiftlineError):
@@ -232,8 +242,10 @@ class ServerError(SiftlineError):
     ----------
     status : int or None
         Of the answer, if there was one.
+    retry_after : float or None
+        In how many seconds to try again, if the server said so.
     """
 
-    def __init__(self, reason: str, status: int | None = None) -> None:
+    def __init__(self, reason: str, status: int | None = None, retry_after: float | None = None) -> None:
         super().__init__(reason)
-        self.status = status
+        self.status, self.retry_after = status, retry_after

@@ -52,17 +52,11 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "_FIRST_SECONDS", 0.02)
 
 
-# How a publish is known to the broker; the client has its own way.
-NAMES = ("idempotency", "scope", "names")
-
-
 def test_both_have_the_verbs_of_the_broker() -> None:
     for verb in ("subscribe", "renew", "replace", "unsubscribe", "get", "publish", "publish_many", "match"):
-        of_client, of_broker = (
-            [name for name in inspect.signature(getattr(kind, verb)).parameters if name not in NAMES]
-            for kind in (siftline.Client, Broker)
-        )
-        assert of_client == of_broker
+        # Whose names of publishes are meant, the key says; CloudEvents have their own.
+        names = [name for name in inspect.signature(getattr(Broker, verb)).parameters if name not in ("scope", "names")]
+        assert list(inspect.signature(getattr(siftline.Client, verb)).parameters) == names
     verbs = [name for name in vars(siftline.Client) if not name.startswith("_")]
     for verb in verbs:
         ours, other = (inspect.signature(getattr(kind, verb)) for kind in (siftline.Client, siftline.AsyncClient))
@@ -126,7 +120,7 @@ def test_keys(tmp_path: Path, kind: Any) -> None:
         publish = service.broker.keys.add("publish")
         with kind(service.url, use_proxies=False) as stranger, pytest.raises(errors.AccessError):
             stranger.match({})
-        with kind(service.url, key=publish, use_proxies=False) as client:
+        with kind(service.url, key=publish, use_proxies=False, retries=0) as client:
             with pytest.raises(errors.AccessError):
                 client.match({})
             with pytest.raises(errors.BusyError):

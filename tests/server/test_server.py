@@ -123,15 +123,16 @@ def test_events_in_every_form(service: Service) -> None:
     assert publish('[{"form": 1}, {"form": 2}]', "application/json; charset=utf-8") == 2
     assert publish('{"form": 1}\n\n{"form": 3}\r\n', "application/x-ndjson") == 2
     assert publish(json.dumps(event), "application/cloudevents+json") == 1
-    assert publish(json.dumps([event, event]), "application/cloudevents-batch+json") == 2
-    names = {f"ce-{name}": str(value) for name, value in event.items() if name != "data"}
-    assert publish('{"price": 5}', "application/json", **names) == 1
-    assert publish("hello", "text/plain", **names) == 1
-    assert publish(b"\xff\x00", "image/png", **names) == 1
+    batch = [event | {"id": "2"}, event | {"id": "3"}]
+    assert publish(json.dumps(batch), "application/cloudevents-batch+json") == 2
+    names = {f"ce-{name}": str(value) for name, value in event.items() if name not in ("data", "id")}
+    assert publish('{"price": 5}', "application/json", **names, **{"ce-id": "4"}) == 1
+    assert publish("hello", "text/plain", **names, **{"ce-id": "5"}) == 1
+    assert publish(b"\xff\x00", "image/png", **names, **{"ce-id": "6"}) == 1
     found = service.client.get(f"/subscriptions/{id}/notifications", headers=ticket).json()["notifications"]
     data = [each["data"] for each in found]
     assert data[:3] == [{"form": 1}] * 3
-    assert data[3:6] == [event] * 3
+    assert data[3:6] == [event, *batch]
     assert data[6]["data"] == {"price": 5}
     assert data[7]["data"] == "hello"
     assert data[8]["data_base64"] == "/wA="
@@ -161,7 +162,7 @@ def test_health_metrics_and_description(service: Service) -> None:
         assert f"siftline_{name}" in text
     document = service.client.get("/openapi.json").json()
     assert document["openapi"].startswith("3.1")
-    paths = [str(getattr(route, "path", "")) for route in service.server._app.routes]
+    paths = [str(getattr(route, "path_format", "")) for route in service.server._app.routes]
     served = {path for path in paths if not path.endswith("ws")}
     assert served - {"/", "/openapi.json"} == document["paths"].keys()
     assert "structure" in service.client.get("/stats?structure").json()

@@ -23,6 +23,8 @@ class Limits:
     ----------
     body_bytes, event_bytes, expression_bytes : int
         Of a request, of one event, of an expression as it is written.
+    bodies_bytes : int
+        Of all requests that a server is reading or working on; more are refused for the moment.
     batch_events : int
         Events that are published together.
     waiting_events, waiting_bytes : int
@@ -58,6 +60,7 @@ class Limits:
     """
 
     body_bytes: int = 16 << 20
+    bodies_bytes: int = 128 << 20
     event_bytes: int = 1 << 20
     expression_bytes: int = 64 << 10
     batch_events: int = 10_000

@@ -8,6 +8,7 @@ import importlib.util
 import ipaddress
 import random
 import resource
+import sys
 import tempfile
 import threading
 from typing import TYPE_CHECKING, Final
@@ -44,6 +45,8 @@ examples:
 _DEMO_SUBSCRIPTIONS: Final = 1000
 _DEMO_SECONDS: Final = 0.5
 _MOST_FILES: Final = 65_536
+# After so long, a thread that computes lets another one run; the event loop has to wait for all that compute.
+_SWITCH_SECONDS: Final = 0.001
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -139,6 +142,7 @@ def _serve(args: argparse.Namespace, path: str) -> int:
     with Broker(path, index=args.index, limits=_limits(args), **options) as broker:
         server = _server(args, broker)
         broker.warm_up()
+        sys.setswitchinterval(_SWITCH_SECONDS)
         _rest_from_old_objects()
         if not _is_loopback(args.host) and not broker.keys.listed():
             say("there is no key yet: from other machines nothing but /healthz answers (--new-key makes one)")

@@ -20,6 +20,7 @@ _KINDS: Final = {
         errors.BusyError,
         errors.DuplicateIdError,
         errors.EventError,
+        errors.IdempotencyError,
         errors.LimitError,
         errors.OperatorError,
         errors.StorageError,
@@ -55,13 +56,18 @@ class Subscription(NamedTuple):
 
 
 def error_of(
-    status: int, body: bytes, refusal: type[errors.SiftlineError], text: str | None = None
+    status: int,
+    body: bytes,
+    refusal: type[errors.SiftlineError],
+    text: str | None = None,
+    *,
+    retry_after: float | None = None,
 ) -> errors.SiftlineError:
     """Return the error that an answer stands for.
 
     Parameters
     ----------
-    status, body
+    status, body, retry_after
         Of the answer.
     refusal : type
         What it is if the server found the request itself wrong.
@@ -75,13 +81,11 @@ def error_of(
         return errors.SubscriptionError(
             reason, text=text, position=document.get("position"), hint=document.get("hint"), path=document.get("path")
         )
-    if kind in _KINDS:
-        return _KINDS[kind](reason)
-    if status in _REFUSED:
-        return refusal(reason)
-    if status in _STATUSES and document:
-        return _STATUSES[status](reason)
-    return errors.ServerError(reason, status)
+    named = _KINDS.get(str(kind)) or (refusal if status in _REFUSED else None)
+    named = named or (_STATUSES.get(status) if document else None)
+    if named is errors.BusyError:
+        return errors.BusyError(reason, retry_after)
+    return errors.ServerError(reason, status, retry_after) if named is None else named(reason)
 
 
 def _error(body: bytes) -> dict[str, Any]:
@@ -109,6 +113,18 @@ def subscription_of(document: dict[str, Any]) -> Subscription:
     return Subscription(
         **document | {"created": created, "expires": None if expires is None else _moment(expires)},
     )
+
+
+class SubscriptionPage(NamedTuple):
+    """Some subscriptions of an owner, and what comes after them, if there is more."""
+
+    subscriptions: list[Subscription]
+    next: str | None
+
+
+def subscription_page_of(document: dict[str, Any]) -> SubscriptionPage:
+    """Return what a page of `subscriptions` is."""
+    return SubscriptionPage([subscription_of(each) for each in document["subscriptions"]], document["next"])
 
 
 class PublishedEvent(NamedTuple):

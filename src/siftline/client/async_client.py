@@ -10,10 +10,10 @@ import httpx
 
 from siftline.broker.limits import DAY
 from siftline.client import calls
-from siftline.client.answers import error_of
-from siftline.client.connection import options, result_of, stream_timeout, unreachable
+from siftline.client.connection import options, refusal_of, result_of, stream_timeout, unreachable
 from siftline.client.following import Following, warn_of_gap
-from siftline.errors import BusyError, LimitError, ServerError, UnknownIdError
+from siftline.client.repeating import Repeating
+from siftline.errors import BusyError, LimitError, ServerError, SiftlineError, UnknownIdError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
@@ -62,8 +62,9 @@ class AsyncClient:
         certificate: str | None = None,
         certificate_key: str | None = None,
         use_proxies: bool = True,
+        retries: int = 3,
     ) -> None:
-        self._timeout = timeout
+        self._timeout, self._retries = timeout, retries
         self._http = httpx.AsyncClient(
             **options(
                 url,
@@ -120,13 +121,13 @@ class AsyncClient:
         """Return a subscription as it is kept."""
         return await self._ask(calls.get(id, ticket))
 
-    async def publish(self, event: Any) -> int:
+    async def publish(self, event: Any, *, idempotency: str | None = None) -> int:
         """Publish one event, a dict or JSON text; return when everybody whom it matches is sure to be notified."""
-        return await self._ask(calls.publish(event))
+        return await self._ask(calls.publish_many([event], idempotency))
 
-    async def publish_many(self, events: Iterable[Any]) -> int:
+    async def publish_many(self, events: Iterable[Any], *, idempotency: str | None = None) -> int:
         """Publish events together, all of them or none if one is bad; return how many."""
-        return await self._ask(calls.publish_many(events))
+        return await self._ask(calls.publish_many(events, idempotency))
 
     async def match(self, event: Any) -> list[Id]:
         """Return which subscriptions an event would match, and notify nobody; for admins."""
@@ -137,6 +138,16 @@ class AsyncClient:
     ) -> dict[str, Any]:
         """Return why an event matches an expression or a subscription, or why not; for admins."""
         return await self._ask(calls.explain(event, expression, id=id, dialect=dialect))
+
+    async def subscriptions(self, owner: str) -> AsyncIterator[Subscription]:
+        """Give all subscriptions of an owner, with his key, in the order of their ids."""
+        page = await self._ask(calls.owned(owner, None))
+        while page.next is not None:
+            for each in page.subscriptions:
+                yield each
+            page = await self._ask(calls.owned(owner, page.next))
+        for each in page.subscriptions:
+            yield each
 
     async def notifications(
         self, id: Id, ticket: str | None = None, after: str | None = None, limit: int = 1000
@@ -194,13 +205,22 @@ class AsyncClient:
         timeout = stream_timeout(self._timeout)
         async with self._http.stream("GET", path, headers=following.headers(), timeout=timeout) as response:
             if response.status_code != 200:
-                raise error_of(response.status_code, await response.aread(), LimitError)
+                raise refusal_of(response, await response.aread(), LimitError)
             following.opened()
             async for chunk in response.aiter_bytes():
                 for notification in following.take(chunk):
                     yield notification
 
     async def _ask(self, call: Call[Result]) -> Result:
+        repeating = Repeating(call, self._retries)
+        while True:
+            try:
+                return await self._sent(call)
+            except SiftlineError as error:
+                seconds = repeating.pause(error)
+            await asyncio.sleep(seconds)
+
+    async def _sent(self, call: Call[Result]) -> Result:
         try:
             response = await self._http.request(call.method, call.path, content=call.body, headers=call.headers())
         except httpx.HTTPError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from siftline.client.answers import (
     notifications_of,
     published_of,
     subscription_of,
+    subscription_page_of,
 )
 from siftline.errors import EventError, LimitError, SiftlineError, SubscriptionError
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from siftline.broker.leases import Lease, Webhook
     from siftline.broker.notifications import Page
-    from siftline.client.answers import Changes, Delivered, Published, Subscription
+    from siftline.client.answers import Changes, Delivered, Published, Subscription, SubscriptionPage
     from siftline.subscriptions import Id
 
 Result = TypeVar("Result")
@@ -48,6 +50,8 @@ class Call(NamedTuple, Generic[Result]):
         The error if the server finds wrong what was sent.
     text : str or None
         The expression, to show the place of an error in it.
+    idempotency : str or None
+        What a publish is known by: sent again under the same name, it counts once.
     """
 
     method: str
@@ -58,10 +62,13 @@ class Call(NamedTuple, Generic[Result]):
     media: str = _JSON
     refusal: type[SiftlineError] = SubscriptionError
     text: str | None = None
+    idempotency: str | None = None
 
     def headers(self) -> dict[str, str]:
         """Return the headers of the request."""
         headers = {} if self.body is None else {"Content-Type": self.media}
+        if self.idempotency is not None:
+            headers["Idempotency-Key"] = _quoted(self.idempotency)
         return headers if self.token is None else headers | bearer(self.token)
 
 
@@ -111,14 +118,10 @@ def get(id: Id, ticket: str | None) -> Call[Subscription]:
     return Call("GET", _place(id), subscription_of, ticket)
 
 
-def publish(event: Any) -> Call[int]:
-    """Publish one event."""
-    return _events("/events", [event], lambda document: int(document["accepted"]))
-
-
-def publish_many(events: Iterable[Any]) -> Call[int]:
-    """Publish events together."""
-    return _events("/events", list(events), lambda document: int(document["accepted"]))
+def publish_many(events: Iterable[Any], idempotency: str | None) -> Call[int]:
+    """Publish events together, under a name that is a new one unless it is given."""
+    call = _events("/events", list(events), lambda document: int(document["accepted"]))
+    return call._replace(idempotency=secrets.token_hex(16) if idempotency is None else idempotency)
 
 
 def match(event: Any) -> Call[list[Id]]:
@@ -131,6 +134,12 @@ def explain(event: Any, expression: Any, *, id: Id | None, dialect: str) -> Call
     asked = {"id": id} if expression is None else _expression(expression, dialect)
     document = asked | {"event": json.loads(_line(event))}
     return Call("POST", "/explain", dict, body=_document(document), text=_text(document))
+
+
+def owned(owner: str, after: str | None) -> Call[SubscriptionPage]:
+    """Ask for subscriptions of an owner."""
+    since = "" if after is None else f"?after={quote(after, safe='')}"
+    return Call("GET", f"/owners/{_part(owner)}/subscriptions{since}", subscription_page_of, refusal=LimitError)
 
 
 def notifications(id: Id, ticket: str | None, after: str | None, limit: int) -> Call[Page]:
@@ -153,7 +162,7 @@ def changes(after: int, limit: int) -> Call[Changes]:
 def acknowledge(reader: str, sequence: int) -> Call[None]:
     """Say how far a reader of changes has come."""
     body = _document({"sequence": sequence})
-    return Call("PUT", f"/readers/{quote(reader, safe='')}", _nothing, body=body, refusal=LimitError)
+    return Call("PUT", f"/readers/{_part(reader)}", _nothing, body=body, refusal=LimitError)
 
 
 def deliver(matches: Iterable[tuple[int, list[Id]]]) -> Call[Delivered]:
@@ -166,11 +175,24 @@ def stream_path(id: Id | None, owner: str | None) -> str:
     """Return where the stream of a subscription, of an owner, or of everything is."""
     if id is not None:
         return f"{_place(id)}/stream"
-    return "/stream" if owner is None else f"/owners/{quote(owner, safe='')}/stream"
+    return "/stream" if owner is None else f"/owners/{_part(owner)}/stream"
 
 
 def _place(id: Id) -> str:
-    return f"/subscriptions/{quote(str(id), safe='')}"
+    return f"/subscriptions/{_part(str(id))}"
+
+
+def _part(text: str) -> str:
+    """Return a part of a path; `.` and `..` would be taken for places in it."""
+    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="", errors="surrogatepass")
+
+
+def _quoted(text: str) -> str:
+    """Return a text as the header `Idempotency-Key` wants it, a string of RFC 9651."""
+    if not (text.isascii() and text.isprintable()):
+        raise LimitError("an idempotency key is a text of printable ASCII characters")
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _nothing(document: Any) -> None:

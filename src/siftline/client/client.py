@@ -9,10 +9,10 @@ import httpx
 
 from siftline.broker.limits import DAY
 from siftline.client import calls
-from siftline.client.answers import error_of
-from siftline.client.connection import options, result_of, stream_timeout, unreachable
+from siftline.client.connection import options, refusal_of, result_of, stream_timeout, unreachable
 from siftline.client.following import Following, warn_of_gap
-from siftline.errors import BusyError, LimitError, ServerError, UnknownIdError
+from siftline.client.repeating import Repeating
+from siftline.errors import BusyError, LimitError, ServerError, SiftlineError, UnknownIdError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,8 +31,10 @@ class Client:
     """A broker behind `siftline serve`, with the verbs of `Broker`; threads may share one.
 
     Errors are those of the library, such as SubscriptionError with the place; AccessError if a key is missing or
-    wrong, BusyError if the server asks to try again later, ServerError if there is no answer. Nothing is sent twice:
-    after a ServerError, an event may have been published or not.
+    wrong, BusyError if the server asks to try again later (`retry_after` says when), ServerError if there is no answer.
+    Only `publish` and `publish_many` are sent again by themselves, each under a name of its own by which the server
+    knows it: it is delivered once. After their ServerError, an event may have been published or not; who repeats the
+    call with the same `idempotency` is safe.
 
     Parameters
     ----------
@@ -48,6 +50,8 @@ class Client:
         Files of the certificate and the key by which the client shows who it is.
     use_proxies : bool
         Go by the proxies that the environment names.
+    retries : int
+        How often a publish is sent again if there was no answer, or the server was too busy.
 
     Examples
     --------
@@ -76,8 +80,9 @@ class Client:
         certificate: str | None = None,
         certificate_key: str | None = None,
         use_proxies: bool = True,
+        retries: int = 3,
     ) -> None:
-        self._timeout = timeout
+        self._timeout, self._retries = timeout, retries
         self._http = httpx.Client(
             **options(
                 url,
@@ -134,13 +139,13 @@ class Client:
         """Return a subscription as it is kept."""
         return self._ask(calls.get(id, ticket))
 
-    def publish(self, event: Any) -> int:
+    def publish(self, event: Any, *, idempotency: str | None = None) -> int:
         """Publish one event, a dict or JSON text; return when everybody whom it matches is sure to be notified."""
-        return self._ask(calls.publish(event))
+        return self._ask(calls.publish_many([event], idempotency))
 
-    def publish_many(self, events: Iterable[Any]) -> int:
+    def publish_many(self, events: Iterable[Any], *, idempotency: str | None = None) -> int:
         """Publish events together, all of them or none if one is bad; return how many."""
-        return self._ask(calls.publish_many(events))
+        return self._ask(calls.publish_many(events, idempotency))
 
     def match(self, event: Any) -> list[Id]:
         """Return which subscriptions an event would match, and notify nobody; for admins."""
@@ -151,6 +156,14 @@ class Client:
     ) -> dict[str, Any]:
         """Return why an event matches an expression or a subscription, or why not; for admins."""
         return self._ask(calls.explain(event, expression, id=id, dialect=dialect))
+
+    def subscriptions(self, owner: str) -> Iterator[Subscription]:
+        """Give all subscriptions of an owner, with his key, in the order of their ids."""
+        page = self._ask(calls.owned(owner, None))
+        while page.next is not None:
+            yield from page.subscriptions
+            page = self._ask(calls.owned(owner, page.next))
+        yield from page.subscriptions
 
     def notifications(self, id: Id, ticket: str | None = None, after: str | None = None, limit: int = 1000) -> Page:
         """Return what a subscription was notified of after a notification, oldest first, as far as it is kept."""
@@ -221,12 +234,21 @@ class Client:
         timeout = stream_timeout(self._timeout)
         with self._http.stream("GET", path, headers=following.headers(), timeout=timeout) as response:
             if response.status_code != 200:
-                raise error_of(response.status_code, response.read(), LimitError)
+                raise refusal_of(response, response.read(), LimitError)
             following.opened()
             for chunk in response.iter_bytes():
                 yield from following.take(chunk)
 
     def _ask(self, call: Call[Result]) -> Result:
+        repeating = Repeating(call, self._retries)
+        while True:
+            try:
+                return self._sent(call)
+            except SiftlineError as error:
+                seconds = repeating.pause(error)
+            time.sleep(seconds)
+
+    def _sent(self, call: Call[Result]) -> Result:
         try:
             response = self._http.request(call.method, call.path, content=call.body, headers=call.headers())
         except httpx.HTTPError as error:

@@ -10,7 +10,7 @@ import httpx
 
 from siftline.client.answers import error_of
 from siftline.client.calls import bearer
-from siftline.errors import ServerError
+from siftline.errors import ServerError, SiftlineError
 
 if TYPE_CHECKING:
     from siftline.client.calls import Call
@@ -55,11 +55,20 @@ def stream_timeout(timeout: float) -> httpx.Timeout:
 def result_of(call: Call[Result], response: httpx.Response) -> Result:
     """Return what a call gives; raise what the server says is wrong."""
     if response.status_code // 100 != 2:
-        raise error_of(response.status_code, response.content, call.refusal, call.text)
+        raise refusal_of(response, response.content, call.refusal, call.text)
     try:
         return call.read(json.loads(response.content) if response.content else None)
     except (ValueError, KeyError, TypeError) as error:
         raise ServerError(f"the answer is not that of a broker: {error!r}", response.status_code) from None
+
+
+def refusal_of(
+    response: httpx.Response, body: bytes, refusal: type[SiftlineError], text: str | None = None
+) -> SiftlineError:
+    """Return the error that an answer stands for, with when to try again."""
+    seconds = response.headers.get("retry-after", "")
+    retry_after = float(seconds) if seconds.isascii() and seconds.isdecimal() and len(seconds) < 9 else None
+    return error_of(response.status_code, body, refusal, text, retry_after=retry_after)
 
 
 def unreachable(error: Exception) -> ServerError:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from siftline.broker.notifications import Notification, Position
 from siftline.client.calls import bearer
-from siftline.errors import ServerError, SiftlineError
+from siftline.errors import BusyError, ServerError, SiftlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +85,8 @@ class Following:
             raise error or ServerError("the server ends the stream again and again")
         seconds = min(_MOST_SECONDS, _FIRST_SECONDS * 2.0 ** min(self._n_failures, 10))
         self._n_failures += 1
-        return seconds * random.uniform(0.5, 1.0)
+        asked = error.retry_after if isinstance(error, (BusyError, ServerError)) else None
+        return max(seconds * random.uniform(0.5, 1.0), min(asked or 0.0, _MOST_SECONDS))
 
     def _line(self, line: bytes) -> Notification | None:
         if line:

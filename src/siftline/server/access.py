@@ -41,7 +41,11 @@ class Access:
 
     def __init__(self, broker: Broker, is_open: Collection[str] = ()) -> None:
         self._broker = broker
-        self._is_open = frozenset(is_open) - {ADMIN}
+        self._open = frozenset(is_open) - {ADMIN}
+
+    def is_open(self, role: str) -> bool:
+        """Return whether a role needs no key, wherever a request comes from."""
+        return role in self._open
 
     def require(self, connection: HTTPConnection, role: str) -> Key | None:
         """Return the key of a request that may act in a role, None if it needs none; raise if it may not."""
@@ -53,7 +57,7 @@ class Access:
         key = None if token is None else keys.of(token)
         if key is not None and key.role in (role, ADMIN):
             return key
-        if token is None and (role in self._is_open or (not keys.has_role(role) and is_local(connection))):
+        if token is None and (role in self._open or (not keys.has_role(role) and is_local(connection))):
             return None
         if key is not None:
             raise ProblemError(403, f"this key is for the role {key.role!r}, not {role!r}")

@@ -1,22 +1,33 @@
-"""The application: which path leads to which route."""
+"""The application: which path leads to which route.
+
+Ids and owners may have any characters, slashes too. So routes are found by the path as it was sent, part by part, each
+in its one percent-encoded form: `%2F` is no slash, and `%73tats` is `stats`.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote_to_bytes
 
 from starlette.applications import Starlette
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.routing import Route, WebSocketRoute
 
 from siftline.errors import SiftlineError
 from siftline.server.access import Access
-from siftline.server.metrics import Metrics
+from siftline.server.admin_routes import AdminRoutes
+from siftline.server.event_routes import EventRoutes
 from siftline.server.problems import ProblemError, on_bug, on_error, on_http, on_problem
-from siftline.server.rates import Rate
-from siftline.server.routes import Routes
+from siftline.server.shared import Shared
+from siftline.server.stream_routes import StreamRoutes
+from siftline.server.subscription_routes import SubscriptionRoutes
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from siftline.broker.broker import Broker
 
@@ -31,16 +42,10 @@ def application(broker: Broker, *, is_open: Collection[str] = ()) -> Starlette:
     is_open : collection of str
         The roles `publish` and `subscribe`, if they need no key wherever a request comes from.
     """
-    limits = broker.limits
-    routes = Routes(
-        broker,
-        Access(broker, is_open),
-        Metrics(broker),
-        Rate(limits.publishes_per_second),
-        Rate(limits.subscribes_per_second),
-    )
+    shared = Shared(broker, Access(broker, is_open))
     app = Starlette(
-        routes=_table(routes),
+        routes=_table(shared),
+        middleware=[Middleware(SentPaths)],
         exception_handlers={
             ProblemError: on_problem,
             SiftlineError: on_error,
@@ -48,38 +53,68 @@ def application(broker: Broker, *, is_open: Collection[str] = ()) -> Starlette:
             Exception: on_bug,
         },
     )
-    app.state.routes = routes
+    app.router.redirect_slashes = False  # the part after the last slash may be an empty id
+    app.state.shared = shared
     return app
 
 
-def _table(routes: Routes) -> list[Route | WebSocketRoute]:
-    one = "/subscriptions/{id}"
+class SentPaths:
+    """Lets routes be found by paths as they were sent."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request on."""
+        if "raw_path" in scope:
+            scope["path"] = "/".join(map(_encoded, scope["raw_path"].split(b"/")))
+        await self._app(scope, receive, send)
+
+
+def _encoded(part: bytes) -> str:
+    return quote(unquote_to_bytes(part), safe="")
+
+
+class _Part(StringConvertor):
+    """One part of a path, which may be empty."""
+
+    regex = "[^/]*"
+
+
+register_url_convertor("part", _Part())
+
+
+def _table(shared: Shared) -> list[Route | WebSocketRoute]:
+    subscriptions, events = SubscriptionRoutes(shared), EventRoutes(shared)
+    streams, admin = StreamRoutes(shared), AdminRoutes(shared)
+    one, owner = "/subscriptions/{id:part}", "/owners/{owner:part}"
     return [
-        Route("/", routes.console),
-        Route("/openapi.json", routes.openapi),
-        Route("/healthz", routes.healthz),
-        Route("/readyz", routes.readyz),
-        Route("/metrics", routes.metrics),
-        Route("/stats", routes.stats),
-        Route("/dead-letters", routes.dead_letters),
-        Route("/events", routes.publish, methods=["POST"]),
-        Route("/events", routes.published, methods=["GET"]),
-        Route("/matches", routes.deliver, methods=["POST"]),
-        Route("/changes", routes.changes),
-        Route("/readers/{name}", routes.acknowledge, methods=["PUT"]),
-        Route("/match", routes.match, methods=["POST"]),
-        Route("/explain", routes.explain, methods=["POST"]),
-        Route("/stream", routes.stream),
-        WebSocketRoute("/ws", routes.socket),
-        Route("/owners/{owner}/stream", routes.stream),
-        WebSocketRoute("/owners/{owner}/ws", routes.socket),
-        Route("/subscriptions", routes.subscribe, methods=["POST"]),
-        Route("/subscriptions", routes.listed, methods=["GET"]),
-        Route(one, routes.get, methods=["GET"]),
-        Route(one, routes.replace, methods=["PUT"]),
-        Route(one, routes.unsubscribe, methods=["DELETE"]),
-        Route(f"{one}/renew", routes.renew, methods=["POST"]),
-        Route(f"{one}/notifications", routes.notifications),
-        Route(f"{one}/stream", routes.stream),
-        WebSocketRoute(f"{one}/ws", routes.socket),
+        Route("/", admin.console),
+        Route("/openapi.json", admin.openapi),
+        Route("/healthz", admin.healthz),
+        Route("/readyz", admin.readyz),
+        Route("/metrics", admin.metrics),
+        Route("/stats", admin.stats),
+        Route("/dead-letters", admin.dead_letters),
+        Route("/events", events.publish, methods=["POST"]),
+        Route("/events", events.published, methods=["GET"]),
+        Route("/matches", events.deliver, methods=["POST"]),
+        Route("/changes", events.changes),
+        Route("/readers/{name:part}", events.acknowledge, methods=["PUT"]),
+        Route("/match", events.match, methods=["POST"]),
+        Route("/explain", events.explain, methods=["POST"]),
+        Route("/stream", streams.stream),
+        WebSocketRoute("/ws", streams.socket),
+        Route(f"{owner}/subscriptions", subscriptions.owned),
+        Route(f"{owner}/stream", streams.stream),
+        WebSocketRoute(f"{owner}/ws", streams.socket),
+        Route("/subscriptions", subscriptions.subscribe, methods=["POST"]),
+        Route("/subscriptions", subscriptions.listed, methods=["GET"]),
+        Route(one, subscriptions.get, methods=["GET"]),
+        Route(one, subscriptions.replace, methods=["PUT"]),
+        Route(one, subscriptions.unsubscribe, methods=["DELETE"]),
+        Route(f"{one}/renew", subscriptions.renew, methods=["POST"]),
+        Route(f"{one}/notifications", subscriptions.notifications),
+        Route(f"{one}/stream", streams.stream),
+        WebSocketRoute(f"{one}/ws", streams.socket),
     ]

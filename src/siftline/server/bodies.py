@@ -1,57 +1,82 @@
-"""Bodies of requests: read up to a limit and in time, and understood by their content type.
-
-application/json                     one event, or an array of events
-application/x-ndjson                 events, one a line
-application/cloudevents+json         a CloudEvent; the event is all of it, its data under `data`
-application/cloudevents-batch+json   an array of CloudEvents
-any, with ce-* headers               a CloudEvent in binary form; becomes the same object
-"""
+"""Bodies of requests: read up to a limit and in time, all of them together up to another limit."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any, Final, NoReturn
-from urllib.parse import unquote
 
-from siftline.errors import EventError
+from siftline.errors import BusyError
 from siftline.server.problems import ProblemError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from starlette.requests import Request
 
     from siftline.broker.limits import Limits
 
-JSON: Final = "application/json"
-CLOUDEVENT: Final = "application/cloudevents+json"
-CLOUDEVENTS: Final = "application/cloudevents-batch+json"
-LINES: Final = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
-
-_REQUIRED: Final = ("specversion", "id", "source", "type")
-_PREFIX: Final = "ce-"
+# A document without an expression or an event in it.
+SMALL_BYTES: Final = 4096
+# Each byte of an expression may be written as \\u0000.
+_ESCAPED: Final = 6
 
 
-async def body_of(request: Request, limits: Limits) -> bytes:
-    """Read the body; refuse one that is too large, or that takes too long to come."""
-    announced = request.headers.get("content-length", "")
-    _check_size(int(announced) if announced.isdecimal() and announced.isascii() else 0, limits)
-    chunks: list[bytes] = []
-    n_bytes = 0
-    try:
-        async with asyncio.timeout(limits.request_seconds):
-            async for chunk in request.stream():
-                n_bytes += len(chunk)
-                _check_size(n_bytes, limits)
-                chunks.append(chunk)
-    except TimeoutError:
-        raise ProblemError(408, f"the request was not complete within {limits.request_seconds:g} s") from None
-    return b"".join(chunks)
+class Bodies:
+    """Reads the bodies of requests.
+
+    Attributes
+    ----------
+    expression_bytes : int
+        Of a document with an expression in it.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._n_bytes = 0
+        self.expression_bytes = min(limits.body_bytes, _ESCAPED * limits.expression_bytes + SMALL_BYTES)
+        self.explained_bytes = min(limits.body_bytes, self.expression_bytes + limits.event_bytes)
+
+    @contextlib.asynccontextmanager
+    async def of(self, request: Request, most: int | None = None) -> AsyncIterator[bytes]:
+        """Give the body of a request, which counts towards what all requests may hold until the block ends.
+
+        Parameters
+        ----------
+        request : Request
+            One that is allowed: reading is the first thing that costs something.
+        most : int, optional
+            The size that is refused beyond, that of all bodies if it is not given.
+        """
+        held = [0]
+        try:
+            yield await self._read(request, self._limits.body_bytes if most is None else most, held)
+        finally:
+            self._n_bytes -= held[0]
+
+    async def _read(self, request: Request, most: int, held: list[int]) -> bytes:
+        announced = request.headers.get("content-length", "")
+        _check_size(int(announced) if announced.isdecimal() and announced.isascii() else 0, most)
+        chunks: list[bytes] = []
+        try:
+            async with asyncio.timeout(self._limits.request_seconds):
+                async for chunk in request.stream():
+                    held[0] += len(chunk)
+                    self._n_bytes += len(chunk)
+                    _check_size(held[0], most)
+                    if self._n_bytes > self._limits.bodies_bytes:
+                        raise BusyError("the requests that are being worked on are too large together")
+                    chunks.append(chunk)
+        except TimeoutError:
+            reason = f"the request was not complete within {self._limits.request_seconds:g} s"
+            raise ProblemError(408, reason) from None
+        return b"".join(chunks)
 
 
-def _check_size(n_bytes: int, limits: Limits) -> None:
-    if n_bytes > limits.body_bytes:
-        raise ProblemError(413, f"the body is too large: at most {limits.body_bytes:,} bytes may be")
+def _check_size(n_bytes: int, most: int) -> None:
+    if n_bytes > most:
+        raise ProblemError(413, f"the body is too large: at most {most:,} bytes may be")
 
 
 def json_of(body: bytes) -> Any:
@@ -82,27 +107,6 @@ def object_of(body: bytes, known: tuple[str, ...]) -> dict[str, Any]:
     return document
 
 
-def events_of(request: Request, body: bytes) -> list[Any]:
-    """Return the events of a request: JSON texts, or parsed objects."""
-    kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
-    if f"{_PREFIX}specversion" in request.headers:
-        return [_binary(request, kind, body)]
-    if kind == CLOUDEVENT:
-        _check_cloudevent(json_of(body))
-        return [body]
-    if kind == CLOUDEVENTS:
-        return [_check_cloudevent(each, position) for position, each in enumerate(_array(body))]
-    if kind in LINES:
-        return [line for line in body.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
-    if kind == JSON:
-        return _array(body) if body.lstrip()[:1] == b"[" else [body]
-    raise ProblemError(
-        415,
-        f"events cannot be read from {kind[:60]!r}",
-        hint=f"one of {', '.join((JSON, LINES[0], CLOUDEVENT, CLOUDEVENTS))}",
-    )
-
-
 def matches_of(body: bytes) -> list[tuple[int, list[Any]]]:
     """Return the matches of a cluster: a line `{"event": 417, "subscriptions": ["ann", "bob"]}` for each event."""
     matches = []
@@ -116,42 +120,3 @@ def matches_of(body: bytes) -> list[tuple[int, list[Any]]]:
                 raise ProblemError(422, "an id is an integer or a text", path="subscriptions")
             matches.append((event, ids))
     return matches
-
-
-def _array(body: bytes) -> list[Any]:
-    document = json_of(body)
-    if not isinstance(document, list):
-        raise ProblemError(400, "the body must be a JSON array")
-    return document
-
-
-def _check_cloudevent(event: Any, position: int | None = None) -> Any:
-    where = "" if position is None else f"event {position}: "
-    if not isinstance(event, dict):
-        raise EventError(f"{where}a CloudEvent must be a JSON object")
-    for name in _REQUIRED:
-        if not isinstance(event.get(name), str) or not event[name]:
-            raise EventError(f"{where}the attribute {name!r} of a CloudEvent is missing or no text")
-    if event["specversion"] != "1.0":
-        raise EventError(f"{where}CloudEvents of version 1.0 are understood, not {event['specversion'][:20]!r}")
-    return event
-
-
-def _binary(request: Request, kind: str, body: bytes) -> Any:
-    """Put the headers and the body of a CloudEvent together."""
-    event: dict[str, Any] = {
-        name.removeprefix(_PREFIX): unquote(value)
-        for name, value in request.headers.items()
-        if name.startswith(_PREFIX)
-    }
-    if not body:
-        return _check_cloudevent(event)
-    event["datacontenttype"] = request.headers.get("content-type", JSON)
-    if kind == JSON or kind.endswith("+json"):
-        event["data"] = json_of(body)
-    else:
-        try:
-            event["data"] = body.decode()
-        except UnicodeDecodeError:
-            event["data_base64"] = base64.b64encode(body).decode()
-    return _check_cloudevent(event)

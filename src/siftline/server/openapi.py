@@ -80,7 +80,13 @@ _TEXT: Final = {"type": "string"}
 _NUMBER: Final = {"type": "integer", "minimum": 0}
 _SINCE: Final = _query("after", {"type": "integer", "minimum": 0, "maximum": 10**15})
 _MANY: Final = _query("limit", {"type": "integer", "minimum": 1, "maximum": 10_000})
-_OWNED: Final = (400, 401, 403, 404, 408, 413, 422, 503)
+_NAMED: Final = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "who sends the same again under the same key gets the first answer, and nobody is notified twice",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+}
+_OWNED: Final = (400, 401, 403, 404, 408, 413, 422, 429, 503)
 _ADMIN: Final = (400, 401, 403, 404, 408, 413, 415, 422, 503)
 _SHOWN: Final = {
     "type": "object",
@@ -192,6 +198,20 @@ _PATHS: Final[dict[str, Any]] = {
         )
     },
     "/subscriptions/{id}/stream": {"get": _stream("Notifications of one subscription", _ID)},
+    "/owners/{owner}/subscriptions": {
+        "get": _operation(
+            "Subscriptions of an owner by their ids; `next`, if there is more, is the `after` of the next page",
+            200,
+            _object(
+                {"subscriptions": {"type": "array", "items": _SHOWN}, "next": {"type": ["string", "null"]}},
+                "subscriptions",
+                "next",
+            ),
+            errors=_OWNED,
+            security=_KEY,
+            parameters=(_ID | {"name": "owner"}, _query("after", _TEXT), _LIMIT),
+        )
+    },
     "/owners/{owner}/stream": {"get": _stream("Notifications of an owner", _ID | {"name": "owner"})},
     "/stream": {"get": _stream("Everybody's notifications (admins)")},
     "/events": {
@@ -202,6 +222,7 @@ _PATHS: Final[dict[str, Any]] = {
             errors=(400, 401, 403, 408, 413, 415, 422, 429, 503),
             security=_KEY,
             body=_EVENTS,
+            parameters=(_NAMED,),
         ),
         "get": _operation(
             "Published events, for a cluster that matches them (admins; with --match-elsewhere)",
@@ -296,7 +317,11 @@ DOCUMENT: Final[dict[str, Any]] = {
     "paths": _PATHS,
     "components": {
         "securitySchemes": {
-            "ticket": {"type": "http", "scheme": "bearer", "description": "the ticket of the subscription"},
+            "ticket": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "the ticket of the subscription, or the key of its owner",
+            },
             "key": {"type": "http", "scheme": "bearer", "description": "an API key"},
         },
         "responses": {

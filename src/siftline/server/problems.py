@@ -35,6 +35,7 @@ _STATUSES: Final[tuple[tuple[type[SiftlineError], int], ...]] = (
     (EventError, 422),
     (IdempotencyError, 422),
     (LimitError, 422),
+    (IdempotencyError, 422),
     (WrongTicketError, 403),
     (UnknownIdError, 404),
     (DuplicateIdError, 409),
@@ -43,12 +44,21 @@ _STATUSES: Final[tuple[tuple[type[SiftlineError], int], ...]] = (
 )
 
 
+class Rendered(bytes):
+    """JSON that is written already."""
+
+
 class JsonResponse(JSONResponse):
     """JSON in ASCII: a text may have half of a surrogate pair, which has no other form."""
 
     def render(self, content: Any) -> bytes:
         """Write the document."""
-        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+        return content if isinstance(content, Rendered) else self.written(content)
+
+    @staticmethod
+    def written(content: Any) -> Rendered:
+        """Return a document as it is sent; a response of that is made at no cost."""
+        return Rendered(json.dumps(content, allow_nan=False, separators=(",", ":")).encode())
 
 
 class ProblemError(Exception):
@@ -85,7 +95,8 @@ def problem_of(error: SiftlineError) -> ProblemError:
             path=error.path or None,
             hint=error.hint,
         )
-    return ProblemError(status, str(error), kind=kind, retry_seconds=1 if isinstance(error, BusyError) else None)
+    retry_seconds = (error.retry_after or 1) if isinstance(error, BusyError) else None
+    return ProblemError(status, str(error), kind=kind, retry_seconds=retry_seconds)
 
 
 def on_problem(request: Request, error: Exception) -> JsonResponse:

@@ -95,7 +95,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, so that the connections can end; requests that have begun are answered."""
-        self._app.state.routes.is_ready = False
+        self._app.state.shared.is_ready = False
         await asyncio.to_thread(self._broker.hub.end)
         await super().shutdown(sockets)
 

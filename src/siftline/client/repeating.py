@@ -1,0 +1,48 @@
+"""A publish that goes on: sent again, under the same name, if there was no answer or the server was too busy.
+
+Nothing here sends or waits: both clients do that in their own way.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.errors import BusyError, ServerError
+
+if TYPE_CHECKING:
+    from siftline.client.calls import Call
+    from siftline.errors import SiftlineError
+
+_FIRST_SECONDS: Final = 0.25
+# Who is told to come back after more than this is told so, and does it himself.
+_MOST_SECONDS: Final = 30.0
+# Answers that say: try again. Without any, the connection broke, and nobody knows what happened.
+_AGAIN: Final = (None, 408, 429, 502, 503, 504)
+
+
+class Repeating:
+    """When to send a call again.
+
+    Parameters
+    ----------
+    call : Call
+        Only one with a name is sent again: another might count twice.
+    retries : int
+        How often at most.
+    """
+
+    def __init__(self, call: Call[Any], retries: int) -> None:
+        self._n_left = retries if call.idempotency is not None else 0
+        self._seconds = _FIRST_SECONDS
+
+    def pause(self, error: SiftlineError) -> float:
+        """Return how many seconds to wait before the next attempt; raise the error if there is to be none."""
+        if not isinstance(error, (BusyError, ServerError)) or not self._n_left:
+            raise error
+        asked = error.retry_after or 0.0
+        if asked > _MOST_SECONDS or (isinstance(error, ServerError) and error.status not in _AGAIN):
+            raise error
+        self._n_left -= 1
+        seconds, self._seconds = self._seconds * random.uniform(0.5, 1.0), min(self._seconds * 2, _MOST_SECONDS)
+        return max(asked, seconds)

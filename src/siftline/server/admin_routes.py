@@ -1,0 +1,101 @@
+"""The routes that look in: the console, health, counts, dead letters."""
+
+from __future__ import annotations
+
+import secrets
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.responses import HTMLResponse, PlainTextResponse
+
+from siftline.broker.keys import ADMIN
+from siftline.server.access import is_local
+from siftline.server.bodies import json_of
+from siftline.server.metrics import Metrics
+from siftline.server.openapi import DOCUMENT
+from siftline.server.parts import number_of, time_text
+from siftline.server.problems import JsonResponse, ProblemError
+from siftline.server.subscription_routes import MOST_LISTED
+from siftline.storage.rows import moment_of
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from siftline.server.shared import Shared
+
+_POLICY: Final = (
+    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:;"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class AdminRoutes:
+    """What there is to see of a broker."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared, self._broker, self._access = shared, shared.broker, shared.access
+        self._metrics = Metrics(shared.broker)
+        self._page = resources.files("siftline.server").joinpath("console.html").read_text(encoding="utf-8")
+        self._document = JsonResponse.written(DOCUMENT)
+
+    async def healthz(self, request: Request) -> Response:
+        """`GET /healthz`: the process answers."""
+        return JsonResponse({"status": "ok"})
+
+    async def readyz(self, request: Request) -> Response:
+        """`GET /readyz`: it takes requests, and the store can be read."""
+        if not self._shared.is_ready:
+            raise ProblemError(503, "the server is about to stop")
+        sequence = await self._shared.threads.wait(lambda: self._broker.store.sequence)
+        return JsonResponse({"status": "ok", "change": sequence})
+
+    async def metrics(self, request: Request) -> Response:
+        """`GET /metrics`."""
+        self._access.require(request, ADMIN)
+        text = await self._shared.threads.wait(self._metrics.text)
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def stats(self, request: Request) -> Response:
+        """`GET /stats`: the same for the console, and how the index is built."""
+        self._access.require(request, ADMIN)
+        return await self._shared.answer(self._stats, has_structure="structure" in request.query_params)
+
+    def _stats(self, *, has_structure: bool) -> dict[str, Any]:
+        stats = self._metrics.stats()
+        return stats | {"structure": self._broker.engine.describe()} if has_structure else stats
+
+    async def dead_letters(self, request: Request) -> Response:
+        """`GET /dead-letters`."""
+        self._access.require(request, ADMIN)
+        return await self._shared.answer(self._letters, number_of(request, "limit", 100, MOST_LISTED))
+
+    def _letters(self, limit: int) -> dict[str, Any]:
+        letters = [
+            {
+                "subscription": each.subscription,
+                "notification": each.notification,
+                "at": time_text(moment_of(each.at)),
+                "attempts": each.attempts,
+                "reason": each.reason,
+                "event": json_of(each.payload),
+            }
+            for each in self._broker.log.deliveries.dead_letters(limit)
+        ]
+        return {"dead_letters": letters}
+
+    async def openapi(self, request: Request) -> Response:
+        """`GET /openapi.json`."""
+        return JsonResponse(self._document)
+
+    async def console(self, request: Request) -> Response:
+        """`GET /`: the page; with keys it asks for one, without it is for this machine alone."""
+        if not self._broker.keys.has_role(ADMIN) and not is_local(request):
+            self._access.require(request, ADMIN)
+        nonce = secrets.token_urlsafe(16)
+        headers = {
+            "Content-Security-Policy": _POLICY.format(nonce=nonce),
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-store",
+        }
+        return HTMLResponse(self._page.replace("{{nonce}}", nonce), headers=headers)

@@ -1,0 +1,152 @@
+"""Events of a request, understood by its content type; as far as possible their texts, not parsed.
+
+application/json                     one event, or an array of events
+application/x-ndjson                 events, one a line
+application/cloudevents+json         a CloudEvent; the event is all of it, its data under `data`
+application/cloudevents-batch+json   an array of CloudEvents
+any, with ce-* headers               a CloudEvent in binary form; becomes the same object
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from siftline.broker.remembered import event_name
+from siftline.encoding.json_array import array_elements
+from siftline.errors import EventError, LimitError
+from siftline.server.bodies import json_of
+from siftline.server.problems import ProblemError
+
+if TYPE_CHECKING:
+    from starlette.datastructures import Headers
+
+    from siftline.broker.limits import Limits
+
+JSON: Final = "application/json"
+CLOUDEVENT: Final = "application/cloudevents+json"
+CLOUDEVENTS: Final = "application/cloudevents-batch+json"
+LINES: Final = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
+
+_REQUIRED: Final = ("specversion", "id", "source", "type")
+_PREFIX: Final = "ce-"
+# In quotes, with \\ before quotes and \\ inside; or without quotes.
+_STRING: Final = re.compile(r'"((?:[^"\\]|\\["\\])*)"|[^"\s]+')
+_ESCAPE: Final = re.compile(r'\\(["\\])')
+
+
+class Events(NamedTuple):
+    """The events of a request, JSON texts or parsed objects; CloudEvents have names, by which repeats are known."""
+
+    events: list[Any]
+    names: list[str] | None = None
+
+
+def events_of(headers: Headers, body: bytes, limits: Limits) -> Events:
+    """Return the events of a request."""
+    most = limits.batch_events
+    kind = headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    if f"{_PREFIX}specversion" in headers:
+        _check_size(body, limits)
+        event = _binary(headers, kind, body)
+        return Events([event], [_name(event)])
+    if kind == CLOUDEVENT:
+        _check_size(body, limits)
+        return Events([body], [_name(_checked(body))])
+    if kind == CLOUDEVENTS:
+        texts = _array(body, most)
+        for text in texts:
+            _check_size(text, limits)
+        return Events(list(texts), [_name(_checked(text, position)) for position, text in enumerate(texts)])
+    if kind in LINES:
+        return Events(_lines(body, most))
+    if kind == JSON:
+        return Events(_array(body, most) if body.lstrip()[:1] == b"[" else [body])
+    raise ProblemError(
+        415,
+        f"events cannot be read from {kind[:60]!r}",
+        hint=f"one of {', '.join((JSON, LINES[0], CLOUDEVENT, CLOUDEVENTS))}",
+    )
+
+
+def idempotency_key(headers: Headers) -> str | None:
+    """Return by what a publish is known: a string of RFC 9651, as the draft has it, or the bare text of others.
+
+    >>> from starlette.datastructures import Headers
+    >>> [idempotency_key(Headers({"Idempotency-Key": text})) for text in ('"8e03978e"', "8e03978e")]
+    ['8e03978e', '8e03978e']
+    """
+    given = headers.getlist("idempotency-key")
+    if not given:
+        return None
+    found = _STRING.fullmatch(given[0].strip())
+    if len(given) > 1 or not found:
+        raise ProblemError(400, "the header Idempotency-Key must be one text, in quotes or without any")
+    return _ESCAPE.sub(r"\1", found[1]) if found[1] is not None else found[0]
+
+
+def _check_size(text: bytes, limits: Limits) -> None:
+    """Raise if an event is too large, before it is parsed."""
+    if len(text) > limits.event_bytes:
+        raise LimitError(f"an event of {len(text):,} bytes: at most {limits.event_bytes:,} may be")
+
+
+def _lines(body: bytes, most: int) -> list[Any]:
+    # Twice as many as may be, for blank ones: a body that is nothing but line ends must not become millions of texts.
+    lines = body.removeprefix(b"\xef\xbb\xbf").split(b"\n", 2 * most + 1)
+    found = [line for line in lines if line.strip()]
+    if len(found) > most or len(lines) > 2 * most + 1:
+        raise LimitError(f"more than {most:,} events at once")
+    return found
+
+
+def _array(body: bytes, most: int) -> list[bytes]:
+    try:
+        return array_elements(body, most)
+    except LimitError:
+        raise LimitError(f"more than {most:,} events at once") from None
+    except EventError as error:
+        raise ProblemError(400, f"the body is {error}") from None
+
+
+def _checked(text: bytes, position: int | None = None) -> Any:
+    where = "" if position is None else f"event {position}: "
+    try:
+        return _check_cloudevent(json_of(text), where)
+    except ProblemError as problem:
+        raise ProblemError(problem.status, f"{where}{problem.reason}", **problem.more) from None
+
+
+def _check_cloudevent(event: Any, where: str = "") -> Any:
+    if not isinstance(event, dict):
+        raise EventError(f"{where}a CloudEvent must be a JSON object")
+    for name in _REQUIRED:
+        if not isinstance(event.get(name), str) or not event[name]:
+            raise EventError(f"{where}the attribute {name!r} of a CloudEvent is missing or no text")
+    if event["specversion"] != "1.0":
+        raise EventError(f"{where}CloudEvents of version 1.0 are understood, not {event['specversion'][:20]!r}")
+    return event
+
+
+def _name(event: dict[str, Any]) -> str:
+    return event_name(event["source"], event["id"])
+
+
+def _binary(headers: Headers, kind: str, body: bytes) -> Any:
+    """Put the headers and the body of a CloudEvent together."""
+    event: dict[str, Any] = {
+        name.removeprefix(_PREFIX): unquote(value) for name, value in headers.items() if name.startswith(_PREFIX)
+    }
+    if not body:
+        return _check_cloudevent(event)
+    event["datacontenttype"] = headers.get("content-type", JSON)
+    if kind == JSON or kind.endswith("+json"):
+        event["data"] = json_of(body)
+    else:
+        try:
+            event["data"] = body.decode()
+        except UnicodeDecodeError:
+            event["data_base64"] = base64.b64encode(body).decode()
+    return _check_cloudevent(event)

@@ -1,0 +1,86 @@
+"""The routes of streams: of a subscription, of an owner, of everything; as server-sent events, and over WebSocket."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from siftline.broker.keys import ADMIN
+from siftline.broker.notifications import Everybody, Position
+from siftline.errors import SiftlineError
+from siftline.server.access import bearer
+from siftline.server.open_streams import OpenStreams, Right
+from siftline.server.parts import path_part
+from siftline.server.problems import ProblemError, problem_of
+from siftline.server.streams import EventStream, position_of, send_over, token_of
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.websockets import WebSocket
+
+    from siftline.broker.leases import Proof
+    from siftline.server.shared import Shared
+    from siftline.server.streams import Stream
+    from siftline.storage.rows import StoredSubscription
+
+_CLOSED: Final = 4000  # a WebSocket is refused with this number and the status
+
+
+class StreamRoutes:
+    """Notifications as they come."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared, self._broker, self._access = shared, shared.broker, shared.access
+        self._streams = OpenStreams(shared.broker)
+
+    async def stream(self, request: Request) -> Any:
+        """`GET /subscriptions/{id}/stream`, `/owners/{owner}/stream`, `/stream`."""
+        return EventStream(await self._opened(request, bearer(request), position_of(request)))
+
+    async def socket(self, websocket: WebSocket) -> None:
+        """Do the same over WebSocket."""
+        await websocket.accept()
+        try:
+            token, after = await token_of(websocket, bearer(websocket), self._shared.limits.header_seconds)
+            after = Position.of(str(after)) if after is not None else position_of(websocket)
+            opened = await self._opened(websocket, token, after)
+        except (ProblemError, SiftlineError) as error:
+            problem = error if isinstance(error, ProblemError) else problem_of(error)
+            await websocket.close(_CLOSED + problem.status, problem.reason[:100])
+            return
+        await send_over(websocket, opened)
+
+    async def _opened(self, connection: Request | WebSocket, token: str | None, after: Position | None) -> Stream:
+        return await self._streams.open(await self._right(connection, token), after)
+
+    async def _right(self, connection: Request | WebSocket, token: str | None) -> Right:
+        broker, access = self._broker, self._access
+        if "id" in connection.path_params:
+            proof = access.proof_of(connection, token)
+            found = await self._shared.threads.wait(self._subscription, path_part(connection, "id"), proof)
+            return Right(
+                lambda wake: broker.listen(found.id, wake=wake),
+                lambda: _check_same(proof, access.proof_of(connection, token)),
+                found.id,
+                found.owner,
+            )
+        if "owner" in connection.path_params:
+            owner = path_part(connection, "owner")
+            access.check_owner(connection, token, owner)
+            return Right(
+                lambda wake: broker.listen(None, owner=owner, wake=wake),
+                lambda: access.check_owner(connection, token, owner),
+                owner=owner,
+            )
+        access.permit(connection, token, ADMIN)
+        return Right(
+            lambda wake: broker.listen(Everybody(), wake=wake), lambda: access.permit(connection, token, ADMIN)
+        )
+
+    def _subscription(self, text: str, proof: Proof) -> StoredSubscription:
+        return self._broker.get(self._broker.id_of(text), proof)
+
+
+def _check_same(before: Proof, now: Proof) -> None:
+    """Raise if a token proves something else than before: it is taken for a ticket when its key was revoked."""
+    if before != now:
+        raise ProblemError(401, "the key is not known")
