@@ -24,7 +24,7 @@ ALLOWED = {
     "explanation": {"errors", "model", "language", "operators"},
     "subscriptions": {"errors", "ids", "model", "language", "encoding", "kernels", "operators"},
     "storage": {"errors", "ids", "model", "language", "kernels", "subscriptions"},
-    "files": {"errors", "model", "language", "encoding", "subscriptions"},
+    "files": {"errors", "ids", "model", "language", "encoding", "subscriptions"},
     "additions": {"errors", "ids", "encoding", "files", "subscriptions"},
     "saved": {"errors", "model", "encoding", "indexes", "subscriptions", "storage"},
     "batches": {"model", "encoding", "indexes", "kernels", "subscriptions"},
@@ -115,6 +115,7 @@ ALLOWED = {
     "client": {"errors", "model", "language", "broker"},
     "cli": {
         "files",
+        "ids",
         "operators",
         "errors",
         "model",

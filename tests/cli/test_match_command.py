@@ -195,7 +195,7 @@ def test_sns_policies(run: Run, write: Write) -> None:
 def test_the_summary_tells_loading_from_matching(run: Run, write: Write) -> None:
     rules = write("s.sift", "".join(f"a = {i}\n" for i in range(10_000)))
     outcome = run("match", "--subscriptions", rules, "--events", write("e.jsonl", [{"a": 1}]))
-    assert "building the index (10,000 subscriptions) ..." in outcome.err
+    assert "building the index" not in outcome.err  # nobody waits where there is no terminal
     assert re.search(r"1 event, 1 match; loading took \d+\.\d s, matching \d+\.\d s\n$", outcome.err)
 
 

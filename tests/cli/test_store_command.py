@@ -162,7 +162,9 @@ def test_list(run: Run, write: Write, path: str) -> None:
     ]
     assert len(run("store", "list", path, "--owner", "ann", "--quiet").out.splitlines()) == 2
     document = json.loads(run("store", "list", path, "--json").out)
+    listed = document.pop("listed")
     assert document == {"subscriptions": 5, "sequence": 5, "readers": {"pipeline": 3}}
+    assert [each["id"] for each in listed] == [each.id for each in Store(path, is_read_only=True)]
 
 
 def test_verify(run: Run, write: Write, path: str) -> None:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from siftline.cli.files import is_stream, refuse_overwriting
 from siftline.cli.operator_modules import add_operators, load_operators
 from siftline.cli.problems import BAD_INPUT, MAX_REPORTED, OK, CannotRunError, Reporter, counted, say
+from siftline.cli.progress import announce
 from siftline.files.formats import CSV, JSONL, PARQUET, STANDARD
+from siftline.files.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     from siftline.cli.match_files import MatchWriter
     from siftline.encoding.statistics import Statistics
     from siftline.engine import Engine
-    from siftline.files.problems import Problem
     from siftline.files.subscription_files import Subscriptions
+    from siftline.ids import Id
 
 NAME: Final = "match"
 SUMMARY: Final = "match events against subscriptions"
@@ -34,13 +36,15 @@ Writes a row for every event and subscription that it satisfies:
 Events come in the order of the file; the rows of one event come in no particular order, unless --top is given.
 
 Files are known by their extension: .jsonl .ndjson .json (JSON Lines), .csv, .parquet, and for
-subscriptions also .txt .sift (an expression a line). A single - is standard input or output, JSON Lines.
+subscriptions also .txt .sift (an expression a line); what is read may be compressed (.jsonl.gz, .csv.zst). A
+single - is standard input or output, JSON Lines; so are pipes and devices (/dev/stdin) without an extension.
 
-subscriptions
+subscriptions, from a file (--subscriptions), a store (--store, those that have not expired; its owners are
+tenants) or a snapshot that Engine.save wrote (--snapshot)
   JSON Lines  {"id": "ann", "expression": "price <= 580", "weight": 2}
               "pattern" (an event pattern; "dialect": "sns" for filter policies) or "filters" (CloudEvents)
               may stand in place of "expression"; a bare string is an expression with its line as id
-  CSV         a header with subscription (or id), expression and optionally weight
+  CSV         a header with subscription (or id), expression and optionally weight and tenant
   Parquet     the same columns, or one row a predicate (subscription, clause, attribute, op, number, text, ...)
 events
   JSON Lines  an object a line
@@ -54,6 +58,7 @@ EXAMPLES: Final = """\
 examples:
   siftline match --subscriptions subscriptions.jsonl --events events.jsonl
   siftline match --subscriptions rules.sift --events orders.csv --output matches.parquet
+  siftline match --store subscriptions.db --events orders.csv.gz --tenant ann
   tail -f log.jsonl | siftline match --subscriptions subscriptions.jsonl --events - --skip-bad
 """
 
@@ -65,7 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the options."""
     from siftline.indexes.registry import indexes
 
-    parser.add_argument("--subscriptions", metavar="FILE", required=True, help="the subscriptions")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--subscriptions", metavar="FILE", help="a file of subscriptions")
+    which.add_argument("--store", metavar="FILE", help="a store of subscriptions; a server may be running on it")
+    which.add_argument("--snapshot", metavar="DIR", help="a snapshot of an engine, as Engine.save wrote it")
+    parser.add_argument("--tenant", metavar="NAME", help="only the subscriptions of one tenant; of a store, one owner")
     parser.add_argument("--events", metavar="FILE", required=True, help="the events")
     parser.add_argument(
         "--index",
@@ -97,30 +106,69 @@ def run(args: argparse.Namespace) -> int:
     """Match, and return the exit status."""
     from siftline.cli.event_files import EventFile
     from siftline.cli.match_files import output_format
-    from siftline.cli.reading import read_file
 
     if args.subscriptions == args.events == STANDARD:
         raise CannotRunError("subscriptions and events cannot both come from standard input")
     kind = output_format(args.output, args.format)
-    refuse_overwriting(args.output, args.subscriptions, args.events, args.statistics)
+    refuse_overwriting(args.output, args.subscriptions, args.store, args.snapshot, args.events, args.statistics)
     events = EventFile(args.events, event_column=args.event, has_only_strings=args.strings)
     load_operators(args)
-    engine = _engine(args)
-    stop_after = None if args.skip_bad else MAX_REPORTED
     start = time.perf_counter()
+    loaded = _loaded(args)
+    if loaded is None:
+        return BAD_INPUT
+    engine, n_bad = loaded
+    events.warm_up(engine)
+    return _Run(args, engine, events, n_bad, time.perf_counter() - start).run(kind)
+
+
+def _loaded(args: argparse.Namespace) -> tuple[Engine, int] | None:
+    """Return an engine with the subscriptions, and how many were left out; None if there is nothing to go on with."""
+    if args.snapshot is not None:
+        return _opened(args), 0
+    engine = _engine(args)
+    if args.store is not None:
+        n_bad = _load_store(engine, args)
+        return None if n_bad is None else (engine, n_bad)
+    from siftline.cli.reading import read_file
+
+    stop_after = None if args.skip_bad else MAX_REPORTED
     subscriptions = read_file(args.subscriptions, is_quiet=args.quiet, stop_after=stop_after)
     if not _are_usable(subscriptions, args.skip_bad):
-        return BAD_INPUT
-    _load(engine, subscriptions, is_quiet=args.quiet)
-    events.warm_up(engine)
-    seconds = time.perf_counter() - start
-    return _Run(args, engine, events, len(subscriptions.problems), seconds).run(kind)
-
-
-def _load(engine: Engine, subscriptions: Subscriptions, *, is_quiet: bool) -> None:
-    if not is_quiet and len(subscriptions) >= _MANY:
-        say(f"building the index ({len(subscriptions):,} subscriptions) ...")
+        return None
+    if len(subscriptions) >= _MANY:
+        announce(f"building the index ({len(subscriptions):,} subscriptions) ...", is_quiet=args.quiet)
     engine.add_many(subscriptions, on_error="collect")  # what is bad has been reported
+    return engine, len(subscriptions.problems)
+
+
+def _opened(args: argparse.Namespace) -> Engine:
+    """Open a snapshot, which has its own index."""
+    from siftline.engine import Engine
+
+    for option in ("index", "statistics", "schedule"):
+        if getattr(args, option) is not None:
+            raise CannotRunError(f"--{option} was decided when the snapshot was made: leave it out with --snapshot")
+    return Engine.open(args.snapshot)
+
+
+def _load_store(engine: Engine, args: argparse.Namespace) -> int | None:
+    """Load what is live in a store; return how many cannot be read, None if that is too many."""
+    from siftline.storage.store import Store
+
+    skipped: set[Id] = set()
+    with Store(args.store, is_read_only=True) as store:
+        store.load_into(engine, by_owner=True, skipped=skipped)
+    reporter = Reporter()
+    for id in sorted(skipped, key=str):
+        reporter.report(Problem(args.store, None, None, f"the subscription {id!r} cannot be read (an operator?)"))
+    if skipped and not args.skip_bad:
+        say(f"{counted(len(skipped), 'bad subscription')}: nothing was matched; --skip-bad leaves them out")
+        return None
+    if not len(engine):
+        say(f"{args.store}: no {'good ' if skipped else ''}subscriptions: nothing was matched")
+        return None
+    return len(skipped)
 
 
 def _engine(args: argparse.Namespace) -> Engine:
@@ -189,7 +237,7 @@ class _Run:
         from siftline.cli.match_files import match_writer
 
         start = time.perf_counter()
-        are_ids_text = any(isinstance(id, str) for id in self._engine.ids()[:1])
+        are_ids_text = str(self._engine.match_batch([]).schema.field("subscription").type) == "string"
         has_lines = self._events.format != PARQUET
         try:
             with match_writer(self._args.output, kind, are_ids_text=are_ids_text, has_lines=has_lines) as writer:
@@ -221,7 +269,7 @@ class _Run:
 
     def _matches(self, encoded: Any) -> tuple[list[int], list[Any]]:
         """Return matching pairs: the event's number in the chunk, and the id."""
-        table = self._engine.match_batch(encoded, top=self._args.top)
+        table = self._engine.match_batch(encoded, top=self._args.top, tenant=self._args.tenant)
         return table["event"].to_pylist(), table["subscription"].to_pylist()
 
     def _encoded_chunks(self) -> Iterator[tuple[Chunk, Any]]:

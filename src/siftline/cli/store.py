@@ -1,16 +1,19 @@
-"""`siftline store`: subscriptions in a file that survives everything: import, export, list, verify."""
+"""`siftline store`: subscriptions in a file that survives everything: add, remove, import, export, list, verify."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import sys
 import time
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.cli.files import refuse_overwriting
 from siftline.cli.match import count
 from siftline.cli.problems import BAD_INPUT, MAX_REPORTED, OK, CannotRunError, Reporter, counted, say, show
+from siftline.cli.store_changes import DIALECTS, add, remove
 from siftline.files.formats import CSV, JSONL, PARQUET, STANDARD, input_format
 
 if TYPE_CHECKING:
@@ -21,20 +24,26 @@ if TYPE_CHECKING:
     from siftline.storage.store import Store
 
 NAME: Final = "store"
-SUMMARY: Final = "keep subscriptions in a durable file: import, export, list, verify"
+SUMMARY: Final = "keep subscriptions in a durable file: add, remove, import, export, list, verify"
 DETAILS: Final = """\
+  add      adds one subscription, and prints its id: a number of its own unless --id gives one.
+  remove   removes subscriptions by their ids: all of them, or none if one is unknown.
   import   reads subscriptions, as `siftline match` does, and adds all of them, or none if one is bad.
            Bad ones are reported with line and reason; with --quarantine they go to a file, with the
            reason, and the good ones are added.
   export   writes all subscriptions; JSON Lines have every expression as it was written, the other
            formats have it in the text language.
-  list     shows subscriptions, and in what state the store is.
+  list     shows subscriptions, and in what state the store is; with --json as one document.
   verify   looks through the whole file: structure, checksums, expressions.
 
-exit status: 0 done; 1 bad subscriptions, or damage; 2 could not run
+A server may be running on the store: it sees what was changed. A new store is made by `add` and `import`.
+
+exit status: 0 done; 1 bad or unknown subscriptions, or damage; 2 could not run
 """
 EXAMPLES: Final = """\
 examples:
+  siftline store add subscriptions.db "brand = 'acme' and price <= 580" --id ann --owner shop
+  siftline store remove subscriptions.db ann
   siftline store import subscriptions.db rules.jsonl --quarantine bad.jsonl
   siftline store list subscriptions.db --owner ann
   siftline store export subscriptions.db --output rules.parquet
@@ -49,6 +58,15 @@ _COLUMNS: Final = ("id", "owner", "weight", "created", "expires", "dialect", "ex
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the commands and their options."""
     actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
+    adding = _action(actions, "add", "add one subscription, and print its id", add)
+    adding.add_argument("expression", metavar="EXPRESSION", help="text, an event pattern {...} or filters [...]")
+    adding.add_argument("--id", metavar="ID", help="a new number if absent; whole numbers are integers")
+    adding.add_argument("--weight", metavar="NUMBER", type=float, default=1.0, help="for the best by weight (1)")
+    adding.add_argument("--owner", metavar="NAME", help="whose it is")
+    adding.add_argument("--expires", metavar="TIME", help="when it ends, with a time zone: 2030-01-31T12:00:00Z")
+    adding.add_argument("--dialect", choices=DIALECTS, help="what the expression is written in, if not as it looks")
+    removing = _action(actions, "remove", "remove subscriptions: all of them, or none if one is unknown", remove)
+    removing.add_argument("ids", metavar="ID", nargs="+", help="the ids")
     importing = _action(actions, "import", "add subscriptions from files", _import)
     importing.add_argument("files", metavar="FILE", nargs="+", help="JSON Lines, CSV, Parquet or text; - is JSON Lines")
     importing.add_argument("--replace", action="store_true", help="ids that are there already get the new expression")
@@ -60,8 +78,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     exporting.add_argument("--owner", metavar="NAME", help="only the subscriptions of one owner")
     listing = _action(actions, "list", "show subscriptions", _list)
     listing.add_argument("--owner", metavar="NAME", help="only the subscriptions of one owner")
-    listing.add_argument("--limit", metavar="N", type=count, default=_DEFAULT_LIMIT, help="show at most N (50)")
-    listing.add_argument("--json", action="store_true", help="print the state of the store as a JSON document")
+    listing.add_argument("--limit", metavar="N", type=count, help="show at most N (50; with --json all)")
+    listing.add_argument("--json", action="store_true", help="print state and subscriptions as a JSON document")
     verifying = _action(actions, "verify", "look through the whole file for damage", _verify)
     verifying.add_argument("--json", action="store_true", help="print a JSON document instead of text")
 
@@ -147,13 +165,9 @@ def _export(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace) -> int:
     with _opened(args) as store:
         if args.json:
-            show(json.dumps(_state(store)))
+            _show_document(store, args)
             return OK
-        rows = []
-        for n, subscription in enumerate(store.subscriptions(owner=args.owner)):
-            if n == args.limit:
-                break
-            rows.append(_cells(subscription))
+        rows = [_cells(each) for each in islice(store.subscriptions(owner=args.owner), args.limit or _DEFAULT_LIMIT)]
         if rows:
             _show_table([_COLUMNS, *rows])
         n_left = len(store) - len(rows) if args.owner is None else 0
@@ -165,6 +179,18 @@ def _list(args: argparse.Namespace) -> int:
             for reader, sequence in store.readers().items():
                 show(f"  reader {reader}: change {sequence:,}")
     return OK
+
+
+def _show_document(store: Store, args: argparse.Namespace) -> None:
+    """Print the state and the subscriptions, one on a line; they may be more than memory holds."""
+    from siftline.cli.store_export import json_line
+
+    out = sys.stdout.buffer
+    out.write(f'{json.dumps(_state(store))[:-1]}, "listed": ['.encode())
+    for n, each in enumerate(islice(store.subscriptions(owner=args.owner), args.limit)):
+        out.write(f"{',' * (n > 0)}\n{json_line(each)}".encode())
+    out.write(b"]}\n")
+    out.flush()
 
 
 def _verify(args: argparse.Namespace) -> int:

@@ -54,13 +54,13 @@ def _write(portions: Iterator[list[StoredSubscription]], kind: str, file: IO[byt
     if kind != JSONL:
         file.write(_csv([_COLUMNS]))
     for portion in portions:
-        lines = "".join(f"{_json_line(each)}\n" for each in portion).encode() if kind == JSONL else None
+        lines = "".join(f"{json_line(each)}\n" for each in portion).encode() if kind == JSONL else None
         file.write(_csv([_row(each) for each in portion]) if lines is None else lines)
         n += len(portion)
     return n
 
 
-def _json_line(subscription: StoredSubscription) -> str:
+def json_line(subscription: StoredSubscription) -> str:
     """Return one line of JSON with the expression as it was written; JSON stays JSON if it has a line of its own."""
     dialect, text = subscription.written
     source = text if dialect != TEXT and _fits_a_line(text) else json.dumps(text)

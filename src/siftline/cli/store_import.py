@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.cli.files import written_whole
-from siftline.cli.problems import CannotRunError, say
+from siftline.cli.problems import CannotRunError
+from siftline.cli.progress import announce
 from siftline.cli.reading import read_file
 from siftline.files.formats import CSV, input_format
 from siftline.files.json_places import value_in_json
@@ -123,8 +124,8 @@ class Import:
             self._add_all()
 
     def _add_all(self) -> None:
-        if len(self._rows) >= _MANY and not self._is_quiet:
-            say(f"writing {len(self._rows):,} subscriptions ...")
+        if len(self._rows) >= _MANY:
+            announce(f"writing {len(self._rows):,} subscriptions ...", is_quiet=self._is_quiet)
         with self._store.batch() as batch:
             for id, row in self._rows.items():
                 if id in self._known and self._store.get(id).owner == row.owner:
@@ -149,6 +150,8 @@ def _written(entry: Entry) -> Written:
 
 def _kept(entry: Entry) -> dict[str, Any]:
     """Return owner and times; ValueError says what is wrong with them."""
+    if entry.tenant is not None:
+        raise ValueError("a store keeps an owner, not a tenant")
     kept = {name: entry.kept[name] for name in KEPT if entry.kept.get(name) is not None}
     if not isinstance(kept.get("owner", ""), str):
         raise ValueError(f"an owner must be a string, not {kept['owner']!r}")

@@ -36,6 +36,7 @@ from siftline.files.formats import (
 )
 from siftline.files.json_places import column_in_json
 from siftline.files.problems import Problem, problem_of
+from siftline.ids import INT64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,7 +52,6 @@ _SOURCES: Final = ("expression", "pattern", "filters")
 KEPT: Final[tuple[str, ...]] = ("owner", "created", "expires")
 _KEYS: Final = (*_NAMES, *_SOURCES, "weight", "dialect", "tenant", *KEPT)
 _WITH_ID: Final = '{"id": "...", "expression": "..."}'
-_INT64: Final = range(-(2**63), 2**63)
 
 
 class Entry(NamedTuple):
@@ -204,7 +204,7 @@ class _Collector:
         id = entry.id
         if isinstance(id, bool) or not isinstance(id, (int, str)):
             return f"an id must be an integer or a string, not {_shown(id)}"
-        if isinstance(id, int) and id not in _INT64:
+        if isinstance(id, int) and id not in INT64:
             return "the id does not fit into 64 bits"
         if isinstance(id, str) and not _is_unicode(id):
             return f"the id {_shown(id)} holds half of a surrogate pair"
@@ -421,10 +421,16 @@ def _number(cell: str) -> float | str | None:
 
 def _make_integers(subscriptions: Subscriptions) -> None:
     """Turn ids of a CSV file into integers if all of them are."""
-    numbers = []
-    for id in subscriptions.ids:
-        number = int(id) if str(id).lstrip("-").isdecimal() and len(str(id)) < 20 else None
-        if number is None or str(number) != id or number not in _INT64:
-            return
-        numbers.append(number)
-    subscriptions.ids[:] = numbers
+    numbers = [number for id in subscriptions.ids if (number := whole_number(str(id))) is not None]
+    if len(numbers) == len(subscriptions.ids):
+        subscriptions.ids[:] = numbers
+
+
+def whole_number(text: str) -> int | None:
+    """Return the integer id that a text is, if it is one as such an id prints.
+
+    >>> whole_number("-7"), whole_number("007"), whole_number("7.0")
+    (-7, None, None)
+    """
+    number = int(text) if text.lstrip("-").isdecimal() and len(text) <= 20 else None
+    return number if number is not None and str(number) == text and number in INT64 else None
