@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-demo
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: setup demo test test-all lint types unit browser interpreted format bench clean
+.PHONY: setup demo test test-all lint types unit browser interpreted soak format bench clean
 
 setup: $(STAMP)
 
@@ -49,6 +49,12 @@ browser:
 # The kernels once more as plain Python: what compiled code silently wraps around or overruns is an error here.
 interpreted: setup
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -m 'not slow' -n 2 tests/kernels tests/encoding tests/test_against_scan.py
+
+# Uses and attacks a real server for half an hour, and compares what it did with a model; `make test-all` has five minutes.
+SECONDS ?= 1800
+SEED ?= 1
+soak: setup
+	cd tests && ../$(BIN)/python -m soak.run --seconds $(SECONDS) --seed $(SEED)
 
 format: setup
 	$(BIN)/ruff check --fix .
