@@ -47,8 +47,8 @@ def attr(path: str) -> Attribute:
 class Attribute:
     """An attribute of events: comparing it, or calling its methods, makes predicates.
 
-    Constants are booleans, numbers, decimals, strings, dates, timestamps and members of enumerations. Combine predicates
-    with ``&``, ``|`` and ``~``, each in parentheses, because Python binds these tighter than comparisons.
+    Constants are booleans, numbers, decimals, strings, dates, timestamps and members of enumerations. Combine
+    predicates with ``&``, ``|`` and ``~``, each in parentheses, because Python binds these tighter than comparisons.
 
     Parameters
     ----------
