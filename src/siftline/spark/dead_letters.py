@@ -5,9 +5,10 @@ name when the task is done (`task_files.py`). So they cost nothing where there a
 them, and a task that Spark repeats replaces its file instead of adding to it. (A second DataFrame would be the other
 way: Spark would compute everything again for it, or keep all matches for it.)
 
-With `fail_above`, every task also notes how many events it has read and how many not, and then looks at what all tasks
-have noted: the last one that ends sees all, whichever it is. A number can be exceeded at any time; a share is only
-known when all tasks have noted theirs, so their number must be known (`n_tasks`).
+With `fail_above`, tasks also note how many events they have read and how many not, and then look at what all have
+noted: the last one that ends sees all, whichever it is. A number can be exceeded at any time, so tasks that have read
+everything need not note it. A share is only known when all tasks have noted theirs, so their number must be known
+(`n_tasks`).
 """
 
 from __future__ import annotations
@@ -173,19 +174,23 @@ class TaskLetters:
             self._check()
 
     def _check(self) -> None:
-        """Note what this task has read, and look at what all have."""
-        assert self._folder is not None
-        limit, folder = self._owner.fail_above, self._folder
+        """Note what this task has read, and look at what all have, as soon as that can decide anything."""
+        owner, folder = self._owner, self._folder
+        assert folder is not None
+        is_share_needed = owner.needs_tasks and self._stage == READING
+        if not self._n_dead and not is_share_needed:
+            return
         folder.write_note(_NOTE, [self._n_events, self._n_dead, self._first])
+        if owner.needs_tasks and len(folder.note_names(_NOTE, READING)) < (owner.n_tasks or 0):
+            return
         notes = list(folder.notes(_NOTE))
-        n_read, n_dead = sum(note[0] for _, note in notes), sum(note[1] for _, note in notes)
-        n_tasks = sum(stage == READING for stage, _ in notes)
-        is_known = not isinstance(limit, float) or n_tasks >= (self._owner.n_tasks or 0)
-        if is_known and is_above(limit, n_dead, n_read + n_dead):
-            first = next(note[2] for _, note in notes if note[1])
+        n_read, n_dead = sum(note[0] for note in notes), sum(note[1] for note in notes)
+        if is_above(owner.fail_above, n_dead, n_read + n_dead):
+            of_all = f" of {n_read + n_dead:,}" if owner.needs_tasks else ""
+            first = next(note[2] for note in notes if note[1])
             raise EventError(
-                f"{n_dead:,} of {n_read + n_dead:,} events cannot be read, more than fail_above={limit} allows; they "
-                f"are in {folder.path}; one of them: {first}"
+                f"{n_dead:,}{of_all} events cannot be read, more than fail_above={owner.fail_above} allows; they are "
+                f"in {folder.path}; one of them: {first}"
             )
 
     def discard(self) -> None:

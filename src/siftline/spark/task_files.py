@@ -83,14 +83,17 @@ class TaskFolder:
             self._files.move(draft, self._new_name(f"{_HIDDEN}{kind}-", JSON))
             self._remove_earlier_starts()
 
-    def notes(self, kind: str) -> Iterator[tuple[str, Any]]:
-        """Return the documents of all tasks of this run, with the stages of the tasks."""
-        prefix = f"{_HIDDEN}{kind}-"
-        for name in self._names():
-            if name.startswith(prefix) and name.endswith(self._start + JSON):
-                # One that was replaced meanwhile has been written again under another name.
-                with suppress(FileNotFoundError), self._files.open_input_stream(f"{self._folder}/{name}") as stream:
-                    yield name.removeprefix(prefix).partition("-")[0], json.loads(stream.read())
+    def note_names(self, kind: str, stage: str = "") -> list[str]:
+        """Return the names of the documents of all tasks of this run, or of a stage."""
+        prefix = f"{_HIDDEN}{kind}-{stage}{stage and '-'}"
+        return [name for name in self._names() if name.startswith(prefix) and name.endswith(self._start + JSON)]
+
+    def notes(self, kind: str) -> Iterator[Any]:
+        """Return the documents of all tasks of this run."""
+        for name in self.note_names(kind):
+            # One that was replaced meanwhile has been written again under another name.
+            with suppress(FileNotFoundError), self._files.open_input_stream(f"{self._folder}/{name}") as stream:
+                yield json.loads(stream.read())
 
     def _new_name(self, prefix: str, suffix: str) -> str:
         """Return the name of the next piece of this task, without what an earlier attempt at it has written."""
