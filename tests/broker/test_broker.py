@@ -24,7 +24,7 @@ from siftline.errors import (
     UnknownIdError,
     WrongTicketError,
 )
-from siftline.storage.rows import COLUMNS, checksum_of
+from siftline.storage.rows import COLUMNS, row_checksum
 
 if TYPE_CHECKING:
     import sqlite3
@@ -391,7 +391,7 @@ def unreadable(store: Store, id: str) -> None:
         row = connection.execute(f"SELECT {COLUMNS} FROM changes WHERE id = ?", (id,)).fetchone()
         changed = (*row[:5], "a frobs 1", *row[6:-1])
         query = "UPDATE changes SET text = ?, checksum = ? WHERE sequence = ?"
-        connection.execute(query, ("a frobs 1", checksum_of(changed), row[0]))
+        connection.execute(query, ("a frobs 1", row_checksum(changed), row[0]))
 
     store.transact(work)
 

@@ -18,7 +18,7 @@ from siftline.broker import live_engine
 from siftline.broker.broker import Broker
 from siftline.broker.clock import PATIENCE_SECONDS, SteadyClock
 from siftline.broker.limits import Limits
-from siftline.errors import UnknownIdError
+from siftline.errors import BusyError, UnknownIdError
 from siftline.storage.feed import catch_up
 
 if TYPE_CHECKING:
@@ -333,6 +333,70 @@ def test_what_stays_over_is_purged(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         while not listener.is_ended:
             assert time.monotonic() < end
             time.sleep(0.05)
+
+
+def test_renewals_are_limited_in_rate(tmp_path: Path) -> None:
+    clock = Clock()
+    with Broker(tmp_path / "store.db", clock=clock, limits=Limits(renewal_seconds=2)) as broker:
+        lease, other = broker.subscribe("a = 1", "1h"), broker.subscribe("a = 1", "1h")
+        for _ in range(4):
+            broker.renew(lease.id, lease.ticket)
+        for _ in range(3):
+            assert broker.renew(lease.id, lease.ticket, "1h") == clock.now + timedelta(hours=1)
+            clock.forward(seconds=1)
+            with pytest.raises(BusyError, match=r"wait 1\.0 seconds"):
+                broker.renew(lease.id, lease.ticket, "2h")
+            broker.renew(other.id, other.ticket, "1h")  # each has its own
+            clock.forward(seconds=1)
+        assert broker.get(lease.id, None).expires == clock.now + timedelta(hours=1, seconds=-2)
+        broker.renew(lease.id, lease.ticket, 4)
+        for _ in range(9):  # what is about to end may always be renewed
+            broker.renew(lease.id, lease.ticket, 4)
+        broker.renew(lease.id, lease.ticket, "1h")
+
+
+def test_the_store_of_a_running_broker_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Renewals, replacements and short leases of long expressions, many times what the store has at any moment."""
+    monkeypatch.setattr(live_engine, "KEPT_CHANGES", 10)
+    path = tmp_path / "store.db"
+    text = f"a = 1 and t != '{'x' * 20_000}'"
+    with Broker(path, limits=Limits(renewal_seconds=0)) as broker:
+        kept = [broker.subscribe(text) for _ in range(5)]
+        for n in range(150):
+            lease = kept[n % 5]
+            broker.replace(lease.id, lease.ticket, text + " " * n)
+            broker.renew(lease.id, lease.ticket, "2d")
+            passing = broker.subscribe(text)
+            broker.unsubscribe(passing.id, passing.ticket)
+        end = time.monotonic() + 60
+        while broker.store.select("SELECT count(*) FROM changes")[0][0] > 30:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert sorted(broker.match({"a": 1, "t": ""})) == sorted(each.id for each in kept)
+        assert broker.store.verify() == []
+        assert broker.store.select("SELECT sum(length(text)) FROM changes")[0][0] < 10 * 21_000
+    with Broker(path) as broker:
+        assert sorted(broker.match({"a": 1, "t": ""})) == sorted(each.id for each in kept)
+        assert path.stat().st_size < 8 << 20  # the texts that were written are 6 MB in all
+
+
+def test_a_snapshot_that_is_far_behind_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_engine, "KEPT_CHANGES", 10)
+    path = tmp_path / "store.db"
+    with Broker(path) as broker:
+        gone = [broker.subscribe("a = 1") for _ in range(20)]
+    with Broker(path) as broker:
+        for lease in gone[1:]:
+            broker.unsubscribe(lease.id, lease.ticket)
+        end = time.monotonic() + 60
+        while broker.store.readers():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        broker._live.compact()
+        assert broker.match({"a": 1}) == [gone[0].id]
+        broker._live.save = lambda: None  # type: ignore[method-assign]  # as if it were killed
+    with Broker(path) as broker:  # the old snapshot no longer fits: everything is loaded anew
+        assert broker.match({"a": 1}) == [gone[0].id]
 
 
 def test_a_ticket_goes_with_its_subscription(tmp_path: Path) -> None:

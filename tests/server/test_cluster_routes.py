@@ -34,7 +34,7 @@ def test_events_changes_and_matches(tmp_path: Path) -> None:
         client.unsubscribe(lease.id, lease.ticket)
         changes = client.changes()
         assert (changes.last, changes.are_ids_text) == (3, True)
-        assert [each.change for each in changes.changes] == ["added", "replaced", "removed"]
+        assert [each.change for each in changes.changes] == ["added", "renewed", "removed"]
         first = changes.changes[0]
         assert (first.id, first.expression, first.weight, first.expires) == (lease.id, "a > 0", 2.0, lease.expires)
         assert client.changes(1, 1).changes == changes.changes[1:2]

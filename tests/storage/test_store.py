@@ -122,7 +122,7 @@ def test_the_feed_tells_what_happened(store: Store) -> None:
         (1, "added", 1),
         (2, "added", 2),
         (3, "replaced", 1),
-        (4, "replaced", 1),
+        (4, "renewed", 1),
         (5, "removed", 2),
         (6, "expired", 1),
     ]
@@ -168,7 +168,7 @@ def test_batches_are_atomic(store: Store) -> None:
         batch.add("a = 9", 1, owner="new")
         batch.renew(1, NOON)
         batch.replace(1, "a = 8", expires=None)
-    assert [kind for _, kind, _ in kinds(store)] == ["added", "removed", "added", "replaced", "replaced"]
+    assert [kind for _, kind, _ in kinds(store)] == ["added", "removed", "added", "renewed", "replaced"]
     assert (store.get(1).owner, store.get(1).expires) == ("new", None)
 
 
@@ -228,6 +228,107 @@ def test_compaction_keeps_what_readers_need(store: Store) -> None:
     store.add("a = 1", 9)
     assert kinds(store)[-1] == (10, "added", 9)  # numbers are never given out again
     assert store.verify() == []
+
+
+def size(path: Path) -> int:
+    return sum(each.stat().st_size for each in path.parent.glob(f"{path.name}*"))
+
+
+def test_renewals_do_not_copy_the_expression(store: Store, path: Path) -> None:
+    text = " or ".join(f"a{n} = '{'v' * 40}'" for n in range(1000))
+    store.add(text, 1, weight=3.0, owner="ann", expires=NOON)
+    before = size(path)
+    for n in range(300):
+        store.renew(1, NOON + n * HOUR)
+    assert size(path) - before < 10 << 20  # mostly SQLite's log, of pages; the texts alone would be 15 MB
+    assert store.select("SELECT sum(length(text)) FROM changes") == [(len(text),)]
+    *_, last = store.changes()
+    assert (last.kind, last.subscription) == ("renewed", store.get(1, NOON))
+    assert last.subscription is not None
+    assert (last.subscription.written.text, last.subscription.expires) == (text, NOON + 299 * HOUR)
+    assert (last.subscription.weight, last.subscription.owner) == (3.0, "ann")
+    assert store.verify() == []
+    assert store.compact() == 299
+    assert kinds(store) == [(1, "added", 1), (301, "renewed", 1)]
+    store.replace(1, "a = 1")
+    assert store.compact() == 2
+    assert store.get(1, NOON).written.text == "a = 1"
+
+
+def test_a_reader_gets_the_content_of_a_renewal_that_it_has_not_seen(store: Store) -> None:
+    store.add("a = 1", 1)
+    store.acknowledge("slow", 1)
+    store.renew(1, NOON)
+    store.renew(1, NOON + HOUR)
+    store.replace(1, "a = 2")
+    store.remove(1)
+    for compact in (store.compact, lambda: store.compact_some(100, reader="broker", seen=5, n_kept=0)):
+        assert compact() == 0
+        assert [each.subscription.written.text for each in store.changes(1) if each.subscription] == [
+            "a = 1",
+            "a = 1",
+            "a = 2",
+        ]
+    store.acknowledge("slow", 3)
+    assert store.compact() == 2 + 1  # both renewals, and the content
+    assert kinds(store, 3) == [(4, "replaced", 1), (5, "removed", 1)]
+    assert store.verify() == []
+
+
+def test_a_running_broker_drops_what_nobody_needs(store: Store) -> None:
+    for id in range(6):
+        store.add(f"a = {id}", id)
+    store.acknowledge("broker", 6)
+    for id in range(3):
+        store.replace(id, "a = 7")
+    store.remove(3)
+    store.add("a = 8", 3)
+
+    def compacted(**options: Any) -> int:
+        return store.compact_some(100, **{"reader": "broker", "seen": 11, "n_kept": 0, **options})
+
+    assert compacted(seen=0) == 0
+    assert compacted() == 4  # superseded content, also beyond the snapshot: whoever follows gets what came after
+    engine = Engine()
+    assert store.follow(engine, 0) == 11
+    assert sorted(engine.ids()) == [0, 1, 2, 3, 4, 5]
+    assert (10, "removed", 3) in kinds(store, 6)  # the snapshot needs it
+    store.acknowledge("broker", 11)
+    assert compacted(n_kept=5) == 0  # others may still want it
+    assert compacted(n_kept=1) == 1
+    with pytest.raises(StoreError, match="compacted"):
+        store.follow(engine, 6)
+    assert store.follow(engine, 11) == 11
+    assert store.verify() == []
+
+
+def test_what_a_subscription_stands_in_is_never_dropped(store: Store) -> None:
+    """Even if the list of what may go has been damaged."""
+    store.add("a = 1", 1)
+    store.renew(1, NOON + 9000 * HOUR)
+    with sqlite3.connect(store.path) as connection:
+        connection.executemany("INSERT INTO superseded VALUES (0, ?, ?)", [(1, 1), (2, 2)])
+    connection.close()
+    assert store.compact() == 0
+    assert store.get(1, NOON).written.text == "a = 1"
+
+
+def test_free_pages_are_given_back(store: Store, path: Path) -> None:
+    text = f"a = '{'x' * 60_000}'"
+    for id in range(300):
+        store.add(text, id)
+    with store.batch() as batch:
+        for id in range(300):
+            batch.remove(id)
+    store.compact()
+    store.close()
+    large = size(path)
+    with Store(path) as again:
+        while again.compact_some(500, reader="broker", seen=600, n_kept=0):
+            pass
+        assert again.verify() == []
+    assert large > 15 << 20
+    assert size(path) < 6 << 20
 
 
 def test_single_adds_of_many_threads_share_commits(store: Store) -> None:
@@ -293,6 +394,36 @@ def test_a_store_of_version_1_becomes_a_new_one(path: Path) -> None:
         store.add("a = 3", "c")
     with Store(path) as store:
         assert len(store) == 3
+
+
+def made_by_version_4(path: Path) -> None:
+    """Leave a store as an older program does: without `content`, a renewal is a replacement by the same text."""
+    with Store(path) as store:
+        for id in range(50):
+            store.add(f"a = {id} and t = '{'x' * 4000}'", id)
+        for id in range(40):
+            store.replace(id, f"a > {id}")
+        store.remove(49)
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TABLE superseded")
+    connection.execute("ALTER TABLE changes DROP COLUMN content")
+    connection.execute("PRAGMA user_version = 4")
+    connection.execute("PRAGMA auto_vacuum = NONE")
+    connection.execute("VACUUM")
+    connection.close()
+
+
+def test_a_store_of_version_4_goes_on_and_can_shrink(path: Path) -> None:
+    made_by_version_4(path)
+    with Store(path) as store:
+        assert store.select("PRAGMA auto_vacuum") == [(2,)]
+        assert len(kinds(store)) == 91
+        assert len(store) == 49
+        store.renew(1, NOON + 9000 * HOUR)
+        assert store.verify() == []
+        assert store.compact() == 40 + 2
+        assert store.get(1, NOON).written.text == "a > 1"
+        assert store.verify() == []
 
 
 def test_an_empty_file_is_a_store_of_version_0(path: Path) -> None:
@@ -371,6 +502,17 @@ class StoreMachine(RuleBasedStateMachine):
         if "engine" not in self.store.readers():
             self.store.acknowledge("engine", self.sequence)
         self.store.compact()
+
+    @rule(id=ids, expires=st.sampled_from([None, NOON, NOON + HOUR]))
+    def renew(self, id: int, expires: datetime | None) -> None:
+        if id in self.model:
+            self.store.renew(id, expires)
+            assert self.store.get(id, NOON - HOUR).expires == expires
+
+    @rule(most=st.integers(1, 5), n_kept=st.integers(0, 6), is_exempt=st.booleans())
+    def compact_some(self, most: int, n_kept: int, is_exempt: bool) -> None:
+        reader = "engine" if is_exempt else "nobody"
+        self.store.compact_some(most, reader=reader, seen=self.sequence, n_kept=n_kept)
 
     @rule()
     def reopen(self) -> None:

@@ -29,13 +29,14 @@ from siftline.broker.keys import Keys
 from siftline.broker.leases import (
     Lease,
     Proof,
+    Renewals,
     Webhook,
     check_lease,
     put_lease,
     webhooks_of,
 )
 from siftline.broker.limits import DAY, Limits
-from siftline.broker.live_engine import LiveEngine
+from siftline.broker.live_engine import MOST_DROPPED, LiveEngine
 from siftline.broker.log import NotificationLog
 from siftline.broker.matching import matched_ids
 from siftline.broker.notifications import START, Everybody
@@ -71,6 +72,8 @@ if TYPE_CHECKING:
 # Until then the webhooks of changed subscriptions are looked up one by one.
 _FEW: Final = 1000
 _TICK_SECONDS: Final = 1.0
+# So many transactions of a tick compact the store at most.
+_COMPACTIONS: Final = 20
 _SET_BACK: Final = timedelta(minutes=5)
 # As integers are written: no sign of plus, no leading zeros, no other digits than ours.
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
@@ -130,6 +133,7 @@ class Broker:
         self._clock = SteadyClock() if clock is None else clock
         self._latest = datetime.min.replace(tzinfo=UTC)
         self._allow_private = allow_private
+        self._renewals = Renewals(self.limits.renewal_seconds)
         self.observers: list[Observer] = []
         self.store = Store(path)
         for file in (f"{self.store.path}{suffix}" for suffix in ("", "-wal", "-shm")):
@@ -250,10 +254,21 @@ class Broker:
         return Lease(id, ticket, expires, None if webhook is None else webhook.secret)
 
     def renew(self, id: Id, ticket: Proof, validity: Any = DAY) -> datetime:
-        """Let a subscription live on from now; return until when. Without a ticket, for admins."""
+        """Let a subscription live on from now; return until when. Without a ticket, for admins.
+
+        Raises
+        ------
+        BusyError
+            If it was renewed several times just now, and does not end soon.
+        """
         expires = self._expiry(validity)
-        self._change(id, ticket, lambda batch: batch.renew(id, expires))
+        self._change(id, ticket, lambda batch: batch.renew(id, expires), before=self._check_renewal)
         return expires
+
+    def _check_renewal(self, connection: sqlite3.Connection, id: Id, now: int) -> None:
+        """Refuse to renew too often what does not end soon."""
+        (expires,) = connection.execute("SELECT expires FROM subscriptions WHERE id = ?", (id,)).fetchone()
+        self._renewals.take(id, now, expires)
 
     def replace(self, id: Id, ticket: Proof, expression: Any, *, dialect: str = TEXT) -> StoredSubscription:
         """Give a subscription another expression, and return it; every event sees either the old one or the new one."""
@@ -283,7 +298,13 @@ class Broker:
         is_number = _INTEGER.fullmatch(text) is not None and self.store.are_ids_text() is False
         return int(text) if is_number and -(2**63) <= int(text) < 2**63 else text
 
-    def _change(self, id: Id, ticket: Proof, change: Callable[[Batch], None]) -> StoredSubscription | None:
+    def _change(
+        self,
+        id: Id,
+        ticket: Proof,
+        change: Callable[[Batch], None],
+        before: Callable[[sqlite3.Connection, Id, int], None] = lambda *_: None,
+    ) -> StoredSubscription | None:
         """Make a change if the ticket allows it, and return what has come of it, from the same transaction."""
         batch = Batch()
         change(batch)
@@ -293,6 +314,7 @@ class Broker:
 
         def work(transaction: Transaction, connection: sqlite3.Connection) -> tuple[int, StoredSubscription | None]:
             check_lease(lambda query, given: connection.execute(query, given).fetchall(), id, ticket, moment)
+            before(connection, id, moment)
             batch.apply(transaction)
             return transaction.sequence, transaction.find(id)
 
@@ -360,11 +382,17 @@ class Broker:
     def _tick(self) -> None:
         """Hear of what other processes have done to the store, and purge."""
         while not self._is_stopping.wait(_TICK_SECONDS):
-            for step in (self.keys.refresh, self.follow, self._live.purge_patiently, self.log.tend):
+            for step in (self.keys.refresh, self.follow, self._live.purge_patiently, self._compact, self.log.tend):
                 # A full disk must not end this thread, nor one step keep the others from their turn: a key that was
                 # revoked must not live on because nothing can be written.
                 with contextlib.suppress(SiftlineError, OSError):
                     step()
+
+    def _compact(self) -> None:
+        """Drop from the store what nobody needs any more, little by little, because others want to write as well."""
+        for _ in range(_COMPACTIONS):
+            if self._live.compact() < MOST_DROPPED or self._is_stopping.is_set():
+                return
 
     def save(self) -> None:
         """Write a snapshot of the engine, from which the next start goes on."""

@@ -7,10 +7,10 @@ Subscriptions that came by another way (`siftline store import`) have no ticket;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siftline.broker.tickets import Seal, fits
-from siftline.errors import UnknownIdError, WrongTicketError
+from siftline.errors import BusyError, UnknownIdError, WrongTicketError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
     # Runs a query with its arguments, and returns all rows.
     Select = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
+
+# So many renewals may come at once; and of so many subscriptions it is remembered when they came.
+_AT_ONCE: Final = 5
+_MOST_BUCKETS: Final = 100_000
 
 
 class Lease(NamedTuple):
@@ -57,6 +61,40 @@ class Webhook(NamedTuple):
 
     url: str
     secret: str | None = None
+
+
+class Renewals:
+    """How often each subscription is renewed: a bucket for each, which fills by one drop every so many seconds.
+
+    Times are microseconds. What is about to end may be renewed in any case.
+
+    >>> renewals = Renewals(2.0)
+    >>> for _ in range(5):
+    ...     renewals.take("x", 0, 10**9)
+    >>> renewals.take("x", 0, 10**9)
+    Traceback (most recent call last):
+        ...
+    siftline.errors.BusyError: the subscription was renewed several times just now: wait 2.0 seconds
+    >>> renewals.take("x", 2_000_000, 10**9), renewals.take("x", 2_000_000, 5_000_000)
+    (None, None)
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._pause = int(1e6 * seconds)
+        self._buckets: dict[Id, tuple[float, int]] = {}
+
+    def take(self, id: Id, now: int, expires: int | None) -> None:
+        """Raise if the subscription has to wait."""
+        if not self._pause or (expires is not None and expires <= now + 2 * self._pause):
+            return
+        level, then = self._buckets.pop(id, (_AT_ONCE, now))
+        level = min(_AT_ONCE, level + max(now - then, 0) / self._pause)
+        self._buckets[id] = level - (level >= 1), now
+        if len(self._buckets) > _MOST_BUCKETS:
+            del self._buckets[next(iter(self._buckets))]  # the one that was not renewed for longest
+        if level < 1:
+            seconds = (1 - level) * self._pause / 1e6
+            raise BusyError(f"the subscription was renewed several times just now: wait {seconds:.1f} seconds")
 
 
 def put_lease(connection: sqlite3.Connection, id: Id, seal: Seal, webhook: Webhook | None) -> None:

@@ -21,7 +21,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from siftline.broker.snapshots import opened_engine, save_engine
+from siftline.broker.snapshots import READER, opened_engine, save_engine
 from siftline.storage.feed import catch_up, fill
 from siftline.storage.rows import microseconds
 
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS: Final = 3.0
 # So many leases end in one transaction: others need not wait for long.
 _MOST_ENDS: Final = 1000
+# So many changes are dropped in one transaction, for the same reason; and so many of the last are not.
+MOST_DROPPED: Final = 500
+KEPT_CHANGES: Final = 100_000
 
 
 class LiveEngine:
@@ -140,6 +143,17 @@ class LiveEngine:
             n += self._store.transact(lambda transaction, _: transaction.expire(_MOST_ENDS), moment)
             self.follow()
         return n
+
+    def compact(self) -> int:
+        """Drop a little of what nobody needs any more from the store; return as many as wanted if there may be more.
+
+        A snapshot that is behind by more changes than there are subscriptions is given up: the next start would not be
+        quicker for it, and the store would have to keep the ends of all subscriptions since.
+        """
+        behind = self._sequence - self._store.readers().get(READER, self._sequence)
+        if behind > max(KEPT_CHANGES, len(self.engine)):
+            self._store.forget_reader(READER)
+        return self._store.compact_some(MOST_DROPPED, reader=READER, seen=self._sequence, n_kept=KEPT_CHANGES)
 
     def save(self) -> None:
         """Write a snapshot of the engine, from which the next start goes on."""

@@ -46,6 +46,7 @@ _KINDS: Final = {
     "added": PUT,
     "replace": PUT,
     "replaced": PUT,
+    "renewed": PUT,
     "remove": REMOVE,
     "removed": REMOVE,
     "expire": END,

@@ -11,6 +11,9 @@ it:
          checksums     of every change, so that a flipped bit is an error and never another subscription
     4    leases        what the broker keeps of a subscription: its ticket, as a salted hash, and where notifications go
          keys          who may publish, subscribe or look at everything; salted hashes too
+    5    content       a renewal is a short change, which refers to the one that has the text
+         superseded    changes that no subscription stands in any more, so that compaction need not look for them: it
+                       may drop them when `last`, the last change that refers to them, is one that everybody has seen
 
 Times are microseconds since 1970, UTC. Ids and texts have no declared type: integers stay integers, and a text that
 is no valid Unicode (half of a surrogate pair) is kept as bytes.
@@ -18,13 +21,14 @@ is no valid Unicode (half of a surrogate pair) is kept as bytes.
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from typing import TYPE_CHECKING, Final
 
 from siftline.errors import StoreError
 from siftline.storage.rows import checksum_of, set_fact
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable
 
 # "SIFT": marks a SQLite file as a store.
@@ -89,11 +93,25 @@ def _make_leases(connection: sqlite3.Connection) -> None:
     )
 
 
+def _make_superseded(connection: sqlite3.Connection) -> None:
+    execute = connection.execute
+    execute("ALTER TABLE changes ADD COLUMN content INTEGER")
+    execute(
+        "CREATE TABLE superseded (is_end INTEGER NOT NULL, last INTEGER NOT NULL, sequence INTEGER NOT NULL,"
+        " PRIMARY KEY (is_end, last, sequence)) WITHOUT ROWID"
+    )
+    execute(
+        "INSERT INTO superseded SELECT dialect IS NULL, sequence, sequence FROM changes"
+        " WHERE sequence NOT IN (SELECT sequence FROM subscriptions)"
+    )
+
+
 _STEPS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (
     _make_subscriptions,
     _make_changes,
     _make_readers,
     _make_leases,
+    _make_superseded,
 )
 
 VERSION: Final = len(_STEPS)
@@ -130,3 +148,12 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    _let_it_shrink(connection)
+
+
+def _let_it_shrink(connection: sqlite3.Connection) -> None:
+    """Let a file of an older version give pages back; new ones are made so. It is written anew for that, once."""
+    if connection.execute("PRAGMA auto_vacuum").fetchone() == (0,):
+        with contextlib.suppress(sqlite3.OperationalError):  # not enough room: free pages are used again in any case
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute("VACUUM")

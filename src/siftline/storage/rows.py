@@ -16,15 +16,21 @@ if TYPE_CHECKING:
 
 ADDED: Final = "added"
 REPLACED: Final = "replaced"
+RENEWED: Final = "renewed"
 REMOVED: Final = "removed"
 EXPIRED: Final = "expired"
 
-COLUMNS: Final = "sequence, kind, id, at, dialect, text, weight, owner, created, expires, checksum"
-# Live subscriptions with the changes that they stand in, and what points there.
-LIVE: Final = "subscriptions s LEFT JOIN changes c USING (sequence)"
-LIVE_COLUMNS: Final = (
-    "s.id, s.owner, s.expires, s.sequence, kind, c.id, at, dialect, text, weight, c.owner, created, c.expires, checksum"
+_NAMES: Final = (
+    *("sequence", "kind", "id", "at", "dialect", "text", "weight", "owner", "created", "expires", "content"),
+    "checksum",
 )
+# One row of the table, and a change: its row, and the one that it takes its text from if it has none of its own.
+COLUMNS: Final = ", ".join(_NAMES)
+CHANGES: Final = "changes r LEFT JOIN changes c ON c.sequence = r.content"
+CHANGE_COLUMNS: Final = ", ".join(f"{row}.{name}" for row in "rc" for name in _NAMES)
+# Live subscriptions with the changes that they stand in, and what points there.
+LIVE: Final = "subscriptions s LEFT JOIN changes r USING (sequence) LEFT JOIN changes c ON c.sequence = r.content"
+LIVE_COLUMNS: Final = f"s.id, s.owner, s.expires, {CHANGE_COLUMNS}"
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -47,7 +53,7 @@ class StoredSubscription:
 
 
 class Change(NamedTuple):
-    """One thing that happened: `kind` is added, replaced, removed or expired; the last two have no subscription."""
+    """One thing that happened: added, replaced, renewed, removed or expired; the last two have no subscription."""
 
     sequence: int
     kind: str
@@ -80,8 +86,13 @@ def stored_text(text: str) -> str | bytes:
 
 
 def checksum_of(row: tuple[Any, ...]) -> int:
-    """Return the checksum of a change: of all its columns but the checksum itself."""
+    """Return the checksum of some columns."""
     return zlib.crc32(repr(row).encode("utf-8", "surrogatepass"))
+
+
+def row_checksum(row: tuple[Any, ...]) -> int:
+    """Return the checksum of a row of `changes`, given all its columns but that; most have no content elsewhere."""
+    return checksum_of(row if row[-1] is not None else row[:-1])
 
 
 def set_fact(execute: Any, name: str, value: int | str) -> None:
@@ -98,10 +109,15 @@ def fact(execute: Any, name: str, path: str) -> Any:
 
 
 def change_of(row: tuple[Any, ...], path: str) -> Change:
-    """Return the change that a row holds; raise if the row is not what was written."""
-    sequence, kind, id, at, dialect, text, weight, owner, created, expires, checksum = row
-    if checksum_of(row[:-1]) != checksum:
-        raise StoreError(f"{path} is damaged: change {sequence} does not fit its checksum")
+    """Return the change that `CHANGE_COLUMNS` hold; raise if they are not what was written."""
+    own, other = row[: len(_NAMES)], row[len(_NAMES) :]
+    sequence, kind, id, at, dialect, text, weight, owner, created, expires, content, _ = own
+    _check(own, path)
+    if content is not None:
+        _check(other, path)
+        if other[2] != id or other[4] is None:
+            raise StoreError(f"{path} is damaged: change {sequence} refers to a change that is not its own")
+        dialect, text = other[4:6]
     if dialect is None:
         return Change(sequence, kind, id, moment_of(at), None)
     shown = text.decode("utf-8", "surrogatepass") if isinstance(text, bytes) else text
@@ -110,9 +126,15 @@ def change_of(row: tuple[Any, ...], path: str) -> Change:
     return Change(sequence, kind, id, moment_of(at), subscription)
 
 
+def _check(row: tuple[Any, ...], path: str) -> None:
+    if row_checksum(row[:-1]) != row[-1]:
+        raise StoreError(f"{path} is damaged: change {row[0]} does not fit its checksum")
+
+
 def live_change(row: tuple[Any, ...], path: str) -> Change:
     """Return the change that a live subscription stands in; `row` has the `LIVE_COLUMNS`."""
     id, owner, expires, *columns = row
-    if columns[1] not in (ADDED, REPLACED) or (columns[2], columns[7], columns[9]) != (id, owner, expires):
+    is_own = (columns[2], columns[7], columns[9]) == (id, owner, expires)
+    if columns[1] not in (ADDED, REPLACED, RENEWED) or not is_own:
         raise StoreError(f"{path} is damaged: the subscription {id!r} points to a change that is not its own")
     return change_of(tuple(columns), path)

@@ -25,6 +25,9 @@ from siftline.errors import StoreError, StoreLockedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+# A log that has grown beyond this, because somebody read for long, is cut when it begins anew.
+_MOST_LOG_BYTES: Final = 32 << 20
+
 # What SQLite calls an error, by the beginning of the name, and what that means to the owner of a store.
 _MEANINGS: Final = (
     ("SQLITE_FULL", "the disk is full: nothing of this was written"),
@@ -121,10 +124,13 @@ def refuse_unusable(path: str, *, is_read_only: bool) -> None:
 
 def _make_durable(connection: sqlite3.Connection, path: str) -> None:
     """Let readers and the writer not wait for each other, and let a commit return only when the disk has it."""
+    if connection.execute("PRAGMA page_count").fetchone() == (0,):
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # it must be said before all else
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         raise StoreError(f"{path}: this file system cannot keep a write-ahead log ({mode})")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA journal_size_limit = {_MOST_LOG_BYTES}")
 
 
 @contextlib.contextmanager

@@ -36,7 +36,8 @@ from siftline.storage.mark import Mark
 from siftline.storage.migrations import VERSION, migrate, version_of
 from siftline.storage.owner import Owner
 from siftline.storage.rows import (
-    COLUMNS,
+    CHANGE_COLUMNS,
+    CHANGES,
     LIVE,
     LIVE_COLUMNS,
     Change,
@@ -441,7 +442,7 @@ class Store:
                     f"{self.path}: the changes before {first} were compacted, and a reader at {since} needs them: "
                     "it has to load everything anew"
                 )
-            query = f"SELECT {COLUMNS} FROM changes WHERE sequence > ? ORDER BY sequence"
+            query = f"SELECT {CHANGE_COLUMNS} FROM {CHANGES} WHERE r.sequence > ? ORDER BY r.sequence"
             for row in connection.execute(query, (since,)):
                 yield change_of(row, self.path)
 
@@ -489,6 +490,32 @@ class Store:
         """Drop changes that every known reader has acknowledged and that were superseded; return how many."""
         return int(self._run(lambda transaction: transaction.compact()))
 
+    def compact_some(self, most: int, *, reader: str, seen: int, n_kept: int) -> int:
+        """Drop up to `most` changes that nobody needs, and give up to as many pages back: for a running broker.
+
+        Parameters
+        ----------
+        most : int
+            Small, so that others need not wait for long.
+        reader : str
+            The reader whose snapshot is beside the store; it needs only the ends of subscriptions.
+        seen : int
+            Up to which change the engine of the caller has come.
+        n_kept : int
+            Among so many of the last changes, ends are kept for followers that are not known as readers.
+
+        Returns
+        -------
+        int
+            How many changes and pages went; as many as wanted if there may be more.
+        """
+
+        def work(transaction: Transaction) -> int:
+            n_dropped = transaction.compact_some(most, reader=reader, seen=seen, n_kept=n_kept)
+            return max(n_dropped, transaction.give_back(most))
+
+        return int(self._run(work))
+
     # soundness
 
     def verify(self, advance: Callable[[int], None] = lambda n: None) -> list[str]:
@@ -497,7 +524,7 @@ class Store:
             problems = _damage(connection, "integrity_check")
             if problems:
                 return problems
-            for row in connection.execute(f"SELECT {COLUMNS} FROM changes ORDER BY sequence"):
+            for row in connection.execute(f"SELECT {CHANGE_COLUMNS} FROM {CHANGES} ORDER BY r.sequence"):
                 problems += _problems(lambda row=row: change_of(row, self.path))  # type: ignore[misc]
                 advance(1)
             for row in connection.execute(f"SELECT {LIVE_COLUMNS} FROM {LIVE} ORDER BY s.sequence"):

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from siftline.errors import DuplicateIdError, StoreError, SubscriptionError, UnknownIdError
 from siftline.storage.rows import (
     ADDED,
+    COLUMNS,
     EXPIRED,
     LIVE,
     LIVE_COLUMNS,
     REMOVED,
+    RENEWED,
     REPLACED,
-    checksum_of,
     fact,
     live_change,
     microseconds,
+    row_checksum,
     set_fact,
     stored_text,
 )
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
 # For a replacement: the time stays what it was.
 KEPT: Final = "kept"
 
-_INSERT: Final = f"INSERT INTO changes VALUES ({', '.join('?' * 11)})"
+_INSERT: Final = f"INSERT INTO changes ({COLUMNS}) VALUES ({', '.join('?' * 12)})"
+# So many free pages are kept for what comes next.
+_FREE_PAGES: Final = 1024
 _KINDS: Final = {"integer": "an integer", "text": "a string"}
 
 
@@ -82,8 +86,8 @@ class Transaction:
         for sequence, (id, content) in enumerate(rows, self.sequence + 1):
             (dialect, text), weight, owner, created, expires = content
             created = self._now if created is None else created
-            change = (sequence, ADDED, id, self._now, dialect, stored_text(text), weight, owner, created, expires)
-            changes.append((*change, checksum_of(change)))
+            change = (sequence, ADDED, id, self._now, dialect, stored_text(text), weight, owner, created, expires, None)
+            changes.append((*change, row_checksum(change)))
             subscriptions.append((id, sequence, owner, expires))
         for kind in {type(id) for id, _ in rows}:
             self._check_kind(next(id for id, _ in rows if type(id) is kind))
@@ -107,9 +111,15 @@ class Transaction:
         )
 
     def renew(self, id: Id, expires: int | None) -> None:
-        """Let a subscription end at another time."""
+        """Let a subscription end at another time: a short change, which refers to the one that has the text."""
         self._known(id)
-        self._put(REPLACED, id, self._content(id)._replace(expires=expires))
+        _, weight, owner, created, _ = self._content(id)
+        sequence, content = self._standing(id)
+        if content is not None:
+            self._supersede(sequence, sequence)
+        elsewhere = sequence if content is None else content
+        self._record((RENEWED, id, self._now, None, None, weight, owner, created, expires, elsewhere))
+        self._point(id, owner, expires)
 
     def remove(self, id: Id) -> None:
         """Remove a subscription."""
@@ -139,13 +149,56 @@ class Transaction:
 
     def compact(self) -> int:
         """Drop changes that all readers have seen and that no subscription stands in; return how many."""
-        (slowest,) = self._execute("SELECT min(sequence) FROM readers").fetchone()
-        end = self.sequence if slowest is None else slowest
-        dropped = self._execute(
-            "DELETE FROM changes WHERE sequence <= ? AND sequence NOT IN (SELECT sequence FROM subscriptions)", (end,)
-        )
-        set_fact(self._execute, "compacted", max(end, compacted(self._execute, self._path)))
-        return dropped.rowcount
+        end = self._slowest()
+        n_dropped = self._drop("last <= ?", (end,))
+        self._raise_floor(end)
+        return n_dropped
+
+    def compact_some(self, most: int, *, reader: str, seen: int, n_kept: int) -> int:
+        """Drop up to `most` changes that nobody needs; return how many.
+
+        A change that gave a subscription its content may go as soon as a later one of the same subscription is there:
+        whoever follows, from wherever, gets the later one. So the snapshot of `reader` does not need it. The end of a
+        subscription stays for that snapshot, and as long as it is one of the last `n_kept` changes.
+        """
+        n_dropped = self._drop("is_end = 0 AND last <= ? LIMIT ?", (min(seen, self._slowest(but=reader)), most))
+        end = min(seen, self._slowest(), self.sequence - n_kept)
+        query = "SELECT max(last) FROM (SELECT last FROM superseded WHERE is_end = 1 AND last <= ? LIMIT ?)"
+        (last,) = self._execute(query, (end, most - n_dropped)).fetchone()
+        if last is not None:
+            n_dropped += self._drop("is_end = 1 AND last <= ?", (last,))
+            self._raise_floor(last)
+        return n_dropped
+
+    def _slowest(self, but: str | None = None) -> int:
+        """Return which change all readers have seen, or all but one."""
+        (slowest,) = self._execute("SELECT min(sequence) FROM readers WHERE name IS NOT ?", (but,)).fetchone()
+        return self.sequence if slowest is None else int(slowest)
+
+    def _drop(self, condition: str, arguments: tuple[int, ...]) -> int:
+        """Drop changes that are superseded and meet a condition; what a subscription stands in stays in any case."""
+        rows = self._execute(f"SELECT is_end, last, sequence FROM superseded WHERE {condition}", arguments).fetchall()
+        if not rows:
+            return 0
+        self.connection.executemany("DELETE FROM superseded WHERE is_end = ? AND last = ? AND sequence = ?", rows)
+        n = self.connection.executemany(
+            "DELETE FROM changes WHERE sequence = ? AND NOT EXISTS (SELECT 1 FROM subscriptions s JOIN changes r USING"
+            " (sequence) WHERE s.id = changes.id AND changes.sequence IN (r.sequence, r.content))",
+            [(sequence,) for _, _, sequence in rows],
+        ).rowcount
+        return int(n)
+
+    def _raise_floor(self, sequence: int) -> None:
+        set_fact(self._execute, "compacted", max(sequence, compacted(self._execute, self._path)))
+
+    def give_back(self, most_pages: int) -> int:
+        """Make the file smaller by pages that are free, if they are many; return by how many."""
+        (n_free,), (n_pages,) = (self._execute(f"PRAGMA {name}_count").fetchone() for name in ("freelist", "page"))
+        n = min(most_pages, n_free - max(_FREE_PAGES, n_pages // 4))
+        if n <= 0 or self._execute("PRAGMA auto_vacuum").fetchone() == (0,):
+            return 0
+        self._execute(f"PRAGMA incremental_vacuum({n})").fetchall()  # each row that is fetched is one page
+        return int(n)
 
     # rows
 
@@ -195,19 +248,43 @@ class Transaction:
 
     def _put(self, kind: str, id: Id, content: Content) -> None:
         (dialect, text), weight, owner, created, expires = content
-        self._record((kind, id, self._now, dialect, stored_text(text), weight, owner, created, expires))
+        if kind != ADDED:
+            self._leave(id)
+        self._record((kind, id, self._now, dialect, stored_text(text), weight, owner, created, expires, None))
+        self._point(id, owner, expires)
+
+    def _point(self, id: Id, owner: str | None, expires: int | str | None) -> None:
+        """Let a subscription stand in the last change."""
         row = (id, self.sequence, owner, expires)
         self._execute("INSERT OR REPLACE INTO subscriptions VALUES (?, ?, ?, ?)", row)
 
     def _forget(self, id: Id, kind: str) -> None:
+        self._leave(id)
         self._execute("DELETE FROM subscriptions WHERE id = ?", (id,))
         self._execute("DELETE FROM leases WHERE id = ?", (id,))  # its ticket must not fit who has the id next
-        self._record((kind, id, self._now, None, None, None, None, None, None))
+        self._record((kind, id, self._now, None, None, None, None, None, None, None))
+        self._supersede(self.sequence, self.sequence, is_end=True)
+
+    def _standing(self, id: Id) -> tuple[int, int | None]:
+        """Return in which change a subscription stands, and which one that refers to."""
+        query = "SELECT sequence, content FROM subscriptions s JOIN changes r USING (sequence) WHERE s.id = ?"
+        sequence, content = self._execute(query, (id,)).fetchone()
+        return sequence, content
+
+    def _leave(self, id: Id) -> None:
+        """Note that a subscription no longer stands where it does."""
+        sequence, content = self._standing(id)
+        self._supersede(sequence, sequence)
+        if content is not None:
+            self._supersede(content, sequence)
+
+    def _supersede(self, sequence: int, last: int, *, is_end: bool = False) -> None:
+        self._execute("INSERT INTO superseded VALUES (?, ?, ?)", (is_end, last, sequence))
 
     def _record(self, columns: tuple[Any, ...]) -> None:
         self.sequence += 1
         row = (self.sequence, *columns)
-        self._execute(_INSERT, (*row, checksum_of(row)))
+        self._execute(_INSERT, (*row, row_checksum(row)))
 
 
 def last_sequence(connection: sqlite3.Connection) -> int:
