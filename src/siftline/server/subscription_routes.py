@@ -149,7 +149,7 @@ class SubscriptionRoutes:
 
     def _found(self, search: str, owner: str | None, limit: int) -> dict[str, Any]:
         query = (
-            f"{_LISTED} AND (?2 = '' OR instr(lower(c.text), lower(?2)) OR CAST(s.id AS TEXT) = ?2)"
+            f"{_LISTED} AND (?2 = '' OR instr(lower(coalesce(c.text, r.text)), lower(?2)) OR CAST(s.id AS TEXT) = ?2)"
             " AND (?3 IS NULL OR s.owner = ?3) ORDER BY s.sequence DESC LIMIT ?4"
         )
         found, is_more = self._rows(query, (_plain(search), owner and _plain(owner), limit + 1))
