@@ -12,12 +12,13 @@ Both are bounded: events as the log of notifications is, and what is known of ma
 
 from __future__ import annotations
 
-import json
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siftline.broker.log_file import connect, insert, row
+from siftline.broker.matching import matched_ids
 from siftline.broker.recent import event_cost
+from siftline.engine import Engine
 from siftline.errors import EventError, LimitError
 from siftline.storage.sqlite_files import plain_errors, transaction
 
@@ -193,13 +194,5 @@ def _by_event(matches: Iterable[tuple[int, list[Id]]]) -> dict[int, dict[Id, Non
 
 
 def checked(events: list[bytes]) -> Iterator[list[Id] | EventError]:
-    """Yield what is wrong with each event; the empty list if it is a JSON object, which nobody here matches."""
-    return map(_checked, events)
-
-
-def _checked(event: bytes) -> list[Id] | EventError:
-    try:
-        document = json.loads(event)
-    except (ValueError, RecursionError) as error:
-        return EventError(f"not a JSON object: {error}")
-    return [] if isinstance(document, dict) else EventError("not a JSON object")
+    """Yield what is wrong with each event; the empty list if it is one, which nobody here matches."""
+    return matched_ids(Engine(), events)

@@ -130,11 +130,12 @@ class NotificationLog:
     def _load(self, now: int) -> None:
         for number, id in self._reader.execute("SELECT number, id FROM names ORDER BY number"):
             self._names.put(number, id)
+        known = self._names.known()
         for sequence, n_bytes, matches in self._reader.execute(
             "SELECT sequence, length(payload), matches FROM logged ORDER BY sequence"
         ):
             numbers = np.frombuffer(matches, "<u4")
-            if self._names.is_known(numbers):  # otherwise it is as good as lost
+            if int(numbers.max(initial=0)) < len(known) and known[numbers].all():  # otherwise it is as good as lost
                 self._names.hold(numbers)
                 self._recent.add(sequence, event_cost(n_bytes, len(numbers)), numbers)
         unused = self._names.unused()  # the broker was killed, or events are damaged

@@ -91,11 +91,11 @@ class Names:
         """Return the subscriptions that numbers stand for."""
         return [self._ids[number] for number in numbers]  # type: ignore[misc]
 
-    def is_known(self, numbers: NDArray[np.uint32]) -> bool:
-        """Return whether all these numbers stand for a subscription, and each is there once."""
-        listed = numbers.tolist()
-        n = len(self._ids)
-        return len(set(listed)) == len(listed) and all(each < n and self._ids[each] is not None for each in listed)
+    def known(self) -> NDArray[np.bool_]:
+        """Return for each number whether it stands for a subscription."""
+        known = np.zeros(self.capacity, np.bool_)
+        known[: len(self._ids)] = [id is not None for id in self._ids]
+        return known
 
     def mask(self, numbers: list[int]) -> NDArray[np.bool_]:
         """Return for each number whether it is one of these."""

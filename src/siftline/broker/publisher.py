@@ -16,6 +16,7 @@ hold is refused, so the memory of a turn is bounded too.
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from concurrent.futures import Future
@@ -44,6 +45,9 @@ _MOST_EVENTS: Final = 4096
 _MOST_BYTES: Final = 16 << 20
 # When a turn has found so many matches, what is complete is written before the rest is matched.
 _MANY_MATCHES: Final = 1 << 21
+
+
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
 class Published(NamedTuple):
@@ -315,7 +319,8 @@ def event_text(event: Any, limits: Limits) -> bytes:
         _check_numbers(text)
     if text.startswith(b"\xef\xbb\xbf"):
         text = text[3:]
-    # Between tokens only: in strings JSON has no such characters.
+    if b"\n" in text or b"\r" in text:
+        _check_lines(text)
     return text.replace(b"\n", b" ").replace(b"\r", b" ").strip()
 
 
@@ -331,6 +336,13 @@ def _check_unicode(text: bytes) -> None:
         text.decode()
     except UnicodeDecodeError as error:
         raise EventError(f"not a JSON object: invalid UTF-8 at byte {error.start}") from None
+
+
+def _check_lines(text: bytes) -> None:
+    """Refuse line breaks in strings, which JSON does not have; between tokens they may become spaces."""
+    for string in _STRING.finditer(text):
+        if b"\n" in string[0] or b"\r" in string[0]:
+            raise EventError(f"not a JSON object: a line break in a string at byte {string.start()}")
 
 
 def _check_numbers(text: bytes) -> None:

@@ -69,8 +69,8 @@ class Column:
     def _move(self, n_more: int) -> None:
         """Make room for more at the end: where others were forgotten if they were many, otherwise in a larger array."""
         kept = self.view
-        wanted = max(_LEAST_CAPACITY, (len(kept) + n_more) * 3 // 2)
-        is_fit = len(kept) + n_more <= len(self._array) * 3 // 4 and wanted * 4 > len(self._array)
+        wanted = max(_LEAST_CAPACITY, (len(kept) + n_more) * 5 // 4)
+        is_fit = len(kept) + n_more <= len(self._array) * 9 // 10 and wanted * 4 > len(self._array)
         array = self._array if is_fit else np.empty(wanted, self._array.dtype)
         array[: len(kept)] = kept
         self._array, self._start, self._end = array, 0, len(kept)

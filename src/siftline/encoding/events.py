@@ -27,7 +27,7 @@ from siftline.kernels.locate import (
     locate_values,
 )
 from siftline.kernels.pointers import HEADER_SIZE, IS_COMPILED, event_describer
-from siftline.model import MAX_EVENT_DEPTH, Event, leaf_of
+from siftline.model import MAX_EVENT_DEPTH, Event, check_integer, leaf_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -250,6 +250,8 @@ def append_leaves(tree: Mapping[str, Any], domains: Domains, owners: list[int], 
             if attribute is not None:
                 owners.append(attribute)
                 values.append(value)
+            elif type(value) is int:
+                check_integer(value, key)
         else:
             _append_below(value, key, ids, owners, values, 1)
     if domains.pattern_attributes:
@@ -367,6 +369,7 @@ def _located_one_by_one(owners: list[int], values: list[Any], starts: NDArray[np
     all_domains = domains.domains
     is_kept = np.array(owners) >= 0
     pairs = zip(owners, values, strict=True)
-    codes = [all_domains[owner].code(leaf_of(value, "")) for owner, value in pairs if owner >= 0]
+    leaves = [(owner, leaf_of(value, "")) for owner, value in pairs]
+    codes = [all_domains[owner].code(leaf) for owner, leaf in leaves if owner >= 0]
     before = np.concatenate([[0], np.cumsum(is_kept)])
     return before[starts], np.array(owners, dtype=np.int32)[is_kept], np.array(codes, dtype=np.int32)

@@ -7,6 +7,7 @@ integers). The latter are rare; they go through `json.loads`, and their codes ar
 from __future__ import annotations
 
 import json
+import re
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +22,7 @@ from siftline.encoding.json_leaves import OK, STRING, parse_json
 from siftline.encoding.patterns import matcher_of
 from siftline.errors import EventError
 from siftline.kernels.locate import FlatDomains, locate_leaves
-from siftline.model import MAX_EVENT_DEPTH
+from siftline.model import MAX_EVENT_DEPTH, MAX_INTEGER_DIGITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 # Texts are parsed in blocks of about this many bytes: the parser's arrays are several times as large as its input.
 _BLOCK_BYTES: Final = 1 << 22
 
-# Python converts no integer beyond a limit, 4,300 digits by default. Constants are doubles or int64.
+# Python converts no integer beyond a limit, which programs can set to 640 digits. Constants are doubles or int64.
 _ENORMOUS: Final = 10**400
+_MANY_DIGITS: Final = re.compile(f"[0-9]{{{MAX_INTEGER_DIGITS + 1}}}")
 
 _BOM: Final = b"\xef\xbb\xbf"
 _NEWLINE: Final = 10
@@ -233,16 +235,20 @@ def load_object(text: bytes) -> dict[str, Any]:
 
 
 def _loads(characters: str) -> Any:
+    if len(characters) > MAX_INTEGER_DIGITS and _MANY_DIGITS.search(characters) is not None:
+        return json.loads(characters, parse_int=_integer)
     try:
         return json.loads(characters)
     except json.JSONDecodeError:
         raise
     except ValueError:
-        return json.loads(characters, parse_int=_any_integer)
+        return json.loads(characters, parse_int=_integer)
 
 
-def _any_integer(digits: str) -> int:
-    """Return an integer, however long: beyond Python's limit one that compares with every constant as it would."""
+def _integer(digits: str) -> int:
+    """Return an integer that is not too long; beyond Python's limit, one that compares as it would with constants."""
+    if len(digits.removeprefix("-")) > MAX_INTEGER_DIGITS:
+        raise EventError(f"an integer has more than {MAX_INTEGER_DIGITS:,} digits")
     try:
         return int(digits)
     except ValueError:

@@ -3,7 +3,16 @@
 Pure Python, and below everything else: this package imports nothing of Siftline but its errors.
 """
 
-from siftline.model.event import MAX_EVENT_DEPTH, Element, Event, Leaf, iso_text, leaf_of
+from siftline.model.event import (
+    MAX_EVENT_DEPTH,
+    MAX_INTEGER_DIGITS,
+    Element,
+    Event,
+    Leaf,
+    check_integer,
+    iso_text,
+    leaf_of,
+)
 from siftline.model.expression import (
     FALSE,
     MAX_DEPTH,
@@ -54,6 +63,7 @@ __all__ = [
     "FALSE",
     "MAX_DEPTH",
     "MAX_EVENT_DEPTH",
+    "MAX_INTEGER_DIGITS",
     "MAX_LEAVES",
     "OPERATORS",
     "POSITIVE_OF",
@@ -82,6 +92,7 @@ __all__ = [
     "Variable",
     "all_variables",
     "best_substitution",
+    "check_integer",
     "check_size",
     "children",
     "compare",

@@ -23,6 +23,11 @@ Leaf = bool | int | float | str | None
 # Objects and arrays in an event may nest this deep.
 MAX_EVENT_DEPTH: Final = 100
 
+# An integer in an event has at most so many digits: what is longer, many readers of JSON refuse, Python's among them.
+MAX_INTEGER_DIGITS: Final = 4300
+_FIRST_TOO_LONG: Final = 10**MAX_INTEGER_DIGITS
+_LONG_BITS: Final = _FIRST_TOO_LONG.bit_length() - 1
+
 # Elements that come from spelling one path in several ways at once.
 _MAX_SPELLINGS: Final = 10_000
 
@@ -76,11 +81,13 @@ class Element:
 def leaf_of(value: object, path: str) -> Leaf:
     """Return a scalar as a leaf: NaN and infinities are null, dates are text, anything unknown is an error."""
     if type(value) in _PLAIN:
+        if type(value) is int:
+            check_integer(value, path)
         return value  # type: ignore[return-value]
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, (str, int)):  # subclasses, such as enumerations
-        return str.__str__(value) if isinstance(value, str) else int(value)
+        return str.__str__(value) if isinstance(value, str) else leaf_of(int(value), path)
     if isinstance(value, datetime.date):
         return iso_text(value) if value == value else None  # pandas.NaT is a date that is not equal to itself
     if isinstance(value, decimal.Decimal):
@@ -90,6 +97,12 @@ def leaf_of(value: object, path: str) -> Leaf:
     if getattr(value, "ndim", None) == 0 and getattr(value, "dtype", None) is not None:
         return _from_numpy(value, path)
     raise EventError(f"attribute {path!r}: a value of type {type(value).__name__} has no meaning in an event")
+
+
+def check_integer(value: int, path: str) -> None:
+    """Raise if an integer has more digits than an event may have."""
+    if value.bit_length() >= _LONG_BITS and abs(value) >= _FIRST_TOO_LONG:
+        raise EventError(f"attribute {path!r}: an integer has more than {MAX_INTEGER_DIGITS:,} digits")
 
 
 def iso_text(moment: datetime.date) -> str:
@@ -136,7 +149,7 @@ def _from_decimal(value: decimal.Decimal, path: str) -> Leaf:
     if not value.is_finite():
         return None
     if value.as_tuple().exponent == 0:
-        return int(value)
+        return leaf_of(int(value), path)
     double = float(value)
     if math.isinf(double):
         raise EventError(f"attribute {path!r}: the decimal {value:.3G} is too large for a double")
