@@ -9,10 +9,12 @@ import os
 import sys
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from siftline.errors import SparkError
+from siftline.errors import EventError, SparkError
 from siftline.spark import Counts, compile, match, match_files, profile, session
+from siftline.spark.failures import own_error
 from siftline.spark.session import SETTINGS, is_connect
 from spark.test_remote import events, subscriptions
 
@@ -44,6 +46,19 @@ def main(folder: Path) -> None:
         assert spark.read.parquet(str(folder / f"dead-{plan}")).first().id == 40
     events(spark).write.parquet(str(folder / "events"))
     match_files(str(folder / "events"), index, folder / "files", dead_letters="ignore")
+    for limit in (0, 0.01):
+        try:
+            match(events(spark), index, dead_letters=str(folder / "dead"), fail_above=limit).collect()
+        except PySparkException as error:
+            assert f"more than fail_above={limit} allows" in str(own_error(error))  # noqa: PT017
+        else:
+            raise AssertionError
+    try:
+        match_files(str(folder / "events"), index, folder / "no files")
+    except EventError as error:
+        assert "cannot be read; the first: id=40" in str(error)  # noqa: PT017
+    else:
+        raise AssertionError
     for refused in (lambda: Counts(spark), lambda: compile(subscriptions(spark), "hdfs://cluster/index")):
         try:
             refused()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -108,6 +109,9 @@ def test_versions_replace_each_other_and_old_ones_go_away(spark: Any, tmp_path: 
     assert {path.name for path in (store / "commits").glob("[0-9]*")} == {"3.json", "4.json", "5.json"}
     assert len(list((store / "versions").glob("siftline-*"))) == 3
     assert IndexDirectory.open(uri, 4).version == 4
+    brought = spark.sparkContext._jsc.sc().addedFiles().toString()  # what executors that join later have to fetch
+    names = re.findall(rf"{tmp_path.name}/data/index/versions/(siftline-index-\w+)", brought)
+    assert sorted(names) == sorted(path.name for path in (store / "versions").glob("siftline-*"))
     with pytest.raises(SnapshotError, match=r"has no version 2 any more: there is no viewfs:.*commits/2\.json"):
         IndexDirectory.open(uri, 2)
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from siftline.errors import SnapshotError
-from siftline.spark import apply, compact, match
+from siftline.spark import IndexDirectory, apply, compact, match
 from siftline.spark.failures import own_error
 from spark.directories import directory
 
@@ -72,6 +72,14 @@ def test_compactions_while_a_job_runs(spark: Any, tmp_path: Path) -> None:
     compacted.touch()
     job.join()
     assert sorted(map(tuple, found)) == [(event, id) for event in range(8) for id in (1, 2, 3)]
+
+
+def test_an_opened_version_that_is_gone(spark: Any, tmp_path: Path) -> None:
+    index = index_at(tmp_path / "index")
+    opened = IndexDirectory.open(index)
+    compact_often(index, keep=timedelta(0))
+    with pytest.raises(SnapshotError, match="has no version 1 any more: version 5 is current"):
+        match(events(spark), opened)
 
 
 @pytest.mark.parametrize("plan", PLANS)

@@ -168,6 +168,8 @@ class IndexDirectory:
         """Return the snapshot of one shard; raise SnapshotError if it is gone."""
         path = self.shards[number].path
         if not path.is_dir() and not unpacked(path):
+            if not self.folder.is_dir():
+                raise missing(path)
             raise SnapshotError(f"the index {self.path} is damaged: version {self.version} lacks the shard {path}")
         return path
 

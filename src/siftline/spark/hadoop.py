@@ -70,6 +70,11 @@ class HadoopFolder:
                 return {}
             return {status.getPath().getName(): status for status in self._files.listStatus(path)}
 
+    def exists(self, name: str) -> bool:
+        """Return whether something is there."""
+        with self._named_errors(name):
+            return bool(self._files.exists(self._path(name)))
+
     def read(self, name: str) -> bytes | None:
         """Return the content of a file, None if there is none."""
         path = self._path(name)

@@ -21,6 +21,7 @@ import json
 import time
 import uuid
 import zlib
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -70,11 +71,15 @@ class RemoteDirectory(IndexDirectory):
     def share(self, spark: Any) -> None:
         """Let Spark bring the version to every executor, once in an application."""
         context = spark.sparkContext
-        key = context.applicationId, self._name
-        if key not in _shared:
-            # Unlike all others, this takes a URI for what it says, and `#` for the beginning of a fragment.
-            context.addFile(self._files.encoded(f"versions/{self._name}"), recursive=True)
-            _shared.add(key)
+        shared = _shared.setdefault((context.applicationId, self.uri), set())
+        if self._name in shared:
+            return
+        removed = {name for name in shared if not self._files.exists(f"versions/{name}")}
+        _forget(context, [self._files.encoded(f"versions/{name}") for name in removed])
+        # Unlike all others, this takes a URI for what it says, and `#` for the beginning of a fragment.
+        context.addFile(self._files.encoded(f"versions/{self._name}"), recursive=True)
+        shared -= removed
+        shared.add(self._name)
 
     @cached_property
     def statistics(self) -> Statistics | None:
@@ -93,8 +98,23 @@ class RemoteDirectory(IndexDirectory):
         return self._files.path_of(f"versions/{self._name}/quarantine")
 
 
-# Which versions have been brought to the executors of which application.
-_shared: set[tuple[str, str]] = set()
+# Which versions have been brought to the executors, by application and index.
+_shared: dict[tuple[str, str], set[str]] = {}
+
+
+def _forget(context: Any, uris: Sequence[str]) -> None:
+    """Let Spark not bring versions that are removed: executors that join later would look for them, and all tasks fail.
+
+    Spark has no call for this; where it keeps its list elsewhere, nothing is forgotten.
+    """
+    from py4j.protocol import Py4JError
+
+    with suppress(Py4JError):
+        lists = context._jsc.sc().addedFiles().values().iterator()
+        while lists.hasNext():
+            files = lists.next()
+            for uri in uris:
+                files.remove(uri)
 
 
 def open_remote(uri: str, version: int | None, spark: Any = None) -> RemoteDirectory:
