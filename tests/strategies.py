@@ -6,19 +6,41 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from siftline.model import And, AnyElement, Expression, IsTrue, Not, Or, Predicate
+from siftline.model import And, AnyElement, Expression, IsTrue, Not, Now, Or, Predicate, Timestamp, instant_of_text
 
 # Few attributes and few values, so that random events do match random subscriptions.
 ATTRIBUTES = ["a", "b", "c.d"]
 NUMBERS: list[int | float] = [0, 1, 2, 3, 1.5, -1, -0.0, 2.0, 2**53, 2**53 + 1, -(2**53), 1e300]
 TEXTS = ["", "a", "ab", "abc", "b", "B", "ba", "%", "ß", "é", "a\nb", "\U0010ffff", "\ud800", "10.0.0.7", "2001:db8::1"]
 LONG_TEXT = "ünïcödé" * 40
+# One instant in many spellings, its neighbours, both ends of the calendar, and what looks like a time.
+TIMES = [
+    "2026-01-31T10:00:00Z",
+    "2026-01-31t11:30:00.000000000000+01:30",
+    "2026-01-31 10:00",
+    "2026-01-31T10:00:00.000000001Z",
+    "2026-01-31T09:59:59.999999999z",
+    "2026-01-31",
+    "0001-01-01",
+    "9999-12-31T23:59:59.999999999Z",
+    "1815-06-18T11:35:00.123456789+00:17",
+    "2016-12-31T23:59:60Z",
+    "2026-02-30",
+    "2026-01-31T10:00:00+0000",
+    "0001-01-01T00:00+00:01",
+]
+# What `now()` means in the tests, so that ages meet their constants.
+NOW = TIMES[0]
+HOUR = 3_600 * 10**9
 
 LARGE: list[int | float] = [2.0**53, -(2**53) - 1, -(2**63), 2**63 - 1]
 
 numbers = st.sampled_from(NUMBERS + LARGE)
 texts = st.sampled_from(TEXTS)
-constants = st.one_of(numbers, texts, st.booleans())
+times = st.sampled_from([instant for text in TIMES if (instant := instant_of_text(text)) is not None])
+offsets = st.sampled_from([0, 1, -1, -10 * HOUR, 10 * HOUR, -(80_000 * 24 * HOUR), 10**6 * 24 * HOUR])
+moments = st.one_of(times.map(Timestamp), offsets.map(Now))
+constants = st.one_of(numbers, texts, st.sampled_from(TIMES), st.booleans(), moments)
 attributes = st.sampled_from(ATTRIBUTES)
 patterns = st.text(alphabet="ab%_é\n", max_size=4)
 
@@ -38,8 +60,17 @@ def _predicates(paths: st.SearchStrategy[Any]) -> st.SearchStrategy[Expression]:
     }
     parts = [
         st.builds(Predicate, paths, st.sampled_from(["=", "!="]), constants),
-        st.builds(Predicate, paths, st.sampled_from(["<", "<=", ">", ">="]), st.one_of(numbers, texts)),
-        st.builds(Predicate, paths, st.sampled_from(["between", "not between"]), _pair(numbers) | _pair(texts)),
+        st.builds(Predicate, paths, st.sampled_from(["<", "<=", ">", ">="]), st.one_of(numbers, texts, moments)),
+        st.builds(
+            Predicate,
+            paths,
+            st.sampled_from(["between", "not between"]),
+            st.one_of(
+                _pair(numbers), _pair(texts), _pair(moments), _pair(times.map(Timestamp)), _pair(offsets.map(Now))
+            ),
+        ),
+        st.builds(Predicate, paths, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), moments),
+        st.builds(Predicate, paths, st.sampled_from(["in", "not in"]), st.lists(moments, max_size=3).map(tuple)),
         st.builds(Predicate, paths, st.sampled_from(["in", "not in"]), st.lists(constants, max_size=4).map(tuple)),
         st.builds(Predicate, paths, st.sampled_from(["is null", "is not null", "exists"])),
     ]
@@ -79,9 +110,10 @@ conjunctions = st.lists(predicates, min_size=1, max_size=4, unique=True).map(
 )
 subscriptions = st.one_of(conjunctions, expressions)
 
-leaves = st.one_of(
+_all_leaves = st.one_of(
     numbers,
     texts,
+    st.sampled_from(TIMES),
     st.booleans(),
     st.none(),
     st.just(float("nan")),
@@ -89,6 +121,7 @@ leaves = st.one_of(
     st.just(2**70),
     st.just(LONG_TEXT),
 )
+leaves: st.SearchStrategy[Any] = st.deferred(lambda: _all_leaves)
 _small_objects = st.dictionaries(st.sampled_from(["d", "e"]), leaves | st.lists(leaves, max_size=2), max_size=2)
 values = st.one_of(
     leaves,

@@ -10,7 +10,7 @@ from conftest import N_EXAMPLES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
-from strategies import events, subscriptions
+from strategies import NOW, events, subscriptions
 
 import siftline
 from siftline import Engine
@@ -53,11 +53,15 @@ def check_property(index: str, expressions: list[Expression], trees: list[dict[s
         one_by_one.add(expression, id=number)
         one_by_one._check()
     for tree in trees:
-        expected = sorted(oracle.match(tree))
-        assert sorted(engine.match(tree)) == expected
-        assert sorted(one_by_one.match(tree)) == expected
-        assert sorted(engine.match(engine.encode(tree))) == expected
-    assert pairs(engine.match_batch(trees)) == pairs(one_by_one.match_batch(trees)) == pairs(oracle.match_batch(trees))
+        expected = sorted(oracle.match(tree, now=NOW))
+        assert sorted(engine.match(tree, now=NOW)) == expected
+        assert sorted(one_by_one.match(tree, now=NOW)) == expected
+        assert sorted(engine.match(engine.encode(tree), now=NOW)) == expected
+    assert (
+        pairs(engine.match_batch(trees, now=NOW))
+        == pairs(one_by_one.match_batch(trees, now=NOW))
+        == pairs(oracle.match_batch(trees, now=NOW))
+    )
     engine._check()
 
 
@@ -137,36 +141,38 @@ class AddRemoveMatch(RuleBasedStateMachine):
 
     @rule(tree=events)
     def match(self, tree: dict[str, Any]) -> None:
-        assert sorted(self.engine.match(tree)) == sorted(self.oracle.match(tree))
+        assert sorted(self.engine.match(tree, now=NOW)) == sorted(self.oracle.match(tree, now=NOW))
         self.encoded = [*self.encoded[-2:], (tree, self.engine.encode(tree))]
 
     @rule(trees=lists_of_events)
     def match_batch(self, trees: list[dict[str, Any]]) -> None:
-        assert pairs(self.engine.match_batch(trees)) == pairs(self.oracle.match_batch(trees))
+        assert pairs(self.engine.match_batch(trees, now=NOW)) == pairs(self.oracle.match_batch(trees, now=NOW))
 
     @rule(tree=events, chosen=st.sets(st.integers(1, 30)), top=st.integers(0, 5), tenant=tenants)
     def match_some(self, tree: dict[str, Any], chosen: set[int], top: int, tenant: str | None) -> None:
-        everything = self.oracle.match(tree)
+        everything = self.oracle.match(tree, now=NOW)
         inside = [id for id in everything if id in chosen]
-        assert sorted(self.engine.match(tree, within=chosen)) == sorted(inside)
-        assert sorted(self.engine.match(tree, within=self.subset)) == sorted(set(everything) & self.subset.ids)
-        assert sorted(self.engine.match(tree, tenant=tenant)) == sorted(self.oracle.match(tree, tenant=tenant))
-        assert self.engine.match(tree, top=top) == self.oracle.match(tree, top=top)
-        assert (
-            self.engine.match(tree, top=top, within=chosen)
-            == [id for id in self.oracle.match(tree, top=len(everything)) if id in chosen][:top]
+        assert sorted(self.engine.match(tree, within=chosen, now=NOW)) == sorted(inside)
+        assert sorted(self.engine.match(tree, within=self.subset, now=NOW)) == sorted(set(everything) & self.subset.ids)
+        assert sorted(self.engine.match(tree, tenant=tenant, now=NOW)) == sorted(
+            self.oracle.match(tree, tenant=tenant, now=NOW)
         )
-        found = self.engine.match(tree, first=True)
+        assert self.engine.match(tree, top=top, now=NOW) == self.oracle.match(tree, top=top, now=NOW)
+        assert (
+            self.engine.match(tree, top=top, within=chosen, now=NOW)
+            == [id for id in self.oracle.match(tree, top=len(everything), now=NOW) if id in chosen][:top]
+        )
+        found = self.engine.match(tree, first=True, now=NOW)
         assert found in everything if everything else found is None
-        found = self.engine.match(tree, first=True, within=chosen)
+        found = self.engine.match(tree, first=True, within=chosen, now=NOW)
         assert found in inside if inside else found is None
-        batch = self.engine.match_batch([tree, tree], within=self.subset, tenant=None)
+        batch = self.engine.match_batch([tree, tree], within=self.subset, tenant=None, now=NOW)
         assert sorted(batch["subscription"].to_pylist()) == sorted([*(set(everything) & self.subset.ids)] * 2)
 
     @rule()
     def match_what_was_encoded_before(self) -> None:
         for tree, encoded in self.encoded:
-            assert sorted(self.engine.match(encoded)) == sorted(self.oracle.match(tree))
+            assert sorted(self.engine.match(encoded, now=NOW)) == sorted(self.oracle.match(tree, now=NOW))
 
     @invariant()
     def is_consistent(self) -> None:

@@ -36,6 +36,7 @@ _HOMES = {
     "Store": "siftline.storage.store",
     "SubscriptionError": "siftline.errors",
     "attr": "siftline.language.builder",
+    "now": "siftline.language.builder",
     "operator": "siftline.operators.operator",
     "parse": "siftline.language.text",
     "parse_filters": "siftline.language.cloudevents",
@@ -56,6 +57,7 @@ __all__ = [
     "attr",
     "errors",
     "indexes",
+    "now",
     "operator",
     "parse",
     "parse_filters",
@@ -71,7 +73,7 @@ if TYPE_CHECKING:
     from siftline.engine import Engine
     from siftline.errors import EventError, SiftlineError, SubscriptionError
     from siftline.indexes.registry import indexes
-    from siftline.language.builder import attr
+    from siftline.language.builder import attr, now
     from siftline.language.cloudevents import parse_filters
     from siftline.language.event_pattern import parse_pattern
     from siftline.language.printer import to_text

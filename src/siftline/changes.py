@@ -205,7 +205,7 @@ class Changing:
             self._add_many(clauses, new._replace(with_calls=_with_calls(own, clauses, first)), domains, moves)
             return
         covers = [_NO_CLAUSES if expression is None else covering(expression) for expression in own]
-        constants = constants_of(covers)
+        constants = constants_of(covers, own)
         may_call = (i for i, each in enumerate(covers) if not each.is_exact)
         new = new._replace(with_calls=[i for i in may_call if has_calls(expressions[i])])
         if self._domains.has_room(constants):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
@@ -27,6 +28,7 @@ from siftline.subscriptions import (
     TextExpressions,
     accepted,
     check_top,
+    checked_now,
     checked_tenant,
     checked_weight,
 )
@@ -248,7 +250,7 @@ class Engine(Matching):
 
     @overload
     def match(
-        self, event: Any, *, first: Literal[True], within: Within = None, tenant: str | None = None
+        self, event: Any, *, first: Literal[True], within: Within = None, tenant: str | None = None, now: Any = None
     ) -> Id | None: ...
     @overload
     def match(
@@ -260,6 +262,7 @@ class Engine(Matching):
         within: Within = None,
         tenant: str | None = None,
         as_slots: Literal[False] = False,
+        now: Any = None,
     ) -> list[Id]: ...
     @overload
     def match(
@@ -271,6 +274,7 @@ class Engine(Matching):
         within: Within = None,
         tenant: str | None = None,
         as_slots: Literal[True],
+        now: Any = None,
     ) -> NDArray[np.int32]: ...
     def match(
         self,
@@ -281,6 +285,7 @@ class Engine(Matching):
         within: Within = None,
         tenant: str | None = None,
         as_slots: bool = False,
+        now: Any = None,
     ) -> list[Id] | NDArray[np.int32] | Id | None:
         """Return the ids of all subscriptions that one event satisfies, in no promised order.
 
@@ -299,6 +304,8 @@ class Engine(Matching):
             Only among the subscriptions that were added for this tenant.
         as_slots : bool
             Return the internal integers instead, without making Python objects.
+        now : datetime or str, optional
+            The instant that `now()` means in subscriptions; this one if left out.
 
         >>> engine = Engine()
         >>> _ = engine.add_many([(1, "a = 1"), (2, "a > 0", 2.0)])
@@ -308,9 +315,13 @@ class Engine(Matching):
         >>> engine.match({"a": 1}, tenant="acme"), engine.match({"a": 10}, first=True), engine.match({}, first=True)
         ([3], 2, None)
         """
+        instant = None if now is None else checked_now(now)
         if type(event) is dict:
             with self._publishing:
-                event = EncodedEvents(DictSource((event,)), self._domains)
+                event = EncodedEvents(DictSource((event,)), self._domains, instant)
+        elif self._domains.has_ages and type(event) is EncodedEvents:
+            with self._publishing:
+                event = event.at(instant, self._domains)
         is_plain = top is None and within is None and tenant is None
         if is_plain and type(event) is EncodedEvents and event.is_single:
             if not as_slots and not first:
@@ -336,7 +347,7 @@ class Engine(Matching):
             check_top(top)
         if first and (top is not None or as_slots):
             raise ValueError("first=True gives one id: it goes neither with top nor with as_slots")
-        slots, table, _ = self._find(event, 0, is_one=True, top=top, within=self._within(within, tenant))
+        slots, table, _ = self._find(event, 0, is_one=True, top=top, within=self._within(within, tenant), now=instant)
         if first:
             return _first(slots, table)
         if top is not None:
@@ -374,6 +385,7 @@ class Engine(Matching):
         tenant: str | None = None,
         threads: int | None = None,
         weights: bool = False,
+        now: Any = None,
     ) -> pa.Table:
         """Return an Arrow table (event, subscription): all subscriptions that each event satisfies.
 
@@ -396,6 +408,8 @@ class Engine(Matching):
             How many threads share a large batch; one for each core if left out.
         weights : bool
             Whether the table has a third column, `weight`.
+        now : datetime or str, optional
+            The instant that `now()` means, for all events alike; this one if left out.
 
         >>> engine = Engine()
         >>> _ = engine.add("a = 1", id="ann")
@@ -405,7 +419,11 @@ class Engine(Matching):
         """
         from siftline.batches import matched_table
 
-        encoded, chosen = self._moment(events, event=event)[0], self._within(within, tenant)
+        instant = time.time_ns() if now is None else checked_now(now)
+        if isinstance(events, EncodedEvents):
+            with self._publishing:
+                events = events.at(instant, self._domains)
+        encoded, chosen = self._moment(events, event=event, now=instant)[0], self._within(within, tenant)
         stage = self._table.stage
         return matched_table(
             len(encoded),
@@ -427,10 +445,11 @@ class Engine(Matching):
 
     # looking in
 
-    def explain(self, event: Any, id: AnyId) -> Explanation:
+    def explain(self, event: Any, id: AnyId, *, now: Any = None) -> Explanation:
         """Say condition by condition why an event matches a subscription, or why not.
 
-        If the subscription has calls, the event is matched with all others too, to see which calls that takes.
+        If the subscription has calls, the event is matched with all others too, to see which calls that takes. `now` is
+        the instant that `now()` means; this one if left out.
 
         >>> engine = Engine()
         >>> _ = engine.add("price <= 580 and color = 'red'", id=1)
@@ -442,9 +461,10 @@ class Engine(Matching):
         id = plain_id(id)
         expression = self.expression(id)
         tree, stage = source_of(event, event=None, is_one=True).tree(0), self.call_stage
+        instant = time.time_ns() if now is None else checked_now(now)
         if stage is None or not has_calls(expression):
-            return explain(expression, tree, id)
-        return explain(expression, tree, id, stage.traced(lambda: self.match(tree)))
+            return explain(expression, tree, id, now=instant)
+        return explain(expression, tree, id, stage.traced(lambda: self.match(tree, now=now)), now=instant)
 
     def stats(self) -> dict[str, Any]:
         """Return counts, bytes by structure, and what matching has cost so far."""

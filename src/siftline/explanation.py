@@ -28,6 +28,7 @@ from siftline.model import (
     Expression,
     IsTrue,
     Not,
+    Now,
     Or,
     Predicate,
     best_substitution,
@@ -35,6 +36,7 @@ from siftline.model import (
     evaluate,
     has_calls,
     kind_of,
+    text_of_instant,
     truth_under,
     variables_of,
 )
@@ -158,14 +160,19 @@ class _CalledEvent(Event):
 
     __slots__ = ("calls", "substitution")
 
-    def __init__(self, tree: Mapping[str, Any], calls: ExplainedCalls, substitution: Substitution) -> None:
-        super().__init__(tree)
+    def __init__(self, tree: Mapping[str, Any], now: int, calls: ExplainedCalls, substitution: Substitution) -> None:
+        super().__init__(tree, now)
         self.calls = calls
         self.substitution = substitution
 
 
 def explain(
-    expression: Expression, tree: Mapping[str, Any], id: int | str | None = None, trace: Trace | None = None
+    expression: Expression,
+    tree: Mapping[str, Any],
+    id: int | str | None = None,
+    trace: Trace | None = None,
+    *,
+    now: int | None = None,
 ) -> Explanation:
     """Say condition by condition why an event matches an expression, or why not.
 
@@ -179,6 +186,8 @@ def explain(
         The subscription's id, for the title.
     trace : Trace, optional
         Which calls matching the event took.
+    now : int, optional
+        The instant that `now()` means; this one if left out.
 
     All operators of the condition are called. What is shown for its variables is one substitution that satisfies the
     condition, or else one that satisfies as much of it as possible.
@@ -188,14 +197,16 @@ def explain(
     EventError
         If `tree` is not an event.
     """
-    event = Event(tree)
+    event = Event(tree, now)
     if not has_calls(expression):
         return Explanation(id, _condition(expression, event, _MAX_SHOWN))
     from siftline.operators.explained import ExplainedCalls
 
     calls = ExplainedCalls(tree, trace)
     substitution = best_substitution(expression, event, calls.solve, {})
-    return Explanation(id, _condition(expression, _CalledEvent(tree, calls, substitution), _MAX_SHOWN), trace)
+    return Explanation(
+        id, _condition(expression, _CalledEvent(tree, event.now, calls, substitution), _MAX_SHOWN), trace
+    )
 
 
 # From expressions to conditions. `room` is how many conditions may be shown, the node itself included.
@@ -235,7 +246,7 @@ def _inside_not(operand: Expression, record: Record) -> Record:
     if not isinstance(record, _CalledEvent):
         return record
     inner = best_substitution(operand, record, record.calls.solve, record.substitution)
-    return _CalledEvent(record.tree, record.calls, inner)
+    return _CalledEvent(record.tree, record.now, record.calls, inner)
 
 
 def _taken(constraint: Constraint, record: _CalledEvent) -> str:
@@ -324,7 +335,10 @@ def _reason(predicate: Predicate, record: Record, truth: Truth) -> str:
         return text
     if truth is None:
         return text + _mismatch(predicate, values)
-    return text + (" (any may satisfy)" if len(values) > 1 else "")
+    remarks = ["any may satisfy"] if len(values) > 1 else []
+    if any(isinstance(constant, Now) for constant in predicate.constants()):
+        remarks.append(f"now() is {text_of_instant(record.now)}")
+    return text + (f" ({'; '.join(remarks)})" if remarks else "")
 
 
 def _absence(path: str | None, record: Record) -> str:
@@ -343,6 +357,8 @@ def _mismatch(predicate: Predicate, values: Sequence[Leaf]) -> str:
     """Say why none of the values can be compared."""
     kinds = sorted({kind_of(value) for value in values})
     wanted = sorted({kind_of(constant) for constant in predicate.constants()})
+    if wanted == ["timestamp"] and kinds == ["string"]:
+        return ": not a time" if len(values) == 1 else ": not times"
     if kinds == wanted:  # only `cidr` is unknown for a value of the right kind
         return ": not an IP address" if len(values) == 1 else ": not IP addresses"
     found = f"a {kinds[0]}" if len(values) == 1 else " and ".join(f"{kind}s" for kind in kinds)

@@ -102,15 +102,21 @@ class Matching(Changing):
         return (slots, table) if self._generation == generation else None
 
     def _moment(
-        self, events: Any, *, event: str | None = None, is_one: bool = False, within: Subset | None = None
+        self,
+        events: Any,
+        *,
+        event: str | None = None,
+        is_one: bool = False,
+        within: Subset | None = None,
+        now: int | None = None,
     ) -> Moment:
-        """Return events encoded for the index as it is at this moment."""
+        """Return events encoded for the index as it is at this moment; `now` counts for what is not encoded yet."""
         source = events.source if isinstance(events, EncodedEvents) else source_of(events, event=event, is_one=is_one)
         if is_one and len(source) != 1:
             raise EventError(f"match takes one event, not {len(source)}; use match_batch")
         with self._publishing:
             is_encoded = isinstance(events, EncodedEvents)
-            encoded = events.encoded_for(self._domains) if is_encoded else EncodedEvents(source, self._domains)
+            encoded = events.encoded_for(self._domains) if is_encoded else EncodedEvents(source, self._domains, now)
             table, tail = self._table, self._tail
             chosen = None if within is None else within.ready(self)
             moment = Moment(encoded, self._index, table, self._n_indexed, self._n_added, tail, tail.n_clauses, chosen)
@@ -169,15 +175,16 @@ class Matching(Changing):
         is_one: bool = False,
         top: int | None = None,
         within: Subset | None = None,
+        now: int | None = None,
     ) -> Found:
         """Match one event, and again if a subscription was replaced meanwhile: it could miss both old and new."""
         for _ in range(_PATIENCE):
             n_replaced = self._n_replaced
-            found = self._matching(self._moment(events, is_one=is_one, within=within), position, top)
+            found = self._matching(self._moment(events, is_one=is_one, within=within, now=now), position, top)
             if n_replaced == self._n_replaced:
                 return found
         with self._writing:
-            return self._matching(self._moment(events, is_one=is_one, within=within), position, top)
+            return self._matching(self._moment(events, is_one=is_one, within=within, now=now), position, top)
 
     def _find_many(self, events: EncodedEvents, first: int, end: int, within: Subset | None = None) -> Matches:
         """Match the events first .. end - 1, and again if a subscription was replaced meanwhile."""

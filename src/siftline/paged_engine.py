@@ -33,7 +33,7 @@ from siftline.language.text import parse_stored
 from siftline.model import evaluate_solutions, has_calls, matches
 from siftline.operators.calling import CallCounts, EventCalls
 from siftline.operators.schedules import EVERYTHING
-from siftline.subscriptions import accepted, check_top, checked_tenant, checked_weight
+from siftline.subscriptions import accepted, check_top, checked_now, checked_tenant, checked_weight
 from siftline.subsets import Subset
 
 if TYPE_CHECKING:
@@ -206,11 +206,12 @@ class PagedEngine(Engine):
         within: Within = None,
         tenant: str | None = None,
         as_slots: bool = False,
+        now: Any = None,
     ) -> Any:
         """Return the ids of all subscriptions that one event satisfies; see `Engine.match`."""
         if first and (top is not None or as_slots):
             raise ValueError("first=True gives one id: it goes neither with top nor with as_slots")
-        encoded = self._events(event, None, is_one=True)
+        encoded = self._events(event, None, is_one=True, now=now)
         if len(encoded) != 1:
             raise EventError(f"match takes one event, not {len(encoded)}; use match_batch")
         found = self._found(encoded, 0, top, _asked(within, tenant))
@@ -228,13 +229,14 @@ class PagedEngine(Engine):
         tenant: str | None = None,
         threads: int | None = None,
         weights: bool = False,
+        now: Any = None,
     ) -> pa.Table:
         """Return an Arrow table (event, subscription); see `Engine.match_batch`. More threads would not help."""
         import pyarrow as pa
 
         from siftline.batches import matches_schema
 
-        encoded, is_asked = self._events(events, event, is_one=False), _asked(within, tenant)
+        encoded, is_asked = self._events(events, event, is_one=False, now=now), _asked(within, tenant)
         pairs = [(i, row) for i in range(len(encoded)) for _, row in self._found(encoded, i, top, is_asked)]
         columns = {"event": [position for position, _ in pairs], "subscription": [row.id for _, row in pairs]}
         schema = matches_schema(self._tree.are_ids_text, weights)
@@ -244,10 +246,10 @@ class PagedEngine(Engine):
         """Return events as `match` and `match_batch` take them; their values stay as they are."""
         return self._events(events, event, is_one=False)
 
-    def _events(self, events: Any, event: str | None, *, is_one: bool) -> EncodedEvents:
-        if isinstance(events, EncodedEvents):
-            return events
-        return EncodedEvents(source_of(events, event=event, is_one=is_one), self._domains)
+    def _events(self, events: Any, event: str | None, *, is_one: bool, now: Any = None) -> EncodedEvents:
+        is_encoded = isinstance(events, EncodedEvents)
+        source = events.source if is_encoded else source_of(events, event=event, is_one=is_one)
+        return EncodedEvents(source, self._domains, time.time_ns() if now is None else checked_now(now))
 
     def _found(
         self, events: EncodedEvents, position: int, top: Any, is_asked: Callable[[Row], bool]
@@ -260,7 +262,7 @@ class PagedEngine(Engine):
         event = events.event(position)
         calls = EventCalls(event.tree, self._call_counts)
         with self._lock:
-            clauses, is_sure = self._tree.match(event.leaves)
+            clauses, is_sure = self._tree.match(event.leaves, event.now)
             held: dict[int, Row] = {}
             refused: set[int] = set()
             for (slot, row), is_enough in zip(self._tree.rows.owners(clauses), is_sure.tolist(), strict=True):

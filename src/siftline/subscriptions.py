@@ -18,7 +18,17 @@ from siftline.ids import Id as Id
 from siftline.kernels.sharing import chained, with_followers
 from siftline.language.printer import to_text
 from siftline.language.text import parse, parse_stored
-from siftline.model import And, AnyElement, Expression, Predicate, check_size, children, has_calls
+from siftline.model import (
+    And,
+    AnyElement,
+    Expression,
+    Predicate,
+    check_size,
+    children,
+    has_calls,
+    instant_of,
+    instant_of_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -514,6 +524,18 @@ class SubscriptionTable:
 
 # Whose many subscriptions are: one tenant's, or for each its own.
 Tenants: TypeAlias = "str | Sequence[str | None] | None"
+
+
+def checked_now(now: Any) -> int:
+    """Return the instant that a caller names, as a timestamp of Python, NumPy or pandas, or as text.
+
+    >>> checked_now("1970-01-01T00:00:01Z")
+    1000000000
+    """
+    instant = instant_of_text(now) if isinstance(now, str) else instant_of(now)
+    if instant is None:
+        raise ValueError(f"now must be a datetime, or text such as '2026-01-31T10:00:00Z', not {now!r}")
+    return instant
 
 
 def check_top(top: object) -> None:

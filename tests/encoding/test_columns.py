@@ -61,7 +61,7 @@ def row(subscription: int, clause: int, predicate: Predicate) -> dict[str, Any]:
     operand = predicate.operand
     if predicate.op in ("in", "not in"):
         constants = list(predicate.constants())
-        cells["numbers"] = [float(value) for value in constants if not isinstance(value, str)]
+        cells["numbers"] = [float(value) for value in constants if isinstance(value, (int, float))]
         cells["texts"] = [value for value in constants if isinstance(value, str)] or None
     elif isinstance(operand, tuple):
         names = ("text", "upper_text") if isinstance(operand[0], str) else ("number", "upper")

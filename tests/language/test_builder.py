@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from siftline.errors import SubscriptionError
-from siftline.language.builder import attr, this
+from siftline.language.builder import attr, now, this
 from siftline.language.text import parse
 from siftline.model import OPERATORS, Expression, Predicate
 
@@ -30,6 +30,8 @@ price = attr("price")
         (1 < price, "price > 1"),  # noqa: SIM300
         (price == decimal.Decimal("19.99"), "price = 19.99"),
         (price.between(decimal.Decimal("5"), decimal.Decimal("1E1")), "price between 5 and 10.0"),
+        (price > now(), "price > now()"),
+        (price.between(now() - datetime.timedelta(1), now()), "price between now() - interval '1 day' and now()"),
         (price.is_in([1, "x"]), "price in (1, 'x')"),
         (price.is_in([]), "price in ()"),
         (price.not_in({1}), "price not in (1)"),

@@ -31,8 +31,10 @@ from siftline.model import (
     Expression,
     IsTrue,
     Not,
+    Now,
     Or,
     Predicate,
+    Timestamp,
     Variable,
     evaluate,
     walk,
@@ -219,16 +221,79 @@ class TestConstants:
         ("text", "expected"),
         [
             ("date '2026-01-31'", "2026-01-31"),
-            ("timestamp '2026-01-31T10:00Z'", "2026-01-31T10:00:00.000000000Z"),
-            ("timestamp '2026-01-31 10:00'", "2026-01-31T10:00:00.000000000Z"),
-            ("timestamp '2026-01-31'", "2026-01-31T00:00:00.000000000Z"),
-            ("TIMESTAMP '2026-01-31T10:00:59.123456789z'", "2026-01-31T10:00:59.123456789Z"),
-            ("timestamp '2026-01-31T10:00:59.5+01:30'", "2026-01-31T08:30:59.500000000Z"),
-            ("timestamp'2026-01-01T00:00:00-00:30'", "2026-01-01T00:30:00.000000000Z"),
+            ("date'2024-02-29'", "2024-02-29"),
         ],
     )
     def test_dates(self, text: str, expected: str) -> None:
         assert constant(text) == expected
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("timestamp '2026-01-31T10:00Z'", "2026-01-31T10:00:00Z"),
+            ("timestamp '2026-01-31 10:00'", "2026-01-31T10:00:00Z"),
+            ("timestamp '2026-01-31'", "2026-01-31T00:00:00Z"),
+            ("TIMESTAMP '2026-01-31T10:00:59.123456789z'", "2026-01-31T10:00:59.123456789Z"),
+            ("timestamp '2026-01-31T10:00:59.5+01:30'", "2026-01-31T08:30:59.5Z"),
+            ("timestamp'2026-01-01T00:00:00-00:30'", "2026-01-01T00:30:00Z"),
+        ],
+    )
+    def test_timestamps(self, text: str, expected: str) -> None:
+        found = constant(text)
+        assert isinstance(found, Timestamp)
+        assert str(found) == f"timestamp '{expected}'"
+
+    @pytest.mark.parametrize(
+        ("text", "days"),
+        [
+            ("now()", 0),
+            ("NOW ( )", 0),
+            ("now() - interval '1 day'", -1),
+            ("now() + interval '1 week'", 7),
+            ("now()-interval'36 hours'", -1.5),
+            ("now() - Interval '1 DAY 12 hours'", -1.5),
+            ("now() - interval '1 day' + interval '12 hours' - interval '0 seconds'", -0.5),
+            ("now() + interval '1' day", 1),
+            ("now() + interval '0.5' Days", 0.5),
+            ("now() + interval '1440 minutes 86400.0 seconds'", 2),
+        ],
+    )
+    def test_now(self, text: str, days: float) -> None:
+        assert constant(text) == Now(int(days * 86_400) * 10**9)
+        assert parse(f"a between {text} and now() and b = 1").operands[1] == parse("b = 1")  # type: ignore[attr-defined]
+
+    @pytest.mark.parametrize(
+        ("text", "position", "hint"),
+        [
+            ("a > now", 4, "write now()"),
+            ("a > now(5)", 8, None),
+            ("a > now() - 5", 12, "interval '1 day'"),
+            ("a > now() - interval", 12, "interval '1 day'"),
+            ("a > now() - interval '1 month'", 4, "months and years differ in length"),
+            ("a > now() - interval '1 fortnight'", 4, "weeks, days, hours"),
+            ("a > now() - interval '-1 day'", 4, "interval '1 day 2 hours'"),
+            ("a > now() - interval '1'", 4, "interval '1 day 2 hours'"),
+            ("a > now() - interval ''", 4, "interval '1 day 2 hours'"),
+            ("a > now() - interval '1 day and 2 hours'", 4, "interval '1 day 2 hours'"),
+            ("a > now() - interval '0.1234567890 seconds'", 4, "interval '1 day 2 hours'"),
+            ("a > now() + interval '1000001 days'", 4, None),
+            (f"a > now() + interval '{'9' * 5000} days'", 4, None),
+            ("a like now()", 7, None),
+            ("a between now() and 5", 20, None),
+            ("f(now())", 2, "on the right of an attribute"),
+            ("?x > now() and f(?x)", 5, "on the right of an attribute"),
+            ("now() < a", 6, "turn the comparison round"),
+        ],
+    )
+    def test_what_now_is_not(self, text: str, position: int, hint: str | None) -> None:
+        error = refusal(text)
+        assert error.position == position
+        assert hint is None or hint in str(error.hint)
+
+    def test_calls_and_constraints_take_timestamps_as_strings(self) -> None:
+        text = "2026-01-31T10:00:00.000000000Z"
+        assert parse("f(timestamp '2026-01-31T10:00Z')") == parse(f"f('{text}')")
+        assert parse("f(?x) and ?x > timestamp '2026-01-31T10:00Z'") == parse(f"f(?x) and ?x > '{text}'")
 
     @pytest.mark.parametrize(
         "text",
@@ -560,7 +625,7 @@ class TestErrors:
             ("(a = 1) = true", "is not compared"),
             ("a = lower('X')", "constants only"),
             ("5 < lower(a)", "constants only"),
-            ("at > current_timestamp", "write timestamp"),
+            ("at > current_timestamp", "write now()"),
             ('a["b c"] = 1', 'with dots: a."b c"'),
             ("items[*].sku = 'x'", "no array positions"),
             ("exists a['b']", "with dots: a.b"),

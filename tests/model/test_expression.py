@@ -71,7 +71,7 @@ def test_expressions_can_be_pickled(expression: Expression) -> None:
         ("between", (1, "x"), "of two kinds: number and string"),
         ("between", (1,), "needs two bounds"),
         ("in", 5, "needs a list"),
-        ("=", [1], "must be a boolean, a number or a string, not list"),
+        ("=", [1], "must be a boolean, a number, a string or a timestamp, not list"),
         ("=", 2**63, "does not fit into 64 bits"),
         ("=", 10**500, "of 1661 bits does not fit"),
         ("=", float("inf"), "must be finite"),

@@ -14,7 +14,7 @@ Columns that no subscription asks about are not looked at.
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from siftline.encoding.arrow_values import (
     LIST_VIEWS,
     LISTS,
     TEXTS,
+    Numbers,
     Texts,
     ValueFaultError,
     is_any,
@@ -38,6 +39,7 @@ from siftline.encoding.clauses import spans
 from siftline.encoding.domain import NULL, TRUE
 from siftline.encoding.domain_tables import tables_of
 from siftline.encoding.json_events import JsonSource, joined
+from siftline.encoding.moments import Instants
 from siftline.encoding.patterns import matcher_of
 from siftline.errors import EventError, TableError
 from siftline.kernels.arrange import arrange
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
 
     # The pattern attributes of string i are attributes[starts[i] : starts[i + 1]].
     Hits = tuple[NDArray[np.int64], NDArray[np.int32]]
+    # A derived attribute, at which places there are values of it, and their codes.
+    Moments = tuple[int, NDArray[np.int64], NDArray[np.int32]]
 
 # Rows are encoded in blocks of this many: the codes of a few dozen columns stay in the cache while they are dealt out.
 # With a power of two the columns would fight for the same lines of the cache.
@@ -148,10 +152,10 @@ class ArrowSource:
             pairs += python_pairs(scalar) if path is None else [(path, python_value(scalar))]
         return merged(pairs)
 
-    def encode(self, domains: Domains) -> Arrays:
+    def encode(self, domains: Domains, now: int = 0) -> Arrays:
         """Encode all rows."""
         if self._json is not None:
-            return self._json.encode(domains)
+            return self._json.encode(domains, now)
         tables = tables_of(domains)
         used = [(path, column) for path, column in self._columns if _is_used(path, tables)]
         if not used:
@@ -159,15 +163,23 @@ class ArrowSource:
             return np.zeros(len(self) + 1, dtype=np.int64), nothing, nothing
         table = pa.table([column for _, column in used], names=[str(i) for i in range(len(used))])
         matcher = matcher_of(domains)
-        dictionaries: dict[Any, tuple[NDArray[np.int32], Hits | None]] = {}
+        dictionaries: dict[Any, _Coded] = {}
         first_row, parts = 0, []
         for batch in table.to_batches(max_chunksize=_BLOCK_ROWS):
-            block = _Block(tables, matcher, batch.num_rows, first_row, len(self), dictionaries)
+            block = _Block(tables, matcher, now, batch.num_rows, first_row, len(self), dictionaries)
             for (path, _), column in zip(used, batch.columns, strict=True):
                 block.add(column, path, None)
             parts.append(block.arranged())
             first_row += batch.num_rows
         return joined(parts)
+
+
+class _Coded(NamedTuple):
+    """The values of a dictionary: their codes, and of strings the patterns that they satisfy and their moments."""
+
+    codes: NDArray[np.int32]
+    hits: Hits | None
+    moments: Sequence[Moments]
 
 
 class _Block:
@@ -177,13 +189,15 @@ class _Block:
         self,
         tables: DomainTables,
         matcher: Matcher,
+        now: int,
         n_rows: int,
         first_row: int,
         n_events: int,
-        dictionaries: dict[Any, tuple[NDArray[np.int32], Hits | None]],
+        dictionaries: dict[Any, _Coded],
     ) -> None:
         self._tables = tables
         self._matcher = matcher
+        self._now = now
         self._n_rows = n_rows
         self._first_row = first_row
         self._n_events = n_events
@@ -245,6 +259,7 @@ class _Block:
             values = self._read(array, rows, lambda _: path)
             self._add_codes(values.located(*self._tables.line_of(attribute)), attribute, rows)
             self._add_patterns(values, path, rows, None)
+            self._add_moments(values, attribute, rows, None)
 
     def _add_patterns(self, values: Values, path: str, rows: NDArray[np.int64] | None, chosen: Mask) -> None:
         """Take in which patterns the (chosen) values satisfy, each different string tried once."""
@@ -257,6 +272,26 @@ class _Block:
         starts, attributes = hits
         lengths = np.diff(starts)[numbers]
         self._found.append((np.repeat(rows, lengths), attributes[spans(starts[numbers], lengths)]))
+
+    def _add_moments(self, values: Values, attribute: int, rows: NDArray[np.int64] | None, chosen: Mask) -> None:
+        """Take in the instants and ages of the (chosen) values that are times."""
+        for derived, places, codes in self._moments(values, attribute, chosen):
+            self._add_ragged(
+                places if rows is None else rows[places], np.full(len(places), derived, dtype=np.int32), codes
+            )
+
+    def _moments(self, values: Values, attribute: int, chosen: Mask) -> list[Moments]:
+        derived = self._tables.domains.moments.get(attribute, ()) if isinstance(values, Texts) else ()
+        if not derived:
+            return []
+        assert isinstance(values, Texts)
+        places = values.places(chosen)
+        instants = Instants(values.source, values.starts[places], values.starts[places + 1])
+        found = []
+        for number, op in derived:
+            located = Numbers(*instants.numbers(op, self._now), None).located(*self._tables.line_of(number))
+            found.append((number, places[instants.places], located))
+        return found
 
     def _read(self, array: Any, rows: NDArray[np.int64] | None, path_at: Callable[[int], str]) -> Values:
         reader = reader_of(array.type)
@@ -303,29 +338,39 @@ class _Block:
         if attribute is not None:
             indices, mask = array.indices, _mask(array, rows)
             places = _integers(indices.fill_null(0) if indices.null_count else indices)
-            dictionary_codes, hits = self._dictionary_codes(dictionary, attribute, str(path))
-            codes = dictionary_codes[places]
+            coded = self._dictionary_codes(dictionary, attribute, str(path))
+            codes = coded.codes[places]
             if mask is not None:
                 codes[~mask] = NULL
             self._add_codes(codes, attribute, rows)
-            if hits is not None:
-                there = np.arange(len(codes)) if mask is None else np.flatnonzero(mask)
-                self._add_hits(hits, there if rows is None else rows[there], places[there])
+            there = np.arange(len(codes)) if mask is None else np.flatnonzero(mask)
+            rows_there = there if rows is None else rows[there]
+            if coded.hits is not None:
+                self._add_hits(coded.hits, rows_there, places[there])
+            for derived, entries, entry_codes in coded.moments:
+                by_entry = np.full(len(dictionary) + 1, NULL, dtype=np.int32)
+                by_entry[entries] = entry_codes
+                moment_codes = by_entry[places[there]]
+                kept = moment_codes != NULL
+                attributes = np.full(int(kept.sum()), derived, dtype=np.int32)
+                self._add_ragged(rows_there[kept], attributes, moment_codes[kept])
 
-    def _dictionary_codes(self, dictionary: Any, attribute: int, path: str) -> tuple[NDArray[np.int32], Hits | None]:
-        """Return the codes of a dictionary's values, and which patterns they satisfy if they are strings."""
+    def _dictionary_codes(self, dictionary: Any, attribute: int, path: str) -> _Coded:
+        """Return what there is to know about a dictionary's values."""
         addresses = tuple(buffer.address if buffer is not None else 0 for buffer in dictionary.buffers())
         key = (attribute, addresses, dictionary.offset, len(dictionary))
         known = self._dictionaries.get(key)
         if known is None:
             # One more than there are values: what a null refers to is nothing, or anything.
             codes, hits = np.full(len(dictionary) + 1, NULL, dtype=np.int32), None
+            moments: list[Moments] = []
             if len(dictionary):
                 values = self._read(dictionary, None, repr)
                 codes[:-1] = values.located(*self._tables.line_of(attribute))
                 if path in self._matcher.by_path and isinstance(values, Texts):
                     hits = _hits(values.strings(), path, self._matcher)
-            known = self._dictionaries[key] = codes, hits
+                moments = self._moments(values, attribute, None)
+            known = self._dictionaries[key] = _Coded(codes, hits, moments)
         return known
 
     def _add_map(self, array: Any, path: str | None, rows: NDArray[np.int64] | None) -> None:
@@ -358,6 +403,8 @@ class _Block:
         self._add_ragged(rows, attributes, codes)
         for i in [i for i, path in enumerate(paths) if path in self._matcher.by_path]:
             self._add_patterns(values, paths[i], rows, keys == i)
+        for i in [i for i, attribute in enumerate(ids.tolist()) if attribute in self._tables.domains.moments]:
+            self._add_moments(values, int(ids[i]), rows, keys == i)
 
 
 def _hits(texts: Sequence[str | None], path: str, matcher: Matcher) -> Hits:

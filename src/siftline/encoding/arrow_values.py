@@ -145,10 +145,14 @@ class Texts(NamedTuple):
         >>> Texts(np.array([0, 1, 2, 3]), np.frombuffer(b"bab", dtype=np.uint8), None).distinct()
         (['b', 'a'], array([0, 1, 2]), array([0, 1, 0]))
         """
-        there = np.ones(len(self.starts) - 1, dtype=np.bool_) if self.mask is None else self.mask
-        places = np.flatnonzero(there if chosen is None else there & chosen)
+        places = self.places(chosen)
         coded = self._binaries().take(pa.array(places)).dictionary_encode()
         return _decoded(coded.dictionary), places, coded.indices.to_numpy().astype(np.int64)
+
+    def places(self, chosen: Mask = None) -> NDArray[np.int64]:
+        """Return which of the (chosen) values are strings."""
+        there = np.ones(len(self.starts) - 1, dtype=np.bool_) if self.mask is None else self.mask
+        return np.flatnonzero(there if chosen is None else there & chosen)
 
     def strings(self) -> list[str | None]:
         """Return all values."""

@@ -116,7 +116,7 @@ def add_in_bulk(domains: Domains, numbers: Numbers, texts: Texts, others: Mappin
         is_fresh = np.repeat(~lines[:, kind], np.diff(part.starts))
         _collect(part.chosen(~is_fresh & ~part.known(base)), constants)
         fresh.append(part.chosen(is_fresh))
-    moves = domains.add({domains.names[attribute]: values for attribute, values in constants.items()})
+    moves = domains.add_to(constants)
     domains.take_fresh(fresh_numbers(*fresh[0]), fresh_texts(*fresh[1]))
     return moves
 

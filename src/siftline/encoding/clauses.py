@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from siftline.encoding.domain import STRINGS, TRUE
-from siftline.encoding.domains import PATTERN_OPS, Domains, Pattern
+from siftline.encoding.domains import AGE, PATTERN_OPS, Domains, MomentOf, Pattern
 from siftline.encoding.flat_domains import kept as kept_constants
-from siftline.encoding.ranges import boundaries, presence, simplified, spaces, subtract
+from siftline.encoding.moments import ages_of, derived_comparison, has_moments
+from siftline.encoding.ranges import SECTIONS, boundaries, presence, simplified, spaces, subtract
 from siftline.language.normal_form import Asked, parts_of
-from siftline.model import Expression, Or, Predicate
+from siftline.model import Expression, Or, Predicate, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -119,15 +120,29 @@ def encode_covers(
     return rows.arrays()
 
 
-def constants_of(covers: Iterable[Cover]) -> dict[str, set[Any]]:
-    """Return, per attribute, the constants that encoding the covers needs; booleans have fixed codes."""
-    needed: dict[str, set[Any]] = {}
+def constants_of(
+    covers: Sequence[Cover], expressions: Sequence[Expression | None] = ()
+) -> dict[str | MomentOf, set[Any]]:
+    """Return, per attribute, the constants that encoding the covers needs; booleans have fixed codes.
+
+    Where a cover leaves something out, its expression is looked at for ages: events must be encoded anew for each match
+    if anybody looks at them.
+    """
+    needed: dict[str | MomentOf, set[Any]] = {}
     parts = chain.from_iterable(clause for clauses, _ in covers for clause in clauses)
     for literal in chain.from_iterable(alternatives_of(part) for part in parts):
         leaf, _ = parts_of(literal)
         if isinstance(leaf, Predicate) and leaf.attribute is not None:
             constants = needed.setdefault(leaf.attribute, set())
-            constants.update(value for value in boundaries(leaf) if type(value) is not bool)
+            if not has_moments(leaf):
+                constants.update(value for value in boundaries(leaf) if type(value) is not bool)
+            elif derived := derived_comparison(leaf):
+                needed.setdefault(derived[0], set()).update(derived[1].constants())
+            else:
+                needed |= {of: needed.get(of, set()) for of in ages_of(leaf)}
+    for cover, expression in zip(covers, expressions, strict=False):
+        if not cover.is_exact and expression is not None:
+            needed |= {of: needed.get(of, set()) for of in ages_of(expression)}
     return needed
 
 
@@ -234,6 +249,11 @@ def _coded_literal(literal: Expression, domains: Domains, takes_patterns: bool) 
         section, is_wanted = presence(leaf.op)
         is_asked = asked in (Asked.TRUE, Asked.NOT_FALSE)
         return [Coded(attribute, [section], is_wanted is is_asked)], Exactness.FULL
+    if has_moments(leaf):
+        derived = derived_comparison(leaf)
+        if derived is None:
+            return _coded_mixture(leaf, attribute, asked)
+        attribute, leaf = domains.intern_any(derived[0]), derived[1]
     satisfying, comparable, is_tight = spaces(leaf, domains.domains[attribute])
     pattern = pattern_of(attribute, leaf)
     if pattern is not None and not is_tight and not takes_patterns:
@@ -251,6 +271,14 @@ def _coded_literal(literal: Expression, domains: Domains, takes_patterns: bool) 
         case Asked.NOT_TRUE if is_tight:
             return [Coded(attribute, satisfying, False)], Exactness.FULL
     return [], Exactness.NONE
+
+
+def _coded_mixture(leaf: Predicate, attribute: int, asked: Asked) -> tuple[list[Coded], Exactness]:
+    """Return what can be asked of codes where moments are mixed with each other and with other constants."""
+    if asked in (Asked.NOT_TRUE, Asked.NOT_FALSE):
+        return [], Exactness.NONE
+    kinds = {"string" if kind == "timestamp" else kind for kind in map(kind_of, leaf.constants())}
+    return [Coded(attribute, [SECTIONS[kind] for kind in sorted(kinds)], True)], Exactness.NONE
 
 
 def _coded_pattern(pattern: Pattern, asked: Asked, domains: Domains) -> tuple[list[Coded], Exactness]:
@@ -386,7 +414,9 @@ def swept(domains: Domains, clauses: Clauses) -> tuple[Domains, Clauses]:
     """
     is_used = np.zeros(len(domains), dtype=np.bool_)
     is_used[clauses.attributes] = True
-    old_patterns = {a: pattern for a, pattern in domains.pattern_attributes.items() if is_used[a]}
+    # All ages stay: that there are some tells that events depend on the time, also of what is checked exactly.
+    old_patterns = {a: pattern for a, pattern in domains.pattern_attributes.items() if is_used[a] or pattern.op == AGE}
+    is_used[list(old_patterns)] = True
     is_used[[pattern.attribute for pattern in old_patterns.values()]] = True
     used = np.flatnonzero(is_used)
     new_ids = np.full(len(domains), -1, dtype=np.int32)

@@ -17,6 +17,7 @@ from siftline.encoding.clauses import SATISFIED, Clauses, pattern_of
 from siftline.encoding.domain import NUMBERS, STRINGS, TRUE, after_prefix
 from siftline.encoding.domains import Pattern
 from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers, read_only
+from siftline.encoding.moments import derived_comparison, has_moments
 from siftline.encoding.ranges import boundaries, presence, spaces
 from siftline.encoding.row_ranges import COMPARISONS, CodedPredicate, RowRanges
 from siftline.encoding.tables import (
@@ -176,17 +177,25 @@ class _Loader:
         """Take the attributes and constants of all rows into the domains."""
         self.ids = np.array([self.domains.intern(name) for name in self.names], dtype=np.int32)
         self.attributes = self.ids[self.positions] if len(self.ids) else np.zeros(0, dtype=np.int32)
-        n_attributes = len(self.domains)
         numbers = self._owned((self.numbers, None), (self.uppers, None), self.number_lists)
         texts = self._owned((self.texts, None), (self.prefixes, None), (self.prefix_ends, None), self.text_lists)
         others: dict[int, list[Any]] = {}
         for predicate in self.others.predicates:
             if predicate.operand is not None:
-                needed = [value for value in boundaries(predicate) if type(value) is not bool]
-                others.setdefault(self.domains.attribute_id(predicate.attribute or ""), []).extend(needed)
+                attribute, comparison = self._comparison(predicate)
+                needed = [value for value in boundaries(comparison) if type(value) is not bool]
+                others.setdefault(attribute, []).extend(needed)
+        n_attributes = len(self.domains)
         return add_in_bulk(
             self.domains, distinct_numbers(numbers, n_attributes), distinct_texts(texts, n_attributes), others
         )
+
+    def _comparison(self, predicate: Predicate) -> tuple[int, Predicate]:
+        """Return a predicate and its attribute; of timestamps, what it asks of their instants."""
+        derived = derived_comparison(predicate) if has_moments(predicate) else None
+        if derived is None:
+            return self.domains.attribute_id(predicate.attribute or ""), predicate
+        return self.domains.intern_any(derived[0]), derived[1]
 
     def _owned(self, *parts: tuple[_Constants, NDArray[np.int64] | None]) -> list[tuple[NDArray[np.int32], Any]]:
         """Return constants, each with its attribute."""
@@ -277,7 +286,7 @@ class _Loader:
 
     def _encode_one(self, predicate: Predicate) -> CodedPredicate:
         """Return a predicate in codes."""
-        attribute = self.domains.attribute_id(predicate.attribute or "")
+        attribute, predicate = self._comparison(predicate)
         if predicate.operand is None:
             section, is_wanted = presence(predicate.op)
             return CodedPredicate(attribute, [section], is_wanted, True)

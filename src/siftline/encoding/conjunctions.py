@@ -43,7 +43,7 @@ def encode_many(
     for slot, expression in enumerate(expressions, first_slot):
         is_done = expression is None or columns.take(slot, expression)
         covers.append(_NOTHING if is_done or expression is None else covering(expression))
-    moves = domains.add(constants_of(covers))
+    moves = domains.add(constants_of(covers, expressions))
     loaded = load_columns(columns.table(), domains, takes_patterns=takes_patterns)
     moves += loaded.moves
     slots = np.array(loaded.ids, dtype=np.int32)

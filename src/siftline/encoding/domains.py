@@ -28,8 +28,21 @@ _PATHS_PER_EVENT: Final = 32
 PATTERN_OPS: Final = frozenset(("starts with", "ends with", "contains", "like", "ilike", "matches", "cidr"))
 
 
+# What a string that is a time has beside itself, as numbers of nanoseconds (see `moments.py`).
+INSTANT: Final = "instant"
+AGE: Final = "age"
+_MOMENT_OPS: Final = (INSTANT, AGE)
+
+
+class MomentOf(NamedTuple):
+    """The instants or the ages of an attribute, where the path of an attribute would stand."""
+
+    path: str
+    op: str
+
+
 class Pattern(NamedTuple):
-    """What some predicates ask of the strings of an attribute."""
+    """What some predicates ask of the strings of an attribute; with an op of moments, that they are times."""
 
     attribute: int
     op: str
@@ -41,7 +54,9 @@ class Domains:
 
     Beside the attributes that events have there are *pattern attributes*, one for each pattern that some literal asks
     about: an encoded event carries it, as true, if some string of the attribute satisfies the pattern. To an index it
-    is an attribute like any other. It has no path: `ids` does not know it, and its name only shows what it is.
+    is an attribute like any other. It has no path: `ids` does not know it, and its name only shows what it is. The
+    instants of an attribute, and its ages, are pattern attributes too: an event carries them with numbers, one for
+    each string that is a time.
 
     The constants lie in flat arrays (`base`), except those that came since these were made: `changed` has the domains
     of their attributes. Both are replaced together, so that a reader takes `lines` once.
@@ -70,6 +85,8 @@ class Domains:
         self.pattern_attributes: dict[int, Pattern] = {}  # ascending
         self.pattern_counts: Counter[int] = Counter()  # how many of them look at an attribute
         self._pattern_attribute_ids: dict[Pattern, int] = {}
+        self.moments: dict[int, tuple[tuple[int, str], ...]] = {}  # of an attribute: the derived ones, and what of it
+        self.has_ages = False  # whether what is encoded depends on the time
         # What tries all patterns on a string, as `patterns.matcher_of` made it last; never changed, but replaced.
         self.matcher: Matcher | None = None
         self.version = 0
@@ -130,11 +147,14 @@ class Domains:
             return (domain.strings if isinstance(value, str) else domain.numbers).label(value)
         return base.label(attribute, value)
 
-    def add(self, constants: Mapping[str, Iterable[Any]]) -> list[Move]:
-        """Take in attributes and the constants of their predicates; return the labels that had to move."""
+    def add(self, constants: Mapping[Any, Iterable[Any]]) -> list[Move]:
+        """Take in attributes (paths, or moments of them) and their constants; return the labels that had to move."""
+        return self.add_to({self.intern_any(path): values for path, values in constants.items()})
+
+    def add_to(self, constants: Mapping[int, Iterable[Any]]) -> list[Move]:
+        """Take in constants of attributes that are there; return the labels that had to move."""
         moves: list[Move] = []
-        for path, values in constants.items():
-            attribute = self.intern(path)
+        for attribute, values in constants.items():
             domain = self._domain(attribute)
             for kind, keys in enumerate(_by_kind(values)):
                 line = domain.strings if kind else domain.numbers
@@ -145,10 +165,10 @@ class Domains:
             self.merge()
         return moves
 
-    def has_room(self, constants: Mapping[str, Iterable[Any]]) -> bool:
+    def has_room(self, constants: Mapping[Any, Iterable[Any]]) -> bool:
         """Return whether `add` would leave all labels where they are."""
         for path, values in constants.items():
-            attribute = self.ids.get(path)
+            attribute = self._moment_id(path) if isinstance(path, MomentOf) else self.ids.get(path)
             if attribute is not None:
                 domain = self._domain(attribute)
                 numbers, strings = _by_kind(values)
@@ -198,7 +218,8 @@ class Domains:
         attribute = self._pattern_attribute_ids.get(pattern)
         if attribute is None:
             attribute = len(self.names)
-            self.append_pattern_attribute(f"{self.names[pattern.attribute]} {pattern.op} {pattern.operand!r}", pattern)
+            name, operand = self.names[pattern.attribute], "" if pattern.op in _MOMENT_OPS else f" {pattern.operand!r}"
+            self.append_pattern_attribute(f"{name} {pattern.op}{operand}", pattern)
             self.version += 1
         return attribute
 
@@ -209,8 +230,22 @@ class Domains:
 
     def _enter_pattern(self, attribute: int, pattern: Pattern) -> None:
         self.pattern_attributes[attribute] = pattern
-        self.pattern_counts[pattern.attribute] += 1
         self._pattern_attribute_ids[pattern] = attribute
+        if pattern.op in _MOMENT_OPS:
+            self.moments[pattern.attribute] = (*self.moments.get(pattern.attribute, ()), (attribute, pattern.op))
+            self.has_ages |= pattern.op == AGE
+        else:
+            self.pattern_counts[pattern.attribute] += 1
+
+    def _moment_id(self, of: MomentOf) -> int | None:
+        owner = self.ids.get(of.path)
+        return None if owner is None else self._pattern_attribute_ids.get(Pattern(owner, of.op, ""))
+
+    def intern_any(self, path: str | MomentOf) -> int:
+        """Return the id of an attribute or of its moments, a new one if it is new."""
+        if isinstance(path, MomentOf):
+            return self.pattern_attribute(Pattern(self.intern(path.path), path.op, ""))
+        return self.intern(path)
 
     def intern(self, path: str) -> int:
         """Return the id of an attribute, a new one if it is new."""
@@ -241,6 +276,7 @@ class Domains:
         other.patterns, other._pattern_ids = self.patterns.copy(), self._pattern_ids.copy()
         other.pattern_attributes, other.pattern_counts = self.pattern_attributes.copy(), self.pattern_counts.copy()
         other._pattern_attribute_ids = self._pattern_attribute_ids.copy()
+        other.moments, other.has_ages = self.moments.copy(), self.has_ages
         other.matcher = self.matcher
         return other
 
@@ -258,6 +294,7 @@ class Domains:
         other.ids, other.names, other.lines = self.ids, self.names.copy(), (base, changed.copy())
         other.patterns, other.version = self.patterns.copy(), self.version
         other.pattern_attributes, other.pattern_counts = self.pattern_attributes.copy(), self.pattern_counts.copy()
+        other.moments, other.has_ages = self.moments.copy(), self.has_ages
         return other
 
     def check(self) -> None:
@@ -267,12 +304,16 @@ class Domains:
         }
         assert list(self.ids.items()) == [(name, attribute) for attribute, name in paths.items()]
         assert list(self.pattern_attributes) == sorted(self._pattern_attribute_ids.values())
-        assert self.pattern_counts == Counter(pattern.attribute for pattern in self.pattern_attributes.values())
+        are_moments = {a: pattern.op in _MOMENT_OPS for a, pattern in self.pattern_attributes.items()}
+        counted = (pattern.attribute for a, pattern in self.pattern_attributes.items() if not are_moments[a])
+        assert self.pattern_counts == Counter(counted)
         for attribute, pattern in self.pattern_attributes.items():
             assert self._pattern_attribute_ids[pattern] == attribute
             assert pattern.attribute in paths
-            assert not len(self.domains[attribute].numbers)
+            assert are_moments[attribute] or not len(self.domains[attribute].numbers)
             assert not len(self.domains[attribute].strings)
+            assert ((attribute, pattern.op) in self.moments.get(pattern.attribute, ())) is are_moments[attribute]
+        assert self.has_ages is any(pattern.op == AGE for pattern in self.pattern_attributes.values())
         assert [self._pattern_ids[pattern] for pattern in self.patterns] == list(range(len(self.patterns)))
         assert all(pattern.attribute < len(self.names) for pattern in self.patterns)
         for domain in self.domains:

@@ -6,6 +6,7 @@ the event itself, which the `source` gives back on demand.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
@@ -14,6 +15,7 @@ import numpy as np
 
 from siftline.encoding.domain import FIRST_NUMBER
 from siftline.encoding.flat_domains import read_only, split_numbers
+from siftline.encoding.moments import append_moments
 from siftline.encoding.path_hash import NO_PATHS
 from siftline.encoding.patterns import append_patterns
 from siftline.errors import EventError
@@ -69,8 +71,8 @@ class Source(Protocol):
     def tree(self, position: int) -> Mapping[str, Any]:
         """Return one event as nested Python objects."""
 
-    def encode(self, domains: Domains) -> Arrays:
-        """Encode all events."""
+    def encode(self, domains: Domains, now: int = 0) -> Arrays:
+        """Encode all events, with ages at the instant `now`."""
 
 
 Arrays = tuple["NDArray[np.int64]", "NDArray[np.int32]", "NDArray[np.int32]"]
@@ -90,8 +92,8 @@ class EncodedEvents:
         What is wrong with events that the source was told to skip: they match nothing.
     is_single : bool
         Whether this is one event, and it could be read.
-    domains, version
-        What they were encoded for.
+    domains, version, now
+        What they were encoded for. The instant counts only if the domains have ages; 0 if they have none.
     address : int
         Of a header with the addresses of the arrays, for kernels; 0 before `described`.
     """
@@ -106,16 +108,19 @@ class EncodedEvents:
         "domains",
         "errors",
         "is_single",
+        "now",
         "source",
         "starts",
         "version",
     )
 
-    def __init__(self, source: Source, domains: Domains) -> None:
+    def __init__(self, source: Source, domains: Domains, now: int | None = None) -> None:
         self.source = source
         self.domains = domains
         self.version = domains.version
-        self.starts, self.attributes, self.codes = source.encode(domains)
+        # Most engines have nothing that depends on the time, and need not be told what time it is.
+        self.now = now if now is not None else time.time_ns() if domains.has_ages else 0
+        self.starts, self.attributes, self.codes = source.encode(domains, self.now)
         self.errors: Mapping[int, str] = source.errors
         self.is_single = len(self.starts) == 2 and not self.errors
         self.address = 0
@@ -142,8 +147,12 @@ class EncodedEvents:
         if self.fits(domains):
             return self
         if self._latest is None or not self._latest.fits(domains):
-            self._latest = EncodedEvents(self.source, domains)
+            self._latest = EncodedEvents(self.source, domains, self.now or None)
         return self._latest
+
+    def at(self, now: int | None, domains: Domains) -> EncodedEvents:
+        """Return these events as they are at an instant, at this one if none is given."""
+        return EncodedEvents(self.source, domains, now) if domains.has_ages else self
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
         return None, {name: getattr(self, name) for name in self.__slots__} | {"address": 0}
@@ -158,7 +167,7 @@ class EncodedEvents:
         event = self._events.get(position)
         if event is None:
             # Candidates of one event come together, so the last one is all that is worth keeping.
-            event = Event(self.source.tree(position))
+            event = Event(self.source.tree(position), self.now or None)
             self._events = {position: event}
         return event
 
@@ -185,23 +194,23 @@ class DictSource:
         """Return one event as it was given."""
         return self.trees[position]
 
-    def encode(self, domains: Domains) -> Arrays:
+    def encode(self, domains: Domains, now: int = 0) -> Arrays:
         """Encode the dicts, all values together."""
         if len(self.trees) == 1:
-            return encode_dict(self.trees[0], domains)
+            return encode_dict(self.trees[0], domains, now)
         owners: list[int] = []
         values: list[Any] = []
         ends = [0]
         for position, tree in enumerate(self.trees):
             try:
-                append_leaves(tree, domains, owners, values)
+                append_leaves(tree, domains, owners, values, now)
             except EventError as error:
                 raise EventError(f"event {position}: {error}") from None
             ends.append(len(owners))
         return locate(owners, values, np.array(ends, dtype=np.int64), domains)
 
 
-def encode_dict(tree: Mapping[str, Any], domains: Domains) -> Arrays:
+def encode_dict(tree: Mapping[str, Any], domains: Domains, now: int = 0) -> Arrays:
     """Encode one event, after the model `Event`.
 
     This is the hot path of matching single dicts: as long as values are plain, Python only hands them over. Attributes
@@ -211,7 +220,7 @@ def encode_dict(tree: Mapping[str, Any], domains: Domains) -> Arrays:
     if domains.pattern_attributes or not kinds <= _PLAIN:
         owners: list[int] = []
         values: list[Any] = []
-        append_leaves(tree, domains, owners, values)
+        append_leaves(tree, domains, owners, values, now)
         return locate(owners, values, np.array((0, len(owners))), domains)
     paths = domains.current_paths()
     if paths is not None:
@@ -238,11 +247,11 @@ def _located_by_keys(tree: Mapping[str, Any], kinds: set[type], domains: Domains
     return _located(keys, owners, values, kinds, starts, found, domains, paths)
 
 
-def append_leaves(tree: Mapping[str, Any], domains: Domains, owners: list[int], values: list[Any]) -> None:
+def append_leaves(tree: Mapping[str, Any], domains: Domains, owners: list[int], values: list[Any], now: int) -> None:
     """Append the leaves of one event that some subscription asks about, and their attributes; patterns as true."""
     if not isinstance(tree, Mapping):
         Event(tree)  # raises the error that says what it is instead
-    ids = domains.ids
+    ids, first = domains.ids, len(owners)
     for key, value in tree.items():
         _check_key(key)
         if type(value) in _PLAIN:
@@ -254,6 +263,8 @@ def append_leaves(tree: Mapping[str, Any], domains: Domains, owners: list[int], 
                 check_integer(value, key)
         else:
             _append_below(value, key, ids, owners, values, 1)
+    if domains.moments:
+        append_moments(owners, values, first, domains, now)
     if domains.pattern_attributes:
         append_patterns(tree, domains, owners, values)
 

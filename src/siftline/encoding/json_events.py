@@ -17,8 +17,9 @@ import pyarrow as pa
 from siftline.encoding.domain import TRUE
 from siftline.encoding.domain_tables import tables_of
 from siftline.encoding.events import append_leaves, locate
-from siftline.encoding.flat_domains import binary_buffers
-from siftline.encoding.json_leaves import OK, STRING, parse_json
+from siftline.encoding.flat_domains import binary_buffers, read_only
+from siftline.encoding.json_leaves import NUMBER, OK, STRING, parse_json
+from siftline.encoding.moments import Instants
 from siftline.encoding.patterns import matcher_of
 from siftline.errors import EventError
 from siftline.kernels.locate import FlatDomains, locate_leaves
@@ -115,13 +116,13 @@ class JsonSource:
         except EventError as error:
             raise EventError(self._naming(position, error)) from None
 
-    def encode(self, domains: Domains) -> Arrays:
+    def encode(self, domains: Domains, now: int = 0) -> Arrays:
         """Encode all events, those that the compiled parser leaves over with Python's."""
         self.errors = {}
         tables = tables_of(domains)
         if not tables.is_worth_merging(len(self)):
-            return self._encode_objects(range(len(self)), domains)
-        parts = [self._encode_block(first, end, tables, domains) for first, end in self._blocks()]
+            return self._encode_objects(range(len(self)), domains, now)
+        parts = [self._encode_block(first, end, tables, domains, now) for first, end in self._blocks()]
         return joined(parts)
 
     def _blocks(self) -> list[tuple[int, int]]:
@@ -134,7 +135,7 @@ class JsonSource:
         bounds = np.unique(np.concatenate([[0], cuts, [n]])).tolist()
         return list(pairwise(bounds)) or [(0, n)]
 
-    def _encode_block(self, first: int, end: int, tables: DomainTables, domains: Domains) -> Arrays:
+    def _encode_block(self, first: int, end: int, tables: DomainTables, domains: Domains, now: int) -> Arrays:
         starts, ends, data = self._starts[first:end], self._ends[first:end], self._data
         if data.size > _BLOCK_BYTES and end > first:
             low, high = int(starts.min()), int(ends.max())
@@ -145,24 +146,26 @@ class JsonSource:
         arrays = leaves.event_starts, leaves.attributes, _codes(leaves, tables.flat)
         if domains.pattern_attributes:
             arrays = _merged(arrays, np.arange(end - first), _pattern_leaves(leaves, domains))
+        if domains.moments:
+            arrays = _merged(arrays, np.arange(end - first), _moment_leaves(leaves, domains, tables.flat, now))
         odd = np.flatnonzero(leaves.statuses != OK)
         if not odd.size:
             return arrays
         # Bad ones as well: Python knows best what is wrong with them.
-        extra = self._encode_objects((first + odd).tolist(), domains)
+        extra = self._encode_objects((first + odd).tolist(), domains, now)
         return _merged(arrays, odd, extra)
 
-    def _encode_objects(self, positions: Sequence[int], domains: Domains) -> Arrays:
+    def _encode_objects(self, positions: Sequence[int], domains: Domains, now: int) -> Arrays:
         """Encode some events by way of Python objects."""
         owners: list[int] = []
         values: list[Any] = []
         ends = [0]
         for position in positions:
-            self._append_object(position, domains, owners, values)
+            self._append_object(position, domains, owners, values, now)
             ends.append(len(owners))
         return locate(owners, values, np.array(ends, dtype=np.int64), domains)
 
-    def _append_object(self, position: int, domains: Domains, owners: list[int], values: list[Any]) -> None:
+    def _append_object(self, position: int, domains: Domains, owners: list[int], values: list[Any], now: int) -> None:
         if position in self.errors:
             return
         n_values = len(values)
@@ -172,7 +175,7 @@ class JsonSource:
             self._refuse(position, error)
             return
         try:
-            append_leaves(tree, domains, owners, values)
+            append_leaves(tree, domains, owners, values, now)
         except EventError as error:
             del owners[n_values:], values[n_values:]
             self._refuse(position, EventError(self._naming(position, error)))
@@ -290,6 +293,27 @@ def _pattern_leaves(leaves: Leaves, domains: Domains) -> Arrays:
     starts = np.concatenate([[0], np.cumsum([len(part) for part in found])]).astype(np.int64)
     attributes = np.fromiter(chain.from_iterable(found), dtype=np.int32, count=int(starts[-1]))
     return starts, attributes, np.full(len(attributes), TRUE, dtype=np.int32)
+
+
+def _moment_leaves(leaves: Leaves, domains: Domains, flat: FlatDomains, now: int) -> Arrays:
+    """Return the instants and ages of all events."""
+    is_read = np.zeros(len(domains), dtype=np.bool_)
+    is_read[list(domains.moments)] = True
+    chosen = np.flatnonzero((leaves.kinds == STRING) & is_read[leaves.attributes])
+    instants = Instants(leaves.texts, leaves.text_starts[chosen], leaves.text_ends[chosen])
+    times = chosen[instants.places]
+    events = np.searchsorted(leaves.event_starts, times, side="right") - 1
+    parts = []
+    for owner, derived in domains.moments.items():
+        own = np.flatnonzero(leaves.attributes[times] == owner)
+        for attribute, op in derived:
+            parts.append((events[own], np.full(len(own), attribute, dtype=np.int32), *instants.numbers(op, now, own)))
+    owners, attributes, numbers, residuals = map(np.concatenate, zip(*parts, strict=True))
+    order = np.argsort(owners, kind="stable")
+    nowhere, kinds = np.zeros(len(order), dtype=np.int64), np.full(len(order), NUMBER, dtype=np.uint8)
+    columns: list[Any] = [attributes[order], kinds, numbers[order], residuals[order], nowhere, nowhere, leaves.texts]
+    codes = locate_leaves(*[*map(read_only, columns), *flat])
+    return np.searchsorted(owners[order], np.arange(len(leaves.statuses) + 1)), attributes[order], codes
 
 
 def _merged(arrays: Arrays, events: NDArray[np.int64], extra: Arrays) -> Arrays:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 import ahocorasick
 import re2
 
-from siftline.encoding.domains import prefixes_of
+from siftline.encoding.domains import PATTERN_OPS, prefixes_of
 from siftline.encoding.regex_literals import literal_of
 from siftline.model import leaf_of
 from siftline.model.predicate import compile_regex, parse_network
@@ -72,7 +72,8 @@ class Matcher:
         self._last: int = new[-1][0] if new else last
         groups: dict[str, list[Entry]] = {}
         for entry in new:
-            groups.setdefault(domains.names[entry[1].attribute], []).append(entry)
+            if entry[1].op in PATTERN_OPS:
+                groups.setdefault(domains.names[entry[1].attribute], []).append(entry)
         for path, entries in groups.items():
             self.by_path[path] = _extended(self.by_path.get(path, ()), entries)
         # What may hold a string with patterns somewhere below it.

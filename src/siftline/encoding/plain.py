@@ -48,7 +48,7 @@ def plain_rows(expression: Expression, domains: Domains) -> list[Row] | None:
             return None
         op, operand = predicate.op, predicate.operand
         first = operand[0] if op == "between" else operand  # type: ignore[index]
-        kind = type(first)
+        kind: type = type(first)
         if kind is not int and kind is not float and kind is not str:
             return None
         section = STRINGS if kind is str else NUMBERS
@@ -66,7 +66,7 @@ def plain_rows(expression: Expression, domains: Domains) -> list[Row] | None:
         elif op == ">":
             rows.append((attribute, label + 1, section.last))
         else:
-            high = domains.label(attribute, operand[1])  # type: ignore[index]
+            high = domains.label(attribute, operand[1])  # type: ignore[index, arg-type]
             if high < label:  # new, or reversed bounds
                 return None
             rows.append((attribute, label, high))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from siftline.encoding.domain import BOOLEANS, NOT_NULL, NUMBERS, PRESENT, STRINGS, after_prefix
 from siftline.model import POSITIVE_OF, Predicate, kind_of
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Range = tuple[int, int]
 Ranges = list[Range]
 
-_SECTIONS = {"boolean": BOOLEANS, "number": NUMBERS, "string": STRINGS}
+SECTIONS = {"boolean": BOOLEANS, "number": NUMBERS, "string": STRINGS}
 
 
 class Spaces(NamedTuple):
@@ -30,7 +30,7 @@ class Spaces(NamedTuple):
 
 
 def spaces(predicate: Predicate, domain: Domain) -> Spaces:
-    """Return the codes for a predicate other than a test of presence; its constants must be in the domain.
+    """Return the codes for a predicate with constants, which must be in the domain; timestamps must be numbers already.
 
     >>> from siftline.encoding.domain import Domain
     >>> domain = Domain()
@@ -41,7 +41,7 @@ def spaces(predicate: Predicate, domain: Domain) -> Spaces:
     """
     predicate = simplified(predicate)
     positive = POSITIVE_OF.get(predicate.op, predicate.op)
-    comparable: Ranges = [_SECTIONS[kind] for kind in sorted({kind_of(value) for value in predicate.constants()})]
+    comparable: Ranges = [SECTIONS[kind] for kind in sorted({kind_of(value) for value in predicate.constants()})]
     satisfying = _satisfying(positive, predicate, domain)
     if satisfying is None:
         return Spaces([STRINGS], comparable, False)
@@ -64,7 +64,7 @@ def simplified(predicate: Predicate) -> Predicate:
     return Predicate(predicate.attribute, "!=" if is_negative else "=", text)
 
 
-def boundaries(predicate: Predicate) -> Iterable[Constant]:
+def boundaries(predicate: Predicate) -> Iterable[Any]:
     """Yield the constants that a domain must hold so that `spaces` can tell the predicate's codes."""
     predicate = simplified(predicate)
     if POSITIVE_OF.get(predicate.op, predicate.op) == "starts with":
@@ -87,14 +87,14 @@ def _satisfying(positive: str, predicate: Predicate, domain: Domain) -> Ranges |
         case "=":
             return [_point(operand, domain)]  # type: ignore[arg-type]
         case "in":
-            return sorted({_point(value, domain) for value in predicate.constants()})
+            return sorted({_point(value, domain) for value in predicate.constants()})  # type: ignore[arg-type]
         case "between":
             low, high = predicate.constants()
-            return _range(domain.code(low), domain.code(high))
+            return _range(domain.code(low), domain.code(high))  # type: ignore[arg-type]
         case "starts with":
             return _with_prefix(operand, domain)  # type: ignore[arg-type]
         case "<" | "<=" | ">" | ">=":
-            return _half_line(positive, domain.code(operand), _SECTIONS[kind_of(operand)])  # type: ignore[arg-type]
+            return _half_line(positive, domain.code(operand), SECTIONS[kind_of(operand)])  # type: ignore[arg-type]
     return None
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from siftline.encoding.domains import INSTANT, PATTERN_OPS
 from siftline.encoding.events import locate
 from siftline.encoding.patterns import Layer
 from siftline.kernels.selectivity import count_predicates, shares_in_samples, shares_of_spans
+from siftline.model import instant_of_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,15 +70,32 @@ def sampled_codes(
     attributes: Sequence[int], domains: Domains, statistics: Statistics
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return the codes of the sampled values of attributes, ascending; those of i are at starts[i] : starts[i + 1]."""
-    samples: list[Sequence[Leaf]] = [
-        (True,) if attribute in domains.pattern_attributes else statistics.samples.get(domains.names[attribute], ())
-        for attribute in attributes
-    ]
+    samples = [_sample(attribute, domains, statistics) for attribute in attributes]
     starts = np.concatenate([[0], np.cumsum([len(sample) for sample in samples])]).astype(np.int64)
     places = np.repeat(np.arange(len(attributes)), np.diff(starts))
     owners, values = np.asarray(attributes, dtype=np.int64)[places].tolist(), list(chain.from_iterable(samples))
     _, _, codes = locate(owners, values, np.array((0, len(owners))), domains)
     return starts, codes[np.lexsort((codes, places))]
+
+
+def _sample(attribute: int, domains: Domains, statistics: Statistics) -> Sequence[Leaf]:
+    """Return sampled values of an attribute; of ages, those at this moment."""
+    pattern = domains.pattern_attributes.get(attribute)
+    if pattern is None:
+        return statistics.samples.get(domains.names[attribute], ())
+    if pattern.op in PATTERN_OPS:
+        return (True,)
+    instants = _instants(domains.names[pattern.attribute], statistics)
+    if pattern.op == INSTANT:
+        return instants
+    now = time.time_ns()
+    return [now - instant for instant in instants]
+
+
+def _instants(path: str, statistics: Statistics) -> list[int]:
+    """Return the sampled values of an attribute that are times."""
+    found = (instant_of_text(leaf) for leaf in statistics.samples.get(path, ()) if isinstance(leaf, str))
+    return [instant for instant in found if instant is not None]
 
 
 def _used(clauses: Clauses, domains: Domains) -> tuple[list[int], NDArray[np.int32]]:
@@ -98,7 +118,12 @@ def _frequencies(used: Sequence[int], domains: Domains, statistics: Statistics) 
     shares: dict[int, float] = {}
     for owner, group in entries.items():
         path = domains.names[owner]
-        shares |= _pattern_shares(group, statistics.samples.get(path, []), statistics.frequency(path))
+        sample, frequency = statistics.samples.get(path, []), statistics.frequency(path)
+        patterns = [entry for entry in group if entry[1].op in PATTERN_OPS]
+        shares |= _pattern_shares(patterns, sample, frequency)
+        if len(patterns) < len(group):
+            share = frequency * len(_instants(path, statistics)) / max(1, len(sample))
+            shares |= {attribute: share for attribute, pattern in group if pattern.op not in PATTERN_OPS}
     names = domains.names
     return np.array([shares[a] if a in shares else statistics.frequency(names[a]) for a in used], dtype=np.float64)
 
@@ -117,7 +142,7 @@ def _pattern_shares(entries: list[Entry], sample: Sequence[Leaf], frequency: flo
 def _spans(attribute: int, domains: Domains) -> tuple[float, ...]:
     """Return where the numbers of an attribute may lie and how wide their gaps are, and the same for its strings."""
     pattern = domains.pattern_attributes.get(attribute)
-    if pattern is not None:
+    if pattern is not None and pattern.op in PATTERN_OPS:
         return 0.0, 1.0 + domains.pattern_counts[pattern.attribute], 1.0, 0.0, 0.0, 0.0
     domain = domains.domains[attribute]
     return _span(domain.numbers) + _span(domain.strings)

@@ -20,9 +20,10 @@ import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siftline.encoding.domain import after_prefix
+from siftline.encoding.moments import derived_comparison, has_moments
 from siftline.encoding.ranges import simplified
 from siftline.language.normal_form import Asked, parts_of
-from siftline.model import Predicate, kind_of
+from siftline.model import Predicate, instant_of_text, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,11 +37,14 @@ STRING: Final = "string"
 BOOLEAN: Final = "boolean"
 PRESENCE: Final = "presence"
 EVERY: Final = "every"
+# Numbers again, of strings that are times (see `moments.py`).
+INSTANT: Final = "instant"
+AGE: Final = "age"
 
 # Keys of PRESENCE: what a value is.
 _PRESENT: Final = b"present"
 _NOT_NULL: Final = b"not null"
-_IS: Final = {NUMBER: b"number", STRING: b"string", BOOLEAN: b"boolean"}
+_IS: Final = {NUMBER: b"number", STRING: b"string", BOOLEAN: b"boolean", INSTANT: b"time", AGE: b"time"}
 
 # A clause has at most this many numbers; what is beyond is left to the exact check.
 MOST_NUMBERS: Final = 32767
@@ -53,7 +57,7 @@ _NEGATED: Final = {
 _OPPOSITE: Final = _NEGATED | {negative: positive for positive, negative in _NEGATED.items()}
 
 _EXACT_INTEGERS: Final = 2**53
-_BEYOND_INT64: Final = 2**15 - 1
+_MOST_MISSING: Final = 2**15 - 1
 
 
 class Term(NamedTuple):
@@ -119,11 +123,32 @@ def _groups(predicate: Predicate, asked: Asked) -> tuple[_Groups | None, bool]:
         return ([[(PRESENCE, "=", key)]], True) if is_wanted else ([], False)
     if asked in (Asked.NOT_TRUE, Asked.NOT_FALSE):
         return [], False
+    if has_moments(predicate):
+        return _moment_groups(predicate, asked)
     if asked is Asked.FALSE:
         if op not in _OPPOSITE:
             return [[_is_a(STRING)]], False
         op = _OPPOSITE[op]
     return _asked_true(op, predicate)
+
+
+def _moment_groups(predicate: Predicate, asked: Asked) -> tuple[_Groups | None, bool]:
+    """Return the same for timestamps: comparisons of numbers, of another kind."""
+    derived = derived_comparison(predicate)
+    if derived is None:
+        kinds = {STRING if kind == "timestamp" else kind for kind in map(kind_of, predicate.constants())}
+        return [[_is_a(kind) for kind in sorted(kinds)]], False
+    of, comparison = derived
+    op = _OPPOSITE[comparison.op] if asked is Asked.FALSE else comparison.op
+    groups, is_tight = _asked_true(op, comparison)
+    if groups is None:
+        return None, is_tight
+    return [[_as_kind(of.op, *term) for term in group] for group in groups], is_tight
+
+
+def _as_kind(kind: str, found: str, op: str, key: bytes) -> tuple[str, str, bytes]:
+    """Return a term about numbers as one about moments."""
+    return _is_a(kind) if found == PRESENCE else (kind, op, key)
 
 
 def _asked_true(op: str, predicate: Predicate) -> tuple[_Groups | None, bool]:
@@ -215,14 +240,14 @@ def _number_key(value: int | float) -> bytes:
         nearest = math.inf if value > 0 else -math.inf
     missing = 0
     if abs(nearest) >= _EXACT_INTEGERS and isinstance(value, int) and math.isfinite(nearest):
-        # Constants are 64-bit integers or doubles, so that a larger difference compares as this one does.
-        missing = max(-_BEYOND_INT64, min(_BEYOND_INT64, value - int(nearest)))
+        # Constants are integers below 2**68 or doubles, so that a larger difference compares as this one does.
+        missing = max(-_MOST_MISSING, min(_MOST_MISSING, value - int(nearest)))
     (bits,) = struct.unpack(">Q", struct.pack(">d", nearest))
     bits = bits ^ 0xFFFFFFFFFFFFFFFF if bits >> 63 else bits | 1 << 63
     return struct.pack(">QH", bits, missing + 2**15)
 
 
-def probes(leaves: Sequence[Leaf]) -> Iterable[tuple[str, bytes]]:
+def probes(leaves: Sequence[Leaf], now: int) -> Iterable[tuple[str, bytes]]:
     """Yield what to look for in the trees of an attribute: kind and key, for each of its values and what they are."""
     seen: set[tuple[str, bytes]] = set()
     for leaf in leaves:
@@ -230,4 +255,7 @@ def probes(leaves: Sequence[Leaf]) -> Iterable[tuple[str, bytes]]:
         if leaf is not None:
             kind, key = key_of(leaf)
             seen |= {(kind, key), (PRESENCE, _NOT_NULL), (PRESENCE, _IS[kind])}
+        instant = instant_of_text(leaf) if isinstance(leaf, str) else None
+        if instant is not None:
+            seen |= {(INSTANT, key_of(instant)[1]), (AGE, key_of(now - instant)[1]), (PRESENCE, _IS[INSTANT])}
     return seen

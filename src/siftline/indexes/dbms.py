@@ -234,8 +234,8 @@ class Dbms(OneByOne):
         if database is None or domains is None:
             return Candidates(nothing, nothing)
         start, end = events.starts[position], events.starts[position + 1]
-        leaves = events.event(position).leaves
-        rows = event_rows(leaves, domains, events.attributes[start:end], events.codes[start:end])
+        event = events.event(position)
+        rows = event_rows(event, domains, events.attributes[start:end], events.codes[start:end])
         query = Query(
             self._plan,
             has_rest=self._has_rest or any(row[3] for row in rows),

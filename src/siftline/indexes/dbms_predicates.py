@@ -23,6 +23,8 @@ import numpy as np
 
 from siftline.encoding.clauses import VETO
 from siftline.encoding.domain import FIRST_NUMBER, FIRST_STRING, LAST_NUMBER, LAST_STRING
+from siftline.encoding.domains import PATTERN_OPS
+from siftline.encoding.moments import append_moments
 from siftline.kernels.counting_layout import same_sets
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from siftline.encoding.clauses import Clauses
     from siftline.encoding.domain import Domain, Line
     from siftline.encoding.domains import Domains
-    from siftline.model import Leaf
+    from siftline.model import Event, Leaf
 
 # Kinds of values; the first three are the codes of these values too.
 NULL, FALSE, TRUE, NUMBER, STRING = range(5)
@@ -195,20 +197,26 @@ def split(number: int | float) -> tuple[float, int]:
     except OverflowError:  # beyond all constants
         return (math.inf if number > 0 else -math.inf), 0
     missing = number - int(nearest)
-    # Constants with something missing are below 2**63, and so is what is missing; beyond, only the sign counts.
+    # Of constants little is missing; where much is, only the sign counts.
     return nearest, max(-(2**62), min(missing, 2**62))
 
 
-def event_rows(leaves: Any, domains: Domains, attributes: Any, codes: Any) -> list[tuple[Any, ...]]:
+def event_rows(event: Event, domains: Domains, attributes: Any, codes: Any) -> list[tuple[Any, ...]]:
     """Return the values of an event: attribute, kind, number, rest, text; and the patterns that it satisfies."""
-    rows = []
-    for path, values in leaves.items():
+    owners: list[int] = []
+    values: list[Any] = []
+    for path, leaves in event.leaves.items():
         attribute = domains.ids.get(path)
         if attribute is not None:
-            rows += [(attribute, *_value(value)) for value in values]
+            owners += [attribute] * len(leaves)
+            values += leaves
+    if domains.moments:
+        append_moments(owners, values, 0, domains, event.now)
+    rows = [(owner, *_value(value)) for owner, value in zip(owners, values, strict=True)]
     if domains.pattern_attributes:
+        patterns = domains.pattern_attributes
         for attribute, code in zip(attributes.tolist(), codes.tolist(), strict=True):
-            if attribute in domains.pattern_attributes:
+            if attribute in patterns and patterns[attribute].op in PATTERN_OPS:
                 rows.append((attribute, code, None, 0, None))
     return rows
 

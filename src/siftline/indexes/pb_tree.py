@@ -312,7 +312,7 @@ class PbTree:
 
     # matching
 
-    def match(self, leaves: Mapping[str, Sequence[Leaf]]) -> Found:
+    def match(self, leaves: Mapping[str, Sequence[Leaf]], now: int) -> Found:
         """Return the clauses that an event satisfies as far as terms can tell, in ascending order."""
         self._epoch += 1
         if self._epoch == 1 << 16:
@@ -327,7 +327,7 @@ class PbTree:
             trees = self._trees.get(attribute)
             if trees is None:
                 continue
-            satisfied = self._satisfied(trees, values)
+            satisfied = self._satisfied(trees, values, now)
             if len(values) > 1:
                 # D9: the same predicate may be satisfied by several values.
                 is_single = False
@@ -342,8 +342,10 @@ class PbTree:
         is_exact = (postings >> np.uint64(47)) & np.uint64(1) == 1
         return Found(clauses[order], is_exact[order] & is_single)
 
-    def _satisfied(self, trees: Mapping[str, PredicateTree], values: Sequence[Leaf]) -> Iterator[NDArray[np.uint64]]:
-        for kind, key in probes(values):
+    def _satisfied(
+        self, trees: Mapping[str, PredicateTree], values: Sequence[Leaf], now: int
+    ) -> Iterator[NDArray[np.uint64]]:
+        for kind, key in probes(values, now):
             if kind in trees:
                 yield from trees[kind].search(key)
 

@@ -211,7 +211,7 @@ def _check_predicate(name: str, publication: PublicationType, predicate: Predica
     for constant in predicate.constants():
         # A pattern is no value: it need only be of a kind that the attribute has.
         is_pattern = predicate.op in TEXTS
-        if not (kind_of(constant) in publication.kinds if is_pattern else publication.allows(constant)):
+        if not (kind_of(constant) in publication.kinds if is_pattern else publication.allows(constant)):  # type: ignore[arg-type]
             raise SubscriptionError(
                 f"{constant!r} is outside of the domain of {name!r}, which takes {publication.text}",
                 hint="the domain is declared by the option types of the index",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import EventError, SubscriptionError
-from siftline.model import THIS, AnyElement, Expression, Predicate, leaf_of
+from siftline.model import THIS, AnyElement, Expression, Now, Predicate, Timestamp, instant_of, leaf_of
 
 if TYPE_CHECKING:
     import datetime
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     import enum
     from collections.abc import Iterable
 
-    from siftline.model import Constant
+    from siftline.model import Constant, Moment
 
-    Value = Constant | datetime.date | decimal.Decimal | enum.Enum
+    Value = Constant | Moment | datetime.date | decimal.Decimal | enum.Enum
 
-__all__ = ["Attribute", "attr", "this"]
+__all__ = ["Attribute", "attr", "now", "this"]
 
-_CONSTANTS: Final = (str, int, float, bool, type(None))
+_CONSTANTS: Final = (str, int, float, bool, type(None), Timestamp, Now)
 
 
 def attr(path: str) -> Attribute:
@@ -44,10 +44,20 @@ def attr(path: str) -> Attribute:
     return Attribute(path)
 
 
+def now() -> Now:
+    """Name the instant at which an event is matched, to compare attributes with.
+
+    >>> import datetime
+    >>> attr("at") > now() - datetime.timedelta(days=1)
+    Predicate('at', '>', Now(offset=-86400000000000))
+    """
+    return Now()
+
+
 class Attribute:
     """An attribute of events: comparing it, or calling its methods, makes predicates.
 
-    Constants are booleans, numbers, decimals, strings, dates, timestamps and members of enumerations. Combine
+    Constants are booleans, numbers, decimals, strings, dates, timestamps, `now()` and members of enumerations. Combine
     predicates with ``&``, ``|`` and ``~``, each in parentheses, because Python binds these tighter than comparisons.
 
     Parameters
@@ -208,6 +218,9 @@ def _constant(value: Value) -> Any:
     if isinstance(value, Attribute):
         raise SubscriptionError("two attributes cannot be compared")
     try:
+        instant = instant_of(value)
+        if instant is not None:
+            return Timestamp(instant)
         return leaf_of(value, "constant")
     except EventError as error:
         raise SubscriptionError(str(error).removeprefix("attribute 'constant': ")) from None

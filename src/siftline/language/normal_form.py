@@ -17,7 +17,20 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from siftline.model import TRUE, And, AnyElement, Call, Constraint, Expression, IsTrue, Not, Or, Predicate
+from siftline.model import (
+    TRUE,
+    And,
+    AnyElement,
+    Call,
+    Constraint,
+    Expression,
+    IsTrue,
+    Not,
+    Now,
+    Or,
+    Predicate,
+    Timestamp,
+)
 
 Clause = tuple[Expression, ...]
 
@@ -212,17 +225,19 @@ def merge_equalities(operands: tuple[Expression, ...]) -> tuple[Expression, ...]
     """Join `a = 1 or a in (2, 3)` to `a in (1, 2, 3)`: one clause instead of many, with the same meaning.
 
     Only literals that ask for truth may be joined: `in` over two kinds is false where one equality is unknown.
+    Timestamps, and what moves with now, stay apart from each other and the rest: each is asked of another number.
     """
-    constants: dict[str | None, dict[tuple[bool, object], None]] = {}
+    constants: dict[tuple[str | None, object], dict[tuple[bool, object], None]] = {}
     others: list[Expression] = []
     for operand in operands:
         if isinstance(operand, Predicate) and operand.op in ("=", "in"):
-            # A dict keeps the order; the flag keeps True and 1 apart.
-            seen = constants.setdefault(operand.attribute, {})
-            seen.update(((type(value) is bool, value), None) for value in operand.constants())
+            for value in operand.constants():
+                family = type(value) if isinstance(value, (Timestamp, Now)) else None
+                # A dict keeps the order; the flag keeps True and 1 apart.
+                constants.setdefault((operand.attribute, family), {})[type(value) is bool, value] = None
         else:
             others.append(operand)
-    merged = [_equality(attribute, [value for _, value in seen]) for attribute, seen in constants.items()]
+    merged = [_equality(attribute, [value for _, value in seen]) for (attribute, _), seen in constants.items()]
     return (*merged, *others)
 
 

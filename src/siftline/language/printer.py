@@ -22,15 +22,17 @@ from siftline.model import (
     Expression,
     IsTrue,
     Not,
+    Now,
     Or,
     Predicate,
+    Timestamp,
     Variable,
     check_size,
 )
 from siftline.model.predicate import INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:
-    from siftline.model import Constant, Term
+    from siftline.model import Constant, Moment, Term
 
 __all__ = ["to_text"]
 
@@ -107,9 +109,11 @@ def _predicate(predicate: Predicate) -> str:
     return f"{name} {op} ({', '.join(map(_constant, operand))})"
 
 
-def _constant(value: Constant) -> str:
+def _constant(value: Constant | Moment) -> str:
     if isinstance(value, str):
         return quoted(value, "'")
+    if isinstance(value, (Timestamp, Now)):
+        return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     # Predicates hold no other numbers; operator calls and constraints might.

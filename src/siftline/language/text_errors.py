@@ -105,6 +105,8 @@ class TextReader:
             return COMMENT_HINT
         if token in COMPARISONS and before == ")":
             name = self._called(self.index - 1)
+            if name is not None and name.lower() == "now":
+                return "now() stands on the right: turn the comparison round"
             return (name and method_hint(read_path(name))) or "a call, or a condition in parentheses, is not compared"
         if kind(token) == NAME and self.tokens[self.index - 2].lower() == "exists":
             return self._blanks_hint(self.index - 1)
@@ -206,6 +208,8 @@ class TextReader:
         name = self.tokens[self.index]
         word = name.lower()
         if kind(name) != NAME or word in ("true", "false") or kind(self.tokens[self.index + 1]) == STRING:
+            return
+        if word == "now" and self.tokens[self.index + 1] == "(":
             return
         if word == "null" or self.tokens[self.index + 1] == "(":
             self._no_constant(name)
@@ -399,7 +403,7 @@ class TextReader:
         if word in ("date", "timestamp"):
             return f"what follows '{word}' stands in quotes: {word} '2026-01-31'"
         if word in MOMENTS:
-            return "attributes are compared with constants only: write timestamp '2026-01-31T10:00:00Z'"
+            return "for the moment of the match, write now()"
         if following == "(":
             return "attributes are compared with constants only: there are no functions"
         function = self._called(self.index - 1) if self.tokens[self.index - 1] in ("(", ",") else None

@@ -7,25 +7,30 @@ from typing import TYPE_CHECKING, TypeVar
 from siftline.errors import SubscriptionError
 from siftline.language.text_errors import TextReader
 from siftline.language.tokens import (
+    AMOUNT,
     ARITHMETIC,
     COMPARISONS,
     END,
+    NAME,
     NUMBER,
+    RESERVED,
     STRING,
     SYMBOL,
     VARIABLE,
     kind,
-    read_moment,
+    read_date,
+    read_interval,
     read_number,
     read_path,
     read_string,
+    read_timestamp,
 )
-from siftline.model import MAX_DEPTH, Arithmetic, Call, Constraint, Variable
+from siftline.model import MAX_DEPTH, Arithmetic, Call, Constraint, Now, Timestamp, Variable, iso_text_of_instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from siftline.model import Constant, Term
+    from siftline.model import Constant, Moment, Term
 
 Item = TypeVar("Item")
 
@@ -37,7 +42,7 @@ class TermReader(TextReader):
 
     # -- constants ----------------------------------------------------------------------------------------------------
 
-    def _constant(self) -> Constant:
+    def _constant(self) -> Constant | Moment:
         index = self.index
         token = self.tokens[index]
         sort = kind(token)
@@ -53,8 +58,8 @@ class TermReader(TextReader):
                 raise
             self._refused(error, index)
 
-    def _rare_constant(self, token: str) -> Constant:
-        """Read a boolean, a signed number or a date, of which the first token is read."""
+    def _rare_constant(self, token: str) -> Constant | Moment:
+        """Read a boolean, a signed number or a moment, of which the first token is read."""
         word = token.lower()
         following = self.tokens[self.index]
         if word in ("true", "false"):
@@ -64,9 +69,45 @@ class TermReader(TextReader):
             return read_number(following, -1 if word == "-" else 1)
         if word in ("date", "timestamp") and kind(following) == STRING:
             self.index += 1
-            return read_moment(word, read_string(following))
+            return (read_date if word == "date" else read_timestamp)(read_string(following))
+        if word == "now" and following == "(":
+            return self._now()
         self.index -= 1
         return self._no_constant(token)
+
+    def _now(self) -> Now:
+        """Read what follows `now`: parentheses, and intervals that are added or subtracted."""
+        self.index += 1
+        self._take(")", " after 'now('")
+        offset = 0
+        while (sign := self.tokens[self.index]) in ("+", "-"):
+            self.index += 1
+            if self.tokens[self.index].lower() != "interval" or kind(self.tokens[self.index + 1]) != STRING:
+                self._expected(f"an interval after 'now() {sign}'", f"write now() {sign} interval '1 day'")
+            self.index += 1
+            offset += self._interval() * (-1 if sign == "-" else 1)
+        return Now(offset)
+
+    def _interval(self) -> int:
+        """Read the string behind `interval`, and a unit behind a number alone: interval '1 day', interval '1' day."""
+        value, unit = read_string(self.tokens[self.index]), self.tokens[self.index + 1]
+        self.index += 1
+        if kind(unit) == NAME and unit.lower() not in RESERVED and AMOUNT.fullmatch(value.strip()):
+            self.index += 1
+            return read_interval(f"{value} {unit}")
+        return read_interval(value)
+
+    def _plain_constant(self) -> Constant:
+        """Read a constant of a call or a constraint: they have values of events, in which a timestamp is a string."""
+        at = self.index
+        constant = self._constant()
+        if isinstance(constant, Timestamp):
+            return iso_text_of_instant(constant.instant)
+        if isinstance(constant, Now):
+            self._error(
+                "now() is compared with attributes only", at, "write it on the right of an attribute: at > now()"
+            )
+        return constant
 
     def _listed(self, read: Callable[[], Item]) -> list[Item]:
         """Read a list, of which the opening parenthesis is read, to its end."""
@@ -88,7 +129,7 @@ class TermReader(TextReader):
     def _argument(self) -> Variable | Constant:
         if kind(self.tokens[self.index]) == VARIABLE:
             return self._variable()
-        return self._constant()
+        return self._plain_constant()
 
     def _variable(self) -> Variable:
         token = self.tokens[self.index]
@@ -139,7 +180,7 @@ class TermReader(TextReader):
             return inner
         if token in ("+", "-") and kind(self.tokens[self.index + 1]) != NUMBER:
             return self._signed(token, depth)
-        return self._constant(), 1
+        return self._plain_constant(), 1
 
     def _signed(self, sign: str, depth: int) -> tuple[Term, int]:
         """Read a sign before a variable or parentheses; the model has no unary minus, so -x is 0 - x."""

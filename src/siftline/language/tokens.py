@@ -14,12 +14,16 @@ import math
 import re
 from typing import Final
 
-from siftline.errors import EventError, SubscriptionError
+from siftline.errors import SubscriptionError
 from siftline.model.event import iso_text
 from siftline.model.predicate import INT64_MAX, INT64_MIN
+from siftline.model.timestamp import SECOND, UNITS, Timestamp, instant_of_text
 
 # A longer text is refused before anything else looks at it.
 MAX_TEXT: Final = 262_144
+
+# More digits of an interval are beyond every limit.
+_MAX_AMOUNT_DIGITS: Final = 18
 
 # Kinds of tokens.
 NAME: Final = "name"
@@ -204,51 +208,70 @@ def _read_decimal(token: str) -> float:
     return value
 
 
-_DATE = r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
-_ONLY_DATE = re.compile(_DATE)
-_TIMESTAMP = re.compile(
-    rf"{_DATE}(?:[Tt ]([0-9]{{2}}:[0-9]{{2}}(?::[0-9]{{2}})?)(?:(?<=:..:..)\.([0-9]+))?"
-    r"([Zz]|[+-][0-9]{2}:[0-9]{2})?)?"
-)
+_ONLY_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_FINER = re.compile(r"\.[0-9]{10}")
+AMOUNT = re.compile(r"([0-9]+)(?:\.([0-9]{1,9}))?")
+_INTERVAL = re.compile(rf"\s*{AMOUNT.pattern}\s+([a-z]+)", re.IGNORECASE)
 
 
-def read_moment(word: str, value: str) -> str:
-    """Return a `date` or `timestamp` literal as the text that such a value has in an event.
-
-    >>> read_moment("timestamp", "2026-01-31T10:00+01:00")
-    '2026-01-31T09:00:00.000000000Z'
-    """
-    try:
-        return _read_date(value) if word == "date" else _read_timestamp(value)
-    except (ValueError, EventError) as error:
-        if isinstance(error, SubscriptionError):
-            raise
-        raise SubscriptionError(f"{value!r} is not a {word}: {error}") from None
-
-
-def _read_date(value: str) -> str:
+def read_date(value: str) -> str:
+    """Return a `date` literal as the text that such a value has in an event."""
     if not _ONLY_DATE.fullmatch(value):
         raise SubscriptionError(f"{value!r} is not a date", hint="write it as date '2026-01-31'")
-    return iso_text(datetime.date.fromisoformat(value))
+    try:
+        return iso_text(datetime.date.fromisoformat(value))
+    except ValueError as error:
+        raise SubscriptionError(f"{value!r} is not a date: {error}") from None
 
 
-def _read_timestamp(value: str) -> str:
-    found = _TIMESTAMP.fullmatch(value)
-    if not found:
-        raise SubscriptionError(f"{value!r} is not a timestamp", hint=_timestamp_hint(value))
-    day, time, fraction, zone = found.groups()
-    if fraction and len(fraction) > 9:
+def read_timestamp(value: str) -> Timestamp:
+    """Return the instant that a `timestamp` literal means.
+
+    >>> print(read_timestamp("2026-01-31T10:00+01:00"))
+    timestamp '2026-01-31T09:00:00Z'
+    """
+    if _FINER.search(value):
         raise SubscriptionError(f"{value!r} is finer than a nanosecond", hint="at most 9 digits may follow the point")
-    moment = datetime.datetime.fromisoformat(f"{day}T{time or '00:00'}{(zone or 'Z').upper()}")
-    # Python's datetime ends at microseconds, so the fraction joins the text of the whole second.
-    return f"{iso_text(moment)[:20]}{(fraction or '').ljust(9, '0')}Z"
+    instant = instant_of_text(value)
+    if instant is None:
+        raise SubscriptionError(f"{value!r} is not a timestamp", hint=_timestamp_hint(value))
+    return Timestamp(instant)
+
+
+def read_interval(value: str) -> int:
+    """Return the nanoseconds of an interval such as '1 day 2 hours'.
+
+    >>> read_interval("1 week") == read_interval("7 days") == 24 * 7 * read_interval("1 hour")
+    True
+    """
+    nanoseconds = position = 0
+    while found := _INTERVAL.match(value, position):
+        nanoseconds += _amount(found[1], found[2], found[3].lower())
+        position = found.end()
+    if not position or value[position:].strip():
+        raise SubscriptionError(f"{value!r} is not an interval", hint="write it as interval '1 day 2 hours'")
+    return nanoseconds
+
+
+def _amount(whole: str, decimals: str | None, unit: str) -> int:
+    """Return the nanoseconds of a number of units."""
+    seconds = UNITS.get(unit.removesuffix("s"))
+    if seconds is None:
+        hint = "weeks, days, hours, minutes and seconds are the units"
+        if unit.startswith(("month", "year", "quarter")):
+            hint += ": months and years differ in length"
+        raise SubscriptionError(f"{unit!r} is not a unit of an interval", hint=hint)
+    if len(whole) > _MAX_AMOUNT_DIGITS:
+        raise SubscriptionError(f"the interval of {shortened(whole)} {unit} is too long")
+    fraction = (decimals or "").ljust(9, "0")
+    return seconds * (int(whole) * SECOND + int(fraction))
 
 
 def _timestamp_hint(value: str) -> str:
     """Return how to write a timestamp that cannot be read."""
     compact = re.fullmatch(r"(.*[0-9]) ?([+-][0-9]{2})([0-9]{2})?", value)
     written = compact and f"{compact[1]}{compact[2]}:{compact[3] or '00'}"
-    if written and _TIMESTAMP.fullmatch(written):
+    if written and instant_of_text(written) is not None:
         return f"an offset has a colon: timestamp '{written}'"
     if re.fullmatch(r".*[0-9] ?[A-Za-z/_]{2,}", value):
         return "a zone is written as its offset: timestamp '2026-01-31T10:00:00+01:00'"

@@ -10,6 +10,7 @@ from siftline.model.event import (
     Event,
     Leaf,
     check_integer,
+    instant_of,
     iso_text,
     leaf_of,
 )
@@ -39,6 +40,7 @@ from siftline.model.predicate import (
     POSITIVE_OF,
     THIS,
     Constant,
+    Moment,
     Operand,
     Predicate,
     kind_of,
@@ -57,6 +59,7 @@ from siftline.model.solutions import (
     truth_under,
     variables_of,
 )
+from siftline.model.timestamp import Now, Timestamp, instant_of_text, iso_text_of_instant, text_of_instant
 from siftline.model.wildcard import fold, like
 
 __all__ = [
@@ -80,7 +83,9 @@ __all__ = [
     "Expression",
     "IsTrue",
     "Leaf",
+    "Moment",
     "Not",
+    "Now",
     "Operand",
     "Or",
     "Predicate",
@@ -88,6 +93,7 @@ __all__ = [
     "Solve",
     "Substitution",
     "Term",
+    "Timestamp",
     "Truth",
     "Variable",
     "all_variables",
@@ -101,13 +107,17 @@ __all__ = [
     "evaluate_solutions",
     "fold",
     "has_calls",
+    "instant_of",
+    "instant_of_text",
     "iso_text",
+    "iso_text_of_instant",
     "kind_of",
     "leaf_of",
     "like",
     "matches",
     "own_variables",
     "same",
+    "text_of_instant",
     "truth_under",
     "variables_of",
     "walk",

@@ -13,10 +13,12 @@ import decimal
 import enum
 import itertools
 import math
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 from siftline.errors import EventError
+from siftline.model.timestamp import instant_of_text
 
 Leaf = bool | int | float | str | None
 
@@ -37,20 +39,35 @@ _PLAIN: Final = frozenset({str, int, bool, type(None)})
 class Event:
     """One event, flattened once: `leaves[path]` are the values of an attribute, nulls included.
 
+    Parameters
+    ----------
+    tree : mapping
+        The event.
+    now : int, optional
+        The instant at which it is matched, for conditions with `now()`; when it is first asked for, if left out.
+
     Examples
     --------
     >>> Event({"a": {"b": [1, None]}, "a.b": 2}).leaves
     {'a.b': [1, None, 2]}
     """
 
-    __slots__ = ("leaves", "tree")
+    __slots__ = ("_now", "leaves", "tree")
 
-    def __init__(self, tree: Mapping[str, Any]) -> None:
+    def __init__(self, tree: Mapping[str, Any], now: int | None = None) -> None:
         if not isinstance(tree, Mapping):
             raise EventError(f"an event must be a JSON object, not {_json_name(tree)}")
         self.tree: Any = tree
+        self._now = now
         self.leaves: dict[str, list[Leaf]] = {}
         _flatten(tree, "", self.leaves, 1)
+
+    @property
+    def now(self) -> int:
+        """The instant at which the event is matched."""
+        if self._now is None:
+            self._now = time.time_ns()
+        return self._now
 
     def values(self, path: str | None) -> list[Leaf]:
         """Return the leaves of an attribute, nulls included, in document order."""
@@ -58,16 +75,18 @@ class Event:
 
     def elements(self, path: str) -> list[Event | Element]:
         """Return the elements at `path`: of arrays all their elements, otherwise the object or value itself."""
-        return [Event(node) if isinstance(node, Mapping) else Element(node) for node in _resolve(self.tree, path)]
+        found, now = _resolve(self.tree, path), self.now
+        return [Event(node, now) if isinstance(node, Mapping) else Element(node, now) for node in found]
 
 
 class Element:
     """An array element that is a value and not an object: its only attribute is the element itself (`this`)."""
 
-    __slots__ = ("leaf",)
+    __slots__ = ("leaf", "now")
 
-    def __init__(self, leaf: Leaf) -> None:
+    def __init__(self, leaf: Leaf, now: int) -> None:
         self.leaf = leaf
+        self.now = now
 
     def values(self, path: str | None) -> list[Leaf]:
         """Return the element for `THIS`, nothing for any other path."""
@@ -121,6 +140,17 @@ def iso_text(moment: datetime.date) -> str:
     nanosecond = getattr(moment, "nanosecond", 0)  # pandas.Timestamp has it
     seconds = moment.replace(tzinfo=None).isoformat(timespec="seconds")[:19]
     return f"{seconds}.{moment.microsecond * 1000 + nanosecond:09d}Z"
+
+
+def instant_of(value: object) -> int | None:
+    """Return the instant of a timestamp of Python, NumPy or pandas; None for anything else, and for "not a time".
+
+    >>> instant_of(datetime.datetime(1970, 1, 2)), instant_of(datetime.date(1970, 1, 2))
+    (86400000000000, None)
+    """
+    is_moment = isinstance(value, datetime.datetime) or getattr(getattr(value, "dtype", None), "kind", "") == "M"
+    text = leaf_of(value, "constant") if is_moment else None
+    return instant_of_text(text) if isinstance(text, str) else None
 
 
 def _from_numpy(scalar: Any, path: str) -> Leaf:

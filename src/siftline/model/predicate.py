@@ -15,15 +15,25 @@ import re2
 
 from siftline.errors import SubscriptionError
 from siftline.model.expression import Expression
+from siftline.model.timestamp import FIRST_INSTANT, LAST_INSTANT, MAX_OFFSET, Now, Timestamp
 from siftline.model.wildcard import parse_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TYPE_NAMES: Final = {bool: "boolean", int: "number", float: "number", str: "string"}
+TYPE_NAMES: Final = {
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    str: "string",
+    Timestamp: "timestamp",
+    Now: "timestamp",
+}
 
+# What an event can hold as well, and what stands for an instant.
 Constant = bool | int | float | str
-Operand = Constant | tuple[Constant, ...] | None
+Moment = Timestamp | Now
+Operand = Constant | Moment | tuple[Constant | Moment, ...] | None
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
@@ -86,7 +96,7 @@ class Predicate(Expression):
             return self.attribute, self.op, operand, tuple(type(value) is bool for value in operand)
         return self.attribute, self.op, operand, type(operand) is bool
 
-    def constants(self) -> Iterator[Constant]:
+    def constants(self) -> Iterator[Constant | Moment]:
         """Yield the constants of this predicate."""
         if isinstance(self.operand, tuple):
             yield from self.operand
@@ -95,7 +105,7 @@ class Predicate(Expression):
 
 
 def kind_of(value: object) -> str:
-    """Return 'boolean', 'number' or 'string' for a constant or a leaf of an event."""
+    """Return 'boolean', 'number', 'string' or 'timestamp' for a constant or a leaf of an event."""
     return TYPE_NAMES[type(value)]
 
 
@@ -121,7 +131,7 @@ def _checked(op: str, operand: Operand) -> Operand:
     raise SubscriptionError(f"unknown operator {op!r}")
 
 
-def _as_tuple(op: str, operand: object) -> tuple[Constant, ...]:
+def _as_tuple(op: str, operand: object) -> tuple[Constant | Moment, ...]:
     if not isinstance(operand, (tuple, list)):
         raise SubscriptionError(f"'{op}' needs a list of constants, not {operand!r}")
     return tuple(operand)
@@ -132,11 +142,15 @@ def _check_constant(value: object) -> None:
         raise SubscriptionError("null cannot be compared", hint="write 'is null' or 'is not null'")
     kind = type(value)
     if kind not in TYPE_NAMES:
-        raise SubscriptionError(f"a constant must be a boolean, a number or a string, not {kind.__name__}")
+        raise SubscriptionError(f"a constant must be a boolean, a number, a string or a timestamp, not {kind.__name__}")
     if kind is int and not INT64_MIN <= value <= INT64_MAX:  # type: ignore[operator]
         raise SubscriptionError(f"the integer {_shortened(value)} does not fit into 64 bits")
     if kind is float and not math.isfinite(value):  # type: ignore[arg-type]
         raise SubscriptionError("a number must be finite")
+    if isinstance(value, Timestamp) and not FIRST_INSTANT <= value.instant <= LAST_INSTANT:
+        raise SubscriptionError("a timestamp lies outside the years 1 to 9999 in UTC")
+    if isinstance(value, Now) and not -MAX_OFFSET <= value.offset <= MAX_OFFSET:
+        raise SubscriptionError("now() is moved by more than 1,000,000 days")
 
 
 def _shortened(value: object) -> str:
@@ -150,7 +164,7 @@ def _check_boolean(op: str, operand: object) -> None:
         raise SubscriptionError(f"a boolean cannot be compared with '{op}'", hint="booleans take =, != and in")
 
 
-def _checked_bounds(op: str, bounds: tuple[Constant, ...]) -> tuple[Constant, ...]:
+def _checked_bounds(op: str, bounds: tuple[Constant | Moment, ...]) -> tuple[Constant | Moment, ...]:
     if len(bounds) != 2:
         raise SubscriptionError(f"'{op}' needs two bounds, not {len(bounds)}")
     for bound in bounds:

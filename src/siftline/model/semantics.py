@@ -8,17 +8,18 @@ from __future__ import annotations
 import ipaddress
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from siftline.model.expression import And, AnyElement, Expression, IsTrue, Not, Or
 from siftline.model.predicate import POSITIVE_OF, Predicate, compile_regex, kind_of, parse_network
+from siftline.model.timestamp import Now, Timestamp, instant_of_text
 from siftline.model.wildcard import fold, like
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from siftline.model.event import Element, Event, Leaf
-    from siftline.model.predicate import Constant, Operand
+    from siftline.model.predicate import Constant, Moment, Operand
 
 Truth = bool | None
 
@@ -94,48 +95,64 @@ def _predicate(predicate: Predicate, event: Event | Element) -> Truth:
         return all(leaf is None for leaf in leaves)
     if op == "is not null":
         return any(leaf is not None for leaf in leaves)
-    return _some(compare(leaf, op, operand) for leaf in leaves if leaf is not None)
+    return _some(compare(leaf, op, operand, event.now) for leaf in leaves if leaf is not None)
 
 
-def compare(leaf: Leaf, op: str, operand: Operand) -> Truth:
-    """Compare one value with the constants of a predicate; unknown if their kinds differ.
+def compare(leaf: Leaf, op: str, operand: Operand, now: int = 0) -> Truth:
+    """Compare one value with the constants of a predicate; unknown if it cannot be compared with any.
+
+    A string is compared with strings as it is, and with timestamps as the instant that it means, if it is a time. `now`
+    is what `now()` means.
 
     >>> compare(9007199254740993, "=", 9007199254740992.0), compare("1", "=", 1)
     (False, None)
+    >>> compare("1970-01-01", "=", Timestamp(0)), compare("first of January", "=", Timestamp(0))
+    (True, None)
     """
     positive = POSITIVE_OF.get(op, op)
-    truth = _compare(leaf, positive, operand)
+    truth = _compare(leaf, positive, operand, now)
     return truth if positive == op or truth is None else not truth
 
 
-def _compare(leaf: Leaf, op: str, operand: Operand) -> Truth:
+def _compare(leaf: Leaf, op: str, operand: Operand, now: int) -> Truth:
     if op == "in":
-        return _in(leaf, operand)  # type: ignore[arg-type]
+        return _in(leaf, operand, now)  # type: ignore[arg-type]
     if op == "between":
-        return _between(leaf, *operand)  # type: ignore[misc]
-    if kind_of(leaf) != kind_of(operand):
+        low, high = operand  # type: ignore[misc, str-unpack]
+        value: Any = _seen_by(low, leaf)
+        return None if value is None else _value(low, now) <= value <= _value(high, now)
+    value, constant = _seen_by(operand, leaf), _value(operand, now)
+    if value is None:
         return None
     match op:
         case "=":
-            return leaf == operand
+            return bool(value == constant)
         case "<":
-            return leaf < operand  # type: ignore[operator]
+            return bool(value < constant)
         case "<=":
-            return leaf <= operand  # type: ignore[operator]
+            return bool(value <= constant)
         case ">":
-            return leaf > operand  # type: ignore[operator]
+            return bool(value > constant)
         case ">=":
-            return leaf >= operand  # type: ignore[operator]
-    return _text_test(leaf, op, operand)  # type: ignore[arg-type]
+            return bool(value >= constant)
+    return _text_test(value, op, constant)
 
 
-def _between(leaf: Leaf, low: Constant, high: Constant) -> Truth:
-    return low <= leaf <= high if kind_of(leaf) == kind_of(low) else None  # type: ignore[operator]
+def _in(leaf: Leaf, constants: tuple[Constant | Moment, ...], now: int) -> Truth:
+    pairs = [(_seen_by(constant, leaf), _value(constant, now)) for constant in constants]
+    comparable = [value == constant for value, constant in pairs if value is not None]
+    return any(comparable) if comparable else None
 
 
-def _in(leaf: Leaf, constants: tuple[Constant, ...]) -> Truth:
-    same_kind = [constant for constant in constants if kind_of(constant) == kind_of(leaf)]
-    return leaf in same_kind if same_kind else None
+def _seen_by(constant: Any, leaf: Leaf) -> Any:
+    """Return a value as a constant is compared with it; None if they cannot be compared."""
+    if isinstance(constant, (Timestamp, Now)):
+        return instant_of_text(leaf) if isinstance(leaf, str) else None
+    return leaf if kind_of(leaf) == kind_of(constant) else None
+
+
+def _value(constant: Any, now: int) -> Any:
+    return constant.at(now) if isinstance(constant, (Timestamp, Now)) else constant
 
 
 def _text_test(value: str, op: str, operand: str) -> Truth:
