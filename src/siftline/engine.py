@@ -435,13 +435,14 @@ class Engine(Matching):
             whole=stage is not None and stage.takes_batches,
         )
 
-    def encode(self, events: Any, *, event: str | None = None) -> EncodedEvents:
+    def encode(self, events: Any, *, event: str | None = None, now: Any = None) -> EncodedEvents:
         """Encode one event or many once, for matching them often.
 
-        The result may be given to `match` (one event) and `match_batch`. It stays right when subscriptions change:
-        the engine encodes it again if need be.
+        The result may be given to `match` (one event) and `match_batch`. It stays right when subscriptions change, and
+        as time passes: the engine encodes it again if need be. Who knows already at which instant it will be matched
+        may say so; then `now()` is no reason for that.
         """
-        return self._moment(events, event=event)[0]
+        return self._moment(events, event=event, now=None if now is None else checked_now(now))[0]
 
     # looking in
 

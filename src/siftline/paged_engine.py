@@ -242,9 +242,9 @@ class PagedEngine(Engine):
         schema = matches_schema(self._tree.are_ids_text, weights)
         return pa.table(columns | ({"weight": [row.weight for _, row in pairs]} if weights else {}), schema=schema)
 
-    def encode(self, events: Any, *, event: str | None = None) -> EncodedEvents:
+    def encode(self, events: Any, *, event: str | None = None, now: Any = None) -> EncodedEvents:
         """Return events as `match` and `match_batch` take them; their values stay as they are."""
-        return self._events(events, event, is_one=False)
+        return self._events(events, event, is_one=False, now=now)
 
     def _events(self, events: Any, event: str | None, *, is_one: bool, now: Any = None) -> EncodedEvents:
         is_encoded = isinstance(events, EncodedEvents)

@@ -23,6 +23,7 @@ from siftline.model import (
     AnyElement,
     Expression,
     Predicate,
+    Timestamp,
     check_size,
     children,
     has_calls,
@@ -527,11 +528,13 @@ Tenants: TypeAlias = "str | Sequence[str | None] | None"
 
 
 def checked_now(now: Any) -> int:
-    """Return the instant that a caller names, as a timestamp of Python, NumPy or pandas, or as text.
+    """Return the instant that a caller names: a timestamp of Python, NumPy, pandas or the language, or text.
 
     >>> checked_now("1970-01-01T00:00:01Z")
     1000000000
     """
+    if isinstance(now, Timestamp):
+        return now.instant
     instant = instant_of_text(now) if isinstance(now, str) else instant_of(now)
     if instant is None:
         raise ValueError(f"now must be a datetime, or text such as '2026-01-31T10:00:00Z', not {now!r}")

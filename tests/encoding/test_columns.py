@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import decimal
 import random
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from strategies import events, predicates
 import siftline
 from siftline import Engine, SubscriptionError
 from siftline.errors import DuplicateIdError, TableError
-from siftline.model import And, Expression, Or, Predicate
+from siftline.model import And, Expression, Now, Or, Predicate, Timestamp, text_of_instant
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,14 +37,23 @@ SCHEMA = pa.schema(
         ("flag", pa.bool_()),
         ("numbers", pa.list_(pa.float64())),
         ("texts", pa.list_(pa.string())),
+        ("timestamp", pa.string()),
+        ("upper_timestamp", pa.string()),
+        ("timestamps", pa.list_(pa.string())),
     ]
 )
 
 
 def fits(expression: Expression) -> bool:
-    """Return whether a predicate can stand in a row: Arrow has no lone surrogates, lists hold no booleans."""
+    """Return whether a predicate can stand in a row.
+
+    Arrow has no lone surrogates, lists hold no booleans, timestamps stand alone, and nothing moves.
+    """
     assert isinstance(expression, Predicate)
     constants = list(expression.constants())
+    moments = [isinstance(value, Timestamp) for value in constants]
+    if any(isinstance(value, Now) for value in constants) or any(moments) is not all(moments or [False]):
+        return False
     if any(isinstance(value, str) and value.encode("utf-8", "replace").decode() != value for value in constants):
         return False
     if any(type(value) is int and float(value) != value for value in constants):
@@ -59,7 +69,9 @@ def row(subscription: int, clause: int, predicate: Predicate) -> dict[str, Any]:
         "op": predicate.op,
     }
     operand = predicate.operand
-    if predicate.op in ("in", "not in"):
+    if any(isinstance(constant, Timestamp) for constant in predicate.constants()):
+        cells |= moment_cells(predicate)
+    elif predicate.op in ("in", "not in"):
         constants = list(predicate.constants())
         cells["numbers"] = [float(value) for value in constants if isinstance(value, (int, float))]
         cells["texts"] = [value for value in constants if isinstance(value, str)] or None
@@ -69,6 +81,13 @@ def row(subscription: int, clause: int, predicate: Predicate) -> dict[str, Any]:
     elif operand is not None:
         cells[{str: "text", bool: "flag"}.get(type(operand), "number")] = as_cell(operand)
     return cells
+
+
+def moment_cells(predicate: Predicate) -> dict[str, Any]:
+    texts = [text_of_instant(constant.instant) for constant in predicate.constants() if isinstance(constant, Timestamp)]
+    if predicate.op in ("in", "not in"):
+        return {"timestamps": texts}
+    return dict(zip(("timestamp", "upper_timestamp"), texts, strict=False))
 
 
 def as_cell(constant: Any) -> Any:
@@ -231,3 +250,60 @@ def test_whole_decimals_in_a_table_of_subscriptions() -> None:
     assert engine.match({"n": 2**53}) == []
     with pytest.raises(TableError, match="column 'number'"):
         engine.add_many(table.append_column("number", pa.array([decimal.Decimal(2**70)], pa.decimal128(38, 0))))
+
+
+def test_timestamps_in_a_table_of_subscriptions(tmp_path: Path) -> None:
+    """As Arrow timestamps of any unit and zone, or as text; kept in snapshots like everything else."""
+    at = [datetime.datetime(2026, 1, day, 10) for day in (1, 2, 3)]
+    columns = {
+        "subscription": [1, 2, 3, 4],
+        "attribute": ["at"] * 4,
+        "op": ["=", "between", "in", "<"],
+        "timestamp": pa.array([at[0], at[1], None, at[2]], pa.timestamp("us")),
+        "upper_timestamp": pa.array([None, at[2], None, None], pa.timestamp("ms", "Asia/Tokyo")),
+        "timestamps": pa.array([None, None, [at[0], at[2]], None], pa.list_(pa.timestamp("s"))),
+    }
+    engine = Engine()
+    engine.add_many(pa.table(columns))
+    engine.save(tmp_path / "saved")
+    texts = [None if moment is None else f"{moment}+00:00" for moment in (at[0], at[1], None, at[2])]
+    written = Engine()
+    written.add_many(pa.table(columns | {"timestamp": texts}))
+    parsed = Engine("scan")
+    parsed.add_many(
+        [
+            (1, "at = timestamp '2026-01-01T10:00Z'"),
+            (2, "at between timestamp '2026-01-02T10:00Z' and timestamp '2026-01-03T10:00Z'"),
+            (3, "at in (timestamp '2026-01-01T10:00Z', timestamp '2026-01-03T10:00Z')"),
+            (4, "at < timestamp '2026-01-03T10:00Z'"),
+        ]
+    )
+    assert [engine.expression(id) for id in (1, 2, 3, 4)] == [parsed.expression(id) for id in (1, 2, 3, 4)]
+    for day in range(1, 5):
+        event = {"at": f"2026-01-0{day}T12:00:00+02:00"}
+        for each in (engine, written, Engine.open(tmp_path / "saved")):
+            assert sorted(each.match(event)) == sorted(parsed.match(event))
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"op": ["="], "timestamp": ["tomorrow"]}, "'tomorrow' is not a timestamp"),
+        ({"op": ["like"], "timestamp": ["2026-01-31"]}, "'like' needs a string, not a timestamp"),
+        ({"op": ["="], "timestamp": ["2026-01-31"], "number": [5]}, "in one of the columns"),
+        ({"op": ["between"], "timestamp": ["2026-01-31"], "upper": [5]}, "'upper_timestamp'"),
+        ({"op": ["in"], "timestamps": [["2026-01-31"]], "texts": [["x"]]}, "does not take the column 'texts'"),
+        ({"op": ["in"], "timestamps": [["2026-01-31", None]]}, "null cannot be compared"),
+    ],
+)
+def test_timestamps_that_are_refused(cells: dict[str, Any], reason: str) -> None:
+    with pytest.raises(SubscriptionError, match=reason):
+        Engine().add_many(pa.table({"subscription": [1], "attribute": ["at"], **cells}))
+
+
+def test_timestamps_of_other_types_are_refused() -> None:
+    table = pa.table({"subscription": [1], "attribute": ["at"], "op": ["="]})
+    with pytest.raises(TableError, match="column 'timestamp' must be a timestamp, not int64"):
+        Engine().add_many(table.append_column("timestamp", [[5]]))
+    with pytest.raises(TableError, match="outside the years 1 to 9999"):
+        Engine().add_many(table.append_column("timestamp", pa.array([2**62], pa.timestamp("us"))))

@@ -67,7 +67,7 @@ def shaped(kind: str) -> tuple[Shape, Any]:
 def matcher(shard: str, shape: Shape | None = None, path: Path | None = None, **options: Any) -> Matcher:
     shape = shape or Shape(JSON, ("id",), ("event",))
     dead_letters = DeadLetters(None if path is None else str(path), run="x")
-    return Matcher(shape=shape, shards=(shard,), are_ids_text=True, dead_letters=dead_letters, **options)
+    return Matcher(shape=shape, shards=(shard,), are_ids_text=True, dead_letters=dead_letters, now=0, **options)
 
 
 def rows(batches: Any) -> list[tuple[Any, ...]]:
@@ -101,10 +101,17 @@ def test_several_shards_are_one_index(tmp_path: Path) -> None:
     paths = tuple(saved(tmp_path / row[0], [row]) for row in SUBSCRIPTIONS)
     batch = json_batch(texts())
     whole = matcher(paths[0])
-    several = Matcher(shape=whole.shape, shards=paths, are_ids_text=True, dead_letters=DeadLetters())
+    several = Matcher(shape=whole.shape, shards=paths, are_ids_text=True, dead_letters=DeadLetters(), now=0)
     assert set(rows(several([batch]))) == MATCHES
     best = Matcher(
-        shape=whole.shape, shards=paths, are_ids_text=True, how=TOP, k=2, has_weights=True, dead_letters=DeadLetters()
+        shape=whole.shape,
+        shards=paths,
+        are_ids_text=True,
+        how=TOP,
+        k=2,
+        has_weights=True,
+        dead_letters=DeadLetters(),
+        now=0,
     )
     assert rows(best([batch]))[:2] == [("event 0", "three", 3.0), ("event 0", "two", 2.0)]
 
@@ -137,7 +144,7 @@ def test_values_without_a_meaning_are_put_aside(tmp_path: Path) -> None:
     columns = {name: pa.array(values, pa.timestamp("us")) for name, values in moments.items()}
     shape = Shape(COLUMNS, ("id",), ("a", "b"))
     letters = DeadLetters(str(tmp_path / "dead"), run="x")
-    both = Matcher(shape=shape, shards=shards, are_ids_text=False, dead_letters=letters)
+    both = Matcher(shape=shape, shards=shards, are_ids_text=False, dead_letters=letters, now=0)
     found = rows(both([pa.record_batch({"id": [0, 1, 2, 3, 4], **columns})]))
     assert sorted(row[0] for row in found) == [0, 0, 2, 2, 4, 4]
     reasons = {row["id"]: row["reason"] for row in pq.read_table(tmp_path / "dead").to_pylist()}

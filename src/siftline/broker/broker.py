@@ -471,16 +471,16 @@ class Broker:
     def match(self, event: Any) -> list[Id]:
         """Return which subscriptions an event would match, and notify nobody."""
         self._live.evict()
-        return self.engine.match(event_text(event, self.limits))
+        return self.engine.match(event_text(event, self.limits), now=self.now())
 
     def warm_up(self) -> None:
         """Load the kernels, so that the first events need not wait for them."""
         for n_events in (1, 2, _MANY):
-            for _ in matched_ids(self.engine, [b'{"": 0, " ": ""}'] * n_events):
+            for _ in matched_ids(self.engine, [b'{"": 0, " ": ""}'] * n_events, self.now()):
                 pass
 
     def _match_all(self, events: list[bytes]) -> Iterator[list[Id] | EventError]:
-        return matched_ids(self.engine, events, before=self._live.evict)
+        return matched_ids(self.engine, events, self.now(), before=self._live.evict)
 
     def _answers(self, keys: set[bytes]) -> dict[bytes, Answer]:
         with plain_errors(self.log.path):

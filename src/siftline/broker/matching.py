@@ -12,6 +12,7 @@ from siftline.errors import EventError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
 
     from siftline.engine import Engine
     from siftline.subscriptions import Id
@@ -24,39 +25,41 @@ _LEAST_EVENTS: Final = 8
 
 
 def matched_ids(
-    engine: Engine, events: list[bytes], before: Callable[[], None] = lambda: None
+    engine: Engine, events: list[bytes], now: datetime, before: Callable[[], None] = lambda: None
 ) -> Iterator[list[Id] | EventError]:
-    """Match events; a bad one does not disturb the others. `before` is called before each piece."""
+    """Match events at an instant; a bad one does not disturb the others. `before` is called before each piece."""
     first = 0
     while first < len(events):
         n = min(max(_MOST_PAIRS // (len(engine) + 1), _LEAST_EVENTS), _MOST_EVENTS)
         before()
-        yield from _matched_piece(engine, events[first : first + n])
+        yield from _matched_piece(engine, events[first : first + n], now)
         first += n
 
 
-def _matched_piece(engine: Engine, events: list[bytes]) -> list[list[Id] | EventError]:
-    return [_matched(engine, events[0])] if len(events) == 1 else _matched_many(engine, events)
+def _matched_piece(engine: Engine, events: list[bytes], now: datetime) -> list[list[Id] | EventError]:
+    return [_matched(engine, events[0], now)] if len(events) == 1 else _matched_many(engine, events, now)
 
 
-def _matched(engine: Engine, event: bytes) -> list[Id] | EventError:
+def _matched(engine: Engine, event: bytes, now: datetime) -> list[Id] | EventError:
     try:
-        return engine.match(event)
+        return engine.match(event, now=now)
     except EventError as error:
         return error
 
 
-def _matched_many(engine: Engine, events: list[bytes]) -> list[list[Id] | EventError]:
+def _matched_many(engine: Engine, events: list[bytes], now: datetime) -> list[list[Id] | EventError]:
     import pyarrow as pa
 
     from siftline.encoding.json_events import JsonSource
 
     source = JsonSource.from_arrow(pa.array(events, pa.large_binary()), skip_bad=True)
-    pairs = engine.match_batch(source)
+    pairs = engine.match_batch(source, now=now)
     found: list[list[Id] | EventError] = [[] for _ in events]
     for position, id in zip(pairs["event"].to_pylist(), pairs["subscription"].to_pylist(), strict=True):
         found[position].append(id)
     for position in source.errors:
-        refusal = _matched(engine, events[position])  # once more, for words that do not name a position in this batch
+        refusal = _matched(
+            engine, events[position], now
+        )  # once more, for words that do not name a position in this batch
         found[position] = refusal if isinstance(refusal, EventError) else EventError(source.errors[position])
     return found

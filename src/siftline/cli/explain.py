@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from siftline.cli.moments import add_now, moment_of
 from siftline.cli.operator_modules import add_operators, load_operators
 from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, say, show
 from siftline.errors import EventError, SubscriptionError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
 
     from siftline.explanation import Explanation
-    from siftline.model import Event, Expression
+    from siftline.model import Event, Expression, Timestamp
     from siftline.subscriptions import Id
 
 NAME: Final = "explain"
@@ -45,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--event", metavar="JSON|FILE[:LINE]", required=True, help="the event; the first of the file without a line"
     )
+    add_now(parser)
     add_operators(parser)
     parser.add_argument("--strings", action="store_true", help="keep all cells of a CSV file as text")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
@@ -70,17 +72,21 @@ def run(args: argparse.Namespace) -> int:
     except _BadInputError as error:
         say(str(error))
         return BAD_INPUT
-    explanation = _with_calls(expression, event, id) if has_calls(expression) else explain(expression, event.tree, id)
+    now = moment_of(args)
+    if has_calls(expression):
+        explanation = _with_calls(expression, event, id, now)
+    else:
+        explanation = explain(expression, event.tree, id, now=now.instant)
     show(json.dumps(explanation.to_dict()) if args.json else str(explanation))
     return OK
 
 
-def _with_calls(expression: Expression, event: Event, id: Id | None) -> Explanation:
+def _with_calls(expression: Expression, event: Event, id: Id | None, now: Timestamp) -> Explanation:
     """Let an engine match the subscription, to see which calls that takes."""
     from siftline.engine import Engine
 
     engine = Engine()
-    found = engine.explain(event.tree, engine.add(expression, id))
+    found = engine.explain(event.tree, engine.add(expression, id), now=now)
     found.id = id
     return found
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.cli.files import is_stream, refuse_overwriting
+from siftline.cli.moments import add_now, moment_of
 from siftline.cli.operator_modules import add_operators, load_operators
 from siftline.cli.problems import BAD_INPUT, MAX_REPORTED, OK, CannotRunError, Reporter, counted, say
 from siftline.cli.progress import announce
@@ -88,6 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--skip-bad", action="store_true", help="leave out broken subscriptions and events")
     parser.add_argument("--top", metavar="K", type=count, help="only the K best subscriptions of an event, by weight")
     parser.add_argument("--statistics", metavar="FILE", help="what is known about events, as Statistics.save wrote it")
+    add_now(parser)
     add_operators(parser)
     parser.add_argument("--schedule", metavar="NAME", help="in which order operators are called, if not adaptive")
     parser.add_argument("--event", metavar="COLUMN", help="the column of a Parquet file that holds whole events")
@@ -230,6 +232,8 @@ class _Run:
         self._n_bad_subscriptions = n_bad_subscriptions
         self._loading_seconds = loading_seconds
         self._bad_events = Reporter()
+        # What comes through a pipe may go on for days: then each chunk has an instant of its own.
+        self._now = None if args.now is None and is_stream(args.events) else moment_of(args)
         self._n_events = self._n_matches = 0
 
     def run(self, kind: str) -> int:
@@ -269,7 +273,8 @@ class _Run:
 
     def _matches(self, encoded: Any) -> tuple[list[int], list[Any]]:
         """Return matching pairs: the event's number in the chunk, and the id."""
-        table = self._engine.match_batch(encoded, top=self._args.top, tenant=self._args.tenant)
+        chosen = {"top": self._args.top, "tenant": self._args.tenant, "now": self._now}
+        table = self._engine.match_batch(encoded, **chosen)
         return table["event"].to_pylist(), table["subscription"].to_pylist()
 
     def _encoded_chunks(self) -> Iterator[tuple[Chunk, Any]]:

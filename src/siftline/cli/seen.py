@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siftline.language.printer import to_text
 from siftline.language.tokens import quoted, write_path
-from siftline.model import POSITIVE_OF, Predicate, kind_of
+from siftline.model import POSITIVE_OF, Predicate, instant_of_text, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,8 +42,11 @@ class SeenAttribute:
         if kind == "number":
             self.smallest = value if self.smallest is None else min(self.smallest, value)
             self.largest = value if self.largest is None else max(self.largest, value)
-        elif kind == "string" and len(self.strings) < _MAX_STRINGS:
-            self.strings[value] = None
+        elif kind == "string":
+            if len(self.strings) < _MAX_STRINGS:
+                self.strings[value] = None
+            if instant_of_text(value) is not None:
+                self.kinds.add("timestamp")  # too
 
 
 class Seen:
@@ -136,10 +139,12 @@ class Finding:
 
 def _wrong_kind(name: str, attribute: SeenAttribute, wanted: list[str]) -> Finding:
     needed = " or ".join(f"a {kind}" for kind in wanted)
-    found = " or ".join(f"a {kind}" for kind in sorted(attribute.kinds))
+    found = " or ".join(f"a {kind}" for kind in sorted(attribute.kinds - {"timestamp"}))
     hint = None
     if wanted == ["number"] and attribute.kinds == {"string"}:
         hint = "constants in quotes are strings"
+    elif wanted == ["timestamp"] and attribute.kinds == {"string"}:
+        return Finding("wrong-kind", f"{name} is never a time", "a time is written as 2026-01-31T10:00:00Z")
     elif wanted == ["string"]:
         hint = "constants without quotes are numbers and booleans"
     return Finding("wrong-kind", f"{name} is always {found}, never {needed}", hint)

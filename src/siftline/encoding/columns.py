@@ -105,9 +105,11 @@ class _Loader:
         """Sort the rows by how they are encoded."""
         numbers, has_number = number_column(self.rows, "number")
         uppers, has_upper = number_column(self.rows, "upper")
-        has = {name: has_values(self.rows, name) for name in ("text", "upper_text", "flag", "numbers", "texts")}
+        names = ("text", "upper_text", "flag", "numbers", "texts", "timestamp", "upper_timestamp", "timestamps")
+        has = {name: has_values(self.rows, name) for name in names}
         is_between = self.comparisons == COMPARISONS.index("between")
-        is_plain = ~(has["upper_text"] | has["flag"])
+        has_moment = has["timestamp"] | has["upper_timestamp"] | has["timestamps"]
+        is_plain = ~(has["upper_text"] | has["flag"] | has_moment)
         no_lists = is_plain & ~has["numbers"] & ~has["texts"]
         is_number = (self.comparisons >= 0) & has_number & ~has["text"] & (has_upper == is_between) & no_lists
         is_number &= _is_exact_double(numbers) & _is_exact_double(uppers)

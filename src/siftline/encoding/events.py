@@ -152,7 +152,7 @@ class EncodedEvents:
 
     def at(self, now: int | None, domains: Domains) -> EncodedEvents:
         """Return these events as they are at an instant, at this one if none is given."""
-        return EncodedEvents(self.source, domains, now) if domains.has_ages else self
+        return EncodedEvents(self.source, domains, now) if domains.has_ages and self.now != now else self
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
         return None, {name: getattr(self, name) for name in self.__slots__} | {"address": 0}

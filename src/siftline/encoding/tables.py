@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,14 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from siftline.encoding.arrow_values import reader_of, validity
+from siftline.encoding.arrow_values import ValueFaultError, reader_of, validity
 from siftline.encoding.clauses import spans
 from siftline.encoding.sources import arrow_of
 from siftline.errors import SubscriptionError, TableError
-from siftline.model import And, Expression, Or, Predicate
+from siftline.language.tokens import read_timestamp
+from siftline.model import And, Expression, Or, Predicate, Timestamp, instant_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,8 +34,14 @@ _TYPES: Final = {
     "flag": "a boolean",
     "numbers": "a list of numbers",
     "texts": "a list of strings",
+    "timestamp": "a timestamp",
+    "upper_timestamp": "a timestamp",
+    "timestamps": "a list of timestamps",
     "weight": "a number",
 }
+
+
+_TIMESTAMPS: Final = ("timestamp", "upper_timestamp", "timestamps")
 
 
 def table_of(source: Any) -> Any:
@@ -113,45 +121,60 @@ def _column(table: Any, name: str) -> Any:
     if name in ("clause", "attribute", "op") and column.null_count:
         raise TableError(f"column {name!r} has a null")
     if name in ("number", "upper", "numbers", "weight"):
-        column = _without_decimals(column, name)
+        column = _replaced(column, pa.types.is_decimal, partial(_without_decimals, name=name))
+    if name in _TIMESTAMPS:
+        column = _replaced(column, pa.types.is_timestamp, _written)
     target = _target(name, column.type)
     if target is None:
         raise TableError(f"column {name!r} must be {_TYPES[name]}, not {column.type}")
     return _cast(column, target, name)
 
 
-def _without_decimals(column: Any, name: str) -> Any:
-    """Return a column with integers or doubles instead of decimals, by the rule for events."""
+def _replaced(column: Any, is_replaced: Callable[[Any], bool], replace: Callable[[Any], Any]) -> Any:
+    """Return a column with its values, or the elements of its lists, replaced if they are of some type."""
     kind = column.type
-    if pa.types.is_decimal(kind) and kind.scale == 0:
-        return _cast(column, pa.int64(), name)
-    if pa.types.is_decimal(kind):  # Arrow's own cast to doubles does not always give the nearest one
-        return pa.chunked_array([_doubles(chunk) for chunk in column.chunks], pa.float64())
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_decimal(kind.value_type):
+    if is_replaced(kind):
+        return pa.chunked_array([replace(column.combine_chunks())])
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not is_replaced(kind.value_type):
         return column
     lists = column.cast(pa.large_list(kind.value_type)).combine_chunks()
-    elements = _without_decimals(pa.chunked_array([lists.flatten()]), name).combine_chunks()
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
     ends = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())
-    return pa.chunked_array([pa.LargeListArray.from_arrays(ends, elements, mask=lists.is_null())])
+    return pa.chunked_array([pa.LargeListArray.from_arrays(ends, replace(lists.flatten()), mask=lists.is_null())])
 
 
-def _doubles(decimals: Any) -> Any:
-    reader = reader_of(decimals.type)
+def _without_decimals(decimals: Any, name: str) -> Any:
+    """Return integers or doubles instead of decimals, by the rule for events."""
+    if decimals.type.scale == 0:
+        return _cast(decimals, pa.int64(), name)
+    # Arrow's own cast to doubles does not always give the nearest one.
+    return pa.array(_read(decimals).numbers, mask=decimals.is_null().to_numpy(zero_copy_only=False))
+
+
+def _written(timestamps: Any) -> Any:
+    """Return timestamps as the strings that they are in events."""
+    return pa.array(_read(timestamps).strings() if len(timestamps) else [], pa.large_string())
+
+
+def _read(array: Any) -> Any:
+    reader = reader_of(array.type)
     assert reader is not None
-    values: Any = reader(decimals, validity(decimals))
-    return pa.array(values.numbers, mask=decimals.is_null().to_numpy(zero_copy_only=False))
+    try:
+        return reader(array, validity(array))
+    except ValueFaultError as fault:
+        raise TableError(f"row {fault.index}: {fault.reason}") from None
 
 
 def _target(name: str, kind: Any) -> Any:
     """Return the type to cast a column to; None if it is of the wrong kind."""
     if pa.types.is_null(kind):
-        kind = {"numbers": pa.list_(pa.float64()), "texts": pa.list_(pa.string())}.get(name, kind)
-    if name in ("numbers", "texts"):
+        empty = {"numbers": pa.float64(), "texts": pa.string(), "timestamps": pa.string()}
+        kind = pa.list_(empty[name]) if name in empty else kind
+    if name in ("numbers", "texts", "timestamps"):
         is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
         element = _target("number" if name == "numbers" else "text", kind.value_type) if is_list else None
         return None if element is None else pa.large_list(element)
-    if name in ("attribute", "op", "text", "upper_text"):
+    if name in ("attribute", "op", "text", "upper_text", "timestamp", "upper_timestamp"):
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
         if name in ("attribute", "op") and pa.types.is_dictionary(kind):
             return pa.dictionary(pa.int32(), pa.large_string())
@@ -253,15 +276,27 @@ def _operand(op: str, given: dict[str, Any]) -> tuple[set[str], Any]:
     if op in ("is null", "is not null", "exists"):
         return set(), None
     if op in ("in", "not in"):
+        if "timestamps" in given:
+            return {"timestamps"}, tuple(map(_timestamp, given["timestamps"]))
         if not {"numbers", "texts"} & set(given):
-            raise SubscriptionError(f"'{op}' needs a list in the column 'numbers' or 'texts'")
+            raise SubscriptionError(f"'{op}' needs a list in the column 'numbers', 'texts' or 'timestamps'")
         return {"numbers", "texts"}, (*given.get("numbers", ()), *given.get("texts", ()))
-    kinds = [name for name in ("number", "text", "flag") if name in given]
+    kinds = [name for name in ("number", "text", "flag", "timestamp") if name in given]
     if len(kinds) != 1:
-        raise SubscriptionError(f"'{op}' needs a constant in one of the columns 'number', 'text' and 'flag'")
+        names = "'number', 'text', 'flag' and 'timestamp'"
+        raise SubscriptionError(f"'{op}' needs a constant in one of the columns {names}")
+    read = _timestamp if kinds[0] == "timestamp" else lambda value: value
     if op not in ("between", "not between"):
-        return {kinds[0]}, given[kinds[0]]
-    upper = {"number": "upper", "text": "upper_text"}.get(kinds[0], "upper")
+        return {kinds[0]}, read(given[kinds[0]])
+    upper = {"text": "upper_text", "timestamp": "upper_timestamp"}.get(kinds[0], "upper")
     if upper not in given:
         raise SubscriptionError(f"'{op}' needs its upper bound in the column {upper!r}")
-    return {kinds[0], upper}, (given[kinds[0]], given[upper])
+    return {kinds[0], upper}, (read(given[kinds[0]]), read(given[upper]))
+
+
+def _timestamp(value: Any) -> Any:
+    """Return the constant that a text or a timestamp of Python means; a null stays one, to be refused."""
+    if isinstance(value, str):
+        return read_timestamp(value)
+    instant = instant_of(value)
+    return value if instant is None else Timestamp(instant)

@@ -100,11 +100,12 @@ class EventRoutes:
             raise ProblemError(422, "the event must be a JSON object", path="event")
         if "id" not in document:
             expression = Written.of(*expression_in(document, self._shared.limits)).expression()
-            return JsonResponse.written(explain(expression, event).to_dict())
+            return JsonResponse.written(explain(expression, event, now=now).to_dict())
         if type(document["id"]) not in (int, str):
             raise ProblemError(422, "an id is an integer or a text", path="id")
         id = self._broker.id_of(str(document["id"]))
-        return JsonResponse.written(explain(self._broker.get(id, None).expression(), event, id).to_dict())
+        expression = self._broker.get(id, None).expression()
+        return JsonResponse.written(explain(expression, event, id, now=now).to_dict())
 
     # a cluster that matches instead
 

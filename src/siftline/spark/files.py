@@ -72,6 +72,7 @@ def match_files(
     counts: Counts | None = None,
     max_event_bytes: int = MOST_EVENT_BYTES,
     operators: Sequence[str] = (),
+    now: Any = None,
 ) -> Written:
     """Match the events in Parquet files, and write the matches as Parquet files into a new folder.
 
@@ -84,7 +85,7 @@ def match_files(
         As for `match`; every machine maps the whole of it.
     target : str or path
         A folder that does not exist yet, which workers can write to under the same path.
-    key, event, how, k, weights, dead_letters, fail_above, counts, max_event_bytes, operators
+    key, event, how, k, weights, dead_letters, fail_above, counts, max_event_bytes, operators, now
         As for `match`.
 
     Returns
@@ -118,7 +119,7 @@ def match_files(
     reader = files.reader(shape)
     n_tasks = files.n_tasks(tasks_at_a_time(spark))
     letters = replace(letters_of(dead_letters, counts, fail_above), n_tasks=n_tasks)
-    matcher = matcher_of(directory, shape, how, k, weights, letters, operators)
+    matcher = matcher_of(directory, shape, how, k, weights, letters, operators, now=now)
     schema = result_schema(_keys_of(files, shape), matcher)
     state, is_changed = state_for(index, directory)
     stage = LiveMatcher(matcher, directory.reference, state) if is_changed else matcher

@@ -44,7 +44,10 @@ _MOST_KEPT: Final = 2
 
 
 class State(NamedTuple):
-    """Which subscriptions there are: a version, the last delta on top of it, and the time, in microseconds."""
+    """Which subscriptions there are: a version, the last delta on top of it, and the time, in microseconds.
+
+    The time is also what `now()` means to them.
+    """
 
     version: int
     delta: int
@@ -70,14 +73,14 @@ class Masked:
         """What makes the calls of conditions."""
         return self._engine.call_stage
 
-    def encode(self, events: Any) -> EncodedEvents:
+    def encode(self, events: Any, *, now: Any) -> EncodedEvents:
         """Encode events as the engine does."""
-        return self._engine.encode(events)
+        return self._engine.encode(events, now=now)
 
-    def match_batch(self, events: Any, *, top: int | None, threads: int, weights: bool) -> Any:
+    def match_batch(self, events: Any, *, top: int | None, threads: int, weights: bool, now: Any) -> Any:
         """Return the matches that count. With `top`, more than so many: at most that many of them may go."""
         most = None if top is None else top + len(self._gone)
-        table = self._engine.match_batch(events, top=most, threads=threads, weights=weights)
+        table = self._engine.match_batch(events, top=most, threads=threads, weights=weights, now=now)
         if not len(table):
             return table
         return table.filter(pc.invert(pc.is_in(table["subscription"], value_set=self._gone)))

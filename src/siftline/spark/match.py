@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ from siftline.spark.learning import Learning, merge
 from siftline.spark.live import LiveMatcher, state_of
 from siftline.spark.session import is_connect, tasks_at_a_time
 from siftline.spark.worker import COUNTS, HOW, LISTS, PAIRS, TOP, Matcher
+from siftline.subscriptions import checked_now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +48,7 @@ def match(
     counts: Counts | None = None,
     max_event_bytes: int = MOST_EVENT_BYTES,
     operators: Sequence[str] = (),
+    now: Any = None,
 ) -> Any:
     """Return a DataFrame of the subscriptions that each event satisfies.
 
@@ -85,6 +88,8 @@ def match(
         Larger JSON texts are not read.
     operators : sequence of str
         Modules, or .py files, that define operators; those that the index was compiled with need not be named again.
+    now : datetime or str, optional
+        The instant that `now()` means; if left out, that of this call, also if the result is computed later or twice.
 
     Raises
     ------
@@ -108,7 +113,7 @@ def match(
     _check_choice("plan", plan, PLANS)
     shape = shape_of(events.schema, key, event, max_event_bytes)
     rows, letters = with_counted_tasks(selected(events, shape), letters_of(dead_letters, counts, fail_above))
-    matcher = matcher_of(directory, shape, how, k, weights, letters, operators)
+    matcher = matcher_of(directory, shape, how, k, weights, letters, operators, now=now)
     schema = result_schema(key_fields(rows, shape), matcher)
     state, is_changed = state_for(index, directory)
     directory.share(events.sparkSession)
@@ -160,6 +165,7 @@ def matcher_of(
     weights: bool,
     letters: DeadLetters,
     operators: Sequence[str] = (),
+    now: Any = None,
 ) -> Matcher:
     """Return what workers have to know to match with a version of an index; what earlier ones learned is merged."""
     _check_choice("how", how, HOW)
@@ -176,6 +182,7 @@ def matcher_of(
         dead_letters=letters,
         learning=Learning(directory.learning_path),
         operators=module_names([*directory.operators, *operators]),
+        now=time.time_ns() if now is None else checked_now(now),
     )
 
 

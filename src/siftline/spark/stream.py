@@ -157,7 +157,9 @@ class StreamMatcher:
         load_modules(self.matcher.operators)
         if partition() == 0:
             merge(self.path, pause=STREAM_PAUSE)  # what the micro-batches before have learned
-        engines = engines_of(self.path, claim(self.path, query, batch))
+        state = claim(self.path, query, batch)
+        engines = engines_of(self.path, state)
         letters = replace(self.matcher.dead_letters, run=f"{query}-{batch}", start=start)
         learning = replace(self.matcher.learning, run=f"{query}-{batch}")
-        yield from replace(self.matcher, dead_letters=letters, learning=learning).run(batches, engines)
+        matcher = replace(self.matcher, dead_letters=letters, learning=learning, now=state.time * 1000)
+        yield from matcher.run(batches, engines)

@@ -54,7 +54,11 @@ _COLUMNS: Final = {
     "flag": "boolean",
     "numbers": None,
     "texts": "array<string>",
+    "timestamp": None,
+    "upper_timestamp": None,
+    "timestamps": None,
 }
+_MOMENTS: Final = ("timestamp", "timestamp_ntz", "string")
 _ARROW: Final = {"bigint": pa.int64(), "string": pa.string()}
 # The first character of a JSON document, with which no text expression begins.
 _BY_BRACKET: Final = {"{": EVENTBRIDGE, "[": CLOUDEVENTS}
@@ -108,9 +112,18 @@ def _predicate_columns(table: Any, types: dict[str, str]) -> Iterator[Any]:
         )
     for name, kind in _COLUMNS.items():
         if name in types:
-            if kind is None and not _is_number(types[name].removeprefix("array<").removesuffix(">")):
-                raise TableError(f"column {name!r} must hold numbers, not {types[name]}")
+            if kind is None:
+                _check_constants(name, types[name])
             yield table[name] if kind is None else table[name].cast(kind).alias(name)
+
+
+def _check_constants(name: str, kind: str) -> None:
+    element = kind.removeprefix("array<").removesuffix(">")
+    if "timestamp" in name:
+        if element not in _MOMENTS:
+            raise TableError(f"column {name!r} must hold timestamps, not {kind}")
+    elif not _is_number(element):
+        raise TableError(f"column {name!r} must hold numbers, not {kind}")
 
 
 def _is_number(kind: str) -> bool:
@@ -287,7 +300,7 @@ def _refuse_rows(table: Any, bad: Quarantine) -> set[Any]:
         if error is not None:
             refused.add(id)
             shown = {name: value for name, value in row.items() if value is not None and name != "subscription"}
-            bad.add(id, json.dumps(shown), error, row["attribute"])
+            bad.add(id, json.dumps(shown, default=str), error, row["attribute"])
     return refused
 
 

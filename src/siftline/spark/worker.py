@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from siftline.errors import SnapshotError
+from siftline.model import Timestamp
 from siftline.operators.modules import load_modules
 from siftline.spark.checked import open_checked
 from siftline.spark.directory import missing
@@ -110,6 +112,8 @@ class Matcher:
         Where tasks write down what they learn about calls.
     operators : tuple of str
         Modules that define operators; they are loaded before an index is opened.
+    now : int
+        The instant that `now()` means, in nanoseconds since 1970.
     """
 
     shape: Shape
@@ -121,6 +125,7 @@ class Matcher:
     dead_letters: DeadLetters
     learning: Learning = field(default_factory=Learning)
     operators: tuple[str, ...] = ()
+    now: int
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Match the events of one task."""
@@ -142,18 +147,19 @@ class Matcher:
 
     def matched(self, piece: Any, letters: TaskLetters, engines: Sequence[Engine]) -> tuple[Any, Found]:
         """Return what is left of some events without the bad ones, and what they match."""
-        good, encoded = piece, list[Any]()
+        good, encoded, now = piece, list[Any](), Timestamp(self.now)
         for engine in engines:
-            left, events = readable(good, self.shape, letters, engine.encode)
+            left, events = readable(good, self.shape, letters, partial(engine.encode, now=now))
             if left.num_rows < good.num_rows:
-                encoded = [earlier.encode(self.shape.source(left)) for earlier in engines[: len(encoded)]]
+                encoded = [earlier.encode(self.shape.source(left), now=now) for earlier in engines[: len(encoded)]]
             good = left
             encoded.append(events)
         found = [self._matches(engine, events) for engine, events in zip(engines, encoded, strict=True)]
         return good, found[0] if len(found) == 1 else self.united(found)
 
     def _matches(self, engine: Engine, events: Any) -> Found:
-        table = engine.match_batch(events, top=self.k, threads=1, weights=self.has_weights)
+        now = Timestamp(self.now)
+        table = engine.match_batch(events, top=self.k, threads=1, weights=self.has_weights, now=now)
         ids = table["subscription"].combine_chunks()
         if not len(ids):
             ids = pa.array([], self.id_type)
