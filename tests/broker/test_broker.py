@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 from datetime import UTC, datetime, timedelta
@@ -455,3 +456,15 @@ def test_recent_events_by_subscription_against_lists() -> None:
     assert (recent.first, len(recent)) == (kept[0][0], len(kept))
     assert recent.n_bytes == sum(10 + len(numbers) for _, numbers in kept)
     assert recent.n_matches == sum(len(numbers) for _, numbers in kept)
+
+
+def test_now_is_the_time_of_the_clock(broker: Broker, clock: Clock) -> None:
+    lease = broker.subscribe("at > now() - interval '1 hour'", validity=timedelta(days=9))
+    event = {"at": "2026-01-01T01:30:00+01:00"}
+    assert broker.match(event) == [lease.id]
+    broker.publish(event)
+    clock.forward(minutes=90)
+    assert broker.match(event) == []
+    later = {"at": "2026-01-01T01:00Z"}
+    broker.publish_many([event, later])
+    assert [json.loads(payload) for payload in payloads(broker, lease.id, lease.ticket)] == [event, later]

@@ -79,3 +79,14 @@ def test_bad_input(run: Run, write: Write) -> None:
     assert run("explain", "--subscription", "a = 1", "--event", "nowhere.jsonl").status == 2
     assert run("explain", "--subscriptions", "s.jsonl", "--event", EVENT).status == 2
     assert run("explain", "--subscription", "a = 1", "--event", write("e.jsonl", "")).status == 1
+
+
+def test_now(run: Run) -> None:
+    given = "--subscription", "at > now() - interval '1 day'", "--event", '{"at": "2026-01-31"}'
+    outcome = run("explain", *given, "--now", "2026-01-31T10:00:00+01:00")
+    assert outcome.out.startswith("match")
+    assert "now() is 2026-01-31T09:00:00Z" in outcome.out
+    assert run("explain", *given, "--now", "2026-02-02").out.startswith("no match")
+    condition = json.loads(run("explain", *given, "--now", "2026-02-02", "--json").out)["condition"]
+    assert condition["text"] == "at > now() - interval '1 day'"
+    assert condition["reason"] == "at is '2026-01-31' (now() is 2026-02-02T00:00:00Z)"

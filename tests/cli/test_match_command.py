@@ -213,3 +213,14 @@ def test_parquet_columns_of_many_types(run: Run, write: Write, tmp_path: Path) -
     rules = write("s.sift", "name = 'x' and tags = 'b'\nshop.city = 'oslo' and more.k = 1\nwhen starts with '1970'")
     outcome = run("match", "--subscriptions", rules, "--events", path)
     assert (outcome.status, outcome.pairs()) == (0, {(0, 1), (0, 2), (0, 3), (1, 3)})
+
+
+def test_now(run: Run, write: Write) -> None:
+    rules = write("s.sift", "at between now() - interval '1 day' and now()\nat > timestamp '2026-01-31T10:00:00Z'")
+    times = ["2026-01-31T10:00:01Z", "2026-01-31 14:00:00+05:00", "x"]
+    files = "--subscriptions", rules, "--events", write("e.jsonl", [{"at": text} for text in times])
+    assert run("match", *files, "--now", "2026-01-31T11:00:00Z").pairs() == {(0, 1), (0, 2), (1, 1)}
+    assert run("match", *files).pairs() == {(0, 2)}
+    refused = run("match", *files, "--now", "tomorrow")
+    assert refused.status == 2
+    assert "expected a time such as 2026-01-31T10:00:00Z, found 'tomorrow'" in refused.err

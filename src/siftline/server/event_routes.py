@@ -93,9 +93,10 @@ class EventRoutes:
 
     def _explained(self, body: bytes) -> bytes:
         from siftline.explanation import explain
+        from siftline.model import instant_of
 
         document = object_of(body, (*FORMS, "dialect", "id", "event"))
-        event = document.get("event")
+        event, now = document.get("event"), instant_of(self._broker.now())
         if not isinstance(event, dict):
             raise ProblemError(422, "the event must be a JSON object", path="event")
         if "id" not in document:
