@@ -22,6 +22,7 @@ from siftline.broker.notifications import START, Everybody, Gap, Position
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from siftline.broker.deliveries import Delivery
     from siftline.broker.logged import LoggedEvent
     from siftline.broker.notifications import Notification
 
@@ -66,6 +67,10 @@ def payloads(log: NotificationLog, after: Position = START, wanted: Any = None) 
 
 def notifications(log: NotificationLog) -> list[Notification]:
     return [each for each in everything(log) if not isinstance(each, Gap)]
+
+
+def due(log: NotificationLog, now: int) -> list[Delivery]:
+    return log.deliveries.due(now, 10, (), lambda _: True, 1 << 20)
 
 
 def size(path: Path) -> int:
@@ -264,7 +269,7 @@ def test_a_dead_webhook_keeps_nothing(tmp_path: Path) -> None:
         assert {letter.subscription for letter in letters} == {"dead", "slow"}
         assert 6 <= len(letters) <= 10
         assert all(letter.payload == big for letter in letters)
-        [first] = [each for each in log.deliveries.due(9, 10, (), 1 << 20) if each.notification.subscription == "dead"]
+        [first] = [each for each in due(log, 9) if each.notification.subscription == "dead"]
         assert first.notification.position.sequence == log.first
         log.tend()
     assert size(path) < 4_000_000
@@ -277,17 +282,17 @@ def test_cursors_survive(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with Fast(path) as log:
         log.put((b"1", ["a", "b"]), (b"2", ["b", "a"]), (b"3", ["a"]), webhooks=("a", "b"))
-        due = {each.notification.subscription: each.notification for each in log.deliveries.due(9, 10, (), 1 << 20)}
-        assert {id: each.payload for id, each in due.items()} == {"a": b"1", "b": b"1"}
-        log.deliveries.delivered(due["b"])
-        log.deliveries.delivered(due["b"])  # twice is once
-        log.deliveries.postpone(due["a"], 3, 50)
+        first = {each.notification.subscription: each.notification for each in due(log, 9)}
+        assert {id: each.payload for id, each in first.items()} == {"a": b"1", "b": b"1"}
+        log.deliveries.delivered(first["b"])
+        log.deliveries.delivered(first["b"])  # twice is once
+        log.deliveries.postpone(first["a"], 3, 50)
         assert log.deliveries.n_waiting() == 4
     with Fast(path) as log:
         assert log.deliveries.n_waiting() == 4
-        [delivery] = log.deliveries.due(9, 10, (), 1 << 20)
+        [delivery] = due(log, 9)
         assert (delivery.notification.subscription, delivery.notification.payload, delivery.attempts) == ("b", b"2", 0)
-        late = {each.notification.subscription: each for each in log.deliveries.due(60, 10, (), 1 << 20)}
+        late = {each.notification.subscription: each for each in due(log, 60)}
         assert (late["a"].notification.payload, late["a"].attempts) == (b"1", 3)
         log.deliveries.bury(late["a"].notification, 4, "no", 70)
         assert [(each.subscription, each.payload) for each in log.deliveries.dead_letters()] == [("a", b"1")]
@@ -416,7 +421,7 @@ def test_a_log_of_version_0_1_is_taken_over(tmp_path: Path) -> None:
         assert payloads(log, Position(17, 0), {"a"}) == [b"%d" % n for n in range(18, 31)]
         assert payloads(log, Position(5, 0), {"a"}) == [DROPPED, *[b"%d" % n for n in range(18, 31)]]
         assert everything(log, Position(29, 1))[0].position == Position(30, 0)  # type: ignore[union-attr]
-        [delivery] = log.deliveries.due(100, 10, (), 1 << 20)
+        [delivery] = due(log, 100)
         assert delivery.notification.position == Position(3, 1)
         [letter] = log.deliveries.dead_letters()
         assert (letter.notification, letter.payload) == ("2-1", b"2")

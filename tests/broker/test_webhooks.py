@@ -7,6 +7,7 @@ import base64
 import hmac
 import http.server
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -19,9 +20,10 @@ import standardwebhooks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siftline.broker.addresses import Target, check_url, is_public, resolved
+from siftline.broker.addresses import check_url, chosen_address, is_public
 from siftline.broker.broker import Broker
 from siftline.broker.leases import Webhook
+from siftline.broker.resolver import Resolver
 from siftline.broker.signatures import new_signing_secret, signature, signing_secret
 from siftline.errors import LimitError
 
@@ -202,11 +204,82 @@ def test_where_webhooks_may_not_go(url: str) -> None:
 
 
 def test_a_name_that_leads_home_is_refused_when_it_is_resolved() -> None:
-    target = Target(False, "localhost", 80, "/")
+    async def addresses() -> list[str]:
+        return await Resolver().addresses("localhost", 80, "ann")
+
+    found = asyncio.run(addresses())
     with pytest.raises(LimitError, match="private"):
-        asyncio.run(resolved(target, allow_private=False))
-    assert not is_public(asyncio.run(resolved(target, allow_private=True)))
+        chosen_address(found, allow_private=False)
+    assert not is_public(chosen_address(found, allow_private=True))
     assert is_public("1.1.1.1")
+
+
+class Names:
+    """Names that are looked up slowly, quickly, or not at all."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.gate = threading.Event()
+        self.asked: list[str] = []
+        monkeypatch.setattr(socket, "getaddrinfo", self._look_up)
+
+    def _look_up(self, host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        self.asked.append(host)
+        if host.startswith("slow"):
+            self.gate.wait(60)
+        if host.startswith("unknown"):
+            raise socket.gaierror("no such name")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+
+def test_slow_names_of_one_owner_delay_nobody_else(
+    broker: Broker, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = Names(monkeypatch)
+    port = receiver.url.rpartition(":")[2]
+    for n in range(300):
+        broker.subscribe("a > 0", owner="ann", deliver=Webhook(f"http://slow{n}.example:{port}/slow"))
+    broker.publish({"a": 1})
+    wait_for(lambda: any(host.startswith("slow") for host in names.asked))
+    broker.subscribe("b > 0", owner="bob", deliver=Webhook(f"http://fast.example:{port}/fast"))
+    for n in range(1, 4):
+        broker.publish({"b": n})
+    wait_for(lambda: len(receiver.bodies("/fast")) == 3, 60)
+    assert not receiver.bodies("/slow")
+    assert sum(host.startswith("slow") for host in names.asked) <= 2
+    assert names.asked.count("fast.example") == 1  # used for some seconds
+    names.gate.set()
+    wait_for(lambda: receiver.bodies("/slow"), 60)
+
+
+def test_a_name_is_looked_up_once_for_all_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = Names(monkeypatch)
+
+    async def ask() -> None:
+        resolver = Resolver()
+        waiting = [asyncio.create_task(resolver.addresses("slow.example", 80, owner)) for owner in "abcabc"]
+        while not names.asked:
+            await asyncio.sleep(0.01)
+        waiting[0].cancel()  # who waits no longer ends nothing for the others
+        names.gate.set()
+        assert (await asyncio.gather(*waiting, return_exceptions=True))[1:] == [["127.0.0.1"]] * 5
+        with pytest.raises(OSError, match="no such name"):
+            await resolver.addresses("unknown.example", 80, "a")
+        assert resolver._running == {}
+
+    asyncio.run(ask())
+    assert names.asked == ["slow.example", "unknown.example"]
+
+
+def test_receivers_of_one_owner_that_hang_leave_room(broker: Broker, receiver: Receiver) -> None:
+    for _ in range(300):
+        broker.subscribe("a > 0", owner="ann", deliver=Webhook(f"{receiver.url}/hang"))
+    broker.publish({"a": 1})
+    wait_for(lambda: len(receiver.bodies("/hang")) >= 64, 60)
+    broker.subscribe("b > 0", owner="bob", deliver=Webhook(f"{receiver.url}/fast"))
+    broker.publish({"b": 1})
+    wait_for(lambda: receiver.bodies("/fast"), 60)
+    assert len(broker.webhooks._busy) <= 65
+    receiver.hanging.set()
 
 
 @given(st.binary(min_size=24, max_size=64), st.binary(), st.booleans())

@@ -6,9 +6,7 @@ its mind in between gains nothing. Redirects are not followed.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
-import socket
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -88,11 +86,8 @@ def is_public(text: str) -> bool:
     return address.is_global and not address.is_multicast
 
 
-async def resolved(target: Target, *, allow_private: bool) -> str:
-    """Return an address of the host; raise if any of its addresses is one that webhooks may not go to."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    addresses = [str(each[4][0]) for each in found]
+def chosen_address(addresses: list[str], *, allow_private: bool) -> str:
+    """Return one of the addresses of a host; raise if any of them is one that webhooks may not go to."""
     if not allow_private and not all(map(is_public, addresses)):
         raise LimitError("the name leads to a private address, where no webhook may go")
     return addresses[0]

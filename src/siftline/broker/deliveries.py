@@ -123,14 +123,19 @@ class Deliveries:
 
     # what webhooks do
 
-    def due(self, now: int, limit: int, busy: Collection[Id], most_bytes: int) -> list[Delivery]:
-        """Return deliveries whose time has come, of each subscription the next; none of busy ones."""
+    def due(
+        self, now: int, limit: int, busy: Collection[Id], may: Callable[[Id], bool], most_bytes: int
+    ) -> list[Delivery]:
+        """Return deliveries whose time has come, of each subscription the next; none of busy ones.
+
+        `may` says whether one more of a subscription may begin.
+        """
         deliveries: list[Delivery] = []
         events: dict[int, tuple[int, bytes]] = {}
         for id in self.waiting.ready(now, busy):
             if len(deliveries) == limit or sum(len(payload) for _, payload in events.values()) > most_bytes:
                 break
-            position = self._next(id)
+            position = self._next(id) if may(id) else None
             if position is None:
                 continue
             if position.sequence not in events:

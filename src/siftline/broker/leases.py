@@ -57,10 +57,13 @@ class Webhook(NamedTuple):
         Of http or https.
     secret : str or None
         What signatures are made with, `whsec_` and 24 to 64 bytes in base64; a new one is made if it is None.
+    owner : str or None
+        Whose it is; the broker knows.
     """
 
     url: str
     secret: str | None = None
+    owner: str | None = None
 
 
 class Renewals:
@@ -99,7 +102,7 @@ class Renewals:
 
 def put_lease(connection: sqlite3.Connection, id: Id, seal: Seal, webhook: Webhook | None) -> None:
     """Write down the ticket of a subscription, and its webhook if it has one."""
-    url, secret = (None, None) if webhook is None else webhook
+    url, secret = (None, None) if webhook is None else webhook[:2]
     connection.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)", (id, *seal, url, secret))
 
 
@@ -121,9 +124,9 @@ def check_lease(select: Select, id: Id, proof: Proof, now: int) -> None:
 
 def webhooks_of(store: Store, ids: list[Id] | None = None) -> dict[Id, Webhook]:
     """Return the webhooks of some subscriptions, or of all that have one."""
-    query = "SELECT id, webhook, secret FROM leases WHERE webhook IS NOT NULL"
+    query = "SELECT id, webhook, secret, owner FROM leases LEFT JOIN subscriptions USING (id) WHERE webhook IS NOT NULL"
     if ids is None:
         rows = store.select(query)
     else:
-        rows = [row for id in ids for row in store.select(f"{query} AND id = ?", (id,))]
-    return {id: Webhook(url, secret) for id, url, secret in rows}
+        rows = [row for id in ids for row in store.select(f"{query} AND leases.id = ?", (id,))]
+    return {id: Webhook(*webhook) for id, *webhook in rows}

@@ -4,7 +4,8 @@
                                           ──► anything else, or nothing  again after 1 s, 5 s, 30 s, ...
                                           ──► the last time, or 410      dead letter
 
-One thread runs an event loop; hundreds of receivers may hang without holding up the others. A subscription gets its
+One thread runs an event loop; hundreds of receivers may hang without holding up the others, and names that are slow to
+look up only delay those of the same owner (`resolver.py`). A subscription gets its
 notifications in order, one at a time.
 """
 
@@ -15,9 +16,12 @@ import contextlib
 import random
 import ssl
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
-from siftline.broker.addresses import check_url, resolved
+from siftline.broker.addresses import check_url, chosen_address
+from siftline.broker.resolver import Resolver
 from siftline.broker.signatures import signature
 from siftline.errors import LimitError, SiftlineError
 
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 RETRY_SECONDS: Final = (1.0, 5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0)
 
 _AT_ONCE: Final = 256
+# Of these so many are of one owner, so that receivers of his that hang leave room for others.
+_AT_ONCE_OF_ONE: Final = 64
 # Bytes of events that are sent at the same time, in each look at what is due.
 _MOST_BYTES: Final = 16 << 20
 _TIMEOUT_SECONDS: Final = 10.0
@@ -76,6 +82,7 @@ class Webhooks:
         self._busy: dict[Id, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
         self._has_work = asyncio.Event()
+        self._resolver = Resolver()
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="siftline-webhooks", daemon=True)
         self._thread.start()
@@ -114,11 +121,24 @@ class Webhooks:
         room = _AT_ONCE - len(self._busy)
         if room <= 0:
             return
-        due = await asyncio.to_thread(self._deliveries.due, self._now(), room, tuple(self._busy), _MOST_BYTES)
+        may = self._shares()
+        due = await asyncio.to_thread(self._deliveries.due, self._now(), room, tuple(self._busy), may, _MOST_BYTES)
         for delivery in due:
             id = delivery.notification.subscription
             task = self._busy[id] = self._loop.create_task(self._deliver(delivery))
             task.add_done_callback(lambda _, id=id: self._finished(id))  # type: ignore[misc]
+
+    def _shares(self) -> Callable[[Id], bool]:
+        """Return what says whether one more delivery of a subscription may begin: nobody may have more than a share."""
+        counts = Counter(_whose(webhook) for id in self._busy if (webhook := self._webhook_of(id)) is not None)
+
+        def may(id: Id) -> bool:
+            webhook = self._webhook_of(id)
+            whose = "" if webhook is None else _whose(webhook)
+            counts[whose] += 1
+            return webhook is None or counts[whose] <= _AT_ONCE_OF_ONE
+
+        return may
 
     def _finished(self, id: Id) -> None:
         del self._busy[id]
@@ -159,7 +179,8 @@ class Webhooks:
 
     async def _post(self, webhook: Webhook, notification: Notification) -> int:
         target = check_url(webhook.url, allow_private=self._allow_private)
-        address = await resolved(target, allow_private=self._allow_private)
+        found = await self._resolver.addresses(target.host, target.port, _whose(webhook))
+        address = chosen_address(found, allow_private=self._allow_private)
         context = self._tls if target.is_secure else None
         reader, writer = await asyncio.open_connection(
             address, target.port, ssl=context, server_hostname=target.host if context else None, limit=1 << 16
@@ -189,3 +210,11 @@ class Webhooks:
         }
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         return f"POST {resource} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+def _whose(webhook: Webhook) -> str:
+    """Return with whom a webhook shares its part of connections and lookups: its owner's, or those of the same site."""
+    if webhook.owner is not None:
+        return f"owner {webhook.owner}"
+    host = urlsplit(webhook.url).hostname or ""
+    return f"site {'.'.join(host.split('.')[-2:])}"
