@@ -11,6 +11,7 @@ import pytest
 from command_line import run_fixture, write_fixture  # noqa: F401
 
 from siftline import Store
+from siftline.broker.broker import Broker
 
 if TYPE_CHECKING:
     from command_line import Run, Write
@@ -194,3 +195,22 @@ def test_what_cannot_run(run: Run, write: Write, path: str, tmp_path: Path) -> N
     assert not Path(path).exists()
     assert run("store", "list", write("empty.db", "")).err.endswith("is empty: there is no store in it yet\n")
     assert run("store").status == 2
+
+
+def test_verify_looks_at_the_log_of_notifications_too(run: Run, path: str) -> None:
+    with Broker(path) as broker:
+        broker.subscribe("a > 0")
+        for n in range(1, 4):
+            broker.publish({"a": n})
+    assert run("store", "verify", path).out == f"{path}: sound, 1 subscription, change 1\n"
+    with sqlite3.connect(f"{path}-notifications") as connection:
+        connection.execute("UPDATE logged SET payload = '{}' WHERE sequence = (SELECT max(sequence) FROM logged)")
+    connection.close()
+    outcome = run("store", "verify", path)
+    assert outcome.status == 1
+    assert outcome.out.splitlines() == [
+        f"{path}-notifications: 1 rows of logged do not fit their checksums",
+        f"{path}: damaged, 1 problem found",
+    ]
+    found = json.loads(run("store", "verify", path, "--json").out)
+    assert found["problems"] == outcome.out.splitlines()[:1]

@@ -131,10 +131,19 @@ def test_everything_beside_a_live_server_and_then_a_kill(tmp_path: Path) -> None
         for lease in load.leases:
             found = client.get(f"/subscriptions/{lease['id']}", headers=bearer(lease["ticket"]))
             assert found.status_code == 200
-        answer = client.get(
-            f"/subscriptions/{first['id']}/notifications", params={"limit": 1000}, headers=bearer(first["ticket"])
-        )
-        numbers = {each["data"]["n"] for each in answer.json()["notifications"]}
+        numbers: set[int] = set()
+        after = "0-0"
+        while True:
+            answer = client.get(
+                f"/subscriptions/{first['id']}/notifications",
+                params={"limit": 1000, "after": after},
+                headers=bearer(first["ticket"]),
+            )
+            page = answer.json()["notifications"]
+            if not page:
+                break
+            numbers |= {each["data"]["n"] for each in page}
+            after = page[-1]["id"]
         assert set(load.published) <= numbers
         assert client.get("/subscriptions/imported", headers=bearer(admin)).status_code == 200
     assert run("store", "verify", path).returncode == 0

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from siftline.broker.addresses import check_url
 from siftline.broker.clock import SteadyClock
 from siftline.broker.cluster import Cluster, checked
+from siftline.broker.health import Health
 from siftline.broker.hub import Hub, Listener
 from siftline.broker.keys import Keys
 from siftline.broker.leases import (
@@ -158,6 +159,8 @@ class Broker:
         )
         match = checked if self.cluster is not None else self._match_all
         self._publisher = Publisher(match, self.log.numbered, self._write, self._answers, self._observe, self.limits)
+        self._health = Health({"the store": self.store.path, "the log of notifications": self.log.path})
+        self._failures: dict[str, str] = {}  # why steps of the last tick went wrong
         self._is_stopping = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="siftline-broker", daemon=True)
         self._ticker.start()
@@ -385,8 +388,25 @@ class Broker:
             for step in (self.keys.refresh, self.follow, self._live.purge_patiently, self._compact, self.log.tend):
                 # A full disk must not end this thread, nor one step keep the others from their turn: a key that was
                 # revoked must not live on because nothing can be written.
-                with contextlib.suppress(SiftlineError, OSError):
+                try:
                     step()
+                except (SiftlineError, OSError) as error:
+                    self._failures[step.__name__] = str(error)
+                else:
+                    self._failures.pop(step.__name__, None)
+
+    def problems(self) -> list[str]:
+        """Return what keeps the broker from doing its work, in words; nothing if it is ready.
+
+        Files are probed by a tiny durable write, at most every few seconds, so this may wait for the disk.
+        """
+        if self._is_stopping.is_set():
+            return ["the broker is closed"]
+        names = {self.log.path: "the log of notifications", self.store.path: "the store"}
+        known = list(self._failures.values())
+        for path, name in names.items():  # where the files are is nobody's business
+            known = [reason.replace(path, name) for reason in known]
+        return list(dict.fromkeys(self._health.problems() + known))
 
     def _compact(self) -> None:
         """Drop from the store what nobody needs any more, little by little, because others want to write as well."""

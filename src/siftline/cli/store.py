@@ -34,7 +34,8 @@ DETAILS: Final = """\
   export   writes all subscriptions; JSON Lines have every expression as it was written, the other
            formats have it in the text language.
   list     shows subscriptions, and in what state the store is; with --json as one document.
-  verify   looks through the whole file: structure, checksums, expressions.
+  verify   looks through the whole file: structure, checksums, expressions; and through the log of
+           notifications beside it, if there is one.
 
 A server may be running on the store: it sees what was changed. A new store is made by `add` and `import`.
 
@@ -194,11 +195,15 @@ def _show_document(store: Store, args: argparse.Namespace) -> None:
 
 
 def _verify(args: argparse.Namespace) -> int:
+    from siftline.broker.log_file import verify as verify_log
     from siftline.cli.progress import Progress
 
     with _opened(args, is_checked=False) as store, Progress("verifying", None, "rows", is_quiet=args.quiet) as progress:
         problems = store.verify(progress.advance)
         state = {} if problems else _state(store)
+        notifications = f"{store.path}-notifications"
+        if os.path.exists(notifications):
+            problems += verify_log(notifications)
     if args.json:
         show(json.dumps({"problems": problems, **state}))
     else:

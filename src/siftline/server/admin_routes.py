@@ -44,9 +44,12 @@ class AdminRoutes:
         return JsonResponse({"status": "ok"})
 
     async def readyz(self, request: Request) -> Response:
-        """`GET /readyz`: it takes requests, and the store can be read."""
+        """`GET /readyz`: it takes requests, and store and log can be written."""
         if not self._shared.is_ready:
             raise ProblemError(503, "the server is about to stop")
+        problems = await self._shared.threads.wait(self._broker.problems)
+        if problems:
+            raise ProblemError(503, "; ".join(problems), retry_seconds=5)
         sequence = await self._shared.threads.wait(lambda: self._broker.store.sequence)
         return JsonResponse({"status": "ok", "change": sequence})
 

@@ -27,7 +27,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from siftline.errors import StoreError, SubscriptionError, UnknownIdError
+from siftline.errors import StoreError, UnknownIdError
 from siftline.ids import plain_ids
 from siftline.storage.batch import Batch, checked_id
 from siftline.storage.feed import catch_up, fill
@@ -44,11 +44,11 @@ from siftline.storage.rows import (
     StoredSubscription,
     change_of,
     fact,
-    live_change,
     microseconds,
     moment_of,
     set_fact,
 )
+from siftline.storage.soundness import damage, live_subscription, problems_of
 from siftline.storage.sqlite_files import has_log, open_sqlite, plain_errors, refuse_unusable
 from siftline.storage.transaction import KEPT, Transaction, compacted, last_sequence
 from siftline.storage.written import TEXT
@@ -175,7 +175,7 @@ class Store:
         is_read_only = self._is_read_only or has_log(self.path)
         connection = open_sqlite(self.path, is_read_only=is_read_only, wait_seconds=self._wait_seconds)
         with contextlib.closing(connection):
-            problems = _damage(connection, "quick_check") if is_checked else []
+            problems = damage(connection, "quick_check") if is_checked else []
             if problems:
                 raise StoreError(f"{self.path} is damaged: {problems[0]}")
             version = version_of(connection, self.path)
@@ -361,7 +361,7 @@ class Store:
         with self._reading() as connection:
             query = f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE s.id = ?"
             row = connection.execute(query, (checked_id(id),)).fetchone()
-        subscription = None if row is None else _subscription(row, self.path)
+        subscription = None if row is None else live_subscription(row, self.path)
         if subscription is None or _is_over(subscription, _now(now)):
             raise UnknownIdError(f"the store has no subscription with the id {id!r}")
         return subscription
@@ -392,7 +392,7 @@ class Store:
         moment = _now(now)
         for row in connection.execute(query, arguments):
             # Checked before it is left out: a damaged time must not make a subscription disappear.
-            subscription = _subscription(row, self.path)
+            subscription = live_subscription(row, self.path)
             if not _is_over(subscription, moment):
                 yield subscription
 
@@ -521,16 +521,7 @@ class Store:
     def verify(self, advance: Callable[[int], None] = lambda n: None) -> list[str]:
         """Return what is wrong with the file: its structure, and every change in it; nothing if all is well."""
         with self._reading() as connection:
-            problems = _damage(connection, "integrity_check")
-            if problems:
-                return problems
-            for row in connection.execute(f"SELECT {CHANGE_COLUMNS} FROM {CHANGES} ORDER BY r.sequence"):
-                problems += _problems(lambda row=row: change_of(row, self.path))  # type: ignore[misc]
-                advance(1)
-            for row in connection.execute(f"SELECT {LIVE_COLUMNS} FROM {LIVE} ORDER BY s.sequence"):
-                problems += _problems(lambda row=row: _subscription(row, self.path).expression())  # type: ignore[misc]
-                advance(1)
-            return problems
+            return problems_of(connection, self.path, advance)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -573,27 +564,6 @@ def _identified(transaction: Transaction) -> str:
         known = secrets.token_hex(8)
         set_fact(execute, "identity", known)
     return str(known)
-
-
-def _damage(connection: sqlite3.Connection, check: str) -> list[str]:
-    """Return what SQLite finds wrong with the structure of a file."""
-    found = [str(line) for (line,) in connection.execute(f"PRAGMA {check}")]
-    return [] if found == ["ok"] else found
-
-
-def _problems(attempt: Callable[[], Any]) -> list[str]:
-    try:
-        attempt()
-    except (StoreError, SubscriptionError) as error:
-        return [str(error)]
-    return []
-
-
-def _subscription(row: tuple[Any, ...], path: str) -> StoredSubscription:
-    subscription = live_change(row, path).subscription
-    if subscription is None:
-        raise StoreError(f"{path} is damaged: the subscription {row[0]!r} has no content")
-    return subscription
 
 
 def _is_over(subscription: StoredSubscription, moment: int) -> bool:
