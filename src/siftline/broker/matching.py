@@ -25,9 +25,9 @@ _LEAST_EVENTS: Final = 8
 
 
 def matched_ids(
-    engine: Engine, events: list[bytes], now: datetime, before: Callable[[], None] = lambda: None
+    engine: Engine, events: list[bytes], now: datetime | None = None, before: Callable[[], None] = lambda: None
 ) -> Iterator[list[Id] | EventError]:
-    """Match events at an instant; a bad one does not disturb the others. `before` is called before each piece."""
+    """Match events, at an instant if one is given; a bad one does not disturb the others. `before` is called before each piece."""
     first = 0
     while first < len(events):
         n = min(max(_MOST_PAIRS // (len(engine) + 1), _LEAST_EVENTS), _MOST_EVENTS)
@@ -36,18 +36,18 @@ def matched_ids(
         first += n
 
 
-def _matched_piece(engine: Engine, events: list[bytes], now: datetime) -> list[list[Id] | EventError]:
+def _matched_piece(engine: Engine, events: list[bytes], now: datetime | None) -> list[list[Id] | EventError]:
     return [_matched(engine, events[0], now)] if len(events) == 1 else _matched_many(engine, events, now)
 
 
-def _matched(engine: Engine, event: bytes, now: datetime) -> list[Id] | EventError:
+def _matched(engine: Engine, event: bytes, now: datetime | None) -> list[Id] | EventError:
     try:
         return engine.match(event, now=now)
     except EventError as error:
         return error
 
 
-def _matched_many(engine: Engine, events: list[bytes], now: datetime) -> list[list[Id] | EventError]:
+def _matched_many(engine: Engine, events: list[bytes], now: datetime | None) -> list[list[Id] | EventError]:
     import pyarrow as pa
 
     from siftline.encoding.json_events import JsonSource
