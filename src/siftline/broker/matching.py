@@ -27,7 +27,10 @@ _LEAST_EVENTS: Final = 8
 def matched_ids(
     engine: Engine, events: list[bytes], now: datetime | None = None, before: Callable[[], None] = lambda: None
 ) -> Iterator[list[Id] | EventError]:
-    """Match events, at an instant if one is given; a bad one does not disturb the others. `before` is called before each piece."""
+    """Match events at an instant, now if none is given; a bad one does not disturb the others.
+
+    `before` is called before each piece.
+    """
     first = 0
     while first < len(events):
         n = min(max(_MOST_PAIRS // (len(engine) + 1), _LEAST_EVENTS), _MOST_EVENTS)
