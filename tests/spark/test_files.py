@@ -177,6 +177,24 @@ def test_files_whose_columns_differ(spark: Any, tmp_path: Path) -> None:
         match_files(tmp_path / "events", index, tmp_path / "others")
 
 
+def test_types_that_spark_does_not_write(spark: Any, index: str, tmp_path: Path) -> None:
+    """Categories, unsigned integers, large strings, nanoseconds."""
+    texts = pa.array(['{"a": 1}', '{"a": 2}', '{"a": 1}'])
+    keys = {"id": pa.array([1, 2, 2**64 - 1], pa.uint64()), "at": pa.array([1, 2001, 3999], pa.timestamp("ns"))}
+    for number, column in enumerate((texts.dictionary_encode(), texts.cast(pa.large_string()))):
+        pq.write_table(pa.table({**keys, "event": column}), tmp_path / f"{number}.parquet")
+        match_files(
+            tmp_path / f"{number}.parquet", index, tmp_path / f"matches-{number}", key=["id", "at"], how="counts"
+        )
+        assert rows_of(spark, tmp_path / f"matches-{number}") == [
+            ("1", "1970-01-01 00:00:00", "3"),
+            ("18446744073709551615", "1970-01-01 00:00:00.000003", "3"),
+            ("2", "1970-01-01 00:00:00.000002", "1"),
+        ]
+    found = match_files([tmp_path / "0.parquet", tmp_path / "1.parquet"], index, tmp_path / "both", how="counts")
+    assert found.rows == 6
+
+
 def test_nested_keys_and_names_with_dots(spark: Any, index: str, tmp_path: Path) -> None:
     table = pa.table({"the.id": [7], "meta": [{"id": 8, "at": {"day": 9}}], "a": [1.0]})
     pq.write_table(table, tmp_path / "events.parquet")

@@ -151,7 +151,7 @@ def event_files(spark: Any, paths: Sequence[str | os.PathLike[str]]) -> EventFil
     for file, of_file in zip(files, values, strict=True):
         footer, arrow_schema = _footer(file)
         for field in arrow_schema:
-            kinds.setdefault(field.name, {}).setdefault(field.type, str(file))
+            kinds.setdefault(field.name, {}).setdefault(_value_type(field.type), str(file))
         if not all(name in fields for name in arrow_schema.names):
             fields = {field.name: field for field in _spark_fields(arrow_schema, file)} | fields
         sizes = [footer.row_group(number) for number in range(footer.num_row_groups)]
@@ -201,9 +201,11 @@ def _spark_fields(schema: Any, file: Path) -> Iterator[Any]:
 
 
 def _plain(kind: Any) -> Any:
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    return _SIGNED.get(kind, kind)
+    return _SIGNED.get(_value_type(kind), _value_type(kind))
+
+
+def _value_type(kind: Any) -> Any:
+    return kind.value_type if types.is_dictionary(kind) else kind
 
 
 # folders that stand for values
@@ -304,6 +306,8 @@ class Reader:
         if place < 0:
             return pa.nulls(events.num_rows, self.kinds[name])
         column = events.column(place)
+        if types.is_dictionary(column.type):
+            column = column.dictionary_decode()
         # Plain values keep their own type, in which they are exact.
         is_other = types.is_nested(self.kinds[name]) and column.type != self.kinds[name]
         return column.cast(self.kinds[name]) if is_other else column

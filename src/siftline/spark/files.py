@@ -190,7 +190,8 @@ class FileMatcher:
         columns = events.columns
         for number, kind in enumerate(self.key_types):
             if columns[number].type != kind:
-                columns[number] = columns[number].cast(kind)
+                # Spark's times have microseconds: what is finer is cut off.
+                columns[number] = columns[number].cast(kind, safe=not pa.types.is_timestamp(kind))
         return pa.RecordBatch.from_arrays(columns, names=events.schema.names)
 
 
