@@ -6,24 +6,26 @@ import secrets
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
-from starlette.responses import HTMLResponse, PlainTextResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from siftline.broker.keys import ADMIN
+from siftline.broker.notifications import LAST_PLACE, START, Everybody, Position
 from siftline.server.access import is_local
 from siftline.server.metrics import Metrics
 from siftline.server.openapi import DOCUMENT
 from siftline.server.parts import number_of, time_text
 from siftline.server.problems import JsonResponse, ProblemError, Rendered
+from siftline.server.streams import position_of
 from siftline.server.subscription_routes import MOST_LISTED
 from siftline.storage.rows import moment_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.responses import Response
 
     from siftline.broker.letters import DeadLetter
     from siftline.server.shared import Shared
 
+_MOST_RECENT: Final = 100
 _POLICY: Final = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:;"
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -67,6 +69,20 @@ class AdminRoutes:
     def _stats(self, *, has_structure: bool) -> dict[str, Any]:
         stats = self._metrics.stats()
         return stats | {"structure": self._broker.engine.describe()} if has_structure else stats
+
+    async def recent(self, request: Request) -> Response:
+        """`GET /recent`: a few of the newest notifications, at the same small cost however many there are."""
+        self._access.require(request, ADMIN)
+        limit = number_of(request, "limit", 20, _MOST_RECENT)
+        body = await self._shared.threads.wait(self._newest, position_of(request) or START, limit)
+        return Response(body, media_type="application/json")
+
+    def _newest(self, after: Position, limit: int) -> bytes:
+        log = self._broker.log
+        last = log.last
+        found = log.page(Everybody(), max(after, Position(max(last - limit, 0), LAST_PLACE)), limit)
+        envelopes = b",".join(each.envelope() for each in found)
+        return b'{"position":"%b","notifications":[%b]}' % (str(Position(last, LAST_PLACE)).encode(), envelopes)
 
     async def dead_letters(self, request: Request) -> Response:
         """`GET /dead-letters`."""

@@ -95,6 +95,7 @@ def _table(shared: Shared) -> list[Route | WebSocketRoute]:
         Route("/readyz", admin.readyz),
         Route("/metrics", admin.metrics),
         Route("/stats", admin.stats),
+        Route("/recent", admin.recent),
         Route("/dead-letters", admin.dead_letters),
         Route("/events", events.publish, methods=["POST"]),
         Route("/events", events.published, methods=["GET"]),

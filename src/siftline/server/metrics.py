@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from siftline.broker.broker import Broker
 
+_FRESH_SECONDS: Final = 0.25
 _BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
@@ -20,6 +22,7 @@ class Metrics:
         self._guard = threading.Lock()
         self._n_events = self._n_matches = self._n_publishes = 0
         self._seconds = 0.0
+        self._seen: tuple[float, dict[str, Any]] = (-_FRESH_SECONDS, {})
         self._counts = [0] * (len(_BOUNDS) + 1)
         broker.observers.append(self._observe)
 
@@ -33,7 +36,6 @@ class Metrics:
 
     def stats(self) -> dict[str, Any]:
         """Return everything as JSON-ready values."""
-        broker = self._broker
         with self._guard:
             counted = {
                 "events": self._n_events,
@@ -42,8 +44,15 @@ class Metrics:
                 "publish_seconds": self._seconds,
                 "latency_counts": list(self._counts),
             }
-        return counted | {
-            "latency_bounds": list(_BOUNDS),
+        return counted | {"latency_bounds": list(_BOUNDS)} | self._looked_at()
+
+    def _looked_at(self) -> dict[str, Any]:
+        """Return what has to be looked for; who asks again at once gets the same, so that asking slows nobody."""
+        now, broker = time.monotonic(), self._broker
+        then, found = self._seen
+        if now - then < _FRESH_SECONDS:
+            return found
+        found = {
             "subscriptions": len(broker.engine),
             "unreadable": len(broker.unreadable),
             "streams": len(broker.hub),
@@ -52,6 +61,8 @@ class Metrics:
             "index_bytes": broker.engine.stats().get("index_bytes", 0),
             **broker.log.stats(),
         }
+        self._seen = now, found
+        return found
 
     def text(self) -> str:
         """Return everything in the text format of Prometheus."""

@@ -287,6 +287,16 @@ _PATHS: Final[dict[str, Any]] = {
             body=_body(_object(_EXPRESSIONS | {"id": {"type": ["string", "integer"]}, "event": _EVENT}, "event")),
         )
     },
+    "/recent": {
+        "get": _operation(
+            "A few of the newest notifications, whoever they are for; `position` is the next `after` (admins)",
+            200,
+            _object({"position": _TEXT, "notifications": {"type": "array"}}, "position", "notifications"),
+            errors=_ADMIN,
+            security=_KEY,
+            parameters=(_AFTER, _LAST, _query("limit", {"type": "integer", "minimum": 1, "maximum": 100})),
+        )
+    },
     "/dead-letters": {
         "get": _operation(
             "What webhooks did not take (admins)",

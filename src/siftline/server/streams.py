@@ -21,7 +21,7 @@ from siftline.broker.notifications import LAST_PLACE, Gap, Position
 from siftline.server.problems import ProblemError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from starlette.requests import HTTPConnection
     from starlette.types import Receive, Scope, Send
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from siftline.broker.notifications import Notification
 
 _CHUNK: Final = 200
+_PART_ITEMS: Final = 50
+_PART_BYTES: Final = 64 << 10
 _QUIET_SECONDS: Final = 15.0
 _SEND_SECONDS: Final = 60.0
 _REVOKED: Final = 4401
@@ -92,49 +94,51 @@ class Stream:
             call()
         asyncio.get_running_loop().run_in_executor(None, self._broker.hub.leave, self._listener)
 
-    async def items(self) -> AsyncIterator[Notification | Gap | None]:
-        """Give notifications, and gaps where some are missing; None when there has been nothing for a while."""
+    async def pages(self) -> AsyncIterator[list[Notification | Gap]]:
+        """Give notifications, and gaps where some are missing, as many as there are; an empty page after a while."""
         while True:
             self._is_woken.clear()
             if self._listener.is_behind and not self._listener.is_ended:
-                async for item in self._caught_up():
+                async for page in self._caught_up():
                     if self.is_revoked:
                         return
-                    yield item
+                    yield page
             is_ended = self._listener.is_ended  # asked first: what is in the queue by now is given all the same
             told = self._broker.hub.told
-            for notification in () if self.is_revoked else self._listener.take():
-                if notification.position > self._position:
-                    yield self._moved(notification)
+            if (taken := self._taken()) and not self.is_revoked:
+                yield taken
             if is_ended:
                 return
             if not self._listener.is_behind:
                 self._pass(told)
                 if not await self._wait():
-                    yield None
+                    yield []
 
-    async def _caught_up(self) -> AsyncIterator[Notification | Gap]:
+    def _taken(self) -> list[Notification | Gap]:
+        """Return what the queue has that the log has not given yet."""
+        taken = [each for each in self._listener.take() if each.position > self._position]
+        if taken:
+            self._position = taken[-1].position
+        return [*taken]
+
+    async def _caught_up(self) -> AsyncIterator[list[Notification | Gap]]:
         """Give what the log has, up to where the queue begins."""
         self._position = max(self._position, self._listener.listen())
         while True:
             last = self._broker.log.last
             page = await run_in_threadpool(self._broker.log.read, self._listener.wanted, self._position, _CHUNK)
-            if page.gap is not None:
-                self._position = page.gap.resume
-                yield page.gap
-            elif not page:
+            if page.gap is None and not page:
                 self._pass(last)
                 return
-            for notification in page:
-                yield self._moved(notification)
+            if page.gap is not None:
+                self._position = page.gap.resume
+            if page:
+                self._position = page[-1].position
+            yield [*([] if page.gap is None else [page.gap]), *page]
 
     def _pass(self, sequence: int) -> None:
         """Go past events that were for others; so they are no gap when the log drops them."""
         self._position = max(self._position, Position(sequence, LAST_PLACE))
-
-    def _moved(self, notification: Notification) -> Notification:
-        self._position = notification.position
-        return notification
 
     async def _wait(self) -> bool:
         try:
@@ -183,15 +187,35 @@ class EventStream:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         # The id is for a client whose connection breaks before the first notification.
         await _chunk(send, b"id: %b\nretry: 1000\n\n" % str(self._stream.position).encode())
-        async for item in self._stream.items():
-            # When there is nothing to send, the position is: who comes back later has not missed what was for others.
-            await _chunk(send, b"id: %b\n\n" % str(self._stream.position).encode() if item is None else _sse(item))
+        async for page in self._stream.pages():
+            if not page:
+                # The position is sent instead: who comes back later has not missed what was for others.
+                await _chunk(send, b"id: %b\n\n" % str(self._stream.position).encode())
+            for part in _parts(page):
+                if self._stream.is_revoked:
+                    break
+                await _chunk(send, b"".join(map(_sse, part)))
         await send({"type": "http.response.body", "body": b"event: end\ndata: {}\n\n", "more_body": False})
 
 
 async def _chunk(send: Send, body: bytes) -> None:
     async with asyncio.timeout(_SEND_SECONDS):
         await send({"type": "http.response.body", "body": body, "more_body": True})
+    await asyncio.sleep(0)  # others have their turn, also while the connection takes all that it is given
+
+
+def _parts(page: list[Notification | Gap]) -> Iterator[list[Notification | Gap]]:
+    """Give what is sent at once: little enough for others not to wait, and much more than one at a time."""
+    part: list[Notification | Gap] = []
+    n_bytes = 0
+    for item in page:
+        part.append(item)
+        n_bytes += 0 if isinstance(item, Gap) else len(item.payload)
+        if n_bytes >= _PART_BYTES or len(part) >= _PART_ITEMS:
+            yield part
+            part, n_bytes = [], 0
+    if part:
+        yield part
 
 
 def _sse(item: Notification | Gap) -> bytes:
@@ -219,12 +243,15 @@ async def send_over(websocket: WebSocket, stream: Stream) -> None:
 
 
 async def _send_all(websocket: WebSocket, stream: Stream) -> None:
-    async for item in stream.items():
-        if item is None:
-            continue
-        text = json.dumps({"gap": item.document}) if isinstance(item, Gap) else item.envelope().decode()
-        async with asyncio.timeout(_SEND_SECONDS):
-            await websocket.send_text(text)
+    async for page in stream.pages():
+        for part in _parts(page):
+            if stream.is_revoked:
+                break
+            for item in part:
+                text = json.dumps({"gap": item.document}) if isinstance(item, Gap) else item.envelope().decode()
+                async with asyncio.timeout(_SEND_SECONDS):
+                    await websocket.send_text(text)
+            await asyncio.sleep(0)
     if stream.is_revoked:
         await websocket.close(_REVOKED, "the key opens this no more")
     else:

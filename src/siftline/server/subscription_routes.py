@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 FORMS: Final = {"expression": TEXT, "pattern": EVENTBRIDGE, "filters": CLOUDEVENTS}
 MOST_LISTED: Final = 1000
 _OWNER_CHARACTERS: Final = 200
-# Notifications that are read at a time, until an answer has enough of them.
-_CHUNK: Final = 50
-_ANSWER_BYTES: Final = 8 << 20
-_LISTED: Final = f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE (s.expires IS NULL OR s.expires > ?1)"
+_IS_LIVE: Final = "(s.expires IS NULL OR s.expires > ?1)"
+# By the newest change first, without looking at all of them.
+_NEWEST: Final = (
+    "changes r CROSS JOIN subscriptions s ON s.id = r.id AND s.sequence = r.sequence"
+    " LEFT JOIN changes c ON c.sequence = r.content"
+)
 
 
 class SubscriptionRoutes:
@@ -123,20 +125,9 @@ class SubscriptionRoutes:
         return Response(body, media_type="application/json")
 
     def _envelopes(self, text: str, proof: Proof, after: Position, limit: int) -> bytes:
-        id = self._broker.id_of(text)
-        page = self._broker.notifications(id, proof, after, min(_CHUNK, limit))
+        page = self._broker.notifications(self._broker.id_of(text), proof, after, limit)
         gap = b"null" if page.gap is None else json.dumps(page.gap.document).encode()
-        envelopes: list[bytes] = []
-        n_bytes = 0
-        while page:
-            envelopes += [each.envelope() for each in page]
-            n_bytes += sum(map(len, envelopes[-len(page) :]))
-            if len(envelopes) >= limit or n_bytes >= _ANSWER_BYTES:
-                break
-            page = self._broker.notifications(id, proof, page[-1].position, min(_CHUNK, limit - len(envelopes)))
-            if page.gap is not None:  # the next request is told of it
-                break
-        return b'{"gap":%b,"notifications":[%b]}' % (gap, b",".join(envelopes))
+        return b'{"gap":%b,"notifications":[%b]}' % (gap, b",".join(each.envelope() for each in page))
 
     # lists
 
@@ -149,8 +140,9 @@ class SubscriptionRoutes:
 
     def _found(self, search: str, owner: str | None, limit: int) -> dict[str, Any]:
         query = (
-            f"{_LISTED} AND (?2 = '' OR instr(lower(coalesce(c.text, r.text)), lower(?2)) OR CAST(s.id AS TEXT) = ?2)"
-            " AND (?3 IS NULL OR s.owner = ?3) ORDER BY s.sequence DESC LIMIT ?4"
+            f"SELECT {LIVE_COLUMNS} FROM {_NEWEST if owner is None else LIVE} WHERE {_IS_LIVE}"
+            " AND (?2 = '' OR instr(lower(coalesce(c.text, r.text)), lower(?2)) OR CAST(s.id AS TEXT) = ?2)"
+            f" AND {'?3 IS NULL' if owner is None else 's.owner = ?3'} ORDER BY r.sequence DESC LIMIT ?4"
         )
         found, is_more = self._rows(query, (_plain(search), owner and _plain(owner), limit + 1))
         return {"subscriptions": found, "more": is_more}
@@ -164,7 +156,7 @@ class SubscriptionRoutes:
 
     def _page(self, owner: str, after: str | None, limit: int) -> dict[str, Any]:
         query, given = (
-            f"{_LISTED} AND s.owner = ?2",
+            f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE {_IS_LIVE} AND s.owner = ?2",
             (owner, "" if after is None else self._broker.id_of(_plain(after))),
         )
         is_after = "" if after is None else " AND s.id > ?3"
