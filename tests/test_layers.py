@@ -110,7 +110,7 @@ ALLOWED = {
         "cli",
     },
     "demo": {"errors", "language", "engine", "spark", "bench", ""},
-    "broker": {"errors", "encoding", "engine", "storage"},
+    "broker": {"errors", "model", "encoding", "engine", "storage"},
     "server": {"errors", "language", "model", "encoding", "engine", "explanation", "storage", "broker", ""},
     "client": {"errors", "model", "language", "broker"},
     "cli": {

@@ -19,8 +19,11 @@ from siftline.storage import written
 
 SIFTLINE = [sys.executable, "-m", "siftline"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(siftline.__file__).parent.parent)}
-RULES = [{"id": "ann", "expression": "price <= 580"}, {"id": "bob", "expression": "brand = 'acme'", "tenant": "shop"}]
-EVENTS = [{"price": 550, "brand": "acme"}, {"price": 600}]
+RULES: list[dict[str, Any]] = [
+    {"id": "ann", "expression": "price <= 580"},
+    {"id": "bob", "expression": "brand = 'acme'", "tenant": "shop"},
+]
+EVENTS: list[dict[str, Any]] = [{"price": 550, "brand": "acme"}, {"price": 600}]
 
 
 def siftline_of(*arguments: Any, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from siftline.broker.recent import event_cost
 from siftline.broker.remembered import Answer, Done
 from siftline.errors import BusyError, EventError, IdempotencyError, LimitError, StoreError
+from siftline.model import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -326,7 +327,9 @@ def event_text(event: Any, limits: Limits) -> bytes:
 
 def _dumped(event: Any) -> bytes:
     try:
-        return json.dumps(event, allow_nan=False).encode()
+        return json.dumps(event, allow_nan=False, default=json_value).encode()
+    except EventError:
+        raise
     except (TypeError, ValueError, RecursionError) as error:
         raise EventError(f"not a JSON object: {error}") from None
 

@@ -19,6 +19,7 @@ from siftline.client.answers import (
     subscription_page_of,
 )
 from siftline.errors import EventError, LimitError, SiftlineError, SubscriptionError
+from siftline.model import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -234,7 +235,9 @@ def _line(event: Any) -> bytes:
         event = event.encode("utf-8", "surrogatepass")
     if not isinstance(event, (bytes, bytearray, memoryview)):
         try:
-            return json.dumps(event, allow_nan=False).encode()
+            return json.dumps(event, allow_nan=False, default=json_value).encode()
+        except EventError:
+            raise
         except (TypeError, ValueError, RecursionError) as error:
             raise EventError(f"not a JSON object: {error}") from None
     line = bytes(event).replace(b"\n", b" ")

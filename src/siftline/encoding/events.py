@@ -29,7 +29,7 @@ from siftline.kernels.locate import (
     locate_values,
 )
 from siftline.kernels.pointers import HEADER_SIZE, IS_COMPILED, event_describer
-from siftline.model import MAX_EVENT_DEPTH, Event, check_integer, leaf_of
+from siftline.model import MAX_EVENT_DEPTH, Event, NotPlainError, check_integer, leaf_of, plain_tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -196,6 +196,13 @@ class DictSource:
 
     def encode(self, domains: Domains, now: int = 0) -> Arrays:
         """Encode the dicts, all values together."""
+        try:
+            return self._encoded(domains, now)
+        except NotPlainError:  # sets, dataclasses and the like, which cost nothing where there are none
+            self.trees = [plain_tree(tree) for tree in self.trees]
+            return self._encoded(domains, now)
+
+    def _encoded(self, domains: Domains, now: int) -> Arrays:
         if len(self.trees) == 1:
             return encode_dict(self.trees[0], domains, now)
         owners: list[int] = []
@@ -204,6 +211,8 @@ class DictSource:
         for position, tree in enumerate(self.trees):
             try:
                 append_leaves(tree, domains, owners, values, now)
+            except NotPlainError:
+                raise
             except EventError as error:
                 raise EventError(f"event {position}: {error}") from None
             ends.append(len(owners))
@@ -251,6 +260,7 @@ def append_leaves(tree: Mapping[str, Any], domains: Domains, owners: list[int], 
     """Append the leaves of one event that some subscription asks about, and their attributes; patterns as true."""
     if not isinstance(tree, Mapping):
         Event(tree)  # raises the error that says what it is instead
+        raise NotPlainError("it stands for an object")
     ids, first = domains.ids, len(owners)
     for key, value in tree.items():
         _check_key(key)

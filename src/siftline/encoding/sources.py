@@ -7,12 +7,15 @@ from typing import Any
 
 from siftline.encoding.events import DictSource, Source
 from siftline.errors import EventError, TableError
+from siftline.model import opened, plain_tree
 
 
 def source_of(events: Any, *, event: str | None, is_one: bool) -> Source:
     """Return a source for one event (`is_one`), or for many; `event` names the column that holds whole events."""
     if isinstance(events, Mapping):
         return DictSource([events])
+    if isinstance(opened(events), Mapping):
+        return DictSource([plain_tree(events)])
     if isinstance(events, (bytes, bytearray, memoryview, str)):
         return _json_source(events, is_one)
     if is_one:

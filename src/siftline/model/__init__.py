@@ -4,7 +4,6 @@ Pure Python, and below everything else: this package imports nothing of Siftline
 """
 
 from siftline.model.event import (
-    MAX_EVENT_DEPTH,
     MAX_INTEGER_DIGITS,
     Element,
     Event,
@@ -12,6 +11,7 @@ from siftline.model.event import (
     check_integer,
     instant_of,
     iso_text,
+    json_value,
     leaf_of,
 )
 from siftline.model.expression import (
@@ -59,6 +59,7 @@ from siftline.model.solutions import (
     truth_under,
     variables_of,
 )
+from siftline.model.structure import MAX_EVENT_DEPTH, NotPlainError, opened, plain_tree
 from siftline.model.timestamp import Now, Timestamp, instant_of_text, iso_text_of_instant, text_of_instant
 from siftline.model.wildcard import fold, like
 
@@ -85,6 +86,7 @@ __all__ = [
     "Leaf",
     "Moment",
     "Not",
+    "NotPlainError",
     "Now",
     "Operand",
     "Or",
@@ -111,11 +113,14 @@ __all__ = [
     "instant_of_text",
     "iso_text",
     "iso_text_of_instant",
+    "json_value",
     "kind_of",
     "leaf_of",
     "like",
     "matches",
+    "opened",
     "own_variables",
+    "plain_tree",
     "same",
     "text_of_instant",
     "truth_under",

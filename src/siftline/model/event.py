@@ -18,12 +18,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from siftline.errors import EventError
+from siftline.model.structure import MAX_EVENT_DEPTH, NotPlainError, opened, plain_tree, refusal, text_of
 from siftline.model.timestamp import instant_of_text
 
 Leaf = bool | int | float | str | None
-
-# Objects and arrays in an event may nest this deep.
-MAX_EVENT_DEPTH: Final = 100
 
 # An integer in an event has at most so many digits: what is longer, many readers of JSON refuse, Python's among them.
 MAX_INTEGER_DIGITS: Final = 4300
@@ -56,11 +54,15 @@ class Event:
 
     def __init__(self, tree: Mapping[str, Any], now: int | None = None) -> None:
         if not isinstance(tree, Mapping):
-            raise EventError(f"an event must be a JSON object, not {_json_name(tree)}")
+            tree = _object_of(tree)
         self.tree: Any = tree
         self._now = now
         self.leaves: dict[str, list[Leaf]] = {}
-        _flatten(tree, "", self.leaves, 1)
+        try:
+            _flatten(tree, "", self.leaves, 1)
+        except NotPlainError:  # a set, a dataclass or the like is inside
+            self.tree, self.leaves = plain_tree(tree), {}
+            _flatten(self.tree, "", self.leaves, 1)
 
     @property
     def now(self) -> int:
@@ -115,7 +117,21 @@ def leaf_of(value: object, path: str) -> Leaf:
         return leaf_of(value.value, path)
     if getattr(value, "ndim", None) == 0 and getattr(value, "dtype", None) is not None:
         return _from_numpy(value, path)
-    raise EventError(f"attribute {path!r}: a value of type {type(value).__name__} has no meaning in an event")
+    text = text_of(value)
+    if text is None:
+        raise refusal(value, path)
+    return text
+
+
+def json_value(value: Any) -> Any:
+    """Return what JSON has instead of a value that it does not have, for `json.dumps(event, default=json_value)`.
+
+    >>> import json
+    >>> json.dumps({"tags": {"a"}, "day": datetime.date(2026, 1, 31)}, default=json_value)
+    '{"tags": ["a"], "day": "2026-01-31"}'
+    """
+    found = opened(value)
+    return leaf_of(value, "") if found is None else found
 
 
 def check_integer(value: int, path: str) -> None:
@@ -184,6 +200,14 @@ def _from_decimal(value: decimal.Decimal, path: str) -> Leaf:
     if math.isinf(double):
         raise EventError(f"attribute {path!r}: the decimal {value:.3G} is too large for a double")
     return double
+
+
+def _object_of(value: Any) -> Mapping[str, Any]:
+    """Return the fields of what stands for an object."""
+    tree = plain_tree(value) if opened(value) is not None else value
+    if not isinstance(tree, Mapping):
+        raise EventError(f"an event must be a JSON object, not {_json_name(value)}")
+    return tree
 
 
 def _flatten(node: Mapping[str, Any], prefix: str, leaves: dict[str, list[Leaf]], depth: int) -> None:
