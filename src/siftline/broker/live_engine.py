@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from siftline.broker.snapshots import READER, opened_engine, save_engine
@@ -27,7 +28,6 @@ from siftline.storage.rows import microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from siftline.storage.rows import Change
     from siftline.storage.store import Store
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS: Final = 3.0
 # So many leases end in one transaction: others need not wait for long.
 _MOST_ENDS: Final = 1000
+# So many such transactions has a tick, which has other things to do as well.
+_MOST_PURGES: Final = 10
 # So many changes are dropped in one transaction, for the same reason; and so many of the last are not.
 MOST_DROPPED: Final = 500
 KEPT_CHANGES: Final = 100_000
@@ -64,8 +66,9 @@ class LiveEngine:
         self.lock = threading.Lock()
         self._saving = threading.Lock()
         self.unreadable: set[Id] = set()
-        # What ends by `_evicted_until` may be missing from the engine.
+        # What ends by `_evicted_until` may be missing from the engine; what ends by `_clean_until` is.
         self.engine, self._sequence, self._evicted_until = opened_engine(store, index, now(), self.unreadable)
+        self._clean_until = datetime.min.replace(tzinfo=UTC)
         self._next_expiry = store.next_expiry()
         self._look: tuple[float, datetime] | None = None
 
@@ -83,6 +86,7 @@ class LiveEngine:
             self._expect(changes)
             now = self._now()
             taken = [_in_force(each, now) for each in changes]
+            self._clean_until = min(self._clean_until, now)
             if taken != changes:
                 self._evicted_until = max(self._evicted_until, now)
             last = catch_up(self.engine, taken, by_owner=False, skipped=self.unreadable)
@@ -105,10 +109,11 @@ class LiveEngine:
             return
         with self.lock:
             now = self._now()
-            rows = self._store.select("SELECT id FROM subscriptions WHERE expires <= ?", (microseconds(now),))
+            query = "SELECT id FROM subscriptions WHERE expires > ? AND expires <= ?"
+            rows = self._store.select(query, (microseconds(self._clean_until), microseconds(now)))
             self.engine.remove_many([id for (id,) in rows if id in self.engine])
             self._next_expiry = self._store.next_expiry(after=now)
-            self._evicted_until = max(self._evicted_until, now)
+            self._clean_until, self._evicted_until = now, max(self._evicted_until, now)
 
     def _revive(self) -> None:
         """Put back what was evicted, after the clock was set back."""
@@ -118,31 +123,38 @@ class LiveEngine:
                 return
             gone = [each for each in self._store.ending(now, self._evicted_until) if each.id not in self.engine]
             self._next_expiry = self._store.next_expiry(after=now)
+            self._clean_until = min(self._clean_until, now)
             fill(self.engine, gone, by_owner=False, skipped=self.unreadable)
             self._evicted_until = now
 
     def purge(self) -> int:
         """Remove from the store what has expired by now; return how many."""
-        return self._purge(self._now())
+        now, total = self._now(), 0
+        while n := self._purge(now):
+            total += n
+        return total
 
-    def purge_patiently(self) -> int:
-        """Remove from the store what has been found expired before, some seconds ago, and still is."""
+    def purge_patiently(self) -> None:
+        """Remove from the store some of what was found expired before, some seconds ago, and still is."""
         now, at = self._now(), time.monotonic()
         if self._look is None or now < self._look[1]:
             self._look = at, now
         then, found = self._look
         if at - then < PATIENCE_SECONDS:
-            return 0
-        self._look = at, now
-        return self._purge(found)
+            return
+        for _ in range(_MOST_PURGES):
+            if not self._purge(found):
+                self._look = at, now
+                return
 
     def _purge(self, moment: datetime) -> int:
+        """End some of the leases that were over at a time; return how many."""
         query = "SELECT exists(SELECT 1 FROM subscriptions WHERE expires <= ?)"
-        n = 0
-        while self._store.select(query, (microseconds(moment),)) == [(1,)]:
-            n += self._store.transact(lambda transaction, _: transaction.expire(_MOST_ENDS), moment)
-            self.follow()
-        return n
+        if self._store.select(query, (microseconds(moment),)) == [(0,)]:
+            return 0
+        n = self._store.transact(lambda transaction, _: transaction.expire(_MOST_ENDS), moment)
+        self.follow()
+        return int(n)
 
     def compact(self) -> int:
         """Drop a little of what nobody needs any more from the store; return as many as wanted if there may be more.

@@ -11,6 +11,7 @@ import gc
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import StoreError, SubscriptionError
+from siftline.storage.rows import RENEWED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -73,6 +74,7 @@ def catch_up(engine: Any, changes: Iterable[Change], *, by_owner: bool, skipped:
     """Apply changes to an engine; return the number of the last one, None if there was none."""
     gone: set[Id] = set()
     latest: dict[Id, StoredSubscription] = {}
+    rewritten: set[Id] = set()  # all but those that were only renewed, whose expressions need not be parsed again
     sequence = None
     for change in changes:
         sequence = change.sequence
@@ -81,22 +83,24 @@ def catch_up(engine: Any, changes: Iterable[Change], *, by_owner: bool, skipped:
             gone.add(change.id)
         else:
             latest[change.id] = change.subscription
+        if change.kind != RENEWED:
+            rewritten.add(change.id)
     if skipped is not None:
         skipped.difference_update(gone, latest)
     # What was removed and added again is a new subscription, which may have another owner.
     engine.remove_many([id for id in gone if id in engine])
     new: list[StoredSubscription] = []
     for id, subscription in latest.items():
-        if id in engine:
-            _replace(engine, subscription, skipped)
-        else:
+        if id not in engine:
             new.append(subscription)
+        elif id in rewritten:
+            _replace(engine, subscription, skipped)
     fill(engine, new, by_owner=by_owner, skipped=skipped)
     return sequence
 
 
 def _replace(engine: Any, subscription: StoredSubscription, skipped: set[Id] | None) -> None:
-    """Give a subscription of an engine what has changed; nothing has if it was only renewed."""
+    """Give a subscription of an engine what has changed; nothing has if an older program has renewed it."""
     id, weight = subscription.id, subscription.weight
     expression = _expression(subscription, skipped)
     if expression is None:
