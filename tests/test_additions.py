@@ -196,6 +196,30 @@ def test_rows_may_be_mappings() -> None:
     assert engine.match({"type": "x"}) == [3]
 
 
+def test_a_dict_from_ids_to_expressions() -> None:
+    engine = Engine()
+    assert engine.add_many({"ann": "a = 1", "bob": "a > 5"}) == 2
+    assert engine.match({"a": 1}) == ["ann"]
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "way"),
+    [
+        (["a = 1"], SubscriptionError, "add_many(enumerate(expressions))"),
+        ("price < 5", FileError, "`add` takes one expression"),
+        (pa.table({"id": [1], "rule": ["a = 1"]}), TableError, "it has id, rule"),
+        ([(1, {"a": [1]})], SubscriptionError, "parse_pattern"),
+        ([(1, [{"exact": {"a": "x"}}])], SubscriptionError, "parse_filters"),
+        ([(1, b"a = 1")], SubscriptionError, "decode"),
+    ],
+    ids=str,
+)
+def test_mistakes_are_told_the_way_out(source: Any, error: type[Exception], way: str) -> None:
+    with pytest.raises(error) as raised:
+        Engine().add_many(source)
+    assert way in str(raised.value)
+
+
 def test_ids_that_stand_for_plain_ones() -> None:
     ann = UUID("550e8400-e29b-41d4-a716-446655440000")
     engine = Engine()

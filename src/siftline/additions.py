@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from siftline.encoding.tables import table_of
-from siftline.errors import SubscriptionError, TableError
+from siftline.errors import FileError, SubscriptionError, TableError
 from siftline.files.problems import Problem
 from siftline.files.subscription_files import Subscriptions, mapped_entry, parse_entry, read_subscriptions
 from siftline.ids import Id, check_type, plain_id
@@ -155,6 +155,7 @@ def read(source: Any, tenant: str | None, on_error: OnError) -> Rows | Columns:
         raise ValueError(f"on_error must be 'raise' or 'collect', not {on_error!r}")
     collects = on_error == "collect"
     if isinstance(source, (str, PathLike)) and not _is_parquet(fspath(source)):
+        _check_path(Path(source))
         source = read_subscriptions(fspath(source), stop_after=None if collects else 1)
     if isinstance(source, Subscriptions):
         return _of_file(source, tenant, collects)
@@ -167,6 +168,12 @@ def read(source: Any, tenant: str | None, on_error: OnError) -> Rows | Columns:
     return _of_columns(table, tenant, collects)
 
 
+def _check_path(path: Path) -> None:
+    """Refuse what is an expression rather than a path; a path that is not there is the system's to report."""
+    if not path.suffix and not path.exists():
+        raise FileError(f"{path}: there is no such file; `add` takes one expression, add_many files, tables and rows")
+
+
 def _is_parquet(path: Any) -> bool:
     return Path(path).suffix.lower() == ".parquet" or Path(path).is_dir()
 
@@ -174,6 +181,12 @@ def _is_parquet(path: Any) -> bool:
 def _with_subscription(table: Any) -> Any:
     """Return a table whose ids stand in the column `subscription`."""
     names = table.column_names
+    if "expression" not in names and "attribute" not in names:
+        found = ", ".join(names) or "none"
+        raise TableError(
+            "the table must have the columns subscription (or id) and expression, or subscription, attribute and op "
+            f"(one row a predicate); it has {found}"
+        )
     if "id" not in names:
         return table
     if "subscription" in names:
@@ -206,6 +219,8 @@ def _refused(problem: Problem) -> Refused:
 
 
 def _listed(source: Any) -> Iterable[Any]:
+    if isinstance(source, Mapping):
+        return source.items()
     if not isinstance(source, Iterable):
         raise TypeError(f"subscriptions must come as an iterable or a table, not {type(source).__name__}")
     return source
@@ -252,10 +267,11 @@ def _parts(row: Any, position: int) -> tuple[Any, Any, Any, Any]:
         expression = entry.source if entry.kind == "expression" else parse_entry(entry)
         return entry.id, expression, entry.weight, entry.tenant
     if not isinstance(row, (tuple, list)) or len(row) not in (2, 3, 4):
-        raise SubscriptionError(
-            f"row {position} must be (id, expression) or (id, expression, weight), not {row!r}",
-            hint="a dict with the keys of a subscription file will do as well",
-        )
+        hint = "a dict with the keys of a subscription file will do as well"
+        if isinstance(row, str):
+            hint = "each needs an id: add_many(enumerate(expressions)) numbers them"
+        reason = f"row {position} must be (id, expression) or (id, expression, weight), not {row!r}"
+        raise SubscriptionError(reason, hint=hint)
     id, expression, weight, tenant = [*row, None, None][:4]
     return id, expression, weight, tenant
 

@@ -572,8 +572,7 @@ def accepted(expression: str | Expression) -> Expression:
         expression = parse(expression)
     elif not isinstance(expression, Expression):
         kind = type(expression).__name__
-        hint = "use parse_pattern for event patterns" if isinstance(expression, Mapping) else None
-        raise SubscriptionError(f"an expression must be text or an Expression, not {kind}", hint=hint)
+        raise SubscriptionError(f"an expression must be text or an Expression, not {kind}", hint=_type_hint(expression))
     if _is_plain(expression):
         return expression
     check_size(expression)
@@ -583,6 +582,15 @@ def accepted(expression: str | Expression) -> Expression:
         check_calls(expression)
     _check_this(expression)
     return expression
+
+
+def _type_hint(given: object) -> str | None:
+    """Return what to do with something that is no expression."""
+    if isinstance(given, Mapping):
+        return "add siftline.parse_pattern(…) of an event pattern"
+    if isinstance(given, (list, tuple)):
+        return "add siftline.parse_filters(…) of CloudEvents filters; add_many takes many subscriptions"
+    return "decode it first: text.decode()" if isinstance(given, bytes) else None
 
 
 def _is_plain(expression: Expression) -> bool:

@@ -705,6 +705,8 @@ class TestErrors:
             ("tags contains ('a', 'b')", "elements of an array"),
             ("tags contains 5", "an element of an array"),
             ("a glob 'x*'", "'like'"),
+            ("at > now() - 3d", "interval '3 days'"),
+            ("at within 1 hour", "now() - interval"),
         ],
     )
     def test_hints_for_habits_from_other_languages(self, text: str, hint: str) -> None:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import attrs
 import numpy as np
+import pandas as pd
 import pydantic
 import pytest
 
@@ -225,6 +226,24 @@ def test_what_is_no_object_is_no_event() -> None:
     for event in ({1, 2}, Item, 5, None, [Item("x"), {2}]):
         with pytest.raises(EventError):
             engine.match(event)
+
+
+@pytest.mark.parametrize(
+    ("event", "way"),
+    [
+        ([{"a": 1}], "match_batch"),
+        (pd.DataFrame({"a": [1]}), "match_batch"),
+        (pd.DataFrame({"a": [1]}).iloc[0], "value.to_dict()"),
+        ("events.jsonl", "looks like the path"),
+    ],
+    ids=["list", "frame", "row", "path"],
+)
+def test_mistakes_are_told_the_way_out(event: Any, way: str) -> None:
+    engine = siftline.Engine()
+    engine.add("a = 1", id=1)
+    with pytest.raises(EventError) as error:
+        engine.match(event)
+    assert way in str(error.value)
 
 
 def test_objects_that_hold_themselves_are_refused() -> None:

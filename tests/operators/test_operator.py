@@ -120,6 +120,14 @@ def test_bad_functions_are_refused() -> None:
             return True
 
 
+def test_a_name_is_needed() -> None:
+    def lonely(event: Any) -> bool:
+        return True
+
+    with pytest.raises(OperatorError, match=r"write @siftline.operator\('lonely'\)"):
+        operator(lonely)  # type: ignore[arg-type]
+
+
 def test_a_name_is_taken_once() -> None:
     operator("once")(lambda event: True)
     with pytest.raises(OperatorError, match="already an operator 'once'"):

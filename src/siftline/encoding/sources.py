@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from siftline.encoding.events import DictSource, Source
 from siftline.errors import EventError, TableError
 from siftline.model import opened, plain_tree
+
+# No JSON ends like that.
+_EXTENSIONS: Final = (".json", ".jsonl", ".ndjson", ".csv", ".gz", ".zst", ".parquet")
 
 
 def source_of(events: Any, *, event: str | None, is_one: bool) -> Source:
@@ -47,6 +50,8 @@ def _listed(events: list[Any]) -> Source:
 def _json_source(text: bytes | bytearray | memoryview | str, is_one: bool) -> Source:
     from siftline.encoding.json_events import json_lines, one_json
 
+    if isinstance(text, str) and text.endswith(_EXTENSIONS):
+        raise EventError(f"{text} looks like the path of a file; give what it holds: open(path, 'rb').read()")
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text)
     return one_json(data) if is_one else json_lines(data)
 

@@ -215,6 +215,8 @@ def _constant(value: Value) -> Any:
     """Return dates, NumPy scalars, enumerations and the like as the constant that an event would hold instead."""
     if type(value) in _CONSTANTS:
         return value
+    if value is None:
+        raise SubscriptionError("null cannot be compared", hint="write attr(…).is_null() or .is_not_null()")
     if isinstance(value, Attribute):
         raise SubscriptionError("two attributes cannot be compared")
     try:

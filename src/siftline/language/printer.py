@@ -130,7 +130,8 @@ def _operator_layer(expression: Expression) -> str:
             return f"{write_path(name, KEYWORDS)}({', '.join(map(_argument, arguments))})"
         case Constraint(op, left, right):
             return f"{_term(left, 1, 1)} {op} {_term(right, 1, 1)}"
-    raise SubscriptionError(f"a {type(expression).__name__} is not a condition")
+    hint = "siftline.parse(text) makes an expression of a text" if isinstance(expression, str) else None
+    raise SubscriptionError(f"a {type(expression).__name__} is not a condition", hint=hint)
 
 
 def _argument(argument: Variable | Constant) -> str:

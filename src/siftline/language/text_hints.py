@@ -67,7 +67,7 @@ TEST_HINTS: Final = {
     **dict.fromkeys(("ge", "gte"), "write >="),
     **dict.fromkeys(("le", "lte"), "write <="),
     "one": "write in (…)",
-    "within": "write 'between', or for an address 'cidr'",
+    "within": "write 'between', for an address 'cidr', for a time > now() - interval '1 hour'",
 }
 OPERATOR_HINTS: Final = {
     "has": "write 'contains' for a part of a string, or = for an element of an array",
@@ -135,6 +135,8 @@ NETWORK: Final = re.compile(r"[0-9]+(\.[0-9]+){3}(/[0-9]+)?|[0-9a-fA-F:]*:[0-9a-
 _RAW_WORD: Final = re.compile(r"""[^\s,()'"]*""")
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:.]+([Zz]|[+-][0-9:]+)?")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_DURATION: Final = re.compile(r"([0-9]+)([smhdw])")
 _GROUPED: Final = re.compile(r"[0-9]+(_[0-9]+)+")
 _HEXADECIMAL: Final = re.compile(r"0[xX][0-9a-fA-F]{1,15}")
 _WITH_UNIT: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?([%€£¥$])")
@@ -165,6 +167,9 @@ def unquoted_hint(word: str) -> str | None:
         return f"write date '{word}', or timestamp '{word}' to compare times"
     if _TIME.fullmatch(word):
         return f"a time is written with its quotes: timestamp '{word}'"
+    unit = _DURATION.fullmatch(word)
+    if unit:
+        return f"write interval '{unit[1]} {_UNITS[unit[2]]}'"
     if _GROUPED.fullmatch(word):
         return f"digits are not grouped: {word.replace('_', '')}"
     if _HEXADECIMAL.fullmatch(word):

@@ -206,8 +206,16 @@ def _object_of(value: Any) -> Mapping[str, Any]:
     """Return the fields of what stands for an object."""
     tree = plain_tree(value) if opened(value) is not None else value
     if not isinstance(tree, Mapping):
-        raise EventError(f"an event must be a JSON object, not {_json_name(value)}")
+        raise EventError(f"an event must be a JSON object, not {_json_name(value)}{_event_hint(value)}")
     return tree
+
+
+def _event_hint(value: Any) -> str:
+    """Return what to do with something that is no event, such as a row or all of a data frame."""
+    name = type(value).__name__
+    if isinstance(value, (list, tuple)) or name in ("DataFrame", "LazyFrame", "Table", "RecordBatch"):
+        return "; match_batch takes many events"
+    return "; send value.to_dict()" if name == "Series" and hasattr(value, "to_dict") else ""
 
 
 def _flatten(node: Mapping[str, Any], prefix: str, leaves: dict[str, list[Leaf]], depth: int) -> None:

@@ -165,6 +165,9 @@ def operator(
     solution (a value, or a tuple with a value for each name), or a list, set or iterator of solutions; none is false,
     and None is unknown. Values are booleans, finite numbers and strings.
     """
+    if not isinstance(name, str):  # @siftline.operator without parentheses would make nothing, silently
+        shown = getattr(name, "__name__", "name")
+        raise OperatorError(f"an operator needs its name: write @siftline.operator({shown!r})")
 
     def made(function: Callable[..., Any]) -> Operator:
         if not name:
