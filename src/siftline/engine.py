@@ -161,9 +161,9 @@ class Engine(Matching):
         source
             A dict from id to expression; an iterable of (id, expression) or (id, expression, weight), or of dicts with
             the keys of a line of JSON; an Arrow table, pandas or polars data frame, with the columns `subscription` (or
-            `id`), `expression` and optionally `weight` and `tenant`, or in the columnar form of one row a predicate (see
-            README); or the path of a file as the command line takes it: JSON Lines, CSV, Parquet or text, also `.gz` or
-            `.zst`.
+            `id`), `expression` and optionally `weight` and `tenant`, or in the columnar form of one row a predicate
+            (see README); or the path of a file as the command line takes it: JSON Lines, CSV, Parquet or text, also
+            `.gz` or `.zst`.
         tenant : str, optional
             Whose subscriptions they are, for `match(..., tenant=...)`, unless a row says it.
         on_error : {'raise', 'collect'}
