@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from siftline import Store
+from siftline.broker import matching
 from siftline.broker.broker import Broker
 from siftline.broker.keys import Keys
 from siftline.broker.limits import Limits
@@ -468,3 +469,85 @@ def test_now_is_the_time_of_the_clock(broker: Broker, clock: Clock) -> None:
     later = {"at": "2026-01-01T01:00Z"}
     broker.publish_many([event, later])
     assert [json.loads(payload) for payload in payloads(broker, lease.id, lease.ticket)] == [event, later]
+
+
+def test_pieces_of_a_batch_are_the_batch(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(9):
+        broker.subscribe(f"a >= {n}")
+    events = [b'{"a": %d}' % n if n % 7 else b"[%d]" % n for n in range(40)]
+
+    def found() -> list[Any]:
+        matches = matching.matched_ids(broker.engine, events, broker.now())
+        return [str(each) if isinstance(each, EventError) else sorted(map(str, each)) for each in matches]
+
+    whole = found()
+    sizes: list[int] = []
+    match_batch = broker.engine.match_batch
+
+    def counted(source: Any, **options: Any) -> Any:
+        sizes.append(len(source))
+        return match_batch(source, **options)
+
+    monkeypatch.setattr(broker.engine, "match_batch", counted)
+    for most, least, size in ((100, 1, 10), (1, 3, 3), (1, 1, 1)):
+        monkeypatch.setattr(matching, "_MOST_PAIRS", most)
+        monkeypatch.setattr(matching, "_LEAST_EVENTS", least)
+        sizes.clear()
+        assert found() == whole
+        assert all(n <= size for n in sizes)
+
+
+def test_a_publish_that_would_fill_the_log_is_refused(tmp_path: Path) -> None:
+    with Broker(tmp_path / "store.db", limits=Limits(log_bytes=100_000)) as broker:
+        leases = [broker.subscribe("a > 0") for _ in range(100)]
+        with pytest.raises(LimitError, match=r"match [0-9,]+ times or more.*--log-bytes"):
+            broker.publish_many([{"a": n} for n in range(1, 200)])
+        assert broker.log.stats()["log_events"] == 0
+        refused = broker.publish_later([{"a": n} for n in range(1, 200)])
+        fine = broker.publish_later([{"a": 1}])
+        assert fine.result().events == 1
+        assert isinstance(refused.exception(), LimitError)
+        for n in range(1, 30):
+            broker.publish_many([{"a": n}] * 10)
+        assert broker.log.stats()["log_bytes"] <= 100_000
+        assert len(payloads(broker, leases[0].id)) == broker.log.stats()["log_events"] > 100
+
+
+def test_what_waits_is_bounded_in_bytes(tmp_path: Path) -> None:
+    with Broker(tmp_path / "store.db", limits=Limits(waiting_bytes=2000)) as broker:
+        gate = threading.Event()
+        match = broker._publisher._match
+        broker._publisher._match = lambda events: (gate.wait(), match(events))[1]
+        event = {"a": "x" * 900}
+        first = broker.publish_later([event])
+        while broker.n_waiting:
+            pass
+        waiting = [broker.publish_later([event]), broker.publish_later([event])]
+        with pytest.raises(BusyError, match="bytes"):
+            broker.publish_later([event])
+        gate.set()
+        assert [each.result().events for each in (first, *waiting)] == [1, 1, 1]
+        with pytest.raises(LimitError, match="bytes"):
+            broker.publish_many([event] * 3)
+
+
+def test_a_queue_is_bounded_in_bytes(tmp_path: Path) -> None:
+    with Broker(tmp_path / "store.db", limits=Limits(stream_bytes=5000, hub_bytes=8000)) as broker:
+        lease = broker.subscribe("a > 0")
+        listeners = [broker.listen(lease.id, wake=lambda: None) for _ in range(3)]
+        for listener in listeners:
+            listener.listen()
+        for n in range(1, 3):
+            broker.publish({"a": n, "pad": "x" * 1000})
+        assert [len(listener.take()) for listener in listeners] == [2, 2, 2]
+        for n in range(3, 6):
+            broker.publish({"a": n, "pad": "x" * 1000})
+        # Nine notifications are more than all may have together: who came last has to read the log.
+        assert sum(listener.is_behind for listener in listeners) in (1, 2)
+        listeners[0].listen()
+        for n in range(6, 12):
+            broker.publish({"a": n, "pad": "x" * 1000})
+        assert all(listener.is_behind for listener in listeners)
+        for listener in listeners:
+            broker.hub.leave(listener)
+        assert broker.hub._load._n == 0

@@ -307,18 +307,19 @@ class NotificationLog:
     def _write(self, change: _Change, matched: Collection[tuple[int, Id]], done: Collection[Done]) -> None:
         many = self._writer.executemany
         with plain_errors(self.path), transaction(self._writer) as execute:
-            many(insert("names", 2), (row(*each) for each in self._names.fresh()))
-            many("INSERT INTO logged VALUES (?, ?, ?, ?, ?, ?)", map(_row, change.logged))
-            many(insert("matched", 2), (row(*each) for each in matched))
-            self.deliveries.begin(execute, change.told, self.last + 1)
-            if done:
-                self.remembered.add(many, done, self.last + len(change.logged))
+            # What goes makes room in the file for what comes, but for the letters, which have events of it.
             if change.lost:
                 self.deliveries.write_letters(execute, change.lost, change.at)
             if change.floor is not None:
                 execute("DELETE FROM logged WHERE sequence <= ?", (change.floor.sequence,))
                 execute(insert("facts", 3, or_replace=True), row("floor", *change.floor))
                 many("DELETE FROM names WHERE number = ?", ((number,) for number in change.freed))
+            many(insert("names", 2), (row(*each) for each in self._names.fresh()))
+            many("INSERT INTO logged VALUES (?, ?, ?, ?, ?, ?)", map(_row, change.logged))
+            many(insert("matched", 2), (row(*each) for each in matched))
+            self.deliveries.begin(execute, change.told, self.last + 1)
+            if done:
+                self.remembered.add(many, done, self.last + len(change.logged))
 
     def _undo(self, change: _Change) -> None:
         for numbers in change.dropped:

@@ -1,12 +1,15 @@
 """Which subscriptions each of some JSON texts matches, or what is wrong with it.
 
 Events are matched piece by piece. A piece is so small that its matches fit into memory even if every event in it
-matches every subscription; only the ids of one piece are Python objects at the same time.
+matches every subscription; only the ids of one event are Python objects at the same time.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from siftline.errors import EventError
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from siftline.subscriptions import Id
 
 # So many pairs of an event and a subscription may a piece match at most, and so many events has it at most ...
-_MOST_PAIRS: Final = 1 << 24
+_MOST_PAIRS: Final = 1 << 22
 _MOST_EVENTS: Final = 4096
 # ... and at least, because the kernels are much faster with several events than with one.
 _LEAST_EVENTS: Final = 8
@@ -39,8 +42,8 @@ def matched_ids(
         first += n
 
 
-def _matched_piece(engine: Engine, events: list[bytes], now: datetime | None) -> list[list[Id] | EventError]:
-    return [_matched(engine, events[0], now)] if len(events) == 1 else _matched_many(engine, events, now)
+def _matched_piece(engine: Engine, events: list[bytes], now: datetime | None) -> Iterator[list[Id] | EventError]:
+    return iter([_matched(engine, events[0], now)]) if len(events) == 1 else _matched_many(engine, events, now)
 
 
 def _matched(engine: Engine, event: bytes, now: datetime | None) -> list[Id] | EventError:
@@ -50,19 +53,18 @@ def _matched(engine: Engine, event: bytes, now: datetime | None) -> list[Id] | E
         return error
 
 
-def _matched_many(engine: Engine, events: list[bytes], now: datetime | None) -> list[list[Id] | EventError]:
+def _matched_many(engine: Engine, events: list[bytes], now: datetime | None) -> Iterator[list[Id] | EventError]:
     import pyarrow as pa
 
     from siftline.encoding.json_events import JsonSource
 
     source = JsonSource.from_arrow(pa.array(events, pa.large_binary()), skip_bad=True)
     pairs = engine.match_batch(source, now=now)
-    found: list[list[Id] | EventError] = [[] for _ in events]
-    for position, id in zip(pairs["event"].to_pylist(), pairs["subscription"].to_pylist(), strict=True):
-        found[position].append(id)
-    for position in source.errors:
-        refusal = _matched(
-            engine, events[position], now
-        )  # once more, for words that do not name a position in this batch
-        found[position] = refusal if isinstance(refusal, EventError) else EventError(source.errors[position])
-    return found
+    # The pairs are in the order of the events.
+    bounds = np.searchsorted(pairs["event"].to_numpy(), np.arange(len(events) + 1)).tolist()
+    for position, (first, end) in enumerate(pairwise(bounds)):
+        if position in source.errors:
+            refusal = _matched(engine, events[position], now)  # for words that do not name a position in this batch
+            yield refusal if isinstance(refusal, EventError) else EventError(source.errors[position])
+        else:
+            yield pairs["subscription"].slice(first, end - first).to_pylist()

@@ -46,8 +46,8 @@ _MOST_EVENTS: Final = 4096
 _MOST_BYTES: Final = 16 << 20
 # When a turn has found so many matches, what is complete is written before the rest is matched.
 _MANY_MATCHES: Final = 1 << 21
-
-
+# Of the log, one publish of several events may fill this part.
+_PARTS: Final = 4
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
@@ -213,7 +213,7 @@ class Publisher:
         matched = self._match([event for turn in turns for _, event in turn.events])
         complete: list[_Turn] = []
         for turn in turns:
-            refusal = self._collect(turn, matched)
+            refusal = self._collect(turn, matched, is_alone=len(turns) == 1)
             if refusal is not None:
                 turn.waiting.answer.set_exception(refusal)
                 continue
@@ -240,7 +240,9 @@ class Publisher:
                 turns.append(turn)
         return turns
 
-    def _collect(self, turn: _Turn, matched: Iterator[list[Id] | EventError]) -> EventError | LimitError | None:
+    def _collect(
+        self, turn: _Turn, matched: Iterator[list[Id] | EventError], *, is_alone: bool
+    ) -> EventError | LimitError | None:
         """Take the matches of one request; return why it cannot be published, if so."""
         refusal: EventError | LimitError | None = None
         cost = 0
@@ -254,17 +256,21 @@ class Publisher:
                 turn.pairs.append((event, self._number(found)))
                 turn.n_matches += len(found)
                 cost += event_cost(len(event), len(found)) if found else 0
-                refusal = self._too_large(turn.n_matches, cost)
+                refusal = self._too_large(turn, cost)
             if refusal is not None:
                 turn.pairs.clear()
+                if is_alone:
+                    break  # the others need not be matched
         return refusal
 
-    def _too_large(self, n_matches: int, cost: int) -> LimitError | None:
-        if cost <= self._limits.log_bytes:
+    def _too_large(self, turn: _Turn, cost: int) -> LimitError | None:
+        """Return why a request cannot be published: several events may fill a part of the log, one event all of it."""
+        room = self._limits.log_bytes
+        if cost <= room // _PARTS or (cost <= room and len(turn.waiting.request.events) == 1):
             return None
         return LimitError(
-            f"these events match {n_matches:,} times or more, and the log of notifications has room for"
-            f" {self._limits.log_bytes:,} bytes; publish fewer at once, or give the log more (--log-bytes)"
+            f"these events match {turn.n_matches:,} times or more, which takes too much of the {room:,} bytes that the"
+            " log of notifications has; publish fewer at once, or give the log more (--log-bytes)"
         )
 
     def _finish(self, turns: list[_Turn]) -> None:
