@@ -123,6 +123,12 @@ def test_a_long_address_is_refused(service: Service) -> None:
         assert everything(peer).startswith(b"HTTP/1.1 431 ")
 
 
+def test_two_hosts_are_refused(service: Service) -> None:
+    with connected(service) as peer:
+        peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
+        assert everything(peer).startswith(b"HTTP/1.1 400 ")
+
+
 def test_an_early_answer_reaches_who_sends_the_body_first(service: Service) -> None:
     with connected(service) as peer:
         n_bytes = 8 << 20

@@ -156,6 +156,18 @@ def test_any_characters_over_websockets(service: Service) -> None:
         service.broker.follow()
 
 
+def test_a_websocket_is_refused_in_any_language(service: Service) -> None:
+    from websockets.exceptions import ConnectionClosed
+    from websockets.sync.client import connect
+
+    id = part("\U0001f600" * 60)
+    url = f"{service.url.replace('http', 'ws')}/subscriptions/{id}/ws"
+    with connect(url, proxy=None) as socket, pytest.raises(ConnectionClosed) as closed:
+        socket.recv(20)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 4404
+
+
 def test_paths_that_name_nothing(service: Service) -> None:
     for path, status in (
         ("/subscriptions/%FF", 400),

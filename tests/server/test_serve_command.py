@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from server.serving import bearer
+from server.serving import bearer, wait_for
 from siftline.cli import main
 
 if TYPE_CHECKING:
@@ -45,6 +46,41 @@ def test_it_stops_when_it_is_told_to(tmp_path: Path) -> None:
         assert process.returncode == 0
         assert said.startswith("there is no admin key")
         assert said.endswith("\nstopped\n")
+
+
+def test_what_strangers_send_is_not_logged(tmp_path: Path) -> None:
+    """Broken requests of all kinds: there is no end of them, so the log must not have them."""
+    head = b"POST /events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
+    upgrade = b"GET /ws?first-message HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    upgrade += b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    with served("--store", str(tmp_path / "store.db")) as (process, client):
+        for sent in (head, head + b"x", b"\x00\xff", b"GET / HTTP/9\r\n\r\n", upgrade, upgrade + b"\xff\xff\xff",
+                     upgrade + b"\x81\x82\x00\x00\x00\x00\xff\xff", b"GET /%ff%fe HTTP/1.1\r\nHost: a\r\n\r\n",
+                     b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n"):  # fmt: skip
+            with socket.create_connection(("127.0.0.1", client.base_url.port or 0), timeout=30) as peer:
+                peer.sendall(sent)
+                peer.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(OSError):
+                    peer.settimeout(1)
+                    peer.recv(1000)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+        assert len(said.splitlines()) == 2, said
+
+
+def test_a_key_revoked_by_the_command_ends_streams_of_the_server(tmp_path: Path) -> None:
+    path = str(tmp_path / "store.db")
+    with served("--store", path) as (_, client):
+        made = [sys.executable, "-m", "siftline", "serve", "--store", path]
+        key = subprocess.run([*made, "--new-key", "admin"], capture_output=True, text=True, check=True).stdout.strip()
+        wait_for(lambda: client.get("/stats", headers=bearer(key)).status_code == 200)
+        with client.stream("GET", "/stream", headers=bearer(key)) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            subprocess.run([*made, "--revoke-key", key.partition(".")[0]], capture_output=True, check=True)
+            assert "event: end" in list(lines)
+        assert client.get("/stats", headers=bearer(key)).status_code == 401
+        assert client.get("/stats").status_code == 401
 
 
 def test_the_demonstration_publishes(tmp_path: Path) -> None:

@@ -198,6 +198,15 @@ def test_the_streams_of_an_owner_and_of_all(service: Service) -> None:
         assert [data_of(next(everything))["owned"] for _ in range(4)] == [3, 3, 3, 1]
 
 
+def test_the_head_of_a_stream_opens_none(service: Service) -> None:
+    id, ticket = service.subscribe("head > 0")
+    for path in ("/stream", f"/subscriptions/{id}/stream", "/owners/ann/stream"):
+        answer = service.client.head(path, headers=ticket if id in path else {})
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    assert service.client.head("/subscriptions/unknown/stream").status_code == 404
+    wait_for(lambda: not len(service.broker.hub))
+
+
 def test_a_gap_is_told(tmp_path: Path) -> None:
     with serving(tmp_path / "store.db", limits=Limits(log_events=2)) as service:
         id, ticket = service.subscribe()

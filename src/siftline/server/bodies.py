@@ -7,6 +7,8 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from starlette.requests import ClientDisconnect
+
 from siftline.errors import BusyError
 from siftline.server.problems import ProblemError
 
@@ -71,6 +73,8 @@ class Bodies:
         except TimeoutError:
             reason = f"the request was not complete within {self._limits.request_seconds:g} s"
             raise ProblemError(408, reason) from None
+        except ClientDisconnect:  # nobody hears of it, and it is no bug of ours
+            raise ProblemError(400, "the connection ended before the request") from None
         return b"".join(chunks)
 
 

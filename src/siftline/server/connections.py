@@ -200,6 +200,9 @@ class HttpConnection(HttpToolsProtocol):
         if n_bytes > self._limits.header_bytes or len(self.headers) > self._limits.headers:
             self._refuse_head()
             return
+        if sum(name == b"host" for name, _ in self.headers) > 1:  # who is meant, a proxy may see otherwise than we do
+            self._refuse(400, "there is more than one header Host")
+            return
         self._is_in_head, self._is_in_body, self._n_left_bytes = False, True, 0
         self._within(self._limits.request_seconds + _GRACE_SECONDS)
         super().on_headers_complete()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
+
+from starlette.responses import Response
+from starlette.websockets import WebSocketDisconnect
 
 from siftline.broker.keys import ADMIN
 from siftline.broker.notifications import Everybody, Position
@@ -11,7 +15,7 @@ from siftline.server.access import bearer
 from siftline.server.open_streams import OpenStreams, Right
 from siftline.server.parts import path_part
 from siftline.server.problems import ProblemError, problem_of
-from siftline.server.streams import EventStream, position_of, send_over, token_of
+from siftline.server.streams import MEDIA, EventStream, position_of, send_over, token_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from siftline.storage.rows import StoredSubscription
 
 _CLOSED: Final = 4000  # a WebSocket is refused with this number and the status
+_REASON_BYTES: Final = 123
 
 
 class StreamRoutes:
@@ -34,20 +39,28 @@ class StreamRoutes:
 
     async def stream(self, request: Request) -> Any:
         """`GET /subscriptions/{id}/stream`, `/owners/{owner}/stream`, `/stream`."""
-        return EventStream(await self._opened(request, bearer(request), position_of(request)))
+        token, after = bearer(request), position_of(request)
+        if request.method == "HEAD":
+            await self._right(request, token)
+            return Response(media_type=MEDIA)
+        return EventStream(await self._opened(request, token, after))
 
     async def socket(self, websocket: WebSocket) -> None:
         """Do the same over WebSocket."""
-        await websocket.accept()
-        try:
-            token, after = await token_of(websocket, bearer(websocket), self._shared.limits.header_seconds)
-            after = Position.of(str(after)) if after is not None else position_of(websocket)
-            opened = await self._opened(websocket, token, after)
-        except (ProblemError, SiftlineError) as error:
-            problem = error if isinstance(error, ProblemError) else problem_of(error)
-            await websocket.close(_CLOSED + problem.status, problem.reason[:100])
-            return
-        await send_over(websocket, opened)
+        with contextlib.suppress(WebSocketDisconnect):  # whoever goes away meanwhile needs no answer
+            await websocket.accept()
+            try:
+                opened = await self._of_socket(websocket)
+            except (ProblemError, SiftlineError) as error:
+                problem = error if isinstance(error, ProblemError) else problem_of(error)
+                await websocket.close(_CLOSED + problem.status, _short(problem.reason))
+                return
+            await send_over(websocket, opened)
+
+    async def _of_socket(self, websocket: WebSocket) -> Stream:
+        token, after = await token_of(websocket, bearer(websocket), self._shared.limits.header_seconds)
+        position = Position.of(str(after)) if after is not None else position_of(websocket)
+        return await self._opened(websocket, token, position)
 
     async def _opened(self, connection: Request | WebSocket, token: str | None, after: Position | None) -> Stream:
         return await self._streams.open(await self._right(connection, token), after)
@@ -78,6 +91,11 @@ class StreamRoutes:
 
     def _subscription(self, text: str, proof: Proof) -> StoredSubscription:
         return self._broker.get(self._broker.id_of(text), proof)
+
+
+def _short(reason: str) -> str:
+    """Return as much of a reason as the end of a WebSocket may say."""
+    return reason.encode("utf-8", "replace")[:_REASON_BYTES].decode("utf-8", "ignore")
 
 
 def _check_same(before: Proof, now: Proof) -> None:

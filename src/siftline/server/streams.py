@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from siftline.broker.hub import Listener
     from siftline.broker.notifications import Notification
 
+MEDIA: Final = "text/event-stream; charset=utf-8"
 _CHUNK: Final = 200
 _PART_ITEMS: Final = 50
 _PART_BYTES: Final = 64 << 10
@@ -169,7 +170,7 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until either side ends it."""
         headers = [
-            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"content-type", MEDIA.encode()),
             (b"cache-control", b"no-store"),
             (b"x-accel-buffering", b"no"),
         ]
