@@ -14,6 +14,7 @@ from uuid import UUID
 import attrs
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pydantic
 import pytest
 
@@ -168,6 +169,27 @@ def test_operators_get_plain_objects() -> None:
     engine.add("structure_seen()", id=1)
     assert engine.match(Order(KEY, (Item("x"),))) == [1]
     assert seen[0]["items"] == [{"sku": "x", "qty": 1}]
+
+
+@pytest.mark.parametrize("index", ["sift", "scan", "pb-tree"])
+def test_tables_hold_uuids_too(index: str) -> None:
+    engine = siftline.Engine(index)
+    engine.add(f"id = '{KEY}'", id=1)
+    engine.add("id starts with '550e'", id=2)
+    engine.add(f"ids = '{KEY}' and id is null", id=3)
+    engine.add("any s (k ends with '0000')", id=4)
+    rows = [{"id": KEY}, {"id": None, "ids": [KEY, UUID(int=1)]}, {"s": {"k": KEY}}]
+    ids = pa.array([KEY.bytes, None, None], pa.uuid())
+    lists = pa.ListArray.from_arrays([0, 0, 2, 2], pa.array([KEY.bytes, UUID(int=1).bytes], pa.uuid()))
+    keys = pa.StructArray.from_arrays([pa.array([None, None, KEY.bytes], pa.uuid())], names=["k"])
+    table = pa.table({"id": ids, "ids": lists, "s": keys})
+    expected = [(0, 1), (0, 2), (1, 3), (2, 4)]
+    for events in (rows, table, table.slice(0, 3).combine_chunks()):
+        found = engine.match_batch(events)
+        assert sorted(zip(found["event"].to_pylist(), found["subscription"].to_pylist(), strict=True)) == expected
+    late = engine.match_batch(table.slice(1))
+    assert sorted(late["subscription"].to_pylist()) == [3, 4]
+    assert engine.match_batch(pd.DataFrame({"id": [KEY]}))["subscription"].to_pylist() == [1, 2]
 
 
 def test_statistics_take_them() -> None:

@@ -151,7 +151,7 @@ def _written(entry: Entry) -> Written:
 def _kept(entry: Entry) -> dict[str, Any]:
     """Return owner and times; ValueError says what is wrong with them."""
     if entry.tenant is not None:
-        raise ValueError("a store keeps an owner, not a tenant")
+        raise ValueError("a store keeps an owner, not a tenant: name it so")
     kept = {name: entry.kept[name] for name in KEPT if entry.kept.get(name) is not None}
     if not isinstance(kept.get("owner", ""), str):
         raise ValueError(f"an owner must be a string, not {kept['owner']!r}")

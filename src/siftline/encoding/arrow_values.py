@@ -19,6 +19,7 @@ from __future__ import annotations
 import datetime
 import functools
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -332,6 +333,16 @@ def _whole_decimals(
     return numbers, residuals
 
 
+def _is_uuid(type_: Any) -> bool:
+    return str(type_) == "extension<arrow.uuid>"
+
+
+def _read_uuids(array: Any, mask: Mask) -> Values:
+    """Read UUIDs as their texts, which pandas and others keep as sixteen bytes each."""
+    texts = [None if each is None else str(UUID(bytes=each)) for each in array.storage.to_pylist()]
+    return _read_strings(pa.array(texts, pa.large_string()), mask)
+
+
 _READERS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, Mask], Values]], ...]] = (
     (types.is_null, _read_nulls),
     (types.is_boolean, _read_booleans),
@@ -343,6 +354,7 @@ _READERS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, Mask], Values]
     (types.is_date, _read_dates),
     (types.is_timestamp, _read_timestamps),
     (types.is_decimal, _read_decimals),
+    (_is_uuid, _read_uuids),
 )
 
 
