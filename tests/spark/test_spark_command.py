@@ -77,7 +77,7 @@ def test_stream_apply_compact(spark: Any, tmp_path: Path, capfd: pytest.CaptureF
     index, events = str(tmp_path / "index"), tmp_path / "events"
     assert main(["spark", "compile", str(tmp_path / "s.parquet"), "--index", index]) == 0
     events.mkdir()
-    (events / "0.jsonl").write_text('{"id": "x", "a": 1}\n{"id": "y", "a": 2}\n')
+    (events / "0.jsonl").write_text('{"id": "x", "a": 1}\n\n{"id": "y", "a": 2}\n')
     output = ["--output", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoint"), "--sink", "json"]
     command = ["spark", "stream", str(events), "--format", "jsonl", "--index", index, *output, "--once"]
     assert main(command) == 0
@@ -151,7 +151,7 @@ def test_events_that_cannot_be_read(spark: Any, tmp_path: Path, capfd: pytest.Ca
     pq.write_table(pa.Table.from_pylist([{"id": 1, "expression": "a = 1"}]), root / "s.parquet")
     index = str(root / "index")
     assert main(["spark", "compile", str(root / "s.parquet"), "--index", index]) == 0
-    (root / "e.jsonl").write_text('{"a": 1}\n{\n{"a": 2}\n')
+    (root / "e.jsonl").write_text('{"a": 1}\n{\n\n  \n{"a": 2}\n\n')  # blank lines are no events
     command = ["spark", "match", str(root / "e.jsonl"), "--index", index, "--output"]
     assert main([*command, str(root / "0")]) == 2
     assert "1 of 3 events cannot be read; the first: id=1: not a JSON object" in capfd.readouterr().err

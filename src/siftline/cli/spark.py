@@ -395,7 +395,7 @@ def _events(args: argparse.Namespace) -> tuple[Any, str]:
     if kind == JSONL:
         if args.event is not None:
             raise CannotRunError("a line of JSON Lines is an event as it is: --event is for columns")
-        lines = reader.text(_files(args)).toDF("event")
+        lines = _lines(reader.text(_files(args)))
         return (_numbered(lines), "id") if key is None else (_keyed(lines, key), key)
     files = _files(args)
     table = reader.csv(files, inferSchema=True, **_CSV) if kind == CSV else reader.parquet(*files)
@@ -418,7 +418,7 @@ def _event_stream(args: argparse.Namespace) -> tuple[Any, str]:
     if kind == JSONL:
         if args.event is not None:
             raise CannotRunError("a line of JSON Lines is an event as it is: --event is for columns")
-        lines = _keyed(reader.text(path).toDF("event"), key)
+        lines = _keyed(_lines(reader.text(path)), key)
         return (lines if args.time is None else _timed(lines, args.time)), key
     reader = reader.schema(_columns(session, kind, path, f"{_absolute(args.checkpoint)}/{_COLUMNS}"))
     return (reader.csv(path, **_CSV) if kind == CSV else reader.parquet(path)), key
@@ -443,6 +443,11 @@ def _columns(session: Any, kind: str, path: str, kept: str) -> Any:
     document = session.createDataFrame([(table.schema.json(),)], "value string")
     document.coalesce(1).write.mode("overwrite").text(kept)
     return table.schema
+
+
+def _lines(table: Any) -> Any:
+    """Return the lines that are not blank, as events."""
+    return table.toDF("event").where("trim(event) != ''")
 
 
 def _timed(lines: Any, name: str) -> Any:
