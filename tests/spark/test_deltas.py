@@ -14,6 +14,7 @@ import pytest
 
 from siftline import Store
 from siftline.errors import SnapshotError, SparkError
+from siftline.model import Timestamp
 from siftline.spark.claims import claim
 from siftline.spark.compact import compact
 from siftline.spark.deltas import apply, read_delta
@@ -32,9 +33,9 @@ def found(path: Any, state: State, trees: list[dict[str, Any]]) -> list[list[Any
     """Return the ids that the engines of a state find for each event."""
     ids: list[list[Any]] = [[] for _ in trees]
     for engine in engines_of(str(path), state):
-        table = engine.match_batch(
-            engine.encode([json.dumps(each) for each in trees]), top=None, threads=1, weights=False
-        )
+        now = Timestamp(state.time * 1000)
+        events = engine.encode([json.dumps(each) for each in trees], now=now)
+        table = engine.match_batch(events, top=None, threads=1, weights=False, now=now)
         for event, id in zip(table["event"].to_pylist(), table["subscription"].to_pylist(), strict=True):
             ids[event].append(id)
     return [sorted(each) for each in ids]
@@ -268,5 +269,6 @@ def test_the_best_are_found_among_what_is_left(tmp_path: Path) -> None:
     path = directory(tmp_path / "index", [(id, "a = 1", float(id)) for id in range(10)])
     apply(path, [{"change": "remove", "subscription": id} for id in (9, 7)])
     engines = engines_of(path, state_of(path))
-    table = engines[0].match_batch(engines[0].encode(['{"a": 1}']), top=2, threads=1, weights=True)
+    now = Timestamp(0)
+    table = engines[0].match_batch(engines[0].encode(['{"a": 1}'], now=now), top=2, threads=1, weights=True, now=now)
     assert table["subscription"].to_pylist()[:2] == [8, 6]
