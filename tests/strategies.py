@@ -35,12 +35,23 @@ HOUR = 3_600 * 10**9
 
 LARGE: list[int | float] = [2.0**53, -(2**53) - 1, -(2**63), 2**63 - 1]
 
+
+def _short(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Return a strategy under a short name: hypothesis prints strategies, and these would fill pages."""
+
+    @st.composite
+    def drawn(draw: st.DrawFn) -> Any:
+        return draw(strategy)
+
+    return drawn()
+
+
 numbers = st.sampled_from(NUMBERS + LARGE)
 texts = st.sampled_from(TEXTS)
 times = st.sampled_from([instant for text in TIMES if (instant := instant_of_text(text)) is not None])
 offsets = st.sampled_from([0, 1, -1, -10 * HOUR, 10 * HOUR, -(80_000 * 24 * HOUR), 10**6 * 24 * HOUR])
-moments = st.one_of(times.map(Timestamp), offsets.map(Now))
-constants = st.one_of(numbers, texts, st.sampled_from(TIMES), st.booleans(), moments)
+moments = _short(st.one_of(times.map(Timestamp), offsets.map(Now)))
+constants = _short(st.one_of(numbers, texts, st.sampled_from(TIMES), st.booleans(), moments))
 attributes = st.sampled_from(ATTRIBUTES)
 patterns = st.text(alphabet="ab%_é\n", max_size=4)
 
@@ -80,9 +91,8 @@ def _predicates(paths: st.SearchStrategy[Any]) -> st.SearchStrategy[Expression]:
     return st.one_of([*parts, *tests])
 
 
-# Deferred, because hypothesis prints strategies, and these would fill pages.
 _all_predicates = _predicates(attributes)
-predicates: st.SearchStrategy[Expression] = st.deferred(lambda: _all_predicates)
+predicates: st.SearchStrategy[Expression] = _short(_all_predicates)
 
 
 def _inside(path: str) -> st.SearchStrategy[Expression]:
@@ -100,9 +110,9 @@ def _groups(children: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expres
     return st.one_of(several.map(And), several.map(Or), children.map(Not), children.map(IsTrue))
 
 
-any_elements: st.SearchStrategy[Expression] = st.deferred(lambda: _any_elements)
+any_elements: st.SearchStrategy[Expression] = _short(_any_elements)
 _all_expressions = st.recursive(st.one_of(predicates, predicates, any_elements), _groups, max_leaves=6)
-expressions: st.SearchStrategy[Expression] = st.deferred(lambda: _all_expressions)
+expressions: st.SearchStrategy[Expression] = _short(_all_expressions)
 
 # A conjunction of plain comparisons: what most subscriptions are, and what indexes are made for.
 conjunctions = st.lists(predicates, min_size=1, max_size=4, unique=True).map(
@@ -121,7 +131,7 @@ _all_leaves = st.one_of(
     st.just(2**70),
     st.just(LONG_TEXT),
 )
-leaves: st.SearchStrategy[Any] = st.deferred(lambda: _all_leaves)
+leaves: st.SearchStrategy[Any] = _short(_all_leaves)
 _small_objects = st.dictionaries(st.sampled_from(["d", "e"]), leaves | st.lists(leaves, max_size=2), max_size=2)
 values = st.one_of(
     leaves,

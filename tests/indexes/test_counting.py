@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from numba.core import config
+from strategies import TIMES
 from test_against_scan import lists_of_events, lists_of_subscriptions
 
 from siftline import Engine, SubscriptionError
@@ -140,7 +141,7 @@ TEXTS = ["", "a", "ab", "abc", "b", "B", "ba", "%", "ß", "é", "a\nb", "\U0010f
 @settings(max_examples=5 if config.DISABLE_JIT else 60)
 @given(expressions=lists_of_subscriptions, trees=lists_of_events)
 def test_tables_give_the_ids_of_scan(expressions: list[Expression], trees: list[dict[str, Any]]) -> None:
-    everything = {"values": [*NUMBERS, *TEXTS, True, False]}
+    everything = {"values": [*NUMBERS, *TEXTS, *TIMES, True, False]}
     types = dict.fromkeys(("a", "b", "c.d", "c.e"), everything)
     oracle, engine = Engine("scan"), Engine("counting", predicates="table", types=types)
     for number, expression in enumerate(expressions):
@@ -416,3 +417,11 @@ def test_enumerations_of_booleans() -> None:
     engine.add("ok = true", id=1)
     with pytest.raises(SubscriptionError, match="False is outside"):
         engine.add("ok = false", id=2)
+
+
+def test_timestamps_need_an_attribute_of_strings() -> None:
+    engine = Engine("counting", predicates="table", types={"at": "string", "n": "integer"})
+    engine.add("at > timestamp '2026-01-31' and at != 'x' and at < now()", id=1)
+    assert engine.match({"at": "2026-02-01"}, now="2026-03-01") == [1]
+    with pytest.raises(SubscriptionError, match=r"timestamp '2026-01-31T00:00:00Z' is outside of the domain of 'n'"):
+        engine.add("n > timestamp '2026-01-31'", id=2)

@@ -22,7 +22,7 @@ import numpy as np
 from siftline.encoding.clauses import spans
 from siftline.encoding.domain import BOOLEANS, FALSE, NOT_NULL, NUMBERS, PRESENT, STRINGS, TRUE
 from siftline.errors import SubscriptionError
-from siftline.model import AnyElement, Expression, Predicate, kind_of
+from siftline.model import AnyElement, Expression, Now, Predicate, Timestamp, kind_of
 from siftline.model.expression import children
 from siftline.model.predicate import TEXTS
 
@@ -209,10 +209,16 @@ def _predicates_on(name: str, expression: Expression) -> Iterator[Predicate]:
 
 def _check_predicate(name: str, publication: PublicationType, predicate: Predicate) -> None:
     for constant in predicate.constants():
-        # A pattern is no value: it need only be of a kind that the attribute has.
-        is_pattern = predicate.op in TEXTS
-        if not (kind_of(constant) in publication.kinds if is_pattern else publication.allows(constant)):  # type: ignore[arg-type]
+        # A pattern is no value, nor is a timestamp: they need only be of a kind that the attribute has.
+        if isinstance(constant, (Timestamp, Now)):
+            is_allowed = "string" in publication.kinds
+        elif predicate.op in TEXTS:
+            is_allowed = kind_of(constant) in publication.kinds
+        else:
+            is_allowed = publication.allows(constant)
+        if not is_allowed:
+            shown = str(constant) if isinstance(constant, (Timestamp, Now)) else repr(constant)
             raise SubscriptionError(
-                f"{constant!r} is outside of the domain of {name!r}, which takes {publication.text}",
+                f"{shown} is outside of the domain of {name!r}, which takes {publication.text}",
                 hint="the domain is declared by the option types of the index",
             )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FORMAT: Final = "siftline-snapshot"
-_VERSION: Final = 7
+_VERSION: Final = 8
 _MANIFEST: Final = "manifest.json"
 # A whole file is brought into reach at once where the system can do that; page by page takes twice as long.
 _ALL_AT_ONCE: Final[dict[str, int]] = (
@@ -198,7 +198,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise SnapshotError(f"{file} does not belong to a snapshot")
     if manifest.get("version") != _VERSION:
         version = manifest.get("version")
-        raise SnapshotError(f"the snapshot {folder} is of version {version!r}; this Siftline reads {_VERSION}")
+        reason = f"the snapshot {folder} is of version {version!r}; this Siftline reads {_VERSION}"
+        raise SnapshotError(f"{reason}: make it again from its subscriptions")
     if manifest.pop("checksum", None) != _checksum_of_manifest(manifest):
         raise SnapshotError(f"{file} is damaged: it is not as it was written")
     return manifest
