@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,10 +18,12 @@ from siftline import Engine, Store
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Four threads write, each its own ids in turn: an add, then a batch of three that replaces, adds and removes. Every
-# acknowledged step is told to a pipe with one write, so that the log is whole up to the moment of the kill.
+# Four threads write, each its own ids in turn: an add, then a batch of three that replaces, adds and removes, then a
+# renewal; the store is compacted now and then, as a whole and little by little. Every acknowledged step is told to a
+# pipe with one write, so that the log is whole up to the moment of the kill.
 WRITER = """
 import os, sys, threading
+from datetime import UTC, datetime, timedelta
 from siftline import Store
 
 store, log = Store(sys.argv[1]), int(sys.argv[2])
@@ -39,8 +42,12 @@ def work(thread):
         os.write(log, f"batch {id}\\n".encode())
         store.remove(id + "-third")
         os.write(log, f"remove {id}-third\\n".encode())
+        store.renew(id, datetime(2100, 1, 1, tzinfo=UTC) + timedelta(hours=n))
+        os.write(log, f"renew {id}\\n".encode())
         if n % 20 == 19:
             store.compact()
+        elif n % 3 == 0:
+            store.compact_some(20, reader="broker", seen=store.sequence, n_kept=5)
         n += 1
 
 for thread in range(4):
@@ -62,12 +69,16 @@ def killed_writer(path: Path, seconds: float) -> list[list[str]]:
 
 def check(store: Store, acknowledged: list[list[str]]) -> None:
     texts = {each.id: each.written.text for each in store}
+    ends = {each.id: each.expires for each in store}
     added = {id for what, id in acknowledged if what == "add"}
     replaced = {id for what, id in acknowledged if what == "batch"}
     removed = {id for what, id in acknowledged if what == "remove"}
     assert added <= texts.keys()
     assert {f"{id}-other" for id in replaced} <= texts.keys()
     assert not removed & texts.keys()
+    for what, id in acknowledged:
+        if what == "renew":
+            assert ends[id] == datetime(2100, 1, 1, tzinfo=UTC) + timedelta(hours=int(id.rpartition("-")[2]))
     for id in added:  # a batch is there as a whole, acknowledged or not
         is_replaced = texts[id].startswith("a >")
         assert is_replaced == (f"{id}-other" in texts)
