@@ -13,7 +13,6 @@ Both are bounded: events as the log of notifications is, and what is known of ma
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siftline.broker.log_file import connect, insert, row
@@ -196,4 +195,4 @@ def _by_event(matches: Iterable[tuple[int, list[Id]]]) -> dict[int, dict[Id, Non
 
 def checked(events: list[bytes]) -> Iterator[list[Id] | EventError]:
     """Yield what is wrong with each event; the empty list if it is one, which nobody here matches."""
-    return matched_ids(Engine(), events, datetime.now(UTC))
+    return matched_ids(Engine(), events)

@@ -14,6 +14,7 @@ takes no more than the file: four bytes for each match.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from siftline.broker.recent import Found
     from siftline.broker.remembered import Done
     from siftline.subscriptions import Id
+
+_log: Final = logging.getLogger("siftline.broker")
 
 _MOST_WAL_PAGES: Final = 8_192
 # Bytes of payloads that are read at a time, but always one.
@@ -117,6 +120,8 @@ class NotificationLog:
             self.deliveries = Deliveries(path, self._next_of, self._fetched, limits.letter_bytes)
             self._load(now)
         self._mark.open()
+        for problem in self.problems:
+            _log.warning("%s", problem)
 
     def close(self) -> None:
         """Close the file; what was appended is in it."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import sqlite3
 import zlib
@@ -30,8 +29,6 @@ from siftline.storage.sqlite_files import open_sqlite, plain_errors, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-_log: Final = logging.getLogger("siftline.broker")
 
 VERSION: Final = 2
 _WAIT_SECONDS: Final = 5.0
@@ -127,10 +124,7 @@ def open_log(path: str, most_bytes: int) -> list[str]:
         problems = verify(path)
     if version == VERSION and not problems:
         return []
-    problems += _copied(path, version, most_bytes, has_problems=bool(problems))
-    for problem in problems:
-        _log.warning("%s", problem)
-    return problems
+    return problems + _copied(path, version, most_bytes, has_problems=bool(problems))
 
 
 def _is_damage(error: StoreError) -> bool:
