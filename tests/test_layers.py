@@ -30,6 +30,7 @@ ALLOWED = {
     "batches": {"model", "encoding", "indexes", "kernels", "subscriptions"},
     "tail": {"encoding", "indexes", "kernels"},
     "tidying": {"errors"},
+    "renewing": {"encoding", "indexes", "tail"},
     "shortcuts": {"indexes", "kernels"},
     "subsets": {"encoding", "ids", "subscriptions", "tail"},
     "changes": {
@@ -41,6 +42,7 @@ ALLOWED = {
         "kernels",
         "subscriptions",
         "shortcuts",
+        "renewing",
         "tail",
         "tidying",
     },

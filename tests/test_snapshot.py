@@ -20,7 +20,7 @@ from strategies import events, subscriptions
 
 import siftline
 from siftline import Engine, Statistics, attr
-from siftline.errors import SiftlineError, SnapshotError
+from siftline.errors import DuplicateIdError, SiftlineError, SnapshotError, UnknownIdError
 from siftline.subscriptions import SubscriptionTable
 
 if TYPE_CHECKING:
@@ -264,3 +264,31 @@ def test_ids_are_looked_up_while_others_remove(saved: Path, monkeypatch: pytest.
     writer.join()
     assert gone not in engine
     engine._check()
+
+
+@pytest.mark.parametrize("name", [int, str])
+def test_ids_of_a_snapshot_are_found_before_all_are_entered(
+    name: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("siftline.subscriptions._IDS_AT_ONCE", 3)
+    engine = Engine()
+    engine.add_many((name(i), f"a = {i % 20}") for i in range(40))  # some share an entry
+    engine.remove(name(3))
+    engine.save(tmp_path / "snapshot")
+    opened = Engine.open(tmp_path / "snapshot")
+    assert name(39) in opened
+    opened.remove(name(39))
+    assert name(39) not in opened
+    opened.add("a = 1", id=name(39))
+    opened.replace(name(38), "a = 2")
+    for id in (name(20), name(39), name(38)):
+        with pytest.raises(DuplicateIdError):
+            opened.add("a = 1", id=id)
+    with pytest.raises(UnknownIdError):
+        opened.remove(name(3))
+    opened.add("a = 3", id=name(3))
+    assert sorted(opened.match({"a": 3})) == sorted([name(3), name(23)])
+    assert sorted(opened.match({"a": 2})) == sorted([name(2), name(22), name(38)])
+    opened.remove_many([name(i) for i in range(10)])
+    opened._check()
+    assert sorted(opened.ids()) == sorted(name(i) for i in range(10, 40))

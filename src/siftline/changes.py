@@ -6,6 +6,9 @@ generation is odd meanwhile, so that who reads without a lock sees afterwards wh
 
 A new subscription of plain comparisons with known constants needs neither the lock nor a new generation: it is written
 to the table and then to the tail, behind everything that a reader looks at.
+
+One subscription at a time never moves a label. Where there is no room for a constant, the subscription is *unplaced*:
+its clauses stay in the tail, as far as there is room, until the labels are dealt out again (`renewing.py`).
 """
 
 from __future__ import annotations
@@ -32,20 +35,21 @@ from siftline.encoding.clauses import (
 from siftline.encoding.conjunctions import encode_many
 from siftline.encoding.domains import Domains
 from siftline.encoding.patterns import matcher_of
-from siftline.encoding.plain import plain_rows
+from siftline.encoding.plain import PlainRows, plain_rows, unplaced_rows
 from siftline.errors import TooLargeError
 from siftline.indexes.protocol import Batch, Index
 from siftline.indexes.registry import make_index
 from siftline.kernels.sharing import first_alike
 from siftline.language.normal_form import Cover, cover, cover_with_alternatives
 from siftline.model import has_calls
+from siftline.renewing import renew
 from siftline.shortcuts import Shortcuts
 from siftline.subscriptions import ParsedExpressions, SubscriptionTable
 from siftline.tail import Tail
 from siftline.tidying import Tidier
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -60,12 +64,21 @@ if TYPE_CHECKING:
 _SWEEP: Final = 1024
 # Clauses of small additions are joined when there are this many parts.
 _MANY_PARTS: Final = 256
+# Parts that come to this many clauses are not joined any more: that would take too long for one addition.
+_MOST_JOINED: Final = 1 << 16
 # How many clauses the tail holds: scanning them takes an event one or two microseconds.
 _TAIL: Final = 512
 # Additions of more subscriptions at once go to the index.
 _FEW: Final = 64
 # So many expressions at once are encoded by columns.
 _MANY: Final = 256
+# Up to here, they are rather encoded one by one than let labels move, which takes as long as building the index.
+_VERY_MANY: Final = 4096
+# So many clauses of unplaced subscriptions stay in the tail.
+_MOST_KEPT: Final = 256
+# Labels are dealt out again for this many unplaced subscriptions, and one more for so many others.
+_UNPLACED: Final = 64
+_OTHERS: Final = 1024
 
 
 class New(NamedTuple):
@@ -99,6 +112,7 @@ class Changing:
         self._tail_size = _TAIL
         self._tail = Tail(_TAIL)
         self._n_indexed = 0  # slots from here on are in the tail
+        self._unplaced: set[int] = set()  # slots whose constants did not all get labels
         self._entries: dict[Expression, int] = {}  # the slots of expressions that may be shared; some may be gone
         self._n_added = 0
         self._n_replaced = 0
@@ -134,8 +148,8 @@ class Changing:
                 table.append_one(id, weight, table.expression(leader), tenant)
                 table.follow([slot], [leader])
             return
-        rows = plain_rows(expression, self._domains) if self._index.has_tail else None
-        has_room = rows is not None and self._tail.has_room(1, len(rows), 0)
+        rows = self._plain_rows(expression)
+        has_room = rows is not None and self._tail.has_room(*rows.sizes, 0)
         if rows is None:
             self._add_coded([id], [weight], [expression], tenant)
         else:
@@ -143,11 +157,45 @@ class Changing:
                 self._flush()
             with self._shortcuts:
                 table.append_one(id, weight, expression, tenant)
-                self._tail.add_plain(slot, rows)
+                self._add_plain(slot, rows)
         if self._index.shares:
             self._entries[expression] = slot
-        if not has_room:
+        if not has_room or (rows is not None and rows.wide):
             self._tidier.tidy(self)  # at the end, because a sweep renumbers slots and attributes
+
+    def _plain_rows(self, expression: Expression) -> PlainRows | None:
+        """Return the literals of an expression for the tail, with labels for its constants; None if it is not plain."""
+        if not self._index.has_tail:
+            return None
+        rows = plain_rows(expression, self._domains)
+        if rows is None or rows:
+            return None if rows is None else PlainRows(rows)
+        with self._changing():
+            rows = plain_rows(expression, self._domains, may_place=True)
+            if rows is None or rows:
+                return None if rows is None else PlainRows(rows)
+            return unplaced_rows(expression, self._domains)
+
+    def _add_plain(self, slot: int, rows: PlainRows) -> None:
+        """Add a plain conjunction to the tail, which has room for it."""
+        self._tail.add_plain(slot, rows)
+        if rows.wide:
+            self._unplaced.add(slot)
+
+    def _replace_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
+        """Give a subscription another expression."""
+        rows = self._plain_rows(expression)
+        if rows is None:
+            self._add_coded([id], [weight], [expression], tenant, replaced=[id])
+        else:
+            if not self._tail.has_room(*rows.sizes, 0):
+                self._flush()
+            slot = self._table.n_slots
+            with self._changing():
+                self._take_away([id])
+                self._table.append_one(id, weight, expression, tenant)
+                self._add_plain(slot, rows)
+        self._tidier.tidy(self)
 
     def _add_parsed(
         self,
@@ -195,28 +243,30 @@ class Changing:
 
         Who calls this tidies up afterwards, when nothing is left that speaks of slots.
         """
-        covering = cover_with_alternatives if self._index.takes_alternatives else cover
-        first = self._table.n_slots
+        covering, first = self._covering, self._table.n_slots
         own = [each if not leaders or leaders[i] == first + i else None for i, each in enumerate(expressions)]
         new = New(ids, weights, ParsedExpressions(expressions), tenants, replaced, leaders)
         if len(own) >= _MANY:
             domains, takes_patterns = self._domains.copied(), self._index.takes_patterns
             clauses, moves = encode_many(own, first, domains, covering, takes_patterns=takes_patterns)
-            self._add_many(clauses, new._replace(with_calls=_with_calls(own, clauses, first)), domains, moves)
-            return
+            if not moves or len(own) >= min(_VERY_MANY, len(self)):
+                self._add_many(clauses, new._replace(with_calls=_with_calls(own, clauses, first)), domains, moves)
+                return
         covers = [_NO_CLAUSES if expression is None else covering(expression) for expression in own]
         constants = constants_of(covers, own)
         may_call = (i for i, each in enumerate(covers) if not each.is_exact)
         new = new._replace(with_calls=[i for i in may_call if has_calls(expressions[i])])
-        if self._domains.has_room(constants):
-            with self._changing():
-                self._domains.add(constants)
-                clauses = self._encoded(covers, self._domains)
-            self._append(clauses, new)
-        else:
-            domains = self._domains.copied()
-            moves = domains.add(constants)
-            self._swap(domains, moves, self._encoded(covers, domains), new)
+        with self._changing():
+            has_room = self._domains.place_all(constants)
+            clauses = self._encoded(covers, self._domains)
+        self._append(clauses, new)
+        if not has_room:
+            self._unplaced.update(clauses.slots[~clauses.is_exact].tolist())
+
+    @property
+    def _covering(self) -> Callable[[Expression], Cover]:
+        """What makes clauses of an expression."""
+        return cover_with_alternatives if self._index.takes_alternatives else cover
 
     def _encoded(self, covers: Sequence[Cover], domains: Domains) -> Clauses:
         """Return clauses for the next slots."""
@@ -259,8 +309,11 @@ class Changing:
 
     def _append_to_index(self, clauses: Clauses, new: New, domains: Domains) -> None:
         """Lay out the tail and the new clauses, and show them."""
+        tail = Tail(self._tail_size)
         if self._tail.n_clauses:
-            clauses = concatenate([self._tail.clauses(), clauses])
+            kept, waiting = self._parted_tail()
+            tail.add(kept)
+            clauses = concatenate([waiting, clauses])
         prepared = self._index.prepare(self._batch(clauses, domains, self._n_indexed, new.expressions))
         if domains is not self._domains:
             matcher_of(domains)  # made here, not by the first match under the lock
@@ -268,24 +321,30 @@ class Changing:
             self._n_added += 1  # before the index shows anything new
             self._domains = domains
             self._index.add(prepared)
-            self._tail, self._n_indexed = Tail(self._tail_size), self._table.n_slots
+            self._tail, self._n_indexed = tail, self._table.n_slots
             self._enter(new)  # which may take away what was in the tail until now
             self._n_indexed = self._table.n_slots
         self._clauses.append(clauses)
         if len(self._clauses) > _MANY_PARTS:
             self._join_last()
 
+    def _parted_tail(self) -> tuple[Clauses, Clauses]:
+        """Return the clauses of the tail that stay there, and those that go to the index."""
+        clauses = self._tail.clauses()
+        is_kept = np.array([slot in self._unplaced for slot in clauses.slots.tolist()], dtype=np.bool_)
+        if np.count_nonzero(is_kept) > _MOST_KEPT:
+            is_kept = clauses.slots < self._n_indexed  # the index takes slots in their order
+        return picked(clauses, np.flatnonzero(is_kept)), picked(clauses, np.flatnonzero(~is_kept))
+
     def _flush(self) -> None:
-        """Bring the tail into the index."""
+        """Bring the tail into the index, but for what is unplaced."""
         if self._n_indexed < self._table.n_slots:
             self._append_to_index(encode_covers([], 0, self._domains), _NOTHING_NEW, self._domains)
 
     def _enter(self, new: New) -> None:
         """Write subscriptions into the table; under both locks."""
         if new.replaced:
-            gone = self._slots_of(new.replaced)
-            self._n_replaced += 1
-            self._forget(self._table.remove(new.replaced, gone))
+            self._take_away(new.replaced)
         first = self._table.n_slots
         self._table.append(new.ids, new.weights, new.expressions, new.tenants)
         followers = [(slot, leader) for slot, leader in enumerate(new.leaders, first) if slot != leader]
@@ -294,19 +353,24 @@ class Changing:
         if new.with_calls:
             self._table.call([first + position for position in new.with_calls], self._schedule)
 
+    def _take_away(self, ids: Sequence[Id]) -> None:
+        """Take subscriptions away that are replaced; under both locks."""
+        self._n_replaced += 1
+        self._forget(self._table.remove(ids, self._slots_of(ids)))
+
     def _swap(self, domains: Domains, moves: list[Move], clauses: Clauses, new: New) -> None:
         """Build an index beside the old one, which goes on matching, and put it in its place."""
         joined = concatenate([relabelled(self._joined_clauses(), moves), clauses])
         index = self._built_index(joined, domains, new.expressions)
         matcher_of(domains)  # made here, not by the first match under the lock
         with self._changing():
-            self._put(self._table, domains, joined, index)
+            self._put(self._table, domains, [joined], index)
             self._enter(new)
             self._n_indexed = self._table.n_slots
 
-    def _put(self, table: SubscriptionTable, domains: Domains, clauses: Clauses, index: Index) -> None:
+    def _put(self, table: SubscriptionTable, domains: Domains, clauses: list[Clauses], index: Index) -> None:
         """Use other parts from now on; under both locks."""
-        self._table, self._domains, self._clauses, self._index = table, domains, [clauses], index
+        self._table, self._domains, self._clauses, self._index = table, domains, clauses, index
         self._tail, self._n_indexed = Tail(self._tail_size), table.n_slots
 
     # removals
@@ -324,11 +388,12 @@ class Changing:
     def _forget(self, slots: NDArray[np.int32]) -> None:
         """Take slots out of the index and the tail."""
         self._table.uncall(slots)
-        if self._n_indexed < self._table.n_slots:
-            is_new = slots >= self._n_indexed
-            for slot in slots[is_new].tolist():
+        if self._unplaced:
+            self._unplaced.difference_update(slots.tolist())
+        if self._tail.n_clauses:
+            for slot in slots[slots >= self._tail.first_slot].tolist():
                 self._tail.remove(slot)
-            slots = slots[~is_new]
+        slots = slots[slots < self._n_indexed]
         if len(slots):
             self._index.remove(slots)
 
@@ -346,8 +411,10 @@ class Changing:
         entries = {
             expression: int(new_slots[slot]) for expression, slot in self._entries.items() if new_slots[slot] >= 0
         }
+        unplaced = new_slots[list(self._unplaced)]
         with self._changing():
-            self._put(table, domains, clauses, index)
+            self._put(table, domains, [clauses], index)
+        self._unplaced = set(unplaced[unplaced >= 0].tolist())
         self._entries = entries
         self._tenants.clear()  # they know the old table, which would stay as long as they do
 
@@ -362,7 +429,7 @@ class Changing:
         """Join the small parts at the end, and larger ones before them while that at least doubles them."""
         parts, size = self._clauses, 0
         first = len(parts)
-        while first > 0 and (first > len(parts) - _MANY_PARTS or parts[first - 1].n_clauses <= size):
+        while first > 0 and (first > len(parts) - _MANY_PARTS or parts[first - 1].n_clauses <= size < _MOST_JOINED):
             first -= 1
             size += parts[first].n_clauses
         self._clauses = [*parts[:first], concatenate(parts[first:])]
@@ -371,9 +438,20 @@ class Changing:
         """Return all clauses as one; those of removed subscriptions may be among them until they are swept out."""
         if len(self._clauses) > 1:
             self._clauses = [concatenate(self._clauses)]
-        if self._tail.n_clauses:
-            return concatenate([self._clauses[0], self._tail.clauses()])
-        return self._clauses[0]
+        if not self._tail.n_clauses:
+            return self._clauses[0]
+        joined = concatenate([self._clauses[0], self._tail.clauses()])
+        if self._tail.first_slot >= self._n_indexed:
+            return joined
+        return picked(joined, np.argsort(joined.slots, kind="stable"))
+
+    def _wants_renewal(self) -> bool:
+        """Return whether so many subscriptions are unplaced that labels should be dealt out again."""
+        return bool(self._unplaced) and len(self._unplaced) >= _UNPLACED + len(self) // _OTHERS
+
+    def _renew(self) -> None:
+        """Deal out labels for all constants that have none."""
+        renew(self)
 
     def _clauses_of(self, slots: NDArray[np.int32]) -> Clauses:
         """Return the clauses of some ascending slots."""
@@ -385,7 +463,7 @@ class Changing:
         clauses = self._joined_clauses()
         index = self._built_index(clauses, self._domains, ParsedExpressions([]))
         with self._changing():
-            self._put(self._table, self._domains, clauses, index)
+            self._put(self._table, self._domains, [clauses], index)
 
     def _built_index(self, clauses: Clauses, domains: Domains, new: Expressions) -> Index:
         """Return a new index over the slots of the table and the new expressions behind them."""
@@ -427,7 +505,9 @@ class Changing:
             clauses.check()
             assert clauses.n_clauses == self._index.stats().get("clauses", clauses.n_clauses)
             self._tail.check()
-            assert all(slot >= self._n_indexed for slot in self._tail.clauses().slots.tolist())
+            waiting = set(self._tail.clauses().slots.tolist())
+            assert all(slot >= self._n_indexed or slot in self._unplaced for slot in waiting)
+            assert all(self._table.is_entry(slot) for slot in self._unplaced)
             assert self._index.has_tail or self._n_indexed == self._table.n_slots
             assert all(self._table.expression(slot) == e for e, slot in self._entries.items())
             self._index._check()

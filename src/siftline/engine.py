@@ -228,8 +228,7 @@ class Engine(Matching):
         with self._writing:
             slot = self._table.slot(id)
             kept = float(self._table.weights.view[slot]) if weight is None else checked_weight(weight)
-            self._add_coded([id], [kept], [parsed], self._table.tenant(slot), replaced=[id])
-            self._tidier.tidy(self)
+            self._replace_one(id, kept, parsed, self._table.tenant(slot))
 
     def remove(self, id: AnyId) -> None:
         """Remove one subscription; it never matches again."""
@@ -500,6 +499,7 @@ class Engine(Matching):
         """
         with self._writing:
             self._sweep_all()
+            self._renew()
             self._rebuild()
             if self._table.stage is not None:
                 self._table.stage.rebuild()
@@ -535,6 +535,7 @@ class Engine(Matching):
         from siftline.tuning import tune
 
         with self._writing:
+            self._renew()
             return tune(self, events)
 
     def describe(self) -> str:
@@ -562,6 +563,7 @@ class Engine(Matching):
 
         with self._writing:
             self._sweep_all()
+            self._renew()
             self._flush()
             save(self, path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from bisect import bisect_right
@@ -45,7 +46,9 @@ _LAST: Final = -1
 # So many predicates of so many constants are always accepted.
 _SMALL: Final = 64
 
-# Held while the slots of all ids are looked up for the first time.
+# So many ids of a snapshot are entered at a time.
+_IDS_AT_ONCE: Final = 4096
+# Held while ids of a snapshot are entered.
 _looking_up: Final = threading.Lock()
 
 
@@ -128,7 +131,9 @@ class SubscriptionTable:
         self.is_live = Growable.empty(np.bool_)
         self._ids: Growable | list[str] | None = None  # numbers in an array, strings in a list
         self.numbers: Growable | None = None  # the ids of all slots, if they are numbers
-        self._slots: dict[Id, int] | None = {}
+        self._slots: dict[Id, int] = {}
+        self._n_entered = 0  # of the slots that came all at once, the ids of those below this are in `_slots`
+        self._n_restored = 0  # and these should be
         self._largest_id: int | None = -1
         self._parts: list[Expressions] = []
         self._part_starts: list[int] = []
@@ -161,14 +166,14 @@ class SubscriptionTable:
     def slot(self, id: Id) -> int:
         """Return the slot of an id."""
         # True == 1 == 1.0 in Python, but neither True nor 1.0 is the id 1.
-        slot = self._slot_of().get(id) if type(id) in (int, str) else None
+        slot = self._found(id) if type(id) in (int, str) else None
         if slot is None:
             raise UnknownIdError(f"there is no subscription with the id {id!r}")
         return slot
 
     def has(self, id: Id) -> bool:
         """Return whether a subscription has this id."""
-        return type(id) in (int, str) and id in self._slot_of()
+        return type(id) in (int, str) and self._found(id) is not None
 
     def ids(self, slots: NDArray[np.int32]) -> list[Id]:
         """Return the ids of slots as Python values."""
@@ -202,7 +207,7 @@ class SubscriptionTable:
         if self.are_ids_text:
             raise SubscriptionError("this engine's ids are strings: a subscription needs an id")
         if self._largest_id is None:
-            self._largest_id = max((int(id) for id in self._slot_of()), default=-1)
+            self._largest_id = -1 if self._ids is None else int(self.id_array().max(initial=-1))
         return max(self._largest_id + 1, 0)
 
     def check_ids(self, ids: Sequence[Id]) -> None:
@@ -222,16 +227,52 @@ class SubscriptionTable:
         """Raise unless the id is new and of this engine's type."""
         if type(id) is not int or self.are_ids_text is not False or id not in INT64:
             check_type(id, self.are_ids_text)
-        if id in self._slot_of():
+        if self._found(id) is not None:
             raise DuplicateIdError(f"the id {id!r} is already in use")
 
     def _slot_of(self) -> dict[Id, int]:
-        if self._slots is None:
-            with _looking_up:  # one reader or writer; a writer changes nothing before it has been here
-                if self._slots is None:
-                    live = np.flatnonzero(self.is_live.view)
-                    self._slots = dict(zip(self.ids(live.astype(np.int32)), live.tolist(), strict=True))
+        """Return the slots of all ids."""
+        if self._n_entered < self._n_restored:
+            with _looking_up:
+                self._enter_ids(self._n_restored)
         return self._slots
+
+    def _found(self, id: Id) -> int | None:
+        """Return the slot of an id, if there is one.
+
+        The ids of a snapshot are entered a few thousand at a time, with every look that needs them: all at once would
+        hold up the first change for as long as it takes. Until then the others are scanned.
+        """
+        slot = self._slots.get(id)
+        if slot is not None or self._n_entered == self._n_restored:
+            return slot
+        with _looking_up:
+            self._enter_ids(self._n_entered + _IDS_AT_ONCE)
+            slot = self._slots.get(id)
+            return self._scanned(id) if slot is None else slot
+
+    def _scanned(self, id: Id) -> int | None:
+        """Return the slot of an id that is not entered yet, if there is one."""
+        ids, place, end = self._ids, self._n_entered, self._n_restored
+        if isinstance(ids, list):
+            with contextlib.suppress(ValueError):  # it is not in the list
+                while True:
+                    place = ids.index(id, place, end)  # type: ignore[arg-type]
+                    if self.is_live.item(place):
+                        return place
+                    place += 1
+        elif ids is not None and isinstance(id, int) and -(2**63) <= id < 2**63:
+            for found in np.flatnonzero(ids.view[place:end] == id).tolist():
+                if self.is_live.item(place + found):
+                    return place + int(found)
+        return None
+
+    def _enter_ids(self, end: int) -> None:
+        """Enter the ids of the live slots below `end`; under the lock."""
+        first, end = self._n_entered, min(end, self._n_restored)
+        live = np.flatnonzero(self.is_live.view[first:end]) + first
+        self._slots.update(zip(self.ids(live.astype(np.int32)), live.tolist(), strict=True))
+        self._n_entered = end
 
     # changes
 
@@ -243,8 +284,7 @@ class SubscriptionTable:
         self._append_tenants(len(ids), tenants)
         self._append_ids(ids)
         self.weights.extend(weights)
-        if self._slots is not None:
-            self._slots.update(zip(ids, range(first, first + len(ids)), strict=True))
+        self._slots.update(zip(ids, range(first, first + len(ids)), strict=True))
         self._append_expressions(expressions, first)
         if self.owners is not None:
             self.owners.extend(np.full(len(ids), _NO_OWNER, dtype=np.int32))
@@ -258,7 +298,7 @@ class SubscriptionTable:
     def append_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
         """Give the next slot to a subscription whose id was checked; a tenth of the time of `append`."""
         ids, parts, slot = self._ids, self._parts, self.n_slots
-        if ids is None or not parts or type(parts[-1]) is not ParsedExpressions or self._slots is None:
+        if ids is None or not parts or type(parts[-1]) is not ParsedExpressions:
             self.append([id], [weight], ParsedExpressions([expression]), tenant)
             return
         if tenant is not None or self.tenants is not None:
@@ -339,8 +379,9 @@ class SubscriptionTable:
 
     def remove_one(self, id: Id, slot: int) -> NDArray[np.int32]:
         """Let go of one subscription; return the slots that the index may forget."""
-        del self._slot_of()[id]
-        self.is_live.set(slot, False)
+        with _looking_up:  # nobody enters the id of a slot that is no longer live
+            self._slots.pop(id, None)
+            self.is_live.set(slot, False)
         self.n_live -= 1
         if self.leaders is None:
             self.n_unneeded += 1
@@ -463,7 +504,7 @@ class SubscriptionTable:
 
     def _restore_sharing(self, leaders: NDArray[np.int32], is_live: NDArray[np.bool_]) -> None:
         """Take over who shares an entry with whom, and who only is there for others."""
-        self._slots = None
+        self._slots, self._n_entered, self._n_restored = {}, 0, len(leaders)
         self.is_live, self.n_live = Growable(is_live), int(np.count_nonzero(is_live))
         followers = np.flatnonzero(leaders != np.arange(len(leaders)))
         if not len(followers):
@@ -487,7 +528,7 @@ class SubscriptionTable:
         """Return a table over the arrays of a snapshot; ids are looked up only when asked for."""
         table = cls()
         table._take_ids(ids if isinstance(ids, list) or ids is None else Growable(ids))
-        table._slots = None
+        table._n_restored = len(weights)
         table._largest_id = None
         table.weights = Growable(weights)
         table.is_live = Growable(np.ones(len(weights), dtype=np.bool_))

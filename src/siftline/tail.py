@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.encoding.events import EncodedEvents
-    from siftline.encoding.plain import Row
+    from siftline.encoding.plain import PlainRows
 
 _N_COLUMNS: Final = PATTERN + 1
 _NO_PATTERN: Final = -1
@@ -88,6 +88,11 @@ class Tail:
         tail.add(clauses)
         return tail
 
+    @property
+    def first_slot(self) -> int:
+        """The least slot; there must be one."""
+        return self._heads.item(0, SLOT)
+
     # changes
 
     def has_room(self, n_clauses: int, n_literals: int, n_ranges: int) -> bool:
@@ -98,15 +103,18 @@ class Tail:
             and self._n_ranges + n_ranges <= len(self._ranges)
         )
 
-    def add_plain(self, slot: int, rows: list[Row]) -> None:
-        """Add a subscription of one clause of ranges."""
-        n_clauses, first = self.n_clauses, self._n_literals
-        end = first + len(rows)
-        self._literals[first:end] = [(*row, RANGE, 0, 0, 0, _NO_PATTERN) for row in rows]
-        self._heads[n_clauses] = (slot, first, end, EXACT, *rows[0], 0)
-        self._n_literals = end
+    def add_plain(self, slot: int, rows: PlainRows) -> None:
+        """Add a subscription of ranges."""
+        n_clauses = self.n_clauses
         self._places[slot] = n_clauses
-        self.n_clauses = n_clauses + 1
+        for literals, exactness in ((rows.exact, EXACT), (rows.wide, INEXACT)):
+            if literals:
+                first, end = self._n_literals, self._n_literals + len(literals)
+                self._literals[first:end] = [(*row, RANGE, 0, 0, 0, _NO_PATTERN) for row in literals]
+                self._heads[n_clauses] = (slot, first, end, exactness, *literals[0], 0)
+                self._n_literals = end
+                n_clauses += 1
+        self.n_clauses = n_clauses
 
     def add(self, clauses: Clauses) -> None:
         """Add the clauses of new slots."""

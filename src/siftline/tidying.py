@@ -16,13 +16,17 @@ from typing import TYPE_CHECKING, Final
 from siftline.errors import SiftlineError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from siftline.changes import Changing
     from siftline.indexes.protocol import Merge
 
-# Merges of at most this many clauses are done at once: they take less than handing them over would.
+# Merges of at most this many clauses, or constants, are done at once, in some milliseconds.
 _AT_ONCE: Final = 4096
-# As long as the thread is busy, larger ones too: parts behind it must not become many.
-_AT_ONCE_BEHIND: Final = 8 * _AT_ONCE
+# The same for what builds the whole index, by slots.
+_FEW_SLOTS: Final = 1024
+# So many constants are entered while the lock is held.
+_FEW_CONSTANTS: Final = 256
 # How much the thread steps back behind others; see nice(1).
 _NICENESS: Final = 10
 
@@ -46,25 +50,39 @@ class Tidier:
 
     def tidy(self, engine: Changing) -> None:
         """Do what is small, and leave what is large to the thread, which looks again before it ends."""
-        most = _AT_ONCE if self._thread is None else _AT_ONCE_BEHIND
         while (merge := engine._index.merge()) is not None:
-            if merge.n_clauses > most:
+            if merge.n_clauses > _AT_ONCE:
                 merge.give_up()
                 self._start(engine)
-                return
+                break
             _done(merge, engine)
-        if engine._has_many_dead():
-            if engine._table.n_slots > _AT_ONCE:
+        domains = engine._domains
+        if domains.wants_merge:
+            if domains.n_constants > _AT_ONCE:
                 self._start(engine)
             else:
-                engine._sweep()
+                with engine._publishing:
+                    domains.merge()
+        if engine._wants_renewal():
+            self._do(engine, engine._renew)
+        if engine._has_many_dead():
+            self._do(engine, engine._sweep)
+
+    def _do(self, engine: Changing, work: Callable[[], None]) -> None:
+        """Do what takes as long as building the index, at once if that is small."""
+        if engine._table.n_slots > _FEW_SLOTS:
+            self._start(engine)
+        else:
+            work()
 
     def settle(self, engine: Changing) -> None:
         """Do everything now."""
-        while (merge := engine._index.merge()) is not None:
-            _done(merge, engine)
         if engine._has_many_dead():
             engine._sweep()
+        if engine._wants_renewal():
+            engine._renew()
+        while (merge := engine._index.merge()) is not None:
+            _done(merge, engine)
 
     def join(self) -> None:
         """Wait for the thread, and raise what it met."""
@@ -99,6 +117,13 @@ class Tidier:
         with engine._writing:
             if engine._has_many_dead():
                 engine._sweep()
+            wants_renewal = engine._wants_renewal()
+        if wants_renewal:
+            engine._renew()
+        _merge_constants(engine)
+        with engine._writing:
+            if engine._wants_renewal() or engine._domains.wants_merge:
+                return True
             index, version = engine._index, engine._domains.version
             self._merge = merge = index.merge()
             if merge is None:
@@ -111,9 +136,7 @@ class Tidier:
                 self._give_up()
                 if engine._domains.version == version:
                     raise
-                # Constants came in while it looked at them: once more, without them.
-                self.settle(engine)
-            return True
+            return True  # constants came in while it looked at them: once more
         with engine._writing:
             self._merge = None
             with engine._shortcuts:
@@ -125,10 +148,24 @@ class Tidier:
         if merge is not None:
             merge.give_up()
 
-    def forked(self) -> None:
-        """Forget the thread, which is not there in a child process."""
+    def forked(self, engine: Changing) -> None:
+        """Forget the thread, which is not there in a child process, and what it was at."""
         self._thread = None
         self._give_up()
+        engine._domains.abandon()
+
+
+def _merge_constants(engine: Changing) -> None:
+    """Merge new constants into the flat arrays, if they are many."""
+    with engine._writing:
+        if not engine._domains.wants_merge:
+            return
+        merging = engine._domains.start_merge()
+    merging.run()
+    while merging.n_behind > _FEW_CONSTANTS:
+        merging.catch_up()
+    with engine._writing, engine._publishing:  # a batch may merge them, too
+        merging.finish()
 
 
 def _done(merge: Merge, engine: Changing) -> None:
@@ -164,7 +201,7 @@ def _after_fork_in_parent() -> None:
 
 def _after_fork_in_child() -> None:
     for engine in _held:
-        engine._tidier.forked()
+        engine._tidier.forked(engine)
     _after_fork_in_parent()
 
 

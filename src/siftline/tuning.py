@@ -99,7 +99,7 @@ def tune(engine: Changing, events: Any) -> Tuning:
     if not is_kept:
         engine._statistics = old_statistics
         with engine._changing():
-            engine._put(engine._table, domains, clauses, old_index)
+            engine._put(engine._table, domains, [clauses], old_index)
     return Tuning(statistics.n_events, _expected(clauses, engine, statistics), before, after, is_kept)
 
 

@@ -25,19 +25,48 @@ def test_codes_are_in_the_order_of_values(batches: list[list[Any]], values: list
     line = Line(NUMBER_SECTION)
     for batch in batches:
         labels = dict(zip(line.keys, line.labels, strict=True))
-        is_roomy = line.has_room(batch)
         relabelling = line.insert(batch)
         line.check()
         now = dict(zip(line.keys, line.labels, strict=True))
         if relabelling is None:
             assert all(now[key] == label for key, label in labels.items())
         else:
-            assert not is_roomy
-            assert [now[key] for key in labels] == relabelling[1]
+            assert [now[key] for key in labels] == relabelling[1].tolist()
     for a in values:
         for key, label in zip(line.keys, line.labels, strict=True):
             assert (line.code(a) < label) is (a < key)
             assert (line.code(a) == label) is (a == key)
+
+
+@given(first=constants, values=constants, more=constants)
+def test_a_constant_without_room_lies_among_the_codes_around_it(
+    first: list[Any], values: list[Any], more: list[Any]
+) -> None:
+    line = Line(NUMBER_SECTION)
+    line.insert(first)
+    without = [value for value in values if not line.has(value) and not _place(line, value)]
+    around = [line.codes_around(value) for value in without]
+    heir, (old, new) = line.dealt(line.unknown(without), without)
+    line.check()
+    heir.check()
+    assert set(heir.keys) == {*line.keys, *without}
+    assert old.tolist() == line.labels
+    assert new.tolist() == [heir.label(key) for key in line.keys]
+    for value in more:
+        if not line.has(value):
+            _place(line, value)
+    for value, (low, high) in zip(without, around, strict=True):
+        assert low <= line.code(value) <= high  # also when others came to lie there
+        assert all(line.code(other) > high for other in first if other > value)
+        assert all(line.code(other) < low for other in first if other < value)
+
+
+def _place(line: Line, value: Any) -> bool:
+    """Place a constant, but leave out what happens to be odd: as if there was no room."""
+    if int(value * 7) % 2 or not line.has_room(value):
+        return False
+    assert line.place(value) == line.label(value)
+    return True
 
 
 def test_ends_of_a_line_have_room_for_long_runs() -> None:

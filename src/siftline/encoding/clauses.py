@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from siftline.encoding.domains import Move
     from siftline.encoding.ranges import Ranges
     from siftline.language.normal_form import Clause, Cover
 
@@ -109,7 +110,10 @@ _DTYPES: Final = {
 def encode_covers(
     covers: Sequence[Cover], first_slot: int, domains: Domains, *, takes_patterns: bool = False
 ) -> Clauses:
-    """Encode subscriptions for consecutive slots; their constants must be in the domains (see `constants_of`).
+    """Encode subscriptions for consecutive slots; their constants should be in the domains (see `constants_of`).
+
+    Where one has no label, for lack of room, there are two clauses: a narrow one, which may miss values beside that
+    constant, and a wide one, whose candidates need the exact check.
 
     Patterns go into the domains here: as pattern attributes, or as what literals name for an index that takes them.
     """
@@ -157,17 +161,29 @@ class _Rows:
         self.columns["set_starts"].append(0)
 
     def add_clause(self, slot: int, clause: Clause, is_exact: bool) -> None:
+        groups, exactness = self._coded(clause, is_narrow=False)
+        if exactness is Exactness.WITHOUT_ROOM and is_exact:
+            self._add_groups(slot, *self._coded(clause, is_narrow=True))
+        is_sure = is_exact and exactness is not Exactness.WITHOUT_ROOM
+        self._add_groups(slot, groups, exactness if is_sure else Exactness.NONE)
+
+    def _coded(self, clause: Clause, *, is_narrow: bool) -> tuple[list[list[Coded]], Exactness]:
+        """Return groups of literals: of each, one must hold; and how exact that is."""
         groups: list[list[Coded]] = []
-        exactness = Exactness.FULL if is_exact else Exactness.NONE
+        exactness = Exactness.FULL
+        coding = Coding(self.domains, self.takes_patterns, is_narrow)
         for part in clause:
             if isinstance(part, Or):
-                alternatives, part_exactness = _coded_alternatives(part, self.domains, self.takes_patterns)
+                alternatives, part_exactness = _coded_alternatives(part, coding)
                 coded = [] if alternatives is None else [alternatives]
             else:
-                literals, part_exactness = _coded_literal(part, self.domains, self.takes_patterns)
+                literals, part_exactness = _coded_literal(part, coding)
                 coded = [[literal] for literal in literals if literal.ranges or literal.is_wanted]
             exactness = min(exactness, part_exactness)
             groups += coded
+        return groups, exactness
+
+    def _add_groups(self, slot: int, groups: list[list[Coded]], exactness: Exactness) -> None:
         # Where some value must lie in no range at all, the clause can never hold.
         groups = [[literal for literal in group if literal.ranges] for group in groups]
         if not all(groups):
@@ -177,7 +193,7 @@ class _Rows:
                 self._add_literal(literal, is_alternative=place > 0)
         self.columns["slots"].append(slot)
         self.columns["is_exact"].append(exactness is Exactness.FULL)
-        self.columns["is_exact_by_patterns"].append(exactness is not Exactness.NONE)
+        self.columns["is_exact_by_patterns"].append(exactness >= Exactness.BY_PATTERNS)
         self.columns["starts"].append(len(self.columns["attributes"]))
 
     def _add_literal(self, literal: Coded, *, is_alternative: bool) -> None:
@@ -203,8 +219,17 @@ class Exactness(IntEnum):
     """How far codes decide a literal or a clause."""
 
     NONE = 0
-    BY_PATTERNS = 1  # they do, together with the patterns
-    FULL = 2
+    WITHOUT_ROOM = 1  # they do, but for values beside a constant that has no label
+    BY_PATTERNS = 2  # they do, together with the patterns
+    FULL = 3
+
+
+class Coding(NamedTuple):
+    """How literals are coded."""
+
+    domains: Domains
+    takes_patterns: bool
+    is_narrow: bool  # where codes do not decide for lack of room, False is right; otherwise true is
 
 
 class Coded(NamedTuple):
@@ -221,12 +246,12 @@ def alternatives_of(part: Expression) -> tuple[Expression, ...]:
     return part.operands if isinstance(part, Or) else (part,)
 
 
-def _coded_alternatives(part: Or, domains: Domains, takes_patterns: bool) -> tuple[list[Coded] | None, Exactness]:
+def _coded_alternatives(part: Or, coding: Coding) -> tuple[list[Coded] | None, Exactness]:
     """Return coded literals of which one must hold, None if that is always so; and how exact that is."""
     coded: list[Coded] = []
     exactness = Exactness.FULL
     for literal in part.operands:
-        literals, literal_exactness = _coded_literal(literal, domains, takes_patterns)
+        literals, literal_exactness = _coded_literal(literal, coding)
         exactness = min(exactness, literal_exactness)
         if len(literals) == 2:
             # Comparable but not satisfying, as one literal: of several values only one need be so.
@@ -239,11 +264,12 @@ def _coded_alternatives(part: Or, domains: Domains, takes_patterns: bool) -> tup
     return coded, exactness
 
 
-def _coded_literal(literal: Expression, domains: Domains, takes_patterns: bool) -> tuple[list[Coded], Exactness]:
+def _coded_literal(literal: Expression, coding: Coding) -> tuple[list[Coded], Exactness]:
     """Return what a literal asks of codes, all of which must hold, and how exact that is."""
     leaf, asked = parts_of(literal)
     if not isinstance(leaf, Predicate) or leaf.attribute is None:
         return [], Exactness.NONE
+    domains = coding.domains
     attribute = domains.attribute_id(leaf.attribute)
     if leaf.op in ("exists", "is null", "is not null"):
         section, is_wanted = presence(leaf.op)
@@ -254,22 +280,27 @@ def _coded_literal(literal: Expression, domains: Domains, takes_patterns: bool) 
         if derived is None:
             return _coded_mixture(leaf, attribute, asked)
         attribute, leaf = domains.intern_any(derived[0]), derived[1]
-    satisfying, comparable, is_tight = spaces(leaf, domains.domains[attribute])
+    found = spaces(leaf, domains.domains[attribute])
     pattern = pattern_of(attribute, leaf)
-    if pattern is not None and not is_tight and not takes_patterns:
+    if pattern is not None and found.is_opaque and not coding.takes_patterns:
         return _coded_pattern(pattern, asked, domains)
+    exactness = Exactness.FULL if found.is_tight or coding.is_narrow else Exactness.WITHOUT_ROOM
+    # Where some value must lie, and where none may.
+    wanted, vetoed = found.satisfying, found.surely
+    if coding.is_narrow and not found.is_opaque:
+        wanted, vetoed = vetoed, wanted
     match asked:
-        case Asked.TRUE if pattern is not None and takes_patterns:
-            exactness = Exactness.FULL if is_tight else Exactness.BY_PATTERNS
-            return [Coded(attribute, satisfying, True, domains.add_pattern(pattern))], exactness
+        case Asked.TRUE if pattern is not None and coding.takes_patterns:
+            exactness = Exactness.FULL if found.is_tight else Exactness.BY_PATTERNS
+            return [Coded(attribute, found.satisfying, True, domains.add_pattern(pattern))], exactness
         case Asked.TRUE:
-            return [Coded(attribute, satisfying, True)], Exactness.FULL if is_tight else Exactness.NONE
-        case Asked.FALSE if is_tight:
-            return [Coded(attribute, comparable, True), Coded(attribute, satisfying, False)], Exactness.FULL
+            return [Coded(attribute, wanted, True)], Exactness.NONE if found.is_opaque else exactness
+        case Asked.FALSE if found.is_opaque:
+            return [Coded(attribute, found.comparable, True)], Exactness.NONE
         case Asked.FALSE:
-            return [Coded(attribute, comparable, True)], Exactness.NONE
-        case Asked.NOT_TRUE if is_tight:
-            return [Coded(attribute, satisfying, False)], Exactness.FULL
+            return [Coded(attribute, found.comparable, True), Coded(attribute, vetoed, False)], exactness
+        case Asked.NOT_TRUE if not found.is_opaque:
+            return [Coded(attribute, vetoed, False)], exactness
     return [], Exactness.NONE
 
 
@@ -365,6 +396,12 @@ def of_slots(clauses: Clauses, slots: NDArray[np.int32]) -> Clauses:
     return picked(clauses, spans(firsts, ends - firsts))
 
 
+def between(clauses: Clauses, first: int, end: int) -> Clauses:
+    """Keep the clauses of the slots first .. end - 1."""
+    start, stop = np.searchsorted(clauses.slots, [first, end])
+    return picked(clauses, np.arange(start, stop))
+
+
 def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the positions start, start + 1, ... of all spans, one after the other."""
     ends = np.cumsum(lengths)
@@ -372,12 +409,14 @@ def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.i
     return np.arange(total) + np.repeat(starts - ends + lengths, lengths)
 
 
-def relabelled(clauses: Clauses, moves: Iterable[tuple[int, list[int], list[int]]]) -> Clauses:
+def relabelled(clauses: Clauses, moves: Iterable[Move]) -> Clauses:
     """Follow labels that moved: for each (attribute, old labels, new labels), rewrite the bounds that lie on them."""
     lows, highs = clauses.lows.copy(), clauses.highs.copy()
     set_lows, set_highs = clauses.set_lows.copy(), clauses.set_highs.copy()
     set_attributes = _set_attributes(clauses)
     for attribute, old, new in moves:
+        if not len(old):
+            continue
         _move(clauses.attributes == attribute, lows, highs, old, new)
         _move(set_attributes == attribute, set_lows, set_highs, old, new)
     return clauses._replace(lows=lows, highs=highs, set_lows=set_lows, set_highs=set_highs)
@@ -392,10 +431,13 @@ def _set_attributes(clauses: Clauses) -> NDArray[np.int32]:
 
 
 def _move(
-    chosen: NDArray[np.bool_], lows: NDArray[np.int32], highs: NDArray[np.int32], old: list[int], new: list[int]
+    chosen: NDArray[np.bool_],
+    lows: NDArray[np.int32],
+    highs: NDArray[np.int32],
+    old_labels: NDArray[np.int32],
+    new_labels: NDArray[np.int32],
 ) -> None:
     """Rewrite bounds in place: a low bound is a label or the code after one, a high bound is one or the code before."""
-    old_labels, new_labels = np.array(old), np.array(new)
     rows = np.flatnonzero(chosen)
     below = np.searchsorted(old_labels, lows[rows], side="right") - 1
     distance = lows[rows] - old_labels[below]
@@ -428,6 +470,11 @@ def swept(domains: Domains, clauses: Clauses) -> tuple[Domains, Clauses]:
     set_ranges = _set_attributes(clauses), clauses.set_lows, clauses.set_highs
     base = kept_constants(domains.merged_base(), used, [(clauses.attributes, clauses.lows, clauses.highs), set_ranges])
     kept = Domains.restored([domains.names[attribute] for attribute in used.tolist()], patterns, base)
+    kept.crowded = {
+        (int(new_ids[attribute]), is_text): values.copy()
+        for (attribute, is_text), values in domains.crowded.items()
+        if is_used[attribute]
+    }
     new_patterns = np.full(len(domains.patterns) + 1, -1, dtype=np.int32)  # with a last place for -1
     for number in np.unique(clauses.patterns[clauses.patterns >= 0]).tolist():
         pattern = domains.patterns[number]

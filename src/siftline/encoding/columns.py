@@ -292,7 +292,8 @@ class _Loader:
         if predicate.operand is None:
             section, is_wanted = presence(predicate.op)
             return CodedPredicate(attribute, [section], is_wanted, True)
-        satisfying, _, is_tight = spaces(predicate, self.domains.domains[attribute])
+        found = spaces(predicate, self.domains.domains[attribute])
+        satisfying, is_tight = found.satisfying, found.is_tight
         pattern = pattern_of(attribute, predicate)
         if pattern is None or (is_tight and not self.takes_patterns):
             return CodedPredicate(attribute, satisfying, True, is_tight)

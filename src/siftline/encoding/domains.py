@@ -5,21 +5,29 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
+from siftline.encoding.domain import NO_LABEL, Domain
 from siftline.encoding.flat_domains import Base, empty_base, merged, merged_with
 from siftline.encoding.path_hash import Paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from siftline.encoding.domain import Domain, Line, Relabelling
+    from numpy.typing import NDArray
+
+    from siftline.encoding.domain import Line, Relabelling
     from siftline.encoding.flat_domains import NewConstants
     from siftline.encoding.patterns import Matcher
 
 # (attribute, labels before, labels after)
-Move = tuple[int, list[int], list[int]]
+Move = tuple[int, "NDArray[np.int32]", "NDArray[np.int32]"]
+# An attribute, and whether its strings are meant; otherwise its numbers.
+LineKey = tuple[int, bool]
 
-# New constants are merged into the flat arrays when they are this many and a quarter of those that are there.
+# New constants are merged into the flat arrays when they are this many and a quarter of those that are there, or many.
 _FEW: Final = 256
+_MANY: Final = 1 << 16
 # Without a table of paths, an event takes longer by what it takes to enter this many paths.
 _PATHS_PER_EVENT: Final = 32
 
@@ -64,6 +72,9 @@ class Domains:
     Encoded events are good for one `version` only: a new constant may split the space that a value was located in, and
     a new pattern is one more to be tried.
 
+    Constants for which there was no room are in `crowded`, by line, until labels are dealt out again. While an owner
+    follows that up, new constants go into the line and into its heir, which will take its place.
+
     Examples
     --------
     >>> domains = Domains()
@@ -89,6 +100,9 @@ class Domains:
         self.has_ages = False  # whether what is encoded depends on the time
         # What tries all patterns on a string, as `patterns.matcher_of` made it last; never changed, but replaced.
         self.matcher: Matcher | None = None
+        self.crowded: dict[LineKey, dict[Any, None]] = {}  # in the order in which they came
+        self.heirs: dict[LineKey, Heir | None] = {}  # None: not there yet, and no constant gets a label meanwhile
+        self._placed: list[tuple[int, Any, int]] | None = None  # what came while new flat arrays are being made
         self.version = 0
 
     @classmethod
@@ -105,7 +119,8 @@ class Domains:
 
     def __getstate__(self) -> dict[str, Any]:
         # An automaton cannot be pickled, nor need it be; nor can domains that look into the memory of others.
-        return {**self.__dict__, "matcher": None, "_paths": None, "lines": (self.merged_base(), {}), "_n_new": 0}
+        state = self.__dict__ | {"matcher": None, "_paths": None, "_n_new": 0, "heirs": {}, "_placed": None}
+        return state | {"lines": (self.merged_base(), {})}
 
     def __len__(self) -> int:
         return len(self.names)
@@ -140,7 +155,7 @@ class Domains:
         return self.ids[path]
 
     def label(self, attribute: int, value: float | str) -> int:
-        """Return the label of a constant of an attribute, -1 if the value is none."""
+        """Return the label of a constant of an attribute, NO_LABEL if the value is none."""
         base, changed = self.lines
         if attribute in changed:
             domain = changed[attribute]
@@ -161,20 +176,62 @@ class Domains:
                 if keys and any(not line.has(key) for key in keys):
                     domain = self._own(attribute)
                     self._insert(domain.strings if kind else domain.numbers, keys, attribute, moves)
-        if self._n_new >= _FEW + self.lines[0].n_constants // 4:
+        if self.wants_merge:
             self.merge()
         return moves
 
-    def has_room(self, constants: Mapping[Any, Iterable[Any]]) -> bool:
-        """Return whether `add` would leave all labels where they are."""
+    def place_all(self, constants: Mapping[Any, Iterable[Any]]) -> bool:
+        """Take in attributes and constants, and move no label; return whether there was room for all of them."""
+        has_room = True
         for path, values in constants.items():
-            attribute = self._moment_id(path) if isinstance(path, MomentOf) else self.ids.get(path)
-            if attribute is not None:
-                domain = self._domain(attribute)
-                numbers, strings = _by_kind(values)
-                if not (domain.numbers.has_room(numbers) and domain.strings.has_room(strings)):
-                    return False
-        return True
+            attribute = self.intern_any(path)
+            for value in values:
+                has_room &= self.place(attribute, value) != NO_LABEL
+        return has_room
+
+    def place(self, attribute: int, value: float | str) -> int:
+        """Return the label of a constant, a new one if it is new, NO_LABEL if there is no room for it."""
+        label = self.label(attribute, value)
+        if label != NO_LABEL:
+            return label
+        key = attribute, isinstance(value, str)
+        heir = self.heirs.get(key)
+        domain = self._own(attribute)
+        line = domain.strings if key[1] else domain.numbers
+        if (heir is None and key in self.heirs) or not line.has_room(value) or (heir and not heir.line.has_room(value)):
+            self.crowded.setdefault(key, {})[value] = None
+            return NO_LABEL
+        label = line.place(value)
+        if heir is not None:
+            heir.place(value, label)
+        if self._placed is not None:
+            self._placed.append((attribute, value, label))
+        self._n_new += 1
+        self.version += 1
+        return label
+
+    def abandon(self) -> None:
+        """Forget heirs and flat arrays that somebody was making."""
+        self.heirs, self._placed = {}, None
+
+    def renewed(self, heirs: Mapping[LineKey, Heir]) -> Domains:
+        """Return domains in which heirs are in the place of their lines; everything else is shared."""
+        other = Domains()
+        other.__dict__.update(self.__dict__)
+        base, changed = self.lines
+        changed = changed.copy()
+        for (attribute, is_text), heir in heirs.items():
+            domain = changed.get(attribute) or base.domain(attribute)
+            changed[attribute] = Domain(domain.numbers, heir.line) if is_text else Domain(heir.line, domain.strings)
+            other._n_new += len(heir.line)
+        other.lines, other.heirs, other._placed = (base, changed), {}, None
+        other.version += 1
+        return other
+
+    @property
+    def wants_merge(self) -> bool:
+        """Whether so many constants are new that they should be merged into the flat arrays."""
+        return self._n_new >= _FEW + min(self.lines[0].n_constants // 4, _MANY)
 
     def merge(self) -> None:
         """Lay all constants into flat arrays; no code changes."""
@@ -193,6 +250,10 @@ class Domains:
         base, changed = self.lines
         is_complete = not changed and base.n_attributes == len(self.names)
         return base if is_complete else merged(base, len(self.names), changed)
+
+    def start_merge(self) -> Merging:
+        """Return what makes new flat arrays while others go on adding constants."""
+        return Merging(self)
 
     def _domain(self, attribute: int) -> Domain:
         base, changed = self.lines
@@ -237,10 +298,6 @@ class Domains:
         else:
             self.pattern_counts[pattern.attribute] += 1
 
-    def _moment_id(self, of: MomentOf) -> int | None:
-        owner = self.ids.get(of.path)
-        return None if owner is None else self._pattern_attribute_ids.get(Pattern(owner, of.op, ""))
-
     def intern_any(self, path: str | MomentOf) -> int:
         """Return the id of an attribute or of its moments, a new one if it is new."""
         if isinstance(path, MomentOf):
@@ -278,6 +335,7 @@ class Domains:
         other._pattern_attribute_ids = self._pattern_attribute_ids.copy()
         other.moments, other.has_ages = self.moments.copy(), self.has_ages
         other.matcher = self.matcher
+        other.crowded = {key: values.copy() for key, values in self.crowded.items()}
         return other
 
     def equals(self, other: Domains) -> bool:
@@ -319,6 +377,76 @@ class Domains:
         for domain in self.domains:
             domain.numbers.check()
             domain.strings.check()
+
+
+class Heir:
+    """The line that takes the place of another: with its constants, whose labels were dealt out again."""
+
+    __slots__ = ("_placed", "_relabelling", "line")
+
+    def __init__(self, line: Line, relabelling: Relabelling) -> None:
+        self.line = line
+        self._relabelling = relabelling
+        self._placed: list[tuple[int, int]] = []  # labels that constants got in both lines since
+
+    def place(self, value: Any, label: int) -> None:
+        """Take in a constant that got this label in the other line."""
+        self._placed.append((label, self.line.place(value)))
+
+    def relabelling(self) -> Relabelling:
+        """Return the labels in the other line, ascending, and those of the same constants here."""
+        placed = np.array(sorted(self._placed), dtype=np.int32).reshape(-1, 2)
+        old, new = self._relabelling
+        places = np.searchsorted(old, placed[:, 0])
+        return np.insert(old, places, placed[:, 0]), np.insert(new, places, placed[:, 1])
+
+
+class Merging:
+    """New flat arrays on their way: made by `run` without a lock, and taken in by `finish`.
+
+    Constants that come meanwhile are noted, and entered into domains beside the new arrays; `catch_up` does most of
+    that before the owner's lock is held for `finish`.
+    """
+
+    def __init__(self, domains: Domains) -> None:
+        base, changed = domains.lines
+        self._domains, self._old = domains, base
+        self._n_attributes = len(domains)
+        self._changed = {attribute: domain.copied() for attribute, domain in changed.items()}
+        self._placed: list[tuple[int, Any, int]] = []
+        domains._placed = self._placed
+        self._n_done = 0
+        self._base = base
+        self._new: dict[int, Domain] = {}
+
+    def run(self) -> None:
+        """Make the arrays."""
+        self._base = merged(self._old, self._n_attributes, self._changed)
+
+    @property
+    def n_behind(self) -> int:
+        """How many constants came that are not entered yet."""
+        return len(self._placed) - self._n_done
+
+    def catch_up(self) -> None:
+        """Enter the constants that came until now."""
+        end = len(self._placed)
+        for attribute, value, label in self._placed[self._n_done : end]:
+            domain = self._new.get(attribute)
+            if domain is None:
+                domain = self._new[attribute] = self._base.domain(attribute).copied()
+            (domain.strings if isinstance(value, str) else domain.numbers).enter(value, label)
+        self._n_done = end
+
+    def finish(self) -> None:
+        """Use the arrays from now on, unless others were made meanwhile; no code changes."""
+        domains = self._domains
+        if domains._placed is self._placed:
+            domains._placed = None
+        if domains.lines[0] is self._old:
+            self.catch_up()
+            domains.lines = self._base, self._new
+            domains._n_new = len(self._placed)
 
 
 def prefixes_of(paths: Iterable[str]) -> frozenset[str]:

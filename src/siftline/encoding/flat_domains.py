@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.encoding.domain import NUMBERS, STRINGS, Domain, Line
+from siftline.encoding.domain import NO_LABEL, NUMBERS, STRINGS, Domain, Line
 from siftline.kernels.lines import deal_labels, lay_tables, mark_labels, merge_numbers, merge_texts
 from siftline.kernels.locate import LINE_COLUMNS, FlatDomains, text_heads
 from siftline.kernels.locate import NUMBERS as NUMBER_COLUMN
@@ -62,16 +62,16 @@ class Base:
         return domain
 
     def label(self, attribute: int, value: float | str) -> int:
-        """Return the label of a constant, -1 if the value is none."""
+        """Return the label of a constant, NO_LABEL if the value is none."""
         if attribute >= self.n_attributes:
-            return -1
+            return NO_LABEL
         if isinstance(value, str) or len(self.flat.residuals):
             domain = self.domain(attribute)
             return (domain.strings if isinstance(value, str) else domain.numbers).label(value)
         place = LINE_COLUMNS * attribute
         end = self._bounds[place + 1]
         i = bisect_left(self._numbers, value, self._bounds[place], end)
-        return self._labels[0][i] if i < end and self._numbers[i] == value else -1
+        return self._labels[0][i] if i < end and self._numbers[i] == value else NO_LABEL
 
     def _made_domain(self, attribute: int) -> Domain:
         if attribute >= self.n_attributes:
@@ -175,9 +175,8 @@ def merged(base: Base, n_attributes: int, changed: Mapping[int, Domain]) -> Base
     chosen = sorted(changed)
     numbers = [changed[attribute].numbers for attribute in chosen]
     strings = [changed[attribute].strings for attribute in chosen]
-    number_keys = list(chain.from_iterable(line.new_keys for line in numbers))
-    doubles, residuals = split_numbers(number_keys)
-    text_starts, texts = split_texts(list(chain.from_iterable(line.new_keys for line in strings)))
+    doubles, residuals = split_numbers(list(chain.from_iterable(line.unmerged[0] for line in numbers)))
+    text_starts, texts = split_texts(list(chain.from_iterable(line.unmerged[0] for line in strings)))
     heads = text_heads(read_only(texts), read_only(text_starts))
     return merged_with(
         base,
@@ -192,9 +191,9 @@ def _new_constants(
     counts = np.zeros(n_attributes + 1, dtype=np.int64)
     is_dealt = np.zeros(n_attributes, dtype=np.bool_)
     if chosen:
-        counts[np.array(chosen) + 1] = [len(line.new_keys) for line in lines]
-        is_dealt[chosen] = [not line.has_old for line in lines]
-    labels = np.array(list(chain.from_iterable(line.new_labels for line in lines)), dtype=np.int32)
+        counts[np.array(chosen) + 1] = [len(line.unmerged[0]) for line in lines]
+        is_dealt[chosen] = [line.is_dealt for line in lines]
+    labels = np.array(list(chain.from_iterable(line.unmerged[1] for line in lines)), dtype=np.int32)
     return NewConstants(np.cumsum(counts), values, labels, is_dealt)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from siftline.encoding.domain import BOOLEANS, NOT_NULL, NUMBERS, PRESENT, STRINGS, after_prefix
+from siftline.encoding.domain import BOOLEANS, NOT_NULL, NUMBERS, PRESENT, STRINGS, Bounds, after_prefix
 from siftline.model import POSITIVE_OF, Predicate, kind_of
 from siftline.model.wildcard import parse_like
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from siftline.encoding.domain import Domain, Section
-    from siftline.model import Constant
 
 Range = tuple[int, int]
 Ranges = list[Range]
@@ -21,33 +20,45 @@ SECTIONS = {"boolean": BOOLEANS, "number": NUMBERS, "string": STRINGS}
 
 
 class Spaces(NamedTuple):
-    """Codes of values that satisfy a predicate, and codes of values that it can be compared with."""
+    """Codes of values that satisfy a predicate, and codes of values that it can be compared with.
+
+    A constant without a label lies among values with the same codes, some of which satisfy the predicate and some of
+    which do not: `satisfying` has these codes, and `surely` has not. For the same reason `satisfying` has all strings,
+    and `surely` nothing, where codes say nothing at all (`contains` and its like: `is_opaque`).
+    """
 
     satisfying: Ranges
+    surely: Ranges
     comparable: Ranges
-    # False if `satisfying` also holds codes of values that do not satisfy the predicate (`contains` and its like).
-    is_tight: bool
+    is_opaque: bool = False
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether codes decide the predicate."""
+        return self.satisfying == self.surely
 
 
 def spaces(predicate: Predicate, domain: Domain) -> Spaces:
-    """Return the codes for a predicate with constants, which must be in the domain; timestamps must be numbers already.
+    """Return the codes for a predicate with constants; timestamps must be numbers already.
 
     >>> from siftline.encoding.domain import Domain
     >>> domain = Domain()
-    >>> _ = domain.numbers.insert([5])
-    >>> label = domain.numbers.code(5)
+    >>> label = domain.numbers.place(5)
     >>> spaces(Predicate("a", "<", 5), domain).satisfying == [(NUMBERS.first, label - 1)]
+    True
+    >>> spaces(Predicate("a", "<", 4), domain)[:2] == ([(NUMBERS.first, label - 1)], [])
     True
     """
     predicate = simplified(predicate)
     positive = POSITIVE_OF.get(predicate.op, predicate.op)
     comparable: Ranges = [SECTIONS[kind] for kind in sorted({kind_of(value) for value in predicate.constants()})]
-    satisfying = _satisfying(positive, predicate, domain)
-    if satisfying is None:
-        return Spaces([STRINGS], comparable, False)
+    found = _satisfying(positive, predicate, domain)
+    if found is None:
+        return Spaces([STRINGS], [], comparable, True)
+    satisfying, surely = found
     if positive != predicate.op:
-        satisfying = subtract(comparable, satisfying)
-    return Spaces(satisfying, comparable, True)
+        satisfying, surely = subtract(comparable, surely), subtract(comparable, satisfying)
+    return Spaces(satisfying, surely, comparable)
 
 
 def simplified(predicate: Predicate) -> Predicate:
@@ -65,7 +76,7 @@ def simplified(predicate: Predicate) -> Predicate:
 
 
 def boundaries(predicate: Predicate) -> Iterable[Any]:
-    """Yield the constants that a domain must hold so that `spaces` can tell the predicate's codes."""
+    """Yield the constants that a domain should hold so that codes decide the predicate."""
     predicate = simplified(predicate)
     if POSITIVE_OF.get(predicate.op, predicate.op) == "starts with":
         assert isinstance(predicate.operand, str)
@@ -81,47 +92,49 @@ def _is_opaque(op: str) -> bool:
     return op.endswith(("ends with", "contains", "like", "matches", "cidr"))
 
 
-def _satisfying(positive: str, predicate: Predicate, domain: Domain) -> Ranges | None:
-    operand = predicate.operand
+def _satisfying(positive: str, predicate: Predicate, domain: Domain) -> tuple[Ranges, Ranges] | None:
+    """Return the codes that values may have that satisfy a predicate, and those that only such values have."""
+    if _is_opaque(positive):
+        return None
+    bounds = [domain.bounds(value) for value in predicate.constants()]  # type: ignore[arg-type]
     match positive:
-        case "=":
-            return [_point(operand, domain)]  # type: ignore[arg-type]
-        case "in":
-            return sorted({_point(value, domain) for value in predicate.constants()})  # type: ignore[arg-type]
+        case "=" | "in":
+            return sorted({each[:2] for each in bounds}), sorted({each[:2] for each in bounds if each.is_exact})
         case "between":
-            low, high = predicate.constants()
-            return _range(domain.code(low), domain.code(high))  # type: ignore[arg-type]
+            return _between(*bounds)
         case "starts with":
-            return _with_prefix(operand, domain)  # type: ignore[arg-type]
+            return _with_prefix(predicate.operand, domain)  # type: ignore[arg-type]
         case "<" | "<=" | ">" | ">=":
-            return _half_line(positive, domain.code(operand), SECTIONS[kind_of(operand)])  # type: ignore[arg-type]
+            return _half_line(positive, bounds[0], SECTIONS[kind_of(predicate.operand)])
     return None
-
-
-def _point(value: Constant, domain: Domain) -> Range:
-    code = domain.code(value)
-    return code, code
 
 
 def _range(low: int, high: int) -> Ranges:
     return [(low, high)] if low <= high else []
 
 
-def _half_line(op: str, label: int, section: Section) -> Ranges:
-    match op:
-        case "<":
-            return [(section.first, label - 1)]
-        case "<=":
-            return [(section.first, label)]
-        case ">":
-            return [(label + 1, section.last)]
-    return [(label, section.last)]
+def _between(low: Bounds, high: Bounds) -> tuple[Ranges, Ranges]:
+    surely = _range(low.low if low.is_exact else low.high + 1, high.high if high.is_exact else high.low - 1)
+    return _range(low.low, high.high), surely
 
 
-def _with_prefix(prefix: str, domain: Domain) -> Ranges:
-    end = after_prefix(prefix)
-    last = STRINGS.last if end is None else domain.code(end) - 1
-    return [(domain.code(prefix), last)]
+def _half_line(op: str, bounds: Bounds, section: Section) -> tuple[Ranges, Ranges]:
+    low, high, is_exact = bounds
+    is_in = op.endswith("=")
+    if op.startswith("<"):
+        least = _range(section.first, high if is_exact and is_in else low - 1)
+        return (least if is_exact else _range(section.first, high)), least
+    least = _range(low if is_exact and is_in else high + 1, section.last)
+    return (least if is_exact else _range(low, section.last)), least
+
+
+def _with_prefix(prefix: str, domain: Domain) -> tuple[Ranges, Ranges]:
+    """Return codes from the prefix to just below the end of all that begin with it."""
+    low, end = domain.bounds(prefix), after_prefix(prefix)
+    if end is None:
+        return _between(low, Bounds(STRINGS.last, STRINGS.last, True))
+    high = domain.bounds(end)
+    return _between(low, Bounds(high.low - 1, high.low - 1, True) if high.is_exact else high)
 
 
 def subtract(ranges: Iterable[Range], holes: Iterable[Range]) -> Ranges:

@@ -28,7 +28,7 @@ _EXACT_INTEGERS = 2.0**53
 _ENTRIES_PER_CONSTANT = 8
 _LARGEST_TABLE = 65_536
 # How far labels are apart, as `encoding.domain` has it.
-_WIDEST_GAP, _NARROWEST_GAP = 4096, 4
+_WIDEST_GAP, _NARROWEST_GAP = 1 << 20, 4
 
 
 @kernel

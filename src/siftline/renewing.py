@@ -1,0 +1,168 @@
+"""Labels dealt out again: the constants for which there was no room get theirs, while others add, remove and match.
+
+A constant falls between two others whose labels leave no gap. Its subscription is added nevertheless, by the codes
+around the constant, and values there need the exact check. When such subscriptions become many, their lines are dealt
+out again and an index is built for the new labels, beside the one in use:
+
+    lines    closed:  no constant gets a label, while those that are there get new ones in an heir of the line
+             both:    what comes gets a label in the line and in its heir; the index is laid out meanwhile
+    clauses  added since then are relabelled and follow into the new index, in rounds, until few are left
+    finish   these few, and the tail; then the new domains, clauses and index take the place of the old ones
+
+Only the first and the last step hold the writers' lock for more than moments, each for some milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from siftline.encoding.clauses import between, concatenate, picked, relabelled, select
+from siftline.encoding.conjunctions import encode_many
+from siftline.encoding.domains import Heir
+from siftline.indexes.protocol import Batch
+from siftline.tail import Tail
+
+if TYPE_CHECKING:
+    from siftline.changes import Changing
+    from siftline.encoding.clauses import Clauses
+    from siftline.encoding.domains import Domains, Move
+    from siftline.indexes.protocol import Index
+
+# The last round, under the lock, has at most this many subscriptions.
+_FEW: Final = 1024
+
+
+def renew(engine: Changing) -> None:
+    """Give labels to all constants; who calls this under the writers' lock holds it throughout.
+
+    One that another thread is at is given up.
+    """
+    with engine._writing:
+        if not engine._unplaced:
+            return
+        renewal = Renewal(engine)
+    try:
+        renewal.deal()
+        with engine._writing:
+            renewal.open()
+        renewal.build()
+        while not renewal.is_over:
+            renewal.follow()
+    except BaseException:
+        with engine._writing:
+            renewal.give_up()
+        raise
+
+
+class Renewal:
+    """One renewal of an engine; it is given up if something else exchanges the index meanwhile."""
+
+    def __init__(self, engine: Changing) -> None:
+        engine._flush()
+        self.is_over = False
+        self._engine = engine
+        self._index, self._domains, self._table = engine._index, engine._domains, engine._table
+        self._crowded = {key: values.copy() for key, values in self._domains.crowded.items()}
+        self._unplaced = engine._unplaced.copy()
+        self._parts, self._n_done = list(engine._clauses), engine._n_indexed
+        self._copy = self._domains.copied()
+        self._heirs: dict[Any, Heir] = {}
+        self._new: list[Clauses] = []
+        self._new_index: Index | None = None
+        self._given: dict[Any, Heir | None] = dict.fromkeys(self._crowded)
+        self._domains.heirs = self._given
+
+    def deal(self) -> None:
+        """Deal out the labels, and encode the subscriptions that had to do without."""
+        for (attribute, is_text), values in self._crowded.items():
+            domain = self._copy.domains[attribute]
+            line = domain.strings if is_text else domain.numbers
+            self._heirs[attribute, is_text] = Heir(*line.dealt(line.unknown(values), list(values)))
+        self._copy = self._copy.renewed(self._heirs)
+        slots = sorted(slot for slot in self._unplaced if self._table.is_entry(slot))
+        expressions = [self._table.expression(slot) for slot in slots]
+        engine = self._engine
+        clauses, _ = encode_many(
+            expressions, 0, self._copy, engine._covering, takes_patterns=engine._index.takes_patterns
+        )
+        self._new = [clauses._replace(slots=np.array(slots, dtype=np.int32)[clauses.slots])]
+
+    def open(self) -> None:
+        """Let new constants have labels again, in the lines and in their heirs."""
+        if not self._is_overtaken():
+            self._given = self._domains.heirs = dict(self._heirs)
+
+    def build(self) -> None:
+        """Lay out the index for the new labels."""
+        if self.is_over:
+            return
+        kept = np.arange(self._n_done, dtype=np.int32)
+        kept[list(self._unplaced)] = -1
+        old = relabelled(select(concatenate(self._parts), kept), self._moves())
+        joined = concatenate([old, *self._new])
+        self._new = [picked(joined, np.argsort(joined.slots, kind="stable"))]
+        batch = self._batch(self._new[0], 0, self._n_done, self._copy)
+        self._new_index = self._engine._laid_out(batch, is_new=False)
+
+    def follow(self) -> None:
+        """Take in what was added since, or, if that is little, take the place of what is there."""
+        with self._engine._writing:
+            if self._is_overtaken():
+                return
+            first, end = self._n_done, self._engine._n_indexed
+            since = concatenate([between(part, first, end) for part in self._engine._clauses])
+            since = relabelled(since, self._moves())
+            if end - first <= _FEW:
+                self._take_in(since, first, end, self._domains.frozen().renewed(self._heirs))
+                self._finish()
+                return
+            domains = self._domains.frozen().renewed(self._heirs)
+        self._take_in(since, first, end, domains)
+
+    def _take_in(self, clauses: Clauses, first: int, end: int, domains: Domains) -> None:
+        assert self._new_index is not None
+        self._new_index.add(self._new_index.prepare(self._batch(clauses, first, end, domains)))
+        self._new.append(clauses)
+        self._n_done = end
+
+    def _finish(self) -> None:
+        """Take the place of the old parts; under the writers' lock."""
+        engine, index, table = self._engine, self._new_index, self._table
+        assert index is not None
+        dead = table.unneeded()
+        index.remove(dead[dead < self._n_done])
+        waiting = engine._tail.clauses()
+        is_left = [slot not in self._unplaced for slot in waiting.slots.tolist()]
+        tail = Tail(engine._tail_size)
+        tail.add(relabelled(picked(waiting, np.flatnonzero(is_left)), self._moves()))
+        for key, values in self._crowded.items():
+            crowded = self._domains.crowded.pop(key)
+            if len(crowded) > len(values):  # those that came since are behind the others
+                self._domains.crowded[key] = dict.fromkeys(list(crowded)[len(values) :])
+        domains, self._domains.heirs = self._domains.renewed(self._heirs), {}
+        with engine._changing():
+            engine._put(table, domains, self._new, index)
+            engine._tail, engine._n_indexed = tail, self._n_done
+            engine._unplaced -= self._unplaced
+        self.is_over = True
+
+    def give_up(self) -> None:
+        """Leave everything as it is; under the writers' lock."""
+        if self._domains.heirs is self._given:
+            self._domains.heirs = {}
+        self.is_over = True
+
+    def _is_overtaken(self) -> bool:
+        """Give up if the index or the heirs are others by now; the next change begins again if need be."""
+        engine, domains = self._engine, self._domains
+        if engine._index is not self._index or engine._domains is not domains or domains.heirs is not self._given:
+            self.give_up()
+        return self.is_over
+
+    def _moves(self) -> list[Move]:
+        return [(attribute, *heir.relabelling()) for (attribute, _), heir in self._heirs.items()]
+
+    def _batch(self, clauses: Clauses, first: int, end: int, domains: Domains) -> Batch:
+        return Batch(first, end - first, clauses, domains, self._table.expression, self._engine._statistics)
