@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.bench import updates
+from siftline.bench import new_constants, updates
 from siftline.bench.checks import check_reference, check_same, find_all
 from siftline.bench.measure import Timed, time_each, time_once
 from siftline.bench.readings import Bench, Reading, Sizes
@@ -82,6 +82,9 @@ def targets(index: str) -> list[Target]:
         Target("sparse", index, _DICT, at_most=22),
         Target("dense", index, "us an add", at_most=50),
         Target("dense", index, "us a remove", at_most=20),
+        Target("dense", index, "us a new constant's add, median", at_most=50),
+        Target("dense", index, "ms a new constant's add, longest", at_most=20),
+        Target("dense", index, "ms a new constant's add, longest by processor time", at_most=20),
         Target("dense", index, "s to add_many", at_most=0.1),
         Target("dense", index, "s to remove_many", at_most=0.1),
         Target("dense", index, "x as slow while 1 %/s change", at_most=1.1),
@@ -201,7 +204,12 @@ def dicts(bench: Bench) -> list[Reading]:
 
 def changes(bench: Bench) -> list[Reading]:
     """Time adds, removes, and matching meanwhile."""
-    return [*updates.at_once(bench), *updates.one_by_one(bench), *updates.while_changing(bench)]
+    return [
+        *updates.at_once(bench),
+        *updates.one_by_one(bench),
+        *updates.while_changing(bench),
+        *new_constants.with_new_constants(bench),
+    ]
 
 
 @dataclass(frozen=True)

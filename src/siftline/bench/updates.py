@@ -29,7 +29,7 @@ def one_by_one(bench: Bench) -> list[Reading]:
     """Time `add` of parsed expressions and `remove`, amortised: merges that they cause are part of the time."""
     engine, n = bench.engine, bench.sizes.n_changes
     expressions = _expressions(_fresh(bench, n))
-    first = _unused(engine)
+    first = unused(engine)
     new = list(zip(range(first, first + n), expressions, strict=True))
     adds = _blocks(new, lambda pair: engine.add(pair[1], id=pair[0]), bench.sizes.pass_box_s)
     present = [id for id, _ in new if id in engine]
@@ -63,7 +63,7 @@ def at_once(bench: Bench) -> list[Reading]:
     table = _fresh(bench, n)
     adds, removes = [], []
     for _ in range(bench.sizes.n_passes):
-        first = _unused(engine)
+        first = unused(engine)
         rows = _renumbered(table, first)
         adds.append(time_once(lambda rows=rows: engine.add_many(rows)).seconds)  # type: ignore[misc]
         gone = range(first, first + n)
@@ -109,7 +109,7 @@ class _Changes:
         self._engine, self._table, self._n = engine, table, n
         # Listing a million ids would disturb those who match.
         self._ids = engine.ids()
-        self._first = _unused(engine)
+        self._first = unused(engine)
         self._is_over = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -157,6 +157,6 @@ def _expressions(table: Any) -> list[Any]:
     return [engine.expression(id) for id in engine.ids()]
 
 
-def _unused(engine: Engine) -> int:
+def unused(engine: Engine) -> int:
     """Return a number from which on no id is in use."""
     return max(engine.ids(), default=-1) + 1  # type: ignore[operator]

@@ -1,0 +1,126 @@
+"""What single changes cost whose constants are always new: the longest of them, and who stands still meanwhile."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+
+from siftline.bench.measure import no_collection
+from siftline.bench.readings import Reading
+from siftline.bench.updates import unused
+from siftline.language.text import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from siftline.bench.readings import Bench
+
+
+def with_new_constants(bench: Bench) -> list[Reading]:
+    """Time single changes each of which brings a constant that nobody had, and how long another thread stands still.
+
+    The constants go into one gap of the attribute that most subscriptions speak of: in order, at random, and so that
+    they halve what is left of it again and again. Beside the time by the clock stands the processor time of the
+    thread, which does not depend on who else keeps the machine busy. The garbage collector is off, as for all figures.
+    """
+    engine, attribute, n = bench.engine, _hottest(bench), bench.sizes.n_changes
+    adds, replaces, removes = _Times(), _Times(), _Times()
+    with _Watch() as watch:
+        for name, constants in _ORDERS.items():
+            bench.say(f"new constants: {name}")
+            first = unused(engine)
+            ids = range(first, first + n)
+            new = [parse(f"{attribute} > {each!r}") for each in islice(constants(), 2 * n)]
+            with no_collection():
+                adds.take(lambda id, expression: engine.add(expression, id=id), zip(ids, new[:n], strict=True))
+                replaces.take(engine.replace, zip(ids, new[n:], strict=True))
+                removes.take(engine.remove, zip(ids, strict=True))
+    engine.settle()
+    found = [*adds.readings("add"), *replaces.readings("replace"), *removes.readings("remove")]
+    return [*found, Reading("ms that another thread stands still", [watch.longest_ns / 1e6])]
+
+
+def _rising() -> Iterator[float]:
+    return (0.25 + i * 1e-9 for i in count())
+
+
+def _random() -> Iterator[float]:
+    rng = random.Random(0)
+    while True:
+        yield rng.random()
+
+
+def _halving() -> Iterator[float]:
+    """Halve a gap until no double is left between its ends, and then the next."""
+    for step in count(1):
+        below, above = 0.5 + step * 1e-6, 0.5 + (step + 1) * 1e-6
+        turns = count()
+        while below < (middle := (below + above) / 2) < above:
+            yield middle
+            below, above = (middle, above) if next(turns) % 2 else (below, middle)
+
+
+_ORDERS: Final = {"rising": _rising, "random": _random, "halving": _halving}
+
+
+class _Times:
+    """What each of some changes took, by the clock and by the processor time of its thread."""
+
+    def __init__(self) -> None:
+        self._wall_ns: list[int] = []
+        self._thread_ns: list[int] = []
+
+    def take(self, work: Callable[..., object], items: Iterable[tuple[Any, ...]]) -> None:
+        """Do the work for each of the items."""
+        for item in items:
+            thread, wall = time.thread_time_ns(), time.perf_counter_ns()
+            work(*item)
+            self._wall_ns.append(time.perf_counter_ns() - wall)
+            self._thread_ns.append(time.thread_time_ns() - thread)
+
+    def readings(self, what: str) -> list[Reading]:
+        """Return median, 99th percentile and maximum."""
+        wall, thread = np.array(self._wall_ns) / 1e3, np.array(self._thread_ns) / 1e3
+        name = f"a new constant's {what}"
+        return [
+            Reading(f"us {name}, median", [float(np.median(wall))]),
+            Reading(f"us {name}, p99", [float(np.percentile(wall, 99))]),
+            Reading(f"ms {name}, longest", [float(wall.max()) / 1e3]),
+            Reading(f"ms {name}, longest by processor time", [float(thread.max()) / 1e3]),
+        ]
+
+
+class _Watch:
+    """A thread that only looks at the clock every half a millisecond, and notes how long it could not."""
+
+    def __init__(self) -> None:
+        self.longest_ns = 0
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        before = time.perf_counter_ns()
+        while not self._is_over.is_set():
+            time.sleep(0.0005)
+            now = time.perf_counter_ns()
+            self.longest_ns = max(self.longest_ns, now - before)
+            before = now
+
+
+def _hottest(bench: Bench) -> str:
+    """Return the attribute that most subscriptions speak of."""
+    counts = bench.workload.predicates["attribute"].value_counts().to_pylist()
+    return str(max(counts, key=lambda each: each["counts"])["values"])
