@@ -62,6 +62,13 @@ def test_json(run: Run, write: Write) -> None:
         ("whatever = 'red'", "unseen-attribute", "no event has the attribute whatever", None),
         ("not (whatever = 'red')", "unseen-attribute", "no event has the attribute whatever", None),
         ("price = 'cheap'", "wrong-kind", "price is always a number, never a string", "constants without quotes"),
+        (
+            "zip > timestamp '2026-01-31'",
+            "wrong-kind",
+            "zip is never a time",
+            "a time is written as 2026-01-31T10:00:00Z",
+        ),
+        ("price > now()", "wrong-kind", "price is always a number, never a timestamp", None),
         ("zip = 8001", "wrong-kind", "zip is always a string, never a number", "constants in quotes are strings"),
         ("not (zip = 8001)", "wrong-kind", "zip is always a string, never a number", "constants in quotes are strings"),
         ("nothing = 1", "unseen-attribute", "nothing has no value in any event", None),

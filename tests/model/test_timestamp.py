@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import pickle
+import weakref
 from fractions import Fraction
 
 import numpy as np
@@ -12,7 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siftline.model import Event, Now, Predicate, Timestamp, evaluate, instant_of, instant_of_text, text_of_instant
+from siftline.model import (
+    Event,
+    Now,
+    Predicate,
+    Timestamp,
+    compare,
+    evaluate,
+    instant_of,
+    instant_of_text,
+    semantics,
+    text_of_instant,
+)
 from siftline.model.timestamp import FIRST_INSTANT, LAST_INSTANT, SECOND
 
 UTC = datetime.UTC
@@ -96,6 +108,21 @@ def test_what_is_read_is_what_python_reads(text: str) -> None:
 )
 def test_what_is_no_time(text: str) -> None:
     assert instant_of_text(text) is None
+
+
+def test_long_texts_are_read_and_not_remembered() -> None:
+    long = f"2026-01-31T10:00:00.5{'0' * 100_000}Z"
+    reference = weakref.ref(text := Text(long))
+    assert instant_of_text(text) == instant_of_text("2026-01-31T10:00:00.5Z")
+    del text
+    assert reference() is None
+    n_remembered = semantics._remembered_address.cache_info().currsize
+    assert compare("x" * 100_000, "cidr", "10.0.0.0/8") is None
+    assert semantics._remembered_address.cache_info().currsize == n_remembered
+
+
+class Text(str):
+    """A string that tells whether somebody keeps it."""
 
 
 def test_decisions() -> None:

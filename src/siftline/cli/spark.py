@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.cli.match import count
+from siftline.cli.moments import add_now, moment_of
 from siftline.cli.operator_modules import add_operators
 from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, counted, say, show
 from siftline.files.formats import CSV, JSONL, PARQUET, format_of
@@ -89,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compiling.add_argument("--json", action="store_true", help="print a JSON document instead of a line")
     matching = _action(actions, "match", "match events", _match, "EVENTS")
     _add_matching(matching)
+    add_now(matching)
     matching.add_argument("--plan", choices=("auto", "replicated", "sharded"), default="auto", help="how to match")
     streaming = _action(actions, "stream", "match events as they come", _stream, "EVENTS")
     _add_matching(streaming)
@@ -238,7 +240,7 @@ def _match(args: argparse.Namespace) -> int:
     events, key = _events(args)
     counts = pipeline.Counts(events.sparkSession)
     chosen = {"how": args.how, "k": args.k, "plan": args.plan, "dead_letters": args.dead_letters, "counts": counts}
-    chosen |= {"operators": args.operators, "fail_above": args.fail_above}
+    chosen |= {"operators": args.operators, "fail_above": args.fail_above, "now": moment_of(args)}
     try:
         matches = pipeline.match(events, args.index, key=key, **_given(event=args.event), **chosen)
     except ValueError as error:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Truth = bool | None
 
+# Longer strings are read again each time: remembered, thousands of them might fill the memory.
+_MOST_REMEMBERED = 64
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -170,7 +172,7 @@ def _text_test(value: str, op: str, operand: str) -> Truth:
         case "matches":
             return compile_regex(operand).search(without_surrogates(value)) is not None
         case "cidr":
-            address = _address(value)
+            address = _remembered_address(value) if len(value) <= _MOST_REMEMBERED else _address(value)
             return None if address is None else address in parse_network(operand)
     raise ValueError(f"unknown operator {op!r}")
 
@@ -180,9 +182,11 @@ def without_surrogates(value: str) -> str:
     return _SURROGATE.sub("\ufffd", value)
 
 
-@lru_cache(maxsize=4096)
 def _address(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(value)
     except ValueError:
         return None
+
+
+_remembered_address = lru_cache(maxsize=4096)(_address)

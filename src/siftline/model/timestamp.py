@@ -25,6 +25,9 @@ LAST_INSTANT: Final = (datetime.date.max.toordinal() + 1 - _EPOCH) * _DAY_SECOND
 # `now()` may be moved by so much: of longer times nobody knows the calendar, and keys of ages stay short.
 MAX_OFFSET: Final = 1_000_000 * _DAY_SECONDS * SECOND
 
+# Longer texts are read again each time: remembered, thousands of them might fill the memory.
+_MOST_REMEMBERED: Final = 64
+
 # In seconds; months and years are not among them, because they have no fixed length.
 UNITS: Final = {"week": 604_800, "day": _DAY_SECONDS, "hour": 3_600, "minute": 60, "second": 1}
 
@@ -34,7 +37,6 @@ _TIME: Final = re.compile(
 )
 
 
-@lru_cache(maxsize=4096)
 def instant_of_text(text: str) -> int | None:
     """Return the instant that a string means, None if it is no time.
 
@@ -42,6 +44,10 @@ def instant_of_text(text: str) -> int | None:
     an offset. Without an offset it is in UTC, and a date alone is its midnight. Second 60 is the one behind second 59.
     What is finer than a nanosecond is dropped.
     """
+    return _remembered(text) if len(text) <= _MOST_REMEMBERED else _read(text)
+
+
+def _read(text: str) -> int | None:
     found = _TIME.fullmatch(text)
     if found is None:
         return None
@@ -56,6 +62,9 @@ def instant_of_text(text: str) -> int | None:
     seconds = days * _DAY_SECONDS + int(hour) * 3_600 + int(minute) * 60 + int(second) - offset
     instant = seconds * SECOND + int(fraction[:9].ljust(9, "0"))
     return instant if FIRST_INSTANT <= instant <= LAST_INSTANT else None
+
+
+_remembered = lru_cache(maxsize=4096)(_read)
 
 
 def text_of_instant(instant: int) -> str:
