@@ -86,11 +86,11 @@ def _machine(wildcards: tuple[tuple[str, ...], ...]) -> tuple[list[str | None], 
     for matcher, patterns in enumerate(wildcards):
         for pattern in patterns:
             text = ['"', *_symbols(pattern), '"']
-            name = 0
+            name, first_star = 0, text.index(_STAR) if _STAR in text else len(text)
             for i, symbol in enumerate(text):
                 symbols.append(symbol)
                 names.append(name)
-                shared = (matcher, name, symbol) if _STAR not in text[:i] else (len(names), symbol)
+                shared = (matcher, name, symbol) if i <= first_star else (len(names), symbol)
                 name = known.setdefault((matcher, _END) if i == len(text) - 1 else shared, len(known))
             symbols.append(_END)
             names.append(name)
