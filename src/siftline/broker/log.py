@@ -136,6 +136,8 @@ class NotificationLog:
         for number, id in self._reader.execute("SELECT number, id FROM names ORDER BY number"):
             self._names.put(number, id)
         known = self._names.known()
+        (n_bytes,) = self._reader.execute("SELECT coalesce(sum(length(matches)), 0) FROM logged").fetchone()
+        self._recent.reserve(n_bytes // 4)
         for sequence, n_bytes, matches in self._reader.execute(
             "SELECT sequence, length(payload), matches FROM logged ORDER BY sequence"
         ):

@@ -55,10 +55,14 @@ class Column:
     def extend(self, values: Any) -> None:
         """Add numbers at the end."""
         n = len(values)
-        if self._end + n > len(self._array):
-            self._move(n)
+        self.reserve(n)
         self._array[self._end : self._end + n] = values
         self._end += n
+
+    def reserve(self, n: int) -> None:
+        """Make room for numbers that are about to come."""
+        if self._end + n > len(self._array):
+            self._move(n)
 
     def drop(self, n: int) -> None:
         """Remove numbers at the beginning."""
@@ -125,6 +129,10 @@ class Recent:
     def n_matches(self) -> int:
         """How many matches the events have."""
         return len(self._numbers.view)
+
+    def reserve(self, n_matches: int) -> None:
+        """Make room for matches that are about to come, at once."""
+        self._numbers.reserve(n_matches)
 
     def add(self, sequence: int, cost: int, numbers: NDArray[np.uint32]) -> None:
         """Remember the next event and whom it matched."""
