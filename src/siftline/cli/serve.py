@@ -28,8 +28,8 @@ NAME: Final = "serve"
 SUMMARY: Final = "run the broker: subscribe, publish and be notified over HTTP, and a console to look at it"
 DETAILS: Final = """\
 Subscriptions are kept in the file of --store, notifications in FILE-notifications. What was acknowledged is on
-the disk. Publishing, subscribing and looking at everything need API keys (--new-key); as long as there is none for
-a role, requests from this machine need none. Keys and tickets are kept as hashes and shown once.
+the disk. Publishing, subscribing and looking at everything need API keys (--new-key); as long as none was ever made
+for a role, requests from this machine need none. Keys and tickets are kept as hashes and shown once.
 
 exit status: 0 stopped by a signal, nothing lost; 2 could not run
 """
