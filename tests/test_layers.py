@@ -85,6 +85,7 @@ ALLOWED = {
     },
     "spark": {
         "errors",
+        "ids",
         "model",
         "language",
         "encoding",

@@ -9,6 +9,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -123,6 +124,15 @@ def test_what_cannot_be_applied_is_refused_with_the_reason(tmp_path: Path) -> No
     assert [change[1] for change in delta.changes] == [7, 8, 9, 10]
     assert read_delta(tmp_path / "index", 1) == delta
     assert found(path, state_of(path), [{"a": 1}, {"a": 2}]) == [[1], [7, 8, 9]]
+
+
+def test_ids_of_changes_may_stand_for_plain_ones(tmp_path: Path) -> None:
+    path = directory(tmp_path / "index", [(1, "a = 1", 1.0)])
+    apply(
+        path, [{"subscription": np.int64(1), "change": "remove"}, {"subscription": np.int64(2), "expression": "a = 2"}]
+    )
+    state = state_of(path)
+    assert found(path, state, [{"a": 1}, {"a": 2}]) == [[], [2]]
 
 
 def test_nothing_to_apply_makes_no_delta(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from siftline.errors import SnapshotError, SparkError, StorageError, SubscriptionError, TableError
+from siftline.ids import plain_id
 from siftline.operators.modules import load_modules
 from siftline.spark.directory import IndexDirectory, delta_file, last_delta
 from siftline.spark.documents import read_document, write_document
@@ -278,6 +279,7 @@ def _microseconds(moment: Any) -> int | None:
 def _checked_id(id: Any, is_text: bool) -> Id:
     if id is None:
         raise SubscriptionError("the id is null")
+    id = plain_id(id)
     fits = isinstance(id, str) if is_text else isinstance(id, int) and not isinstance(id, bool) and id in _INT64
     if not fits:
         raise SubscriptionError(f"the ids of this index are {'strings' if is_text else 'integers'}, not {id!r}")
