@@ -35,12 +35,13 @@ class Load:
         self.leases: list[dict[str, Any]] = []
         self.published: list[int] = []
         self.refusals: list[str] = []
+        self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:
         n = 0
         with contextlib.suppress(httpx.HTTPError):
-            while True:
+            while not self._is_over.is_set():
                 answer = self._client.post("/subscriptions", json={"expression": f"m = {n}"}, headers=self._headers)
                 if answer.status_code == 201:
                     self.leases.append(answer.json())
@@ -58,6 +59,7 @@ class Load:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over.set()
         self._thread.join()
 
     def go_on(self) -> None:
