@@ -95,6 +95,8 @@ class _FirstCompilation(event.Listener):  # type: ignore[misc]
         name = str(getattr(details.data.get("dispatcher"), "__module__", ""))
         if not self.said and name.startswith("siftline."):
             self.said = True
+            if sys.stderr is None or not sys.stderr.isatty():  # nobody waits there
+                return
             print("siftline: compiling kernels that are new to this machine ...", file=sys.stderr, flush=True)
 
     def on_end(self, details: Any) -> None:
