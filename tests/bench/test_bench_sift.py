@@ -133,8 +133,8 @@ def test_changes_leave_as_many_subscriptions() -> None:
     wanted = {target.what for target in sift.targets("x") if target.workload == "dense"}
     shown = {name for name in figures if "constant" in name or "stands still" in name} | {"us an event before"}
     assert wanted >= set(figures) - shown
-    assert len(wanted & shown) == 3
-    assert len(shown) == 14
+    assert len(wanted & shown) == 4
+    assert len(shown) == 17
     assert all(value > 0 for value in figures.values())
     assert len(bench.engine) == 200
     bench.engine._check()

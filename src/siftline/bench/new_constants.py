@@ -89,6 +89,7 @@ class _Times:
         name = f"a new constant's {what}"
         return [
             Reading(f"us {name}, median", [float(np.median(wall))]),
+            Reading(f"us {name}, median by processor time", [float(np.median(thread))]),
             Reading(f"us {name}, p99", [float(np.percentile(wall, 99))]),
             Reading(f"ms {name}, longest", [float(wall.max()) / 1e3]),
             Reading(f"ms {name}, longest by processor time", [float(thread.max()) / 1e3]),

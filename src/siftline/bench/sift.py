@@ -83,6 +83,7 @@ def targets(index: str) -> list[Target]:
         Target("dense", index, "us an add", at_most=50),
         Target("dense", index, "us a remove", at_most=20),
         Target("dense", index, "us a new constant's add, median", at_most=50),
+        Target("dense", index, "us a new constant's add, median by processor time", at_most=50),
         Target("dense", index, "ms a new constant's add, longest", at_most=20),
         Target("dense", index, "ms a new constant's add, longest by processor time", at_most=20),
         Target("dense", index, "s to add_many", at_most=0.1),

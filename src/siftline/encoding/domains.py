@@ -195,6 +195,8 @@ class Domains:
         if label != NO_LABEL:
             return label
         key = attribute, isinstance(value, str)
+        if key in self.crowded and value in self.crowded[key]:
+            return NO_LABEL  # gaps do not become wider
         heir = self.heirs.get(key)
         domain = self._own(attribute)
         line = domain.strings if key[1] else domain.numbers

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siftline.encoding.domain import NUMBERS, STRINGS
-from siftline.encoding.ranges import spaces
+from siftline.encoding.ranges import satisfying_codes
 from siftline.model import And, Predicate
 
 if TYPE_CHECKING:
@@ -109,9 +109,9 @@ def unplaced_rows(expression: Expression, domains: Domains) -> PlainRows | None:
         attribute = domains.intern(predicate.attribute)  # type: ignore[arg-type]
         for constant in predicate.constants():
             domains.place(attribute, constant)  # type: ignore[arg-type]
-        found = spaces(predicate, domains.domains[attribute])
-        if not found.satisfying:
+        found = satisfying_codes(predicate.op, predicate, domains.domains[attribute])
+        if found is None or not found[0]:
             return None
-        wide.append((attribute, *found.satisfying[0]))
-        exact += [(attribute, *codes) for codes in found.surely]
+        wide.append((attribute, *found[0][0]))
+        exact += [(attribute, *codes) for codes in found[1]]
     return PlainRows(exact if len(exact) == len(wide) else (), wide)

@@ -52,7 +52,7 @@ def spaces(predicate: Predicate, domain: Domain) -> Spaces:
     predicate = simplified(predicate)
     positive = POSITIVE_OF.get(predicate.op, predicate.op)
     comparable: Ranges = [SECTIONS[kind] for kind in sorted({kind_of(value) for value in predicate.constants()})]
-    found = _satisfying(positive, predicate, domain)
+    found = satisfying_codes(positive, predicate, domain)
     if found is None:
         return Spaces([STRINGS], [], comparable, True)
     satisfying, surely = found
@@ -92,7 +92,7 @@ def _is_opaque(op: str) -> bool:
     return op.endswith(("ends with", "contains", "like", "matches", "cidr"))
 
 
-def _satisfying(positive: str, predicate: Predicate, domain: Domain) -> tuple[Ranges, Ranges] | None:
+def satisfying_codes(positive: str, predicate: Predicate, domain: Domain) -> tuple[Ranges, Ranges] | None:
     """Return the codes that values may have that satisfy a predicate, and those that only such values have."""
     if _is_opaque(positive):
         return None
