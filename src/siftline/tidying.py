@@ -40,6 +40,7 @@ class Tidier:
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
         self._merge: Merge | None = None
+        self._is_left = False  # whether a large merge waits for the thread: to choose it again would cost every change
         self._error: Exception | None = None
 
     def __getstate__(self) -> dict[str, object]:
@@ -50,11 +51,13 @@ class Tidier:
 
     def tidy(self, engine: Changing) -> None:
         """Do what is small, and leave what is large to the thread, which looks again before it ends."""
-        while (merge := engine._index.merge()) is not None:
+        is_left = self._is_left and self._thread is not None
+        while not is_left and (merge := engine._index.merge()) is not None:
             if merge.n_clauses > _AT_ONCE:
                 merge.give_up()
                 self._start(engine)
-                break
+                self._is_left = is_left = True
+                continue
             _done(merge, engine)
         domains = engine._domains
         if domains.wants_merge:
@@ -125,6 +128,7 @@ class Tidier:
             if engine._wants_renewal() or engine._domains.wants_merge:
                 return True
             index, version = engine._index, engine._domains.version
+            self._is_left = False
             self._merge = merge = index.merge()
             if merge is None:
                 self._thread = None  # under the lock, so that the next change starts another one
