@@ -41,7 +41,16 @@ _MEANINGS: Final = (
 )
 
 
-_CONNECTIONS: Final[weakref.WeakSet[Connection]] = weakref.WeakSet()
+# What a forked child inherits, and must neither close nor let go.
+_INHERITED: Final[weakref.WeakSet[Connection | Cursor]] = weakref.WeakSet()
+
+
+class Cursor(sqlite3.Cursor):
+    """A cursor that no forked child resets: it would wait for ever if a thread of the parent was within SQLite."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        _INHERITED.add(self)
 
 
 class Connection(sqlite3.Connection):
@@ -50,7 +59,15 @@ class Connection(sqlite3.Connection):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._process = os.getpid()
         super().__init__(*arguments, **options)
-        _CONNECTIONS.add(self)
+        _INHERITED.add(self)
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        """Execute a statement, with a cursor of our own."""
+        return self.cursor(Cursor).execute(*arguments)
+
+    def executemany(self, *arguments: Any) -> sqlite3.Cursor:
+        """Execute a statement many times, with a cursor of our own."""
+        return self.cursor(Cursor).executemany(*arguments)
 
     def close(self) -> None:
         """Close it here; do nothing in a forked child."""
@@ -59,8 +76,8 @@ class Connection(sqlite3.Connection):
 
 
 def _leave_to_parent() -> None:
-    for connection in _CONNECTIONS:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # the interpreter's end would close it, too
+    for inherited in _INHERITED:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))  # the interpreter's end would let it go, too
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)
