@@ -65,6 +65,20 @@ def test_the_past_is_bounded(tmp_path: Path) -> None:
         assert broker.cluster.first > 21
 
 
+def test_large_events_make_room_for_as_much_as_they_took(tmp_path: Path) -> None:
+    limits = Limits(log_bytes=1 << 20)
+    with Broker(tmp_path / "s.db", matches_here=False, limits=limits) as broker:
+        assert broker.cluster is not None
+        for _ in range(40):
+            broker.publish_many([{"a": "x" * 5_000}] * 10)
+        n_kept = broker.cluster.last - broker.cluster.first + 1
+        assert n_kept > 60
+    with Broker(tmp_path / "s.db", matches_here=False, limits=limits) as broker:
+        assert broker.cluster is not None
+        broker.publish_many([{"a": "x" * 5_000}] * 10)
+        assert broker.cluster.last - broker.cluster.first + 1 > 60
+
+
 def test_a_broker_that_matches_takes_no_matches(tmp_path: Path) -> None:
     with Broker(tmp_path / "s.db") as broker, pytest.raises(LimitError):
         broker.deliver([(1, ["ann"])])

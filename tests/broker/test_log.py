@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from siftline.broker import log_file
 from siftline.broker.limits import Limits
 from siftline.broker.log import NotificationLog
 from siftline.broker.log_file import verify
 from siftline.broker.losses import DAMAGED, DROPPED, UNKNOWN
 from siftline.broker.names import Names
 from siftline.broker.notifications import START, Everybody, Gap, Position
+from siftline.broker.waiting import Waiting
+from siftline.errors import StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -465,3 +468,73 @@ def test_a_log_of_version_0_1_is_taken_over(tmp_path: Path) -> None:
         log.put((b"new", ["a"]))
         assert payloads(log, Position(30, 0), {"a"}) == [b"new"]
     assert verify(str(path)) == []
+
+
+def old_log(path: Path, n_events: int) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as old:
+        for statement in OLD:
+            old.execute(statement)
+        rows = [(n, n, b"%d" % n + b" " * 1000, json.dumps(["a"])) for n in range(1, n_events + 1)]
+        old.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
+
+
+def test_a_full_disk_leaves_a_log_of_version_0_1_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old_log(tmp_path / "log", 200)
+    create = log_file._create
+
+    def small(connection: sqlite3.Connection) -> None:
+        create(connection)
+        connection.execute("PRAGMA max_page_count = 30")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_file, "_create", small)
+        with pytest.raises(StoreError, match="full"):
+            Fast(tmp_path / "log")
+    with Fast(tmp_path / "log") as log:
+        assert log.problems == []
+        assert len(notifications(log)) == 200
+
+
+def test_a_log_of_version_0_1_that_cannot_be_read_is_kept(tmp_path: Path) -> None:
+    old_log(tmp_path / "log", 200)
+    content = bytearray((tmp_path / "log").read_bytes())
+    content[4096 * 20 : 4096 * 24] = b"x" * (4096 * 4)
+    (tmp_path / "log").write_bytes(content)
+    (tmp_path / "log-damaged").write_bytes(b"of another time")
+    with Fast(tmp_path / "log") as log:
+        assert log.problems
+    assert (tmp_path / "log-damaged").read_bytes() == b"of another time"
+    assert len((tmp_path / "log-damaged-2").read_bytes()) == len(content)
+
+
+def test_a_kill_while_a_new_file_takes_the_place_of_an_old_one(tmp_path: Path) -> None:
+    with Fast(tmp_path / "whole") as log:
+        log.put((b"new", ["a"]))
+    old_log(tmp_path / "log", 5)
+    (tmp_path / "log-wal").write_bytes(b"of the old one")
+    os.replace(tmp_path / "whole", tmp_path / "log-whole")
+    (tmp_path / "log-new").write_bytes(b"not finished")
+    with Fast(tmp_path / "log", now=2 * HOUR) as log:
+        assert log.problems == []
+        assert payloads(log)[-1] == b"new"
+    assert not (tmp_path / "log-whole").exists()
+    assert not (tmp_path / "log-new").exists()
+
+
+def test_what_is_given_up_while_it_is_delivered_counts_once() -> None:
+    waiting = Waiting()
+    waiting.added({"hook": 3}, 1)
+    waiting.moved("hook", 1)
+    waiting.moved("hook", 1)
+    assert (waiting.known("hook"), len(waiting)) == ((1, 2), 2)
+
+
+def test_what_comes_while_nothing_was_found_stays() -> None:
+    waiting = Waiting()
+    waiting.added({"hook": 1}, 1)
+    known = waiting.known("hook")
+    waiting.added({"hook": 1}, 2)
+    waiting.emptied("hook", *known)
+    assert waiting.known("hook") == (0, 2)
+    waiting.emptied("hook", 0, 2)
+    assert (waiting.known("hook"), len(waiting)) == ((None, 0), 0)

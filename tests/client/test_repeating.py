@@ -9,6 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from server.serving import Service, bearer, serving
 from server.test_serve_command import served
@@ -157,6 +158,18 @@ def test_names_count_within_a_key(tmp_path: Path) -> None:
             answer = service.client.post("/events", json={"a": 1}, headers=key | {"Idempotency-Key": "x"})
             assert answer.status_code == 202
         assert len(service.broker.notifications(lease[0], None)) == 2
+
+
+def test_names_of_strangers_do_not_meet(tmp_path: Path) -> None:
+    with serving(tmp_path / "store.db", is_open=["publish"]) as service:
+        service.subscribe("a > 0")
+        for address in ("127.0.0.2", "127.0.0.3"):
+            transport = httpx.HTTPTransport(local_address=address)
+            with httpx.Client(base_url=service.url, transport=transport) as stranger:
+                for _ in range(2):
+                    answer = stranger.post("/events", json={"a": 1}, headers={"Idempotency-Key": "1"})
+                    assert answer.status_code == 202, answer.text
+        assert service.broker.log.stats()["log_events"] == 2
 
 
 def test_a_server_that_hangs(tmp_path: Path, kind: Any) -> None:

@@ -360,3 +360,10 @@ def test_tls(tmp_path: Path) -> None:
             assert client.get("/healthz").json() == {"status": "ok"}
         with pytest.raises(httpx.ConnectError):
             service.client.get("/healthz")
+
+
+def test_an_origin_that_is_none(tmp_path: Path) -> None:
+    with serving(tmp_path / "store.db") as service:
+        for origin in ("http://[", "null", "http://elsewhere.example"):
+            assert service.client.get("/stats", headers={"Origin": origin}).status_code == 401, origin
+        assert service.client.get("/stats", headers={"Origin": service.url}).status_code == 200

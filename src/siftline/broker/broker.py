@@ -390,8 +390,8 @@ class Broker:
                 # revoked must not live on because nothing can be written.
                 try:
                     step()
-                except (SiftlineError, OSError) as error:
-                    self._failures[step.__name__] = str(error)
+                except Exception as error:
+                    self._failures[step.__name__] = str(error) or repr(error)
                 else:
                     self._failures.pop(step.__name__, None)
 

@@ -80,13 +80,12 @@ class Cluster:
         self._guard = threading.Lock()
         with plain_errors(log.path):
             self._connection = connect(log.path)
-            query = "SELECT coalesce(sum(length(payload)), 0), count(*), coalesce(min(sequence), 0) FROM published"
-            n_bytes, n_events, first = self._connection.execute(query).fetchone()
+            self._n_bytes = self._cost("true")
+            (first,) = self._connection.execute("SELECT coalesce(min(sequence), 0) FROM published").fetchone()
             (self._n_matched,) = self._connection.execute("SELECT count(*) FROM matched").fetchone()
             row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'published'").fetchone()
         self.last = 0 if row is None else int(row[0])
         self.first = first or self.last + 1
-        self._n_bytes = n_bytes + event_cost(0, 0) * n_events
 
     def close(self) -> None:
         """Close the file."""
@@ -121,12 +120,15 @@ class Cluster:
     def _dropped(self, kept: _Kept, first: int) -> _Kept:
         """Drop what is older than an event."""
         execute = self._connection.execute
-        n_bytes, n_events = execute(
-            "SELECT coalesce(sum(length(payload)), 0), count(*) FROM published WHERE sequence < ?", (first,)
-        ).fetchone()
+        n_bytes = self._cost("sequence < ?", first)
         execute("DELETE FROM published WHERE sequence < ?", (first,))
         n_matched = execute("DELETE FROM matched WHERE event < ?", (first,)).rowcount
-        return _Kept(first, kept.n_bytes - n_bytes - event_cost(0, 0) * n_events, kept.n_matched - n_matched)
+        return _Kept(first, kept.n_bytes - n_bytes, kept.n_matched - n_matched)
+
+    def _cost(self, condition: str, *arguments: int) -> int:
+        """Return what some of the events count, as they did when they were published."""
+        rows = self._connection.execute(f"SELECT length(payload) FROM published WHERE {condition}", arguments)
+        return sum(event_cost(n_bytes, 0) for (n_bytes,) in rows)
 
     def read(self, after: int, limit: int) -> list[PublishedEvent]:
         """Return events after a number, oldest first; raise if some of them are no longer kept."""

@@ -119,7 +119,7 @@ class Deliveries:
         """Take note of what was given up."""
         self.n_given_up += len(lost)
         for letter in lost:
-            self.waiting.moved(letter.subscription, letter.position.sequence, 1)
+            self.waiting.moved(letter.subscription, letter.position.sequence)
 
     # what webhooks do
 
@@ -141,18 +141,18 @@ class Deliveries:
             if position.sequence not in events:
                 events |= self._fetch([position.sequence])
             if position.sequence not in events:
-                self.waiting.moved(id, position.sequence, 1)  # damaged, and known as lost
+                self.waiting.moved(id, position.sequence)  # damaged, and known as lost
                 continue
             at, payload = events[position.sequence]
             deliveries.append(Delivery(Notification(position, id, at, payload), self.waiting.attempts(id)))
         return deliveries
 
     def _next(self, id: Id) -> Position | None:
-        cursor = self.waiting.cursor(id)
+        cursor, n = self.waiting.known(id)
         found = [] if cursor is None else self._find(id, Position(cursor, LAST_PLACE), 1)
         if found:
             return found[0]
-        self.waiting.forgotten(id)  # nothing is left: its cursor is written again with the next one
+        self.waiting.emptied(id, cursor, n)  # its cursor is written again with the next one
         return None
 
     def bury_overflow(self, now: int, most: int = MOST_WAITING) -> None:
@@ -173,7 +173,7 @@ class Deliveries:
         with self._guard, plain_errors(self._path):
             is_new = self._move(self._connection.execute, notification.subscription, notification.position.sequence)
         if is_new:
-            self.waiting.moved(notification.subscription, notification.position.sequence, 1)
+            self.waiting.moved(notification.subscription, notification.position.sequence)
 
     def _move(self, execute: Callable[..., Cursor], id: Id, sequence: int) -> bool:
         *_, checksum = values = row(id, sequence, 0, 0)

@@ -104,8 +104,11 @@ def connect(path: str) -> sqlite3.Connection:
 
 def open_log(path: str, most_bytes: int) -> list[str]:
     """Make sure that there is a file of this version that is whole; return what was wrong with the one before."""
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(f"{path}-new")  # a copy that was not finished
+    if os.path.exists(f"{path}-whole"):
+        _switch(path)  # which a kill has interrupted
+    for suffix in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(f"{path}-new{suffix}")  # a copy that was not finished
     if not os.path.exists(path):
         _make(path)
         return []
@@ -121,10 +124,21 @@ def open_log(path: str, most_bytes: int) -> list[str]:
     if version > VERSION:
         raise StoreError(f"{path} is from a newer version of Siftline ({version}; this one knows {VERSION})")
     if version == VERSION and not problems:
-        problems = verify(path)
+        problems = _damage(path)
     if version == VERSION and not problems:
         return []
     return problems + _copied(path, version, most_bytes, has_problems=bool(problems))
+
+
+def _damage(path: str) -> list[str]:
+    """Return what is damaged; raise if the file cannot be looked at, by which nothing is said about it."""
+    try:
+        with plain_errors(path):
+            return _problems(path)
+    except StoreError as error:
+        if not _is_damage(error):
+            raise
+        return [str(error)]
 
 
 def _is_damage(error: StoreError) -> bool:
@@ -168,56 +182,85 @@ def _create(connection: sqlite3.Connection) -> None:
 def verify(path: str) -> list[str]:
     """Return what is wrong with a log of notifications, in words; nothing is changed."""
     try:
-        with contextlib.closing(open_sqlite(path, is_read_only=True, wait_seconds=_WAIT_SECONDS)) as connection:
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version < VERSION:
-                return []  # of 0.1.0, which had no checksums
-            found = [text for (text,) in connection.execute("PRAGMA quick_check(10)") if text != "ok"]
-            problems = [f"{path}: {text}" for text in found]
+        return _problems(path)
+    except (sqlite3.Error, StoreError, UnicodeDecodeError) as error:
+        return [f"{path}: {error}"]
+
+
+def _problems(path: str) -> list[str]:
+    with contextlib.closing(open_sqlite(path, is_read_only=True, wait_seconds=_WAIT_SECONDS)) as connection:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version < VERSION:
+            return []  # of 0.1.0, which had no checksums
+        found = [text for (text,) in connection.execute("PRAGMA quick_check(10)") if text != "ok"]
+        problems = [f"{path}: {text}" for text in found]
+        try:
             for table in (*TABLES, "remembered"):
                 n_bad = sum(not _is_whole(table, values) for values in connection.execute(f"SELECT * FROM {table}"))
                 if n_bad:
                     problems.append(f"{path}: {n_bad:,} rows of {table} do not fit their checksums")
-            return problems
-    except (sqlite3.Error, StoreError, UnicodeDecodeError, TypeError, ValueError) as error:
-        return [f"{path}: {error}"]
+        except (TypeError, ValueError) as error:
+            problems.append(f"{path}: {error}")
+        return problems
 
 
 def _copied(path: str, version: int, most_bytes: int, *, has_problems: bool) -> list[str]:
-    """Put a file aside, and what is whole of it into a new one; return what was left behind."""
-    aside = f"{path}-damaged"
-    problems: list[str] = []
-    with plain_errors(path), contextlib.closing(connect(f"{path}-new")) as new:
+    """Put what is whole of a file into a new one in its place; return what was left behind.
+
+    The old file stays as it is until the new one is complete, and aside if anything of it was left out.
+    """
+    new_path = f"{path}-new"
+    with plain_errors(path), contextlib.closing(connect(new_path)) as new:
         _create(new)
-        old: sqlite3.Connection | None = None
-        try:
-            old = connect(path)
-            copy = _copy_first_version if version < VERSION else _copy_whole
-            problems = copy(old, new, most_bytes)
-        except (sqlite3.Error, StoreError, UnicodeDecodeError) as error:
-            problems = [f"{path}: nothing of it can be read ({error})"]
-        finally:
-            if old is not None:
-                with contextlib.suppress(sqlite3.Error):
-                    old.close()
+        problems = _copy(path, new, _copy_first_version if version < VERSION else _copy_whole, most_bytes)
         new.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    if has_problems:
-        _rename_all(path, aside)
+    if has_problems or problems:
+        aside = _put_aside(path)
         problems.append(f"{path} was damaged: what is whole of it is in a new file, and it is kept as {aside}")
-    for suffix in ("", "-wal", "-shm"):
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(path + suffix)
-    os.replace(f"{path}-new", path)
-    os.chmod(path, 0o600)
+    os.chmod(new_path, 0o600)
+    os.replace(new_path, f"{path}-whole")  # from here on a start goes on with the new one
+    _switch(path)
     return problems
 
 
-def _rename_all(path: str, aside: str) -> None:
-    for suffix in ("", "-wal", "-shm"):
+def _copy(path: str, new: sqlite3.Connection, copy: Callable[..., list[str]], most_bytes: int) -> list[str]:
+    """Copy the rows that can be read; raise if something else than damage prevents it, a full disk, say."""
+    old: sqlite3.Connection | None = None
+    try:
+        with plain_errors(path):
+            old = connect(path)
+            return copy(old, new, most_bytes)
+    except StoreError as error:
+        if not _is_damage(error):
+            raise
+        return [f"{path}: nothing of it can be read ({error})"]
+    except (TypeError, ValueError) as error:  # of rows without checksums
+        return [f"{path}: nothing of it can be read ({error})"]
+    finally:
+        if old is not None:
+            with contextlib.suppress(sqlite3.Error):
+                old.close()
+
+
+def _put_aside(path: str) -> str:
+    """Keep a file under another name as well, and what was kept before under its own; return the name."""
+    aside = f"{path}-damaged"
+    n = 1
+    while os.path.exists(aside):
+        n += 1
+        aside = f"{path}-damaged-{n}"
+    for suffix in ("-wal", ""):
+        if os.path.exists(path + suffix):
+            os.link(path + suffix, aside + suffix)
+    return aside
+
+
+def _switch(path: str) -> None:
+    """Let the new file take the place of the old one. If that is interrupted, the next start does it again."""
+    for suffix in ("-wal", "-shm"):  # first: SQLite would take them for those of the new file
         with contextlib.suppress(FileNotFoundError):
-            os.remove(aside + suffix)
-        with contextlib.suppress(FileNotFoundError):
-            os.replace(path + suffix, aside + suffix)
+            os.remove(path + suffix)
+    os.replace(f"{path}-whole", path)
 
 
 def _copy_whole(old: sqlite3.Connection, new: sqlite3.Connection, most_bytes: int) -> list[str]:

@@ -24,7 +24,7 @@ class Waiting:
     >>> waiting.postponed("ann", attempts=1, due=500)
     >>> waiting.ready(now=100, busy=()), waiting.cursor("ann"), waiting.attempts("ann")
     (['bob'], 6, 1)
-    >>> waiting.moved("bob", 7, 1)
+    >>> waiting.moved("bob", 7)
     >>> waiting.ready(now=500, busy=()), len(waiting), waiting.crowded(most=1)
     (['ann'], 2, [('ann', 2)])
     """
@@ -59,17 +59,17 @@ class Waiting:
                 self._counts[id] = self._counts.get(id, 0) + n
                 self._n += n
 
-    def moved(self, id: Id, cursor: int, n: int) -> None:
-        """So many were taken or given up, up to an event; whose turn it was comes last."""
+    def moved(self, id: Id, cursor: int) -> None:
+        """One was taken or given up, which may be told twice; whose turn it was comes last."""
         with self._guard:
-            if id not in self._cursors:
+            if cursor <= self._cursors.get(id, cursor):
                 return
-            self._cursors[id] = max(cursor, self._cursors[id])
+            self._cursors[id] = cursor
             self._tries.pop(id, None)
             left = self._counts.pop(id, 0)
-            self._n -= min(n, left)
-            if left > n:
-                self._counts[id] = left - n
+            self._n -= min(1, left)
+            if left > 1:
+                self._counts[id] = left - 1
 
     def postponed(self, id: Id, attempts: int, due: int) -> None:
         """Let the next notification, and so all, wait."""
@@ -77,12 +77,26 @@ class Waiting:
             if id in self._counts:
                 self._tries[id] = attempts, due
 
+    def emptied(self, id: Id, cursor: int | None, n: int) -> None:
+        """Nothing was found for a webhook of which so much was known; if more has come since, it stays."""
+        with self._guard:
+            if (self._cursors.get(id), self._counts.get(id, 0)) == (cursor, n):
+                self._forget(id)
+
+    def known(self, id: Id) -> tuple[int | None, int]:
+        """Return the cursor of a webhook and how much waits for it."""
+        with self._guard:
+            return self._cursors.get(id), self._counts.get(id, 0)
+
     def forgotten(self, id: Id) -> None:
         """Nothing waits any more."""
         with self._guard:
-            self._n -= self._counts.pop(id, 0)
-            self._cursors.pop(id, None)
-            self._tries.pop(id, None)
+            self._forget(id)
+
+    def _forget(self, id: Id) -> None:
+        self._n -= self._counts.pop(id, 0)
+        self._cursors.pop(id, None)
+        self._tries.pop(id, None)
 
     def cursor(self, id: Id) -> int | None:
         """Return the last event that is settled, None if the webhook is not known."""

@@ -113,7 +113,7 @@ def is_local(connection: HTTPConnection) -> bool:
         return False
     host = headers.get("host", "")
     origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != host:
+    if origin is not None and origin.partition("://")[2].rstrip("/") != host:
         return False
     return _host(host) in _NAMES
 

@@ -46,11 +46,8 @@ class EventRoutes:
         """`POST /events`."""
         key = self._access.require(request, PUBLISH)
         self._shared.publishes.take(client_name(request, key))
-        scope, seconds, threads = (
-            "" if key is None else key.id,
-            self._shared.limits.request_seconds,
-            self._shared.threads,
-        )
+        scope = self._scope(request, key)
+        seconds, threads = self._shared.limits.request_seconds, self._shared.threads
         async with self._shared.bodies.of(request) as body:
             run = threads.compute if len(body) > _LARGE_BYTES else threads.wait
             answer = await run(self._submitted, request.headers, body, scope)
