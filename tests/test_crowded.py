@@ -314,3 +314,61 @@ def test_runs_have_room_again_after_their_labels_were_dealt_out() -> None:
         engine.add(parse(text), id=20_000 + i)
     assert not engine._unplaced
     check(engine)
+
+
+def crowded(engine: Engine) -> tuple[list[Any], float]:
+    """Halve a gap of `b` until a constant finds no room; return the ids and that constant."""
+    ids: list[Any] = [engine.add("b = 0"), engine.add("b = 1")]
+    for middle in halves():
+        ids.append(engine.add(f"b = {middle - 100!r}"))
+        if engine._domains.crowded:
+            break
+    [[constant]] = engine._domains.crowded.values()
+    return ids, constant
+
+
+@pytest.mark.parametrize("index", [name for name in INDEXES if name not in ("scan", "pb-tree")])  # they have no labels
+def test_what_an_unplaced_subscription_names_survives_the_others(index: str, tmp_path: Path) -> None:
+    engine = Engine(index)
+    engine.add("a = 2", id=10**6)
+    others, constant = crowded(engine)
+    text = f"a = 1 and (b between {constant!r} and {constant + 1e-9!r}) is not true and any items (x = 1 and y = 2)"
+    engine.add(text, id=5000)
+    engine.remove_many(others)
+    engine.save(tmp_path / "snapshot")
+    engine.rebuild()
+    for each in (engine, Engine.open(tmp_path / "snapshot")):
+        each.add("c = 1", id=7)
+        each._check()
+        items = [{"x": 1, "y": 2}]
+        events: list[dict[str, Any]] = [{"b": constant}, {"b": 2}, {}, {"c": 1}, {"b": constant, "c": 1}]
+        for event in events:
+            event |= {"a": 1, "items": items}
+            assert sorted(each.match(event)) == sorted(oracle_of(each).match(event)), event
+
+
+def test_a_tail_that_cannot_be_emptied() -> None:
+    """Long conjunctions without labels stay in the tail until it is full of them."""
+    engine = Engine()
+    _, constant = crowded(engine)
+    chance = random.Random(3)
+
+    def long() -> str:
+        bound = constant * (1 + chance.uniform(-1e-12, 1e-12))
+        return f"b < {bound!r} and " + " and ".join(f"a{n} = {chance.randrange(5)}" for n in range(59))
+
+    engine.add("q = 1", id=10**6)
+    for n in range(60):
+        engine.add(long(), id=20_000 + n)
+        if n % 10 == 0:
+            engine.replace(10**6, long() if n % 20 else "q = 1")
+    engine._check()
+    oracle = oracle_of(engine)
+    assert len(engine) == len(oracle)
+    for _ in range(50):
+        event = {
+            "b": constant * chance.uniform(0.99, 1.01),
+            "q": 1,
+            **{f"a{n}": chance.randrange(5) for n in range(59)},
+        }
+        assert sorted(engine.match(event)) == sorted(oracle.match(event))

@@ -150,11 +150,9 @@ class Changing:
             return
         rows = self._plain_rows(expression)
         has_room = rows is not None and self._tail.has_room(*rows.sizes, 0)
-        if rows is None:
+        if rows is None or not self._has_room(rows):
             self._add_coded([id], [weight], [expression], tenant)
         else:
-            if not has_room:
-                self._flush()
             with self._shortcuts:
                 table.append_one(id, weight, expression, tenant)
                 self._add_plain(slot, rows)
@@ -176,6 +174,12 @@ class Changing:
                 return None if rows is None else PlainRows(rows)
             return unplaced_rows(expression, self._domains)
 
+    def _has_room(self, rows: PlainRows) -> bool:
+        """Return whether the tail has room for a conjunction, or has it when it is emptied as far as it may be."""
+        if not self._tail.has_room(*rows.sizes, 0):
+            self._flush()
+        return self._tail.has_room(*rows.sizes, 0)
+
     def _add_plain(self, slot: int, rows: PlainRows) -> None:
         """Add a plain conjunction to the tail, which has room for it."""
         self._tail.add_plain(slot, rows)
@@ -185,11 +189,9 @@ class Changing:
     def _replace_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
         """Give a subscription another expression."""
         rows = self._plain_rows(expression)
-        if rows is None:
+        if rows is None or not self._has_room(rows):
             self._add_coded([id], [weight], [expression], tenant, replaced=[id])
         else:
-            if not self._tail.has_room(*rows.sizes, 0):
-                self._flush()
             slot = self._table.n_slots
             with self._changing():
                 self._take_away([id])
@@ -405,18 +407,26 @@ class Changing:
         """Give back the memory of removed subscriptions, their constants and attributes included."""
         table, new_slots = self._table.compacted()
         domains, clauses = swept(self._domains, select(self._joined_clauses(), new_slots))
+        unplaced = new_slots[list(self._unplaced)]
+        unplaced = unplaced[unplaced >= 0]
+        self._name_all(domains, [table.expression(slot) for slot in unplaced.tolist() if table.is_entry(slot)])
         batch = Batch(0, table.n_slots, clauses, domains, table.expression, self._statistics)
         index = self._laid_out(batch, is_new=False)
         matcher_of(domains)
         entries = {
             expression: int(new_slots[slot]) for expression, slot in self._entries.items() if new_slots[slot] >= 0
         }
-        unplaced = new_slots[list(self._unplaced)]
         with self._changing():
             self._put(table, domains, [clauses], index)
-        self._unplaced = set(unplaced[unplaced >= 0].tolist())
+        self._unplaced = set(unplaced.tolist())
         self._entries = entries
         self._tenants.clear()  # they know the old table, which would stay as long as they do
+
+    def _name_all(self, domains: Domains, expressions: list[Expression]) -> None:
+        """Let domains know all attributes, constants and patterns of expressions, which a renewal will ask for."""
+        covers = [self._covering(expression) for expression in expressions]
+        domains.place_all(constants_of(covers, expressions))
+        self._encoded(covers, domains)
 
     def _sweep_all(self) -> None:
         """Sweep if anything was removed."""

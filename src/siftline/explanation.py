@@ -384,7 +384,7 @@ def _shown(leaf: Leaf) -> str:
 
 
 def _integer(value: int) -> str:
-    # Python refuses to print integers of more than 4,300 digits.
+    # Thousands of digits tell nobody anything.
     bits = value.bit_length()
     return str(value) if bits <= 256 else f"an integer of {bits:,} bits"
 

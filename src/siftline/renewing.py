@@ -83,10 +83,14 @@ class Renewal:
         self._copy = self._copy.renewed(self._heirs)
         slots = sorted(slot for slot in self._unplaced if self._table.is_entry(slot))
         expressions = [self._table.expression(slot) for slot in slots]
-        engine = self._engine
-        clauses, _ = encode_many(
-            expressions, 0, self._copy, engine._covering, takes_patterns=engine._index.takes_patterns
+        engine, copy = self._engine, self._copy
+        n_known = len(copy), len(copy.patterns)
+        clauses, moves = encode_many(
+            expressions, 0, copy, engine._covering, takes_patterns=engine._index.takes_patterns
         )
+        # What only the copy knew would be lost with it, and clauses would name what nobody has.
+        assert not moves
+        assert n_known == (len(copy), len(copy.patterns))
         self._new = [clauses._replace(slots=np.array(slots, dtype=np.int32)[clauses.slots])]
 
     def open(self) -> None:

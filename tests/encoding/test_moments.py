@@ -219,3 +219,15 @@ def test_a_key_cannot_pass_for_a_derived_attribute() -> None:
     name = engine._domains.names[-1]
     assert engine.match({name: 5 * 10**18, "at": "x"}) == []
     assert len(engine.match_batch(json.dumps({name: 5 * 10**18}).encode())) == 0
+
+
+@pytest.mark.parametrize("index", ["scan", "sift", "fast-scan"])
+def test_the_first_instant_of_all_is_one_like_others(index: str) -> None:
+    engine = Engine(index)
+    engine.add("at between timestamp '1969-12-31' and now()", id=1)
+    engine.add("at <= now()", id=2)
+    event = {"at": "1970-01-02"}
+    assert engine.match(event, now="1970-01-01T00:00:00Z") == []
+    assert engine.match(engine.encode(event), now="1970-01-01T00:00:00Z") == []
+    assert engine.match_batch([event], now="1970-01-01T00:00:00Z").num_rows == 0
+    assert sorted(engine.match(event, now="1970-01-03")) == [1, 2]

@@ -63,10 +63,10 @@ class Client:
     ...     lease = client.subscribe("model = 'iphone5s' and price <= 580", validity="12h")
     ...     client.publish({"model": "iphone5s", "price": 550})
     ...     for notification in client.stream(lease.id, lease.ticket, after="0-0"):
-    ...         notification.id, notification.event
+    ...         notification.event
     ...         client.unsubscribe(lease.id, lease.ticket)  # which ends the stream
     1
-    ('1-0', {'model': 'iphone5s', 'price': 550})
+    {'model': 'iphone5s', 'price': 550}
     >>> folder.cleanup()
     """
 

@@ -452,7 +452,8 @@ def _move(
 def swept(domains: Domains, clauses: Clauses) -> tuple[Domains, Clauses]:
     """Return domains with the attributes, constants and patterns that clauses still use, and the clauses for them.
 
-    Labels stay as they are; attributes and patterns are numbered anew.
+    Labels stay as they are; attributes and patterns are numbered anew. Constants that had to do without a label are
+    forgotten: who still needs them places them again.
     """
     is_used = np.zeros(len(domains), dtype=np.bool_)
     is_used[clauses.attributes] = True
@@ -470,11 +471,6 @@ def swept(domains: Domains, clauses: Clauses) -> tuple[Domains, Clauses]:
     set_ranges = _set_attributes(clauses), clauses.set_lows, clauses.set_highs
     base = kept_constants(domains.merged_base(), used, [(clauses.attributes, clauses.lows, clauses.highs), set_ranges])
     kept = Domains.restored([domains.names[attribute] for attribute in used.tolist()], patterns, base)
-    kept.crowded = {
-        (int(new_ids[attribute]), is_text): values.copy()
-        for (attribute, is_text), values in domains.crowded.items()
-        if is_used[attribute]
-    }
     new_patterns = np.full(len(domains.patterns) + 1, -1, dtype=np.int32)  # with a last place for -1
     for number in np.unique(clauses.patterns[clauses.patterns >= 0]).tolist():
         pattern = domains.patterns[number]

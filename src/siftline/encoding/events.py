@@ -119,8 +119,8 @@ class EncodedEvents:
         self.domains = domains
         self.version = domains.version
         # Most engines have nothing that depends on the time, and need not be told what time it is.
-        self.now = now if now is not None else time.time_ns() if domains.has_ages else 0
-        self.starts, self.attributes, self.codes = source.encode(domains, self.now)
+        self.now = now if now is not None else time.time_ns() if domains.has_ages else None
+        self.starts, self.attributes, self.codes = source.encode(domains, self.now or 0)
         self.errors: Mapping[int, str] = source.errors
         self.is_single = len(self.starts) == 2 and not self.errors
         self.address = 0
@@ -147,7 +147,7 @@ class EncodedEvents:
         if self.fits(domains):
             return self
         if self._latest is None or not self._latest.fits(domains):
-            self._latest = EncodedEvents(self.source, domains, self.now or None)
+            self._latest = EncodedEvents(self.source, domains, self.now)
         return self._latest
 
     def at(self, now: int | None, domains: Domains) -> EncodedEvents:
@@ -167,7 +167,7 @@ class EncodedEvents:
         event = self._events.get(position)
         if event is None:
             # Candidates of one event come together, so the last one is all that is worth keeping.
-            event = Event(self.source.tree(position), self.now or None)
+            event = Event(self.source.tree(position), self.now)
             self._events = {position: event}
         return event
 
