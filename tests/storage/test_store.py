@@ -302,6 +302,18 @@ def test_a_running_broker_drops_what_nobody_needs(store: Store) -> None:
     assert store.verify() == []
 
 
+def test_a_store_is_whole_between_two_steps_of_compaction(tmp_path: Path) -> None:
+    """A renewal refers to the change with the text: both go in the same step."""
+    with Store(tmp_path / "store.db") as store:
+        for id in range(5):
+            store.add("a = 1", id)
+            store.renew(id, NOON)
+            store.replace(id, "a = 2")
+        while store.compact_some(1, reader="broker", seen=store.sequence, n_kept=0):
+            assert store.verify() == []
+            assert {change.id for change in store.changes(0)} == set(range(5))
+
+
 def test_what_a_subscription_stands_in_is_never_dropped(store: Store) -> None:
     """Even if the list of what may go has been damaged."""
     store.add("a = 1", 1)

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("siftline.broker")
 
 _MOST_WAL_PAGES: Final = 8_192
+# How long writers wait for a write-ahead log that is begun anew, and everything else for each other.
+_RESTART_MILLISECONDS: Final = 50
+_WAIT_MILLISECONDS: Final = 5_000
 # Bytes of payloads that are read at a time, but always one.
 _PAGE_BYTES: Final = 1 << 18
 _MOST_PAGE_BYTES: Final = 16 << 20
@@ -214,8 +217,13 @@ class NotificationLog:
                     self.remembered.trim(execute, self.first)
             self._vacuum()
             _, n_pages, _ = self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            if n_pages > _MOST_WAL_PAGES:  # writers were never quiet for long enough: now they have to wait
-                self._keeper.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+            if n_pages > _MOST_WAL_PAGES:
+                # Writers were never quiet for long enough. Now they wait, but briefly: a backup may be reading.
+                self._keeper.execute(f"PRAGMA busy_timeout = {_RESTART_MILLISECONDS}")
+                try:
+                    self._keeper.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+                finally:
+                    self._keeper.execute(f"PRAGMA busy_timeout = {_WAIT_MILLISECONDS}")
 
     def _vacuum(self) -> None:
         (n_unused,) = self._keeper.execute("PRAGMA freelist_count").fetchone()

@@ -14,6 +14,7 @@ matched nobody are remembered, up to a number of names in all.
 from __future__ import annotations
 
 import hashlib
+import threading
 import zlib
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -115,6 +116,7 @@ class Remembered:
         self._connection, self._most = connection, most
         for table in TABLES:
             connection.execute(table)
+        self._guard = threading.Lock()  # of the count
         self._n: int = connection.execute("SELECT count(*) FROM remembered").fetchone()[0]
 
     def __len__(self) -> int:
@@ -150,7 +152,8 @@ class Remembered:
 
     def added(self, n: int) -> None:
         """Count names that were written."""
-        self._n += n
+        with self._guard:
+            self._n += n
 
     @property
     def n_over(self) -> int:
@@ -163,7 +166,7 @@ class Remembered:
             "DELETE FROM remembered WHERE number IN"
             " (SELECT number FROM remembered WHERE logged < ? ORDER BY number LIMIT ?)"
         )
-        self._n -= execute(query, (first, self.n_over)).rowcount
+        self.added(-execute(query, (first, self.n_over)).rowcount)
 
 
 def is_whole(row: tuple[Any, ...]) -> bool:

@@ -161,14 +161,21 @@ class Transaction:
         whoever follows, from wherever, gets the later one. So the snapshot of `reader` does not need it. The end of a
         subscription stays for that snapshot, and as long as it is one of the last `n_kept` changes.
         """
-        n_dropped = self._drop("is_end = 0 AND last <= ? LIMIT ?", (min(seen, self._slowest(but=reader)), most))
-        end = min(seen, self._slowest(), self.sequence - n_kept)
-        query = "SELECT max(last) FROM (SELECT last FROM superseded WHERE is_end = 1 AND last <= ? LIMIT ?)"
-        (last,) = self._execute(query, (end, most - n_dropped)).fetchone()
+        last = self._last_of(0, min(seen, self._slowest(but=reader)), most)
+        n_dropped = 0 if last is None else self._drop("is_end = 0 AND last <= ?", (last,))
+        last = self._last_of(1, min(seen, self._slowest(), self.sequence - n_kept), max(0, most - n_dropped))
         if last is not None:
             n_dropped += self._drop("is_end = 1 AND last <= ?", (last,))
             self._raise_floor(last)
         return n_dropped
+
+    def _last_of(self, is_end: int, end: int, most: int) -> int | None:
+        """Return up to where about `most` superseded changes stand; what one change supersedes goes together."""
+        query = (
+            "SELECT max(last) FROM (SELECT last FROM superseded WHERE is_end = ? AND last <= ? ORDER BY last LIMIT ?)"
+        )
+        (last,) = self._execute(query, (is_end, end, most)).fetchone()
+        return None if last is None else int(last)
 
     def _slowest(self, but: str | None = None) -> int:
         """Return which change all readers have seen, or all but one."""
