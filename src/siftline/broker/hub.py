@@ -191,7 +191,7 @@ class Hub:
         """Let those who listen for an owner hear of a new subscription of his."""
         with self._guard:
             for listener in self._by_owner.get(owner, ()) if owner is not None else ():
-                if isinstance(listener.wanted, set):
+                if isinstance(listener.wanted, set) and id not in listener.wanted:  # renewals come here, too
                     listener.wanted = listener.wanted | {id}
                     self._by_id.setdefault(id, set()).add(listener)
 
