@@ -136,6 +136,8 @@ class Broker:
         self._allow_private = allow_private
         self._renewals = Renewals(self.limits.renewal_seconds)
         self.observers: list[Observer] = []
+        # Told of the ids of subscriptions that have ended; what is known of one by its id must not pass to the next.
+        self.end_observers: list[Callable[[list[Id]], None]] = [self._renewals.forget]
         self.store = Store(path)
         for file in (f"{self.store.path}{suffix}" for suffix in ("", "-wal", "-shm")):
             with contextlib.suppress(FileNotFoundError):
@@ -262,14 +264,14 @@ class Broker:
         Raises
         ------
         BusyError
-            If it was renewed several times just now, and does not end soon.
+            If it was renewed several times just now.
         """
         expires = self._expiry(validity)
         self._change(id, ticket, lambda batch: batch.renew(id, expires), before=self._check_renewal)
         return expires
 
     def _check_renewal(self, connection: sqlite3.Connection, id: Id, now: int) -> None:
-        """Refuse to renew too often what does not end soon."""
+        """Refuse to renew too often."""
         (expires,) = connection.execute("SELECT expires FROM subscriptions WHERE id = ?", (id,)).fetchone()
         self._renewals.take(id, now, expires)
 
@@ -370,6 +372,8 @@ class Broker:
                 with contextlib.suppress(SiftlineError):  # they are also forgotten when they come up
                     self.log.deliveries.forget(id)
         self.hub.removed(gone)
+        for observer in self.end_observers:
+            observer(gone)
         self._webhook_of.update(webhooks_of(self.store, here if len(here) < _FEW else None))
         for change in changes:
             if change.subscription is not None:
