@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     # Runs a query with its arguments, and returns all rows.
     Select = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 
-# So many renewals may come at once; what is about to end may be renewed so many times as often as the rest; and of so many
-# subscriptions it is remembered when they came.
+# So many renewals may come at once; what is about to end may be renewed so many times as often as the rest; and of so
+# many subscriptions it is remembered when they came.
 _AT_ONCE: Final = 5
 _URGENT: Final = 10
 _MOST_BUCKETS: Final = 100_000
