@@ -37,7 +37,7 @@ class Everything(PartedIndex):
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
         chosen = part.arrays.chosen
-        found, n_tested = verify_clauses(chosen, event.attributes, event.codes, self._dense(), *part.literals)
+        found, n_tested = verify_clauses(chosen, event.attributes, event.codes, self._dense(), part.literals)
         return Found(found, len(part.arrays.chosen), n_tested, 1)
 
     def _check_part(self, part: Part) -> None:

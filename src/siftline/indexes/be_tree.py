@@ -165,7 +165,7 @@ class BeTree(PartedIndex):
         return Arrays(roots, c_nodes, p_nodes, leaves)
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
-        return Found(*match_tree(event.attributes, event.codes, self._dense(), *part.arrays, *part.literals[-3:]))
+        return Found(*match_tree(event.attributes, event.codes, self._dense(), part.literals, *part.arrays))
 
     def stats(self) -> dict[str, Any]:
         """Return bytes by structure, numbers of nodes, and what matching has cost so far."""

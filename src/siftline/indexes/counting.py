@@ -300,7 +300,7 @@ class Counting(PartedIndex):
             scratch.arrays.clear()
             raise
         if len(doubtful):
-            held, n_tested = verify_clauses(doubtful, event.attributes, event.codes, self._dense(), *part.literals)
+            held, n_tested = verify_clauses(doubtful, event.attributes, event.codes, self._dense(), part.literals)
             sure = np.concatenate([sure, held])
             n_seen += n_tested
         return Found(sure, n_compared, n_seen, n_lists)

@@ -35,7 +35,7 @@ from siftline.encoding.clauses import RANGE, VETO
 from siftline.encoding.growable import Growable
 from siftline.encoding.selectivity import literal_shares
 from siftline.indexes.protocol import Candidates, OneByOne
-from siftline.kernels.scan import order_literals, scan_clauses
+from siftline.kernels.scan import Scanned, order_literals, scan_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +90,9 @@ class FastScan(OneByOne):
 
     def _publish(self, n_attributes: int) -> None:
         """Let the next match see the columns as they are now, all at once."""
-        self._published = (n_attributes, *(column.view for column in self._columns.values()))
+        views = {name: column.view for name, column in self._columns.items()}
+        scanned = Scanned(*(views.pop(name) for name in Scanned._fields))
+        self._published = (n_attributes, scanned, *views.values())
 
     def __getstate__(self) -> dict[str, Any]:
         # The published views are of the columns: copied on their own, they would no longer follow them.
@@ -135,14 +137,14 @@ class FastScan(OneByOne):
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Scan all clauses."""
         start, end = events.starts[position], events.starts[position + 1]
-        n_attributes, *arrays = self._published
+        n_attributes, scanned, *slots = self._published
         sure, possible, n_survivors, n_tested = scan_clauses(
-            events.attributes[start:end], events.codes[start:end], n_attributes, *arrays
+            events.attributes[start:end], events.codes[start:end], n_attributes, scanned, *slots
         )
         self._counters["events"] += 1
         self._counters["lists_scanned"] += 1
         self._counters["candidates_examined"] += n_survivors
-        self._counters["predicates_evaluated"] += len(arrays[0]) + n_tested
+        self._counters["predicates_evaluated"] += len(scanned.first_lows) + n_tested
         if len(possible):
             possible = np.setdiff1d(possible, sure)
         return Candidates(sure, possible)

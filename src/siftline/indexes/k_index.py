@@ -203,7 +203,7 @@ class KIndex(PartedIndex):
             event.attributes, event.codes, dense, counts, matched, *arrays[:-2]
         )
         if len(doubtful):  # D4, D5, D6
-            held, n_tested = verify_clauses(doubtful, event.attributes, event.codes, dense, *part.literals)
+            held, n_tested = verify_clauses(doubtful, event.attributes, event.codes, dense, part.literals)
             found, n_counted = np.concatenate([found, held]), n_counted + n_tested
         return Found(found, n_met, n_counted, n_lists)
 

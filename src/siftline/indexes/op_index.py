@@ -261,7 +261,7 @@ class OpIndex(PartedIndex):
         sure, unsure = sort_out(found, is_single, arrays.is_verified, is_reported)
         if not len(unsure):
             return Found(sure, n_candidates, n_matched, n_lists)
-        verified, n_tested = verify_clauses(unsure, event.attributes, event.codes, self._dense(), *part.literals)  # D4
+        verified, n_tested = verify_clauses(unsure, event.attributes, event.codes, self._dense(), part.literals)  # D4
         return Found(np.concatenate([sure, verified]), n_candidates, n_matched + n_tested, n_lists)
 
     def _with_patterns(self, part: Part, event: OneEvent) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -90,13 +90,13 @@ class Part:
         "arrays",
         "batching",
         "clauses",
-        "desks",
         "first_slot",
         "has_repeated_slots",
         "literals",
         "n_dead",
         "n_slots",
         "others",
+        "workspaces",
     )
 
     def __init__(self, clauses: Clauses, others: NDArray[np.int32], arrays: Any) -> None:
@@ -109,16 +109,16 @@ class Part:
         self.first_slot = int(clauses.slots[0]) if clauses.n_clauses else 0
         self.n_dead = 0
         self.batching: Any = None  # what the index keeps for batches against this part, made when it is needed
-        self.desks: dict[int, Any] = {}  # what threads keep for matching against this part, by thread
+        self.workspaces: dict[int, Any] = {}  # what threads keep for matching against this part, by thread
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__ if name not in ("batching", "desks")}
+        return {name: getattr(self, name) for name in self.__slots__ if name not in ("batching", "workspaces")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             setattr(self, name, value)
         self.batching = None
-        self.desks = {}
+        self.workspaces = {}
 
     @property
     def n_clauses(self) -> int:
@@ -330,7 +330,7 @@ class PartedIndex(OneByOne, ABC):
         found, n_candidates, n_predicates, n_lists = self._match_part(part, event)
         clauses, attributes = part.clauses, event.attributes
         if len(part.others):
-            others, n_tested = verify_clauses(part.others, attributes, event.codes, self._dense(), *part.literals)
+            others, n_tested = verify_clauses(part.others, attributes, event.codes, self._dense(), part.literals)
             found = np.concatenate([found, others])
             n_candidates += len(part.others)
             n_predicates += n_tested

@@ -136,7 +136,7 @@ class Propagation(PartedIndex):
             event.attributes, event.codes, words, *arrays
         )
         if len(doubtful):  # D6
-            held, n_tested = verify_clauses(doubtful, event.attributes, event.codes, self._dense(), *part.literals)
+            held, n_tested = verify_clauses(doubtful, event.attributes, event.codes, self._dense(), part.literals)
             found, n_predicates = np.concatenate([found, held]), n_predicates + n_tested
         return Found(found, n_candidates, n_predicates, n_lists)
 

@@ -129,7 +129,7 @@ class PstBloom(PartedIndex):
     def _match_part(self, part: Part, event: OneEvent) -> Found:
         arrays = part.arrays
         places = self._scratch.array("places", len(arrays.leaf_starts), np.int64, -1)
-        result = match_bloom(event.attributes, event.codes, self._dense(), places, *arrays, *part.literals)
+        result = match_bloom(event.attributes, event.codes, self._dense(), places, part.literals, *arrays)
         return count_work(self._counters, result, len(event.attributes))
 
     def _check_part(self, part: Part) -> None:

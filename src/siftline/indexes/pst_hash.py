@@ -76,6 +76,7 @@ from siftline.indexes.pst_bloom import (
 from siftline.kernels.pst_bloom import match_bloom
 from siftline.kernels.pst_hash import (
     N_FIELDS,
+    Covered,
     choose_access,
     fill_stream,
     group_keys,
@@ -168,9 +169,10 @@ class PstHash(PartedIndex):
         # A cell of 2**31 spaces is the whole of an attribute.
         grains = np.minimum(31, wide_grains(n_attributes, clauses.attributes, *pieces, self._cells_per_predicate))
         places = _cell_places(covers, grains)
-        literals = chosen, clauses.starts, order, clauses.attributes, clauses.kinds
-        access, n_keys = choose_access(self._n_access, self._most_keys, *literals, *pieces, covers.leaf_starts, places)
-        table = self._table(clauses, chosen, covers, order, places, access, n_keys)
+        covered = Covered(clauses.attributes, *pieces, covers.leaf_starts, places)
+        literals = chosen, clauses.starts, order, clauses.kinds
+        access, n_keys = choose_access(self._n_access, self._most_keys, *literals, covered)
+        table = self._table(clauses, chosen, covers, order, covered, access, n_keys)
         rest = chosen[n_keys == 0]
         if len(rest) < len(chosen):
             covers = covers_of(clauses, rest, n_attributes)
@@ -185,27 +187,25 @@ class PstHash(PartedIndex):
         chosen: NDArray[np.int32],
         covers: Covers,
         order: NDArray[np.int64],
-        places: NDArray[np.int64],
+        covered: Covered,
         access: NDArray[np.int64],
         n_keys: NDArray[np.int64],
     ) -> tuple[NDArray[Any], ...]:
         """Return the trees, the filter and the hash table."""
         n_entries, n_hashed = int(n_keys.sum()), int(np.count_nonzero(n_keys))
         log2_buckets = max(1, (n_entries // _ENTRIES_PER_BUCKET).bit_length())
-        n_filter_words = _n_filter_words(n_hashed, len(places), self._n_access)
+        n_filter_words = _n_filter_words(n_hashed, len(covered.cell_places), self._n_access)
         # While it is made, the table needs the keys as well; as if all were different.
         n_bytes = 4 * n_entries * (2 * self._n_access + N_FIELDS + 4) + (12 << log2_buckets) + 8 * n_filter_words
         limit_mb = min(self._memory_limit_mb, _MOST_MB)
         check_memory(self.name, n_bytes, limit_mb, f"{n_entries:,} entries of access predicates")
-        pieces = covers.piece_starts, covers.firsts, covers.lasts
         filter_words = np.zeros(n_filter_words, dtype=np.uint64)
         keys = np.empty((n_entries, self._n_access), dtype=np.int32)
         owners = np.empty(n_entries, dtype=np.int32)
         buckets = np.empty(n_entries, dtype=np.uint32)
         key_starts = np.empty((1 << log2_buckets) + 1, dtype=np.int64)
-        trees = clauses.attributes, *pieces, covers.leaf_starts, places
         make_keys(
-            access, n_keys, self._most_keys, *trees, filter_words, log2_buckets, keys, owners, buckets, key_starts
+            access, n_keys, self._most_keys, covered, filter_words, log2_buckets, keys, owners, buckets, key_starts
         )
         by_bucket = np.empty(n_entries, dtype=np.uint32)
         n_different = group_keys(keys, buckets, key_starts, by_bucket)
@@ -215,13 +215,13 @@ class PstHash(PartedIndex):
         bucket_starts = np.empty(len(key_starts), dtype=np.uint32)
         fill_stream(keys, owners, by_bucket, key_starts, entries, stream, bucket_starts)
         counts = np.array([self._n_access, n_entries, n_different])
-        return counts, covers.leaf_starts, covers.cuts, places, filter_words, bucket_starts, stream
+        return counts, covers.leaf_starts, covers.cuts, covered.cell_places, filter_words, bucket_starts, stream
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
         arrays: HashArrays = part.arrays
         n_access = int(arrays.counts[0])
         found, n_keys, n_candidates, n_verified, n_tested = match_hash(
-            event.attributes, event.codes, self._dense(), n_access, *arrays[1:7], *part.literals
+            event.attributes, event.codes, self._dense(), n_access, *arrays[1:7], part.literals
         )
         counters = self._counters
         counters["keys_looked_up"] += n_keys
@@ -233,7 +233,7 @@ class PstHash(PartedIndex):
         if len(arrays.bloom_entries) == 0:
             return hashed
         places = self._scratch.array("places", len(arrays.bloom_leaf_starts), np.int64, -1)
-        result = match_bloom(event.attributes, event.codes, self._dense(), places, *arrays[7:], *part.literals)
+        result = match_bloom(event.attributes, event.codes, self._dense(), places, part.literals, *arrays[7:])
         posted = count_work(counters, result, len(event.attributes))
         both = np.concatenate([hashed.clauses, posted.clauses])
         return Found(both, *(one + other for one, other in zip(hashed[1:], posted[1:], strict=True)))

@@ -36,10 +36,13 @@ import numpy as np
 
 from siftline.indexes.protocol import Many
 from siftline.kernels.bitmaps import EVENTS, empty_bitmaps
+from siftline.kernels.literals import Events
 from siftline.kernels.scan import order_literals
 from siftline.kernels.sift_batch import side_by_side
 from siftline.kernels.sift_bits import (
     HEAD,
+    BitClauses,
+    Spaces,
     access_literals,
     by_event,
     count_visits,
@@ -142,29 +145,27 @@ def laid_in_bits(
     cut_starts, cuts, is_usable = _without_many(cut_starts, cuts)
     if len(cuts) + 2 * n_attributes > _MOST_ROWS:
         return None
-    spaces = spaces_of_ranges(*ranges, cut_starts, cuts)
-    piece_spaces = spaces_of_ranges(*pieces, cut_starts, cuts)
+    spaces = Spaces(*spaces_of_ranges(*ranges, cut_starts, cuts), *spaces_of_ranges(*pieces, cut_starts, cuts))
     order = order_literals(clauses.starts, shares, clauses.kinds)
-    shape = (clauses.starts, order, clauses.attributes, clauses.kinds)
-    accesses = access_literals(access_attributes, is_usable, *shape)
+    accesses = access_literals(access_attributes, is_usable, order, clauses.literals)
     chosen = np.flatnonzero(accesses >= 0).astype(np.int32)
-    places, group_literals, group_starts = _grouped(accesses[chosen], *spaces)
+    places, group_literals, group_starts = _grouped(accesses[chosen], spaces)
     group_attributes = clauses.attributes[group_literals]
     cluster_starts = np.searchsorted(group_attributes, np.arange(n_attributes + 1)).astype(np.int32)
-    before = spaces[0][group_literals] + 2 * group_attributes + 1
-    group_rows = np.stack([before, spaces[1][group_literals] + 2 * group_attributes + 2], axis=1).astype(np.uint32)
+    before = spaces.firsts[group_literals] + 2 * group_attributes + 1
+    group_rows = np.stack([before, spaces.lasts[group_literals] + 2 * group_attributes + 2], axis=1).astype(np.uint32)
     dtype = np.uint16 if len(cuts) + 2 * n_attributes < 1 << 16 else np.uint32
     heads = np.empty((len(chosen), 2 * HEAD), dtype=dtype)
     answers = np.empty(len(chosen), dtype=np.int32)
     tail_starts = np.zeros(len(chosen) + 1, dtype=np.int32)
-    sets = (clauses.sets, clauses.set_starts)
-    literals = (accesses, *shape, *sets, *spaces, *piece_spaces, is_usable, clauses.slots, clauses.is_exact)
-    lay_clauses(*[chosen, places, *literals, heads, tail_starts, np.empty(0, dtype=dtype), answers])
+    laid = BitClauses(heads, tail_starts, np.empty(0, dtype=dtype), answers)
+    described = (accesses, order, clauses.literals, spaces, is_usable, clauses.slots, clauses.is_exact)
+    lay_clauses(chosen, places, *described, laid)
     np.cumsum(tail_starts, out=tail_starts)
     tails = np.empty(int(tail_starts[-1]), dtype=dtype)
     if len(tails):
-        lay_clauses(*[chosen, places, *literals, heads, tail_starts, tails, answers])
-    covers = cover_spaces(*[chosen, accesses, clauses.attributes, *sets, *spaces, *piece_spaces, cut_starts])
+        lay_clauses(chosen, places, *described, laid._replace(tails=tails))
+    covers = cover_spaces(chosen, accesses, clauses.literals, spaces, cut_starts)
     groups = (cluster_starts, group_rows, group_starts)
     return BitArrays(cut_starts, cuts, *groups, heads, tail_starts, tails, answers, covers)
 
@@ -178,10 +179,10 @@ def _without_many(cut_starts: NDArray[np.int64], cuts: NDArray[np.int32]) -> tup
 
 
 def _grouped(
-    literals: NDArray[np.int64], firsts: NDArray[np.int32], lasts: NDArray[np.int32]
+    literals: NDArray[np.int64], spaces: Spaces
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
     """Return places for clauses, those with the same access literal together; that literal, and where they start."""
-    keys = (firsts[literals].astype(np.int64) << 32) | lasts[literals]
+    keys = (spaces.firsts[literals].astype(np.int64) << 32) | spaces.lasts[literals]
     order = np.argsort(keys, kind="stable")
     starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
     places = np.empty(len(order), dtype=np.int32)
@@ -278,7 +279,7 @@ class Bits:
         n_clauses = max(_FEW, int(arrays.cluster_sizes[chosen].sum()))
         living = is_live if part.n_dead else is_live[:0]
         flat = (events.starts, events.attributes, events.codes)
-        verifying = (*flat, dense, part.literals, part.clauses.slots, part.clauses.is_exact, is_live)
+        verifying = (Events(*flat), dense, part.literals, part.clauses.slots, part.clauses.is_exact, is_live)
         blocks = []
         for first in range(span[0], span[1], EVENTS):
             n = min(EVENTS, span[1] - first)
@@ -289,7 +290,8 @@ class Bits:
             *pairs, open_events, open_clauses = find_pairs(chosen, living, *arrays[2:9], bitmaps)
             self._clause_ns = min(self._clause_ns, (thread_time_ns() - before) / n_clauses)
             self._n_blocks += 1
-            rest = Many(*verify_pairs(*[first, *by_event(n, open_events, open_clauses), *verifying]))
+            pair_starts, pair_clauses = by_event(n, open_events, open_clauses)
+            rest = Many(*verify_pairs(first, pair_starts, pair_clauses, *verifying))
             starts, sure = by_event(n, *pairs)
             blocks.append(beside(rest, Many(starts, sure, np.zeros(n + 1, dtype=np.int64), rest.possible[:0])))
         return blocks[0] if len(blocks) == 1 else _one_after_the_other(blocks)

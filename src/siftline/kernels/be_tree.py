@@ -17,6 +17,8 @@ from siftline.kernels.verify import clear_event
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from siftline.kernels.literals import Literals
+
 # The columns of a c-node; the column after them is read from the next node, which is why there is a last, empty one.
 LOW, HIGH, SUBTREE_END, LEAF, FIRST_P_NODE = range(5)
 N_C_COLUMNS = 5
@@ -582,13 +584,11 @@ def match_tree(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     dense: NDArray[np.int32],
+    literals: Literals,
     roots: NDArray[np.int32],
     c_nodes: NDArray[np.int32],
     p_nodes: NDArray[np.int32],
     leaves: NDArray[np.uint64],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
 ) -> Any:
     """Return (clauses that hold, clauses in visited leaves, predicates tested, visited c-directories and leaves)."""
     n_event = len(event_codes)
@@ -609,9 +609,7 @@ def match_tree(
         while place < end:
             size = leaves[place] & _LOWER_HALF
             after = place + _ONE + (leaves[place] >> _HALF)
-            alive, n = _survivors(
-                place + _ONE, after, size, dense, event_codes, following, leaves, set_starts, set_lows, set_highs
-            )
+            alive, n = _survivors(place + _ONE, after, size, dense, event_codes, following, leaves, literals)
             n_lists += 1
             n_candidates += np.int64(size)
             n_tested += n
@@ -722,9 +720,7 @@ def _survivors(
     codes: NDArray[np.int32],
     following: NDArray[np.int32],
     leaves: NDArray[np.uint64],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
+    literals: Literals,
 ) -> Any:
     """Return which of a word's clauses have no predicate that fails, one bit each, and how many were tested."""
     alive = _ALL_BITS >> (np.uint64(WORD) - size)
@@ -745,9 +741,7 @@ def _survivors(
                 (tag >> 1) - 1,
                 codes,
                 following,
-                set_starts,
-                set_lows,
-                set_highs,
+                literals,
             )
             if not holds:
                 alive &= ~mask

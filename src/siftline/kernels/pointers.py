@@ -16,6 +16,7 @@ from numba import types
 from numba.core import cgutils, config
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
+from numba.np.numpy_support import from_dtype
 
 from siftline.kernels.compiler import direct, kernel
 
@@ -59,6 +60,37 @@ def pointer(typing_context: Any, address: Any) -> Any:
         return builder.inttoptr(arguments[0], cgutils.voidptr_t)
 
     return types.voidptr(types.int64), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def arrays_at(typing_context: Any, address: Any, kind: Any) -> Any:
+    """Return the arrays whose addresses and lengths stand in a table (`table_of`), as a NamedTuple of class `kind`.
+
+    The annotations of the class say of which type each array is: `NDArray[np.int32]`.
+    """
+    items = [types.Array(from_dtype(np.dtype(name)), 1, "C") for name in _dtype_names(kind.instance_class)]
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        number = ir.IntType(64)
+        table = builder.inttoptr(arguments[0], number.as_pointer())
+        arrays = []
+        for place, item in enumerate(items):
+            start, length = (builder.load(builder.gep(table, [number(2 * place + k)])) for k in range(2))
+            data_type = context.get_data_type(item.dtype)
+            size = number(context.get_abi_sizeof(data_type))
+            array = make_array(item)(context, builder)
+            data = builder.inttoptr(start, data_type.as_pointer())
+            populate_array(array, data=data, shape=[length], strides=[size], itemsize=size, meminfo=None)
+            arrays.append(array._getvalue())
+        return context.make_tuple(builder, signature.return_type, arrays)
+
+    return types.NamedTuple(items, kind.instance_class)(types.int64, kind), code
+
+
+def _dtype_names(kind: type) -> list[str]:
+    """Return the names of the types of arrays in the annotations of a NamedTuple, which are forward references."""
+    texts = [getattr(each, "__forward_arg__", str(each)) for each in kind.__annotations__.values()]
+    return [text.removeprefix("NDArray[np.").removesuffix("]") for text in texts]
 
 
 def _fetch(typing_context: Any, array: Any, place: Any) -> Any:

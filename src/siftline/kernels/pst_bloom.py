@@ -14,6 +14,8 @@ from siftline.kernels.verify import clause_holds, clear_event
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from siftline.kernels.literals import Literals
+
 # A posting: the clause, then attribute + 1 of its signed predicates; 0, which every event has, where there are fewer.
 N_SIGNED = 3
 STRIDE = 4
@@ -323,16 +325,7 @@ def verify_found(
     dense: NDArray[np.int32],
     codes: NDArray[np.int32],
     following: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    is_alternative: NDArray[np.bool_],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
+    literals: Literals,
 ) -> Any:
     """Keep those of the first n clauses that hold; return how many, and how many literals were tested."""
     n_found, n_tested = 0, 0
@@ -341,26 +334,18 @@ def verify_found(
         end = min(block + _AHEAD, n)
         # Read ahead: without a branch in between, the cache misses of all clauses overlap.
         for k in range(block, end):
-            i = starts[found[k]]
-            read += attributes[i] + lows[i] + highs[i] + kinds[i] + sets[i] + is_alternative[i]
+            i = literals.starts[found[k]]
+            read += (
+                literals.attributes[i]
+                + literals.lows[i]
+                + literals.highs[i]
+                + literals.kinds[i]
+                + literals.sets[i]
+                + literals.is_alternative[i]
+            )
         for k in range(block, end):
             clause = found[k]
-            holds, n_more = clause_holds(
-                clause,
-                dense,
-                codes,
-                following,
-                starts,
-                attributes,
-                lows,
-                highs,
-                kinds,
-                sets,
-                is_alternative,
-                set_starts,
-                set_lows,
-                set_highs,
-            )
+            holds, n_more = clause_holds(clause, dense, codes, following, literals)
             n_tested += n_more
             found[n_found] = clause
             n_found += holds
@@ -374,22 +359,13 @@ def match_bloom(
     event_codes: NDArray[np.int32],
     dense: NDArray[np.int32],
     places: NDArray[np.int64],
+    literals: Literals,
     leaf_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
     posting_starts: NDArray[np.int64],
     entries: NDArray[np.int32],
     signature_places: NDArray[np.int64],
     signatures: NDArray[np.uint64],
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    is_alternative: NDArray[np.bool_],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
 ) -> Any:
     """Return (clauses that hold, candidates, those with all named attributes, those verified, literals tested)."""
     n_values = len(event_attributes)
@@ -408,16 +384,7 @@ def match_bloom(
         dense,
         event_codes,
         following,
-        starts,
-        attributes,
-        lows,
-        highs,
-        kinds,
-        sets,
-        is_alternative,
-        set_starts,
-        set_lows,
-        set_highs,
+        literals,
     )
     places[0] = _ABSENT
     for p in range(n_values):

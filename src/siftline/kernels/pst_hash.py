@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from siftline.kernels.verify import clear_event
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from siftline.kernels.literals import Literals
 
 # What an entry holds: the clause; attribute + 1, low and width of its next literal; attribute + 1 of two more. Where
 # there are fewer: entry 0 of the event, which every event has with code 0.
@@ -71,26 +73,30 @@ def wide_grains(
     return grains
 
 
+class Covered(NamedTuple):
+    """Which leaves of its attribute's tree a literal covers, and where the cells of an attribute begin."""
+
+    attributes: NDArray[np.int32]
+    piece_starts: NDArray[np.int64]
+    firsts: NDArray[np.int32]
+    lasts: NDArray[np.int32]
+    leaf_starts: NDArray[np.int64]
+    cell_places: NDArray[np.int64]
+
+
 @inline_kernel
-def _cells_of(
-    literal: int,
-    attribute: int,
-    piece_starts: NDArray[np.int64],
-    firsts: NDArray[np.int32],
-    lasts: NDArray[np.int32],
-    leaf_starts: NDArray[np.int64],
-    cell_places: NDArray[np.int64],
-    cells: NDArray[np.int32],
-) -> Any:
+def _cells_of(literal: int, covered: Covered, cells: NDArray[np.int32]) -> Any:
     """Write the cells that a literal covers, as many as there is room for; return how many there are."""
     n = 0
-    first_leaf = leaf_starts[attribute]
-    grain = cell_places[attribute] & _GRAIN
-    first_cell = cell_places[attribute] >> 6
+    first_leaf = covered.leaf_starts[covered.attributes[literal]]
+    grain = covered.cell_places[covered.attributes[literal]] & _GRAIN
+    first_cell = covered.cell_places[covered.attributes[literal]] >> 6
     following = first_cell
-    for p in range(piece_starts[literal], piece_starts[literal + 1]):  # pieces ascend; two may share a cell
-        low = max(following, first_cell + ((firsts[p] - first_leaf) >> grain))
-        following = first_cell + ((lasts[p] - first_leaf) >> grain) + 1
+    for p in range(
+        covered.piece_starts[literal], covered.piece_starts[literal + 1]
+    ):  # pieces ascend; two may share a cell
+        low = max(following, first_cell + ((covered.firsts[p] - first_leaf) >> grain))
+        following = first_cell + ((covered.lasts[p] - first_leaf) >> grain) + 1
         for cell in range(low, min(following, low + len(cells) - n)):
             cells[n + cell - low] = cell
         n += following - low
@@ -106,13 +112,8 @@ def choose_access(
     chosen: NDArray[np.int32],
     starts: NDArray[np.int64],
     order: NDArray[np.int64],
-    attributes: NDArray[np.int32],
     kinds: NDArray[np.uint8],
-    piece_starts: NDArray[np.int64],
-    firsts: NDArray[np.int32],
-    lasts: NDArray[np.int32],
-    leaf_starts: NDArray[np.int64],
-    cell_places: NDArray[np.int64],
+    covered: Covered,
 ) -> Any:
     """Return for each chosen clause its access literals, by ascending attribute, and its number of keys.
 
@@ -129,11 +130,11 @@ def choose_access(
             i = order[place]
             if n_taken == n_access or kinds[i] >= _VETO:
                 break
-            n = _cells_of(i, attributes[i], piece_starts, firsts, lasts, leaf_starts, cell_places, cells)
+            n = _cells_of(i, covered, cells)
             position = n_taken
-            while position > 0 and attributes[access[k, position - 1]] > attributes[i]:
+            while position > 0 and covered.attributes[access[k, position - 1]] > covered.attributes[i]:
                 position -= 1
-            is_new = position == 0 or attributes[access[k, position - 1]] != attributes[i]
+            is_new = position == 0 or covered.attributes[access[k, position - 1]] != covered.attributes[i]
             if not is_new or n * product > most_keys:
                 continue
             for j in range(n_taken, position, -1):
@@ -151,12 +152,7 @@ def make_keys(
     access: NDArray[np.int64],
     n_keys: NDArray[np.int64],
     most_keys: int,
-    attributes: NDArray[np.int32],
-    piece_starts: NDArray[np.int64],
-    firsts: NDArray[np.int32],
-    lasts: NDArray[np.int32],
-    leaf_starts: NDArray[np.int64],
-    cell_places: NDArray[np.int64],
+    covered: Covered,
     filter_words: NDArray[np.uint64],
     log2_buckets: int,
     keys: NDArray[np.int32],
@@ -177,9 +173,9 @@ def make_keys(
         hashed = _SEED
         for j in range(n_access):
             i = access[k, j]
-            hashed = _folded(hashed, attributes[i])
+            hashed = _folded(hashed, covered.attributes[i])
             _enter(filter_words, hashed)
-            counts[j] = _cells_of(i, attributes[i], piece_starts, firsts, lasts, leaf_starts, cell_places, cells[j])
+            counts[j] = _cells_of(i, covered, cells[j])
         for combination in range(n_keys[k]):  # PS-Tree Alg. 6, l. 7-9
             rest = combination
             for j in range(n_access):
@@ -431,16 +427,7 @@ def match_hash(
     filter_words: NDArray[np.uint64],
     bucket_starts: NDArray[np.uint32],
     stream: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    is_alternative: NDArray[np.bool_],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
+    literals: Literals,
 ) -> Any:
     """Return (clauses that hold, keys looked up, candidates, those verified, literals tested)."""
     following = np.empty(len(event_codes), dtype=np.int32)
@@ -488,16 +475,7 @@ def match_hash(
         dense,
         event_codes,
         following,
-        starts,
-        attributes,
-        lows,
-        highs,
-        kinds,
-        sets,
-        is_alternative,
-        set_starts,
-        set_lows,
-        set_highs,
+        literals,
     )
     dense[0] = _ABSENT
     clear_event(event_attributes, dense)
