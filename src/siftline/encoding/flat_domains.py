@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from siftline.encoding.domain import NO_LABEL, NUMBERS, STRINGS, Domain, Line
+from siftline.kernels.leaves import LeafColumns
 from siftline.kernels.lines import deal_labels, lay_tables, mark_labels, merge_numbers, merge_texts
-from siftline.kernels.locate import LINE_COLUMNS, FlatDomains, text_heads
+from siftline.kernels.locate import LINE_COLUMNS, FlatDomains, locate_leaves, text_heads
 from siftline.kernels.locate import NUMBERS as NUMBER_COLUMN
 from siftline.kernels.locate import STRINGS as STRING_COLUMN
-from siftline.kernels.pointers import IS_COMPILED, table_of
+from siftline.kernels.pointers import handle_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,8 +43,7 @@ class Base:
         self.flat = FlatDomains._make(read_only(array) for array in flat)
         self.n_attributes = len(flat.lines)
         self.n_constants = len(flat.numbers) + len(flat.heads)
-        # What kernels for single events take: the addresses of the arrays, or, interpreted, the arrays.
-        self.handle: Any = table_of(self.flat) if IS_COMPILED else self.flat
+        self.handle: Any = handle_of(self.flat)  # what kernels take
         self._bounds = _view(self.flat.lines.reshape(-1))
         self._numbers = _view(self.flat.numbers)
         self._labels = _view(self.flat.number_labels), _view(self.flat.string_labels)
@@ -51,6 +51,11 @@ class Base:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Base, (FlatDomains._make(map(np.array, self.flat)),)
+
+    def located(self, columns: LeafColumns) -> NDArray[np.int32]:
+        """Return the codes of leaves."""
+        codes: NDArray[np.int32] = locate_leaves(LeafColumns._make(read_only(array) for array in columns), self.handle)
+        return codes
 
     def domain(self, attribute: int) -> Domain:
         """Return the domain of an attribute, which must not be changed."""
@@ -250,14 +255,14 @@ def taken_texts(
     return binary_buffers(pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, buffers).take(pa.array(places)))
 
 
-def flatten(domains: Sequence[Domain]) -> FlatDomains:
+def flatten(domains: Sequence[Domain]) -> Base:
     """Lay some domains into flat arrays of their own."""
     alone = {}
     for attribute, domain in enumerate(domains):
         alone[attribute] = copied = Domain()
         for line, source in ((copied.numbers, domain.numbers), (copied.strings, domain.strings)):
             line.new_keys, line.new_labels = source.keys, source.labels
-    return merged(_EMPTY, len(alone), alone).flat
+    return merged(_EMPTY, len(alone), alone)
 
 
 def split_numbers(values: Sequence[int | float]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

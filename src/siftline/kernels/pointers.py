@@ -8,6 +8,8 @@ interpreted (IS_COMPILED).
 from __future__ import annotations
 
 import functools
+import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,11 +32,31 @@ IS_COMPILED = not config.DISABLE_JIT
 # Words of an event's header.
 HEADER_SIZE = 3
 
+_ANNOTATION = re.compile(r"(?:Annotated\[)?NDArray\[np\.(\w+)\](?:, (\w+)\])?")
+
 
 def table_of(arrays: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     """Return (address, length) of each array, one after the other."""
     assert all(array.flags.c_contiguous for array in arrays)
     return np.array([number for array in arrays for number in (array.ctypes.data, len(array))], dtype=np.int64)
+
+
+def handle_of(arrays: Any, kind: type | None = None) -> Any:
+    """Return what kernels take for the arrays of a NamedTuple, from which `arrays_at` makes one of class `kind`.
+
+    That is a table of their addresses, or, interpreted, the arrays. Without `kind`, it is that of the arrays.
+    """
+    if kind is None:
+        kind = type(arrays)
+    elif type(arrays) is not kind:
+        arrays = kind(**{name: getattr(arrays, name) for name in kind._fields})  # type: ignore[attr-defined]
+    if not IS_COMPILED:
+        return arrays
+    for array, (dtype, columns) in zip(arrays, _shapes(kind), strict=True):
+        assert array.dtype == dtype
+        assert array.shape[1:] == (() if columns is None else (columns,))
+        assert array.flags.aligned
+    return table_of(arrays)
 
 
 @kernel
@@ -62,35 +84,59 @@ def pointer(typing_context: Any, address: Any) -> Any:
     return types.voidptr(types.int64), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def arrays_at(typing_context: Any, address: Any, kind: Any) -> Any:
+def _arrays_at(typing_context: Any, table: Any, kind: Any) -> Any:
     """Return the arrays whose addresses and lengths stand in a table (`table_of`), as a NamedTuple of class `kind`.
 
-    The annotations of the class say of which type each array is: `NDArray[np.int32]`.
+    The table comes as an array, or as its address. The annotations of the class say of which type each array is:
+    `NDArray[np.int32]`, or with the number of its columns `Annotated[NDArray[np.int32], N_COLUMNS]`.
     """
-    items = [types.Array(from_dtype(np.dtype(name)), 1, "C") for name in _dtype_names(kind.instance_class)]
+    shapes = _shapes(kind.instance_class)
+    items = [types.Array(from_dtype(np.dtype(name)), 1 if columns is None else 2, "C") for name, columns in shapes]
+    is_array = isinstance(table, types.Array)
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         number = ir.IntType(64)
-        table = builder.inttoptr(arguments[0], number.as_pointer())
+        numbers = number.as_pointer()
+        at = make_array(signature.args[0])(context, builder, arguments[0]).data if is_array else arguments[0]
+        at = builder.bitcast(at, numbers) if is_array else builder.inttoptr(at, numbers)
         arrays = []
-        for place, item in enumerate(items):
-            start, length = (builder.load(builder.gep(table, [number(2 * place + k)])) for k in range(2))
+        for place, (item, (_, columns)) in enumerate(zip(items, shapes, strict=True)):
+            start, length = (builder.load(builder.gep(at, [number(2 * place + k)])) for k in range(2))
             data_type = context.get_data_type(item.dtype)
-            size = number(context.get_abi_sizeof(data_type))
+            n_bytes = context.get_abi_sizeof(data_type)
             array = make_array(item)(context, builder)
-            data = builder.inttoptr(start, data_type.as_pointer())
-            populate_array(array, data=data, shape=[length], strides=[size], itemsize=size, meminfo=None)
+            populate_array(
+                array,
+                data=builder.inttoptr(start, data_type.as_pointer()),
+                shape=[length] if columns is None else [length, number(columns)],
+                strides=[number(n_bytes)] if columns is None else [number(n_bytes * columns), number(n_bytes)],
+                itemsize=number(n_bytes),
+                meminfo=None,
+            )
             arrays.append(array._getvalue())
         return context.make_tuple(builder, signature.return_type, arrays)
 
-    return types.NamedTuple(items, kind.instance_class)(types.int64, kind), code
+    return types.NamedTuple(items, kind.instance_class)(table if is_array else types.int64, kind), code
 
 
-def _dtype_names(kind: type) -> list[str]:
-    """Return the names of the types of arrays in the annotations of a NamedTuple, which are forward references."""
-    texts = [getattr(each, "__forward_arg__", str(each)) for each in kind.__annotations__.values()]
-    return [text.removeprefix("NDArray[np.").removesuffix("]") for text in texts]
+@functools.cache
+def _shapes(kind: type) -> list[tuple[str, int | None]]:
+    """Return for each array of a NamedTuple its type, and its number of columns if it has any.
+
+    The annotations are forward references; a number of columns is a constant of the module of the class.
+    """
+    constants = vars(sys.modules[kind.__module__])
+    shapes: list[tuple[str, int | None]] = []
+    for annotation in kind.__annotations__.values():
+        found = _ANNOTATION.fullmatch(getattr(annotation, "__forward_arg__", str(annotation)))
+        assert found is not None, f"{kind.__name__} has a field that is no array of a known type: {annotation}"
+        n_columns = None if found[2] is None else int(constants[found[2]])
+        shapes.append((found[1], n_columns))
+    return shapes
+
+
+def _arrays_themselves(table: Any, kind: Any) -> Any:
+    return table
 
 
 def _fetch(typing_context: Any, array: Any, place: Any) -> Any:
@@ -139,5 +185,7 @@ def _slice_of(array: NDArray[Any], begin: Any, end: Any) -> NDArray[Any]:
     return array[begin:end]
 
 
+# Interpreted kernels are given the arrays instead of a table (`handle_of`).
+arrays_at = intrinsic(_arrays_at) if IS_COMPILED else _arrays_themselves
 fetch = intrinsic(_fetch) if IS_COMPILED else _fetch_nothing
 part_of = intrinsic(_part_of) if IS_COMPILED else _slice_of
