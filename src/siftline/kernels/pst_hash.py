@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.literals import Literals
+from siftline.kernels.pointers import arrays_at
 from siftline.kernels.pst_bloom import verify_found
 from siftline.kernels.scan import spread_event
 from siftline.kernels.spaces import space_of
@@ -14,8 +16,6 @@ from siftline.kernels.verify import clear_event
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from siftline.kernels.literals import Literals
 
 # What an entry holds: the clause; attribute + 1, low and width of its next literal; attribute + 1 of two more. Where
 # there are fewer: entry 0 of the event, which every event has with code 0.
@@ -71,6 +71,17 @@ def wide_grains(
             grain = np.ceil(sums[a] / counts[a] - np.log2(cells_per_predicate))
             grains[a] = np.int64(grain) if grain > 0 else 0
     return grains
+
+
+class Table(NamedTuple):
+    """What matching needs of the hash table of a part; see `indexes/pst_hash.py`."""
+
+    leaf_starts: NDArray[np.int64]
+    cuts: NDArray[np.int32]
+    cell_places: NDArray[np.int64]
+    filter_words: NDArray[np.uint64]
+    bucket_starts: NDArray[np.uint32]
+    stream: NDArray[np.int32]
 
 
 class Covered(NamedTuple):
@@ -244,15 +255,13 @@ def group_keys(
 def make_entries(
     chosen: NDArray[np.int32],
     access: NDArray[np.int64],
-    starts: NDArray[np.int64],
     order: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
+    literals: Literals,
     n_keys: NDArray[np.int64],
 ) -> Any:
     """Return the entry of each chosen clause."""
+    starts, attributes, kinds = literals.starts, literals.attributes, literals.kinds
+    lows, highs = literals.lows, literals.highs
     entries = np.zeros((len(chosen), N_FIELDS), dtype=np.int32)
     for k in range(len(chosen)):
         if n_keys[k] == 0:
@@ -311,20 +320,18 @@ def fill_stream(
 def _locate_cells(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
-    leaf_starts: NDArray[np.int64],
-    cuts: NDArray[np.int32],
-    cell_places: NDArray[np.int64],
+    table: Table,
     located: NDArray[np.int64],
 ) -> Any:
     """Write attribute and cell of each value, attributes ascending and none twice; return how many."""
     n = 0
     for p in range(len(event_attributes)):
         a = np.int64(event_attributes[p])
-        leaf = space_of(event_attributes[p], event_codes[p], leaf_starts, cuts)
+        leaf = space_of(event_attributes[p], event_codes[p], table.leaf_starts, table.cuts)
         if leaf < 0:
             continue
-        place = cell_places[a]
-        cell = (place >> 6) + ((leaf - leaf_starts[a]) >> (place & _GRAIN))
+        place = table.cell_places[a]
+        cell = (place >> 6) + ((leaf - table.leaf_starts[a]) >> (place & _GRAIN))
         both = a << 32 | cell
         position = n
         while position > 0 and located[position - 1] > both:
@@ -421,20 +428,20 @@ def match_hash(
     event_codes: NDArray[np.int32],
     dense: NDArray[np.int32],
     n_access: int,
-    leaf_starts: NDArray[np.int64],
-    cuts: NDArray[np.int32],
-    cell_places: NDArray[np.int64],
-    filter_words: NDArray[np.uint64],
-    bucket_starts: NDArray[np.uint32],
-    stream: NDArray[np.int32],
-    literals: Literals,
+    part_literals: NDArray[np.int64],
+    part: NDArray[np.int64],
 ) -> Any:
-    """Return (clauses that hold, keys looked up, candidates, those verified, literals tested)."""
+    """Return (clauses that hold, keys looked up, candidates, those verified, literals tested).
+
+    The part and its literals come as handles (see `kernels/pointers.py`).
+    """
+    literals, table = arrays_at(part_literals, Literals), arrays_at(part, Table)
+    filter_words, bucket_starts, stream = table.filter_words, table.bucket_starts, table.stream
     following = np.empty(len(event_codes), dtype=np.int32)
     spread_event(event_attributes, event_codes, dense, following)
     dense[0] = 0
     located = np.empty(len(event_codes), dtype=np.int64)
-    n_located = _locate_cells(event_attributes, event_codes, leaf_starts, cuts, cell_places, located)
+    n_located = _locate_cells(event_attributes, event_codes, table, located)
     at = np.zeros(n_access, dtype=np.int64)
     attribute_hashes = np.full(n_access + 1, _SEED, dtype=np.uint64)
     key_hashes = np.full(n_access + 1, _SEED, dtype=np.uint64)
@@ -469,14 +476,8 @@ def match_hash(
         n_more, n_left = _filter_entries(pending, n_pending, n_access, stream, dense, found, n_left)
         n_candidates += n_more
         n_keys += n_pending
-    n_found, n_tested = verify_found(  # PS-Tree Alg. 7, l. 9
-        found,
-        n_left,
-        dense,
-        event_codes,
-        following,
-        literals,
-    )
+    # PS-Tree Alg. 7, l. 9
+    n_found, n_tested = verify_found(found, n_left, dense, event_codes, following, literals)
     dense[0] = _ABSENT
     clear_event(event_attributes, dense)
     if read == _NEVER:  # it is not; but what is read ahead must not be optimised away

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
-from siftline.kernels.pointers import fetch
+from siftline.kernels.literals import Literals
+from siftline.kernels.pointers import arrays_at, fetch
 from siftline.kernels.scan import literal_holds, spread_event
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from siftline.kernels.literals import Literals
 
 _ABSENT = np.int32(-1)
 _VETO = np.uint8(2)
@@ -78,9 +77,13 @@ def verify_clauses(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     dense: NDArray[np.int32],
-    literals: Literals,
+    part: NDArray[np.int64],
 ) -> Any:
-    """Return the candidates that hold, and how many literals were tested."""
+    """Return the candidates that hold, and how many literals were tested.
+
+    The literals of a part come as the handle of `Literals` (see `kernels/pointers.py`).
+    """
+    literals = arrays_at(part, Literals)
     following = np.empty(len(event_codes), dtype=np.int32)
     spread_event(event_attributes, event_codes, dense, following)
     found = np.empty(len(candidates), dtype=np.int32)
