@@ -79,7 +79,7 @@ from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, 
 from siftline.indexes.protocol import Candidates, Finder, Many
 from siftline.indexes.sift_bits import COSTS, Bits, beside
 from siftline.kernels.compiler import direct
-from siftline.kernels.literals import Events
+from siftline.kernels.literals import Events, Literals
 from siftline.kernels.pointers import HEADER_SIZE, IS_COMPILED, event_describer, table_of
 from siftline.kernels.scan import order_literals
 from siftline.kernels.selectivity import weigh_shares
@@ -335,7 +335,7 @@ class ThreadWorkspace:
         """Add the clauses that nothing finds, and leave each slot once."""
         part = self.part
         scratch = self.arrays.scratch
-        others, _ = verify_clauses(part.others, attributes, codes, scratch.dense, part.literals)
+        others, _ = verify_clauses(part.others, attributes, codes, scratch.dense, part.handle(Literals))
         slots = part.clauses.slots[others]
         is_sure = part.clauses.is_exact[others]
         is_alive = is_live[slots]
@@ -378,11 +378,18 @@ class Sift(PartedIndex):
         is_alone = is_in_tree & is_implied & clauses.is_exact & (np.diff(clauses.starts) == 1)
         has_row = is_in_tree & ~is_alone
         seconds, thirds = beside_access(chosen, has_row, is_implied, order, literals)
-        n_asked, *asked = ranges_in_trees(len(is_tree), chosen, has_row, is_implied, order, seconds, thirds, literals)
+        n_asked, asked_attributes, asked_lows, asked_highs = ranges_in_trees(
+            len(is_tree), chosen, has_row, is_implied, order, seconds, thirds, literals
+        )
         is_cut = is_posted & is_implied[pieces.clauses]  # what is not implied is asked for, too
-        bounds = [np.concatenate([a[is_cut], b]) for a, b in zip(pieces[1:], asked, strict=True)]
-        cut_starts, cuts_of_all = cut_attributes(len(is_tree), *bounds)
-        cuts = Cuts(cut_starts, cuts_of_all, *lay_guides(cut_starts, cuts_of_all))
+        cut_starts, cuts_of_all = cut_attributes(
+            len(is_tree),
+            np.concatenate([pieces.attributes[is_cut], asked_attributes]),
+            np.concatenate([pieces.lows[is_cut], asked_lows]),
+            np.concatenate([pieces.highs[is_cut], asked_highs]),
+        )
+        guide_bases, guides = lay_guides(cut_starts, cuts_of_all)
+        cuts = Cuts(cut_starts, cuts_of_all, guide_bases, guides)
         node_bases = lay_nodes(is_tree, is_pool, cut_starts)
         _check_words(max(int(node_bases[-1]), len(cuts.guides)))
         is_lone = is_alone[pieces.clauses]
@@ -399,8 +406,8 @@ class Sift(PartedIndex):
         _check_words(int(all_starts[-1]))
         row_starts = all_starts.astype(np.int32)
         rows = _aligned(int(row_starts[-1]))
-        slots = (clauses.slots, clauses.is_exact)
-        has_all = lay_rows(row_starts, *slots, rows, shape, literals, cuts)
+        slots, is_exact = clauses.slots, clauses.is_exact
+        has_all = lay_rows(row_starts, slots, is_exact, rows, shape, literals, cuts)
         alone_starts, lone = _NOTHING, _NOTHING
         if is_lone.any():
             alone_starts, lone = lay_trees(_picked(pieces, is_lone), node_bases, cuts)
@@ -410,9 +417,12 @@ class Sift(PartedIndex):
         blocks, n_words = place_blocks(is_tree, n_pieces)
         _check_words(n_words)
         flat = _aligned(n_words)
-        lay_blocks(pieces, is_tree, n_pieces, seconds, row_starts, has_all, *slots, literals, blocks, flat)
+        lay_blocks(pieces, is_tree, n_pieces, seconds, row_starts, has_all, slots, is_exact, literals, blocks, flat)
         return SiftArrays(
-            *cuts,
+            cut_starts=cuts.cut_starts,
+            cuts=cuts.cuts,
+            guide_bases=cuts.guide_bases,
+            guides=cuts.guides,
             lanes=lanes,
             node_bases=node_bases,
             node_starts=_roomy(node_starts),
@@ -485,13 +495,13 @@ class Sift(PartedIndex):
         workspace = arrays._replace(wanted=wanted, scratch=arrays.scratch._replace(is_skipped=is_skipped))
         values = Events(events.starts, events.attributes, events.codes)
         before = thread_time_ns()
-        *flat, several = match_events(first, end, values, workspace, rest)
-        found = Many(*flat)
+        starts, sure, possible_starts, possible, several = match_events(first, end, values, workspace, rest)
+        found = Many(starts, sure, possible_starts, possible)
         if in_bits is not None and len(chosen):
             others = bits.match(in_bits, chosen, events, (first, end), several, part, self._dense(), is_live)
             found = beside(found, others)
             if part.has_repeated_slots:
-                found = Many(*distinct_in_events(*found, seen))
+                found = Many(*distinct_in_events(found.starts, found.sure, found.possible_starts, found.possible, seen))
             bits.observe_with(end - first, thread_time_ns() - before)
         else:
             bits.observe(end - first, thread_time_ns() - before)
@@ -528,10 +538,10 @@ class Sift(PartedIndex):
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
         """Match an event with several values of some attribute: find candidates, and test all their literals."""
-        _, _, _, scratch, literals, layout = self._workspace(part).arrays
-        values = Event(event.attributes, event.codes, scratch.ordinals)
-        clauses, n_lists = candidates_of_several(values, scratch, layout)
-        found, n_tested = verify_clauses(clauses, event.attributes, event.codes, self._dense(), literals)
+        workspace = self._workspace(part).arrays
+        values = Event(event.attributes, event.codes, workspace.scratch.ordinals)
+        clauses, n_lists = candidates_of_several(values, workspace.scratch, workspace.layout)
+        found, n_tested = self._verified(part, clauses, event)
         return Found(found, len(clauses), n_tested, n_lists)
 
     def stats(self) -> dict[str, Any]:

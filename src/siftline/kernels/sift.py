@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import carray
 
 from siftline.kernels.compiler import inline_kernel, kernel
 from siftline.kernels.literals import Literals
-from siftline.kernels.pointers import HEADER_SIZE, arrays_at, fetch, pointer
+from siftline.kernels.pointers import EventValues, arrays_at, fetch
 from siftline.kernels.sharing import ids_with_followers
 from siftline.kernels.sift_arrays import (
     FINDINGS_AT,
@@ -476,7 +475,7 @@ def match_interpreted(event: Event, workspace: Workspace) -> Any:
 @kernel
 def match_at(event_at: int, workspace_at: int) -> Any:
     """Match one event. Both are addresses: of the event's header, and of the table of a `Workspace`."""
-    header = carray(pointer(event_at), HEADER_SIZE, np.int64)
+    event = arrays_at(event_at, EventValues)
     scratch = arrays_at(workspace_at + SCRATCH_AT, Scratch)
     workspace = Workspace(
         arrays_at(workspace_at + WANTED_AT, Wanted),
@@ -486,9 +485,7 @@ def match_at(event_at: int, workspace_at: int) -> Any:
         arrays_at(workspace_at + LITERALS_AT, Literals),
         arrays_at(workspace_at + LAYOUT_AT, Layout),
     )
-    attributes = carray(pointer(header[0]), header[2], np.int32)
-    codes = carray(pointer(header[1]), header[2], np.int32)
-    return _match(Event(attributes, codes, scratch.ordinals), workspace)
+    return _match(Event(event.attributes, event.codes, scratch.ordinals), workspace)
 
 
 @kernel

@@ -213,14 +213,13 @@ def count_visits(
     first: int,
     end: int,
     step: int,
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    codes: NDArray[np.int32],
+    events: Events,
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
     covers: NDArray[np.int32],
 ) -> Any:
     """Return by attribute how many clauses every step-th event visits."""
+    starts, attributes, codes = events.starts, events.attributes, events.codes
     visits = np.zeros(len(cut_starts) - 1, dtype=np.int64)
     for i in range(first, end, step):
         for p in range(starts[i], starts[i + 1]):
@@ -235,14 +234,13 @@ def fill_bitmaps(
     first: int,
     end: int,
     is_left_out: NDArray[np.bool_],
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    codes: NDArray[np.int32],
+    events: Events,
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
     bitmaps: NDArray[np.uint64],
 ) -> None:
     """Make the bitmaps of the events first .. end - 1."""
+    starts, attributes, codes = events.starts, events.attributes, events.codes
     bitmaps[:] = _U0
     n_attributes = len(cut_starts) - 1
     for i in range(first, end):
@@ -403,16 +401,14 @@ def find_pairs(
     cluster_starts: NDArray[np.int32],
     group_rows: NDArray[np.uint32],
     group_starts: NDArray[np.int32],
-    heads: NDArray[Any],
-    tail_starts: NDArray[np.int32],
-    tails: NDArray[Any],
-    answers: NDArray[np.int32],
+    clauses: BitClauses,
     bitmaps: NDArray[np.uint64],
 ) -> Any:
     """Return (events, slots, open events, open clauses): what matches and what must be looked at, clause by clause.
 
     `clusters` are attributes. `living` is empty if all slots are live.
     """
+    heads, tail_starts, tails, answers = clauses.heads, clauses.tail_starts, clauses.tails, clauses.answers
     # In each list there is always room for the events of as many clauses as are taken together.
     n_most = np.uint64(_TOGETHER * EVENTS)
     events = np.empty(2 * n_most, dtype=np.uint16)
