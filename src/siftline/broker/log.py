@@ -104,6 +104,8 @@ class NotificationLog:
     ----------
     last : int
         The number of the newest event; before there is one, the number before the first.
+    began : int
+        The first number since the start: the time then, or more if that was used before.
     problems : list of str
         What was wrong with the file, in words.
     """
@@ -159,7 +161,7 @@ class NotificationLog:
         """Find out what is missing, and let new events have numbers that were never used."""
         runs = [Run(*each) for each in self._reader.execute("SELECT first, last FROM runs ORDER BY first")]
         sequences = self._recent.sequences
-        newest = max([self._marked(), *sequences[-1:].tolist()])
+        newest = max([marked(self._mark, self.problems), *sequences[-1:].tolist()])
         if runs and runs[-1].last < newest:
             runs[-1] = Run(runs[-1].first, newest)
         elif not runs and newest:
@@ -172,20 +174,11 @@ class NotificationLog:
             self._losses.miss(run, sequences)
         if len(self._losses):
             self.problems.append(f"{self.path}: notifications are missing; those who go on before them are told")
-        self.last = first - 1
+        self.last, self.began = first - 1, first
         with transaction(self._writer) as execute:
             execute("DELETE FROM runs")
             for run in self._losses.runs:
                 execute(insert("runs", 2), row(*run))
-
-    def _marked(self) -> int:
-        """Return how far the log had come, as a file beside it says; 0 if that cannot be read."""
-        try:
-            return self._mark.read()
-        except StoreError as error:
-            self.problems.append(str(error))
-            self._mark.path.unlink()
-            return 0
 
     def _floor(self) -> Position:
         found = self._reader.execute("SELECT sequence, place FROM facts WHERE name = 'floor'").fetchone()
@@ -453,6 +446,16 @@ class NotificationLog:
         with self._guard:
             found = self._found([id], after, limit, None)
         return [Position(*each) for each in zip(found.sequences, found.places, strict=True)]
+
+
+def marked(mark: Mark, problems: list[str]) -> int:
+    """Return how far a file had come, as the mark beside it says; 0, and one problem more, if that cannot be read."""
+    try:
+        return mark.read()
+    except StoreError as error:
+        problems.append(str(error))
+        mark.path.unlink()
+        return 0
 
 
 def _told(logged: list[LoggedEvent], with_webhooks: Collection[Id]) -> dict[Id, int]:
