@@ -20,6 +20,7 @@ from siftline.broker.log_file import verify
 from siftline.broker.losses import DAMAGED, DROPPED, UNKNOWN
 from siftline.broker.names import Names
 from siftline.broker.notifications import START, Everybody, Gap, Position
+from siftline.broker.remembered import Done, Name
 from siftline.broker.waiting import Waiting
 from siftline.errors import StoreError
 
@@ -157,7 +158,7 @@ def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
         with monkeypatch.context() as patch:
             patch.setattr(log.remembered, "add", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                log.append([(b"4", log.numbered(["d", "a"]))], 1, (), done=[None])  # type: ignore[list-item]
+                log.append([(b"4", log.numbered(["d", "a"]))], 1, (), done=[Done(Name(b"k", b"d"), 1, 1)])
         assert everything(log) == before
         log.put((b"5", ["e", "a"]))
         assert [(each.subscription, each.payload) for each in notifications(log)] == [

@@ -177,7 +177,7 @@ class Cluster:
                     insert("published", 3),
                     (row(sequence, at, event) for sequence, event in enumerate(events, self.last + 1)),
                 )
-                self._log.remembered.add(self._connection.executemany, done, last)
+                self._log.remembered.add(self._connection.executemany, done, self.last, last)
                 n_bytes = self._kept.n_bytes + sum(event_cost(len(event), 0) for event in events)
                 kept = self._room(self._kept._replace(n_events=self._kept.n_events + len(events), n_bytes=n_bytes))
             self._log.remembered.added(len(done))
