@@ -35,7 +35,7 @@ from siftline.encoding.clauses import (
 )
 from siftline.encoding.conjunctions import encode_many
 from siftline.encoding.domains import Domains
-from siftline.encoding.patterns import matcher_of
+from siftline.encoding.patterns import matcher_of, merged_layer, n_new_patterns
 from siftline.encoding.plain import PlainRows, known_rows, placed_rows
 from siftline.errors import TooLargeError
 from siftline.indexes.protocol import Batch, Index
@@ -77,6 +77,8 @@ _MANY: Final = 256
 _VERY_MANY: Final = 4096
 # So many clauses of unplaced subscriptions stay in the tail.
 _MOST_KEPT: Final = 256
+# So many new patterns are left to the next event.
+_FEW_PATTERNS: Final = 256
 # Labels are dealt out again for this many unplaced subscriptions, and one more for so many others.
 _UNPLACED: Final = 64
 _OTHERS: Final = 1024
@@ -468,6 +470,27 @@ class Changing:
     def _renew(self) -> None:
         """Deal out labels for all constants that have none."""
         renew(self)
+
+    def _take_in_patterns(self) -> bool:
+        """Let the matcher know new patterns, if they are many; return whether some of its layers should be merged.
+
+        The next event would have to wait for as many as there are.
+        """
+        if n_new_patterns(self._domains) >= _FEW_PATTERNS:
+            with self._publishing:
+                matcher_of(self._domains)
+        matcher = self._domains.matcher
+        return matcher is not None and matcher.wants_merge
+
+    def _merge_patterns(self) -> None:
+        """Merge layers of patterns, as long as some should be one; without the writers' lock."""
+        while (matcher := self._domains.matcher) is not None and (chosen := matcher.mergeable()) is not None:
+            path, layers = chosen
+            layer = merged_layer(layers)
+            with self._publishing:
+                domains = self._domains
+                if domains.matcher is not None:
+                    domains.matcher = domains.matcher.merged(path, layers, layer)
 
     def _clauses_of(self, slots: NDArray[np.int32]) -> Clauses:
         """Return the clauses of some ascending slots."""

@@ -1,8 +1,10 @@
 """Tidying up behind changes: small merges at once, large ones in a thread of their own.
 
-The thread lives only while there is something to do, at low priority, and holds the writers' lock only to choose a
-merge and to put its result in place; a sweep holds it throughout. Matching never waits for it. In a process that forks
-meanwhile, the child does the merge again when it next changes something.
+The thread lives only while there is something to do, and holds the writers' lock only to choose a merge and to put its
+result in place; a sweep holds it throughout. What takes long runs in a second thread at low priority. The first one has
+the usual priority, because while it holds a lock, a writer would wait until the processor has nobody else to serve.
+Matching never waits for it. In a process that forks meanwhile, the child does the merge again when it next changes
+something.
 """
 
 from __future__ import annotations
@@ -72,6 +74,8 @@ class Tidier:
             else:
                 with engine._publishing:
                     domains.merge()
+        if engine._take_in_patterns():
+            self._start(engine)
         if engine._wants_renewal():
             if is_bulk and engine._n_overtaken >= _PATIENCE:
                 engine._renew()
@@ -95,6 +99,7 @@ class Tidier:
             engine._renew()
         while (merge := engine._index.merge()) is not None:
             _done(merge, engine)
+        engine._merge_patterns()
 
     def join(self) -> None:
         """Wait for the thread, and raise what it met."""
@@ -113,7 +118,6 @@ class Tidier:
         self._thread.start()
 
     def _run(self, engine: Changing) -> None:
-        _step_back()
         try:
             while self._does_something(engine):
                 pass
@@ -133,6 +137,7 @@ class Tidier:
         if wants_renewal:
             engine._renew()
         _merge_constants(engine)
+        engine._merge_patterns()
         with engine._writing:
             if engine._wants_renewal() or engine._domains.wants_merge:
                 return True
@@ -143,7 +148,7 @@ class Tidier:
                 self._thread = None  # under the lock, so that the next change starts another one
                 return False
         try:
-            merge.run()
+            stepped_back(merge.run)
         except Exception:
             with engine._writing:
                 self._give_up()
@@ -175,7 +180,7 @@ def _merge_constants(engine: Changing) -> None:
             return
         merging = engine._domains.start_merge()
     try:
-        merging.run()
+        stepped_back(merging.run)
         while merging.n_behind > _FEW_CONSTANTS:
             merging.catch_up()
     except BaseException:
@@ -194,6 +199,24 @@ def _done(merge: Merge, engine: Changing) -> None:
         raise
     with engine._shortcuts:
         merge.finish()
+
+
+def stepped_back(work: Callable[[], None]) -> None:
+    """Do some work in a thread at low priority, and wait for it; it must hold no lock."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        _step_back()
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name=threading.current_thread().name, daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
 
 
 def _step_back() -> None:
