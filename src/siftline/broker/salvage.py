@@ -30,7 +30,6 @@ _LAST_ROW: Final = 2**63 - 1
 # Queries that may fail, between two places that can be read, and of one table; each takes some ten microseconds.
 _MOST_BETWEEN: Final = 1000
 _MOST_IN_ALL: Final = 100_000
-_FAILURES: Final[tuple[type[Exception], ...]] = 20_000
 _FAILURES: Final[tuple[type[Exception], ...]] = (sqlite3.Error, UnicodeDecodeError, OverflowError)
 
 
