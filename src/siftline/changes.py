@@ -42,7 +42,7 @@ from siftline.indexes.protocol import Batch, Index
 from siftline.indexes.registry import make_index
 from siftline.kernels.sharing import first_alike
 from siftline.language.normal_form import Cover, cover, cover_with_alternatives
-from siftline.model import has_calls
+from siftline.model import has_calls, pack
 from siftline.renewing import renew
 from siftline.shortcuts import Shortcuts
 from siftline.subscriptions import ParsedExpressions, SubscriptionTable
@@ -116,7 +116,9 @@ class Changing:
         self._tail = Tail(_TAIL)
         self._n_indexed = 0  # slots from here on are in the tail
         self._unplaced: set[int] = set()  # slots whose constants did not all get labels
-        self._entries: dict[Expression, int] = {}  # the slots of expressions that may be shared; some may be gone
+        # By the hashes of expressions, slots that may be shared; some may be gone. With the expressions themselves as
+        # keys, each would be one more object for the garbage collector.
+        self._entries: dict[int, int] = {}
         self._brings_new = False  # whether the last plain one had new constants: the next one may have some, too
         self._n_added = 0
         self._n_replaced = 0
@@ -147,10 +149,11 @@ class Changing:
     def _add_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
         """Add one expression whose id was checked."""
         table, slot = self._table, self._table.n_slots
-        leader = self._entries.get(expression) if self._index.shares else None
-        if leader is not None and table.is_entry(leader):
+        key = hash(expression) if self._index.shares else 0
+        leader = self._leader(key, expression)
+        if leader is not None:
             with self._shortcuts:
-                table.append_one(id, weight, table.expression(leader), tenant)
+                table.append_one(id, weight, table.packed(leader), tenant)
                 table.follow([slot], [leader])
             return
         rows = self._plain_rows(expression)
@@ -160,12 +163,19 @@ class Changing:
             self._add_coded([id], [weight], [expression], tenant)
         else:
             with self._shortcuts:
-                table.append_one(id, weight, expression, tenant)
+                table.append_one(id, weight, pack(expression), tenant)
                 self._add_plain(slot, rows)
         if self._index.shares:
-            self._entries[expression] = slot
+            self._entries[key] = slot
         if not has_room or (rows is not None and rows.wide):
             self._tidier.tidy(self)  # at the end, because a sweep renumbers slots and attributes
+
+    def _leader(self, key: int, expression: Expression) -> int | None:
+        """Return the slot whose entry an expression may share, given its hash."""
+        leader = self._entries.get(key) if self._index.shares else None
+        if leader is None or not self._table.is_entry(leader) or self._table.expression(leader) != expression:
+            return None
+        return leader
 
     def _plain_rows(self, expression: Expression) -> PlainRows | None:
         """Return the literals of an expression for the tail, with labels for its constants; None if it is not plain."""
@@ -202,7 +212,7 @@ class Changing:
             slot = self._table.n_slots
             with self._changing():
                 self._take_away([id])
-                self._table.append_one(id, weight, expression, tenant)
+                self._table.append_one(id, weight, pack(expression), tenant)
                 self._add_plain(slot, rows)
         self._tidier.tidy(self)
 
@@ -224,20 +234,20 @@ class Changing:
             self._add_coded(ids, weights, expressions, tenants)
         self._tidier.tidy(self, is_bulk=len(ids) >= _MANY)
 
-    def _leaders(self, expressions: list[Expression]) -> tuple[list[int], dict[Expression, int]]:
-        """Return the slot that has the entry of each expression, and which expressions are new."""
+    def _leaders(self, expressions: list[Expression]) -> tuple[list[int], dict[int, int]]:
+        """Return the slot that has the entry of each expression, and the slots of new ones by their hashes."""
         by_object: dict[int, int] = {}  # hashing an expression takes long, and texts that repeat are parsed once
         entries: dict[Expression, int] = {}
-        leaders = []
+        leaders: list[int] = []
         for slot, expression in enumerate(expressions, self._table.n_slots):
             leader = by_object.get(builtins.id(expression))
             if leader is None:
-                leader = self._entries.get(expression, slot)
-                if leader == slot or not self._table.is_entry(leader):
+                leader = self._leader(hash(expression), expression)
+                if leader is None:
                     leader = entries.setdefault(expression, slot)
                 by_object[builtins.id(expression)] = leader
             leaders.append(leader)
-        return leaders, entries
+        return leaders, {hash(expression): slot for expression, slot in entries.items()}
 
     def _add_coded(
         self,
@@ -421,9 +431,7 @@ class Changing:
         batch = Batch(0, table.n_slots, clauses, domains, table.expression, self._statistics)
         index = self._laid_out(batch, is_new=False)
         matcher_of(domains)
-        entries = {
-            expression: int(new_slots[slot]) for expression, slot in self._entries.items() if new_slots[slot] >= 0
-        }
+        entries = {key: int(new_slots[slot]) for key, slot in self._entries.items() if new_slots[slot] >= 0}
         with self._changing():
             self._put(table, domains, [clauses], index)
         self._unplaced = set(unplaced.tolist())
@@ -548,7 +556,7 @@ class Changing:
             assert all(slot >= self._n_indexed or slot in self._unplaced for slot in waiting)
             assert all(self._table.is_entry(slot) for slot in self._unplaced)
             assert self._index.has_tail or self._n_indexed == self._table.n_slots
-            assert all(self._table.expression(slot) == e for e, slot in self._entries.items())
+            assert all(hash(self._table.expression(slot)) == key for key, slot in self._entries.items())
             self._index._check()
 
 

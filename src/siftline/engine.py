@@ -596,6 +596,8 @@ class Engine(Matching):
         self.__dict__.update(pickle.loads(state["pickled"]))
         self._writing = threading.RLock()
         self._publishing = threading.Lock()
+        # Hashes of strings are others in every process.
+        self._entries = {hash(self._table.expression(slot)): slot for slot in self._entries.values()}
 
 
 def _checked_schedule(schedule: str | None, index: str) -> str:
