@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import re
-from json.decoder import scanstring
 from typing import Any, Final, NoReturn
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
@@ -40,7 +39,7 @@ def raw_members(text: str) -> dict[str, str]:
     while place is not None:
         if text[place : place + 1] != '"':
             raise ValueError(f"a name was expected at {place}")
-        name, place = scanstring(text, place + 1, True)
+        name, place = _DECODER.raw_decode(text, place)
         place = _expected(text, place, ":")
         members[name], place = _value(text, place, "}")
     return members
