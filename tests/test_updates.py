@@ -199,12 +199,12 @@ def test_a_merge_of_constants_that_fails_leaves_nothing_behind(monkeypatch: pyte
 
     with monkeypatch.context() as patch:
         patch.setattr(Merging, "run", fail)
-        for i in range(1200, 1800):
+        for i in range(1200, 2400):
             engine.add(f"a > {i}", id=i)
         with pytest.raises(SiftlineError, match="no room"):
             engine.settle()
         assert engine._domains._placed is None
-    engine.add("a > 1800", id=1800)
+    engine.add("a > 2400", id=2400)
     engine.settle()
     engine._check()
     assert len(engine.match({"a": 1750.5})) == 1751

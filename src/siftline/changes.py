@@ -23,15 +23,12 @@ import numpy as np
 
 from siftline.encoding.clauses import (
     Clauses,
-    checked_slots,
     concatenate,
     constants_of,
     encode_covers,
     of_slots,
     picked,
     relabelled,
-    select,
-    swept,
 )
 from siftline.encoding.conjunctions import encode_many
 from siftline.encoding.domains import Domains
@@ -46,8 +43,9 @@ from siftline.model import has_calls, pack
 from siftline.renewing import renew
 from siftline.shortcuts import Shortcuts
 from siftline.subscriptions import ParsedExpressions, SubscriptionTable
+from siftline.sweeping import sweep
 from siftline.tail import Tail
-from siftline.tidying import Tidier
+from siftline.tidying import Nobody, Tidier, at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -60,6 +58,7 @@ if TYPE_CHECKING:
     from siftline.model import Expression
     from siftline.subscriptions import Expressions, Id, Tenants
     from siftline.subsets import Tenant
+    from siftline.tidying import Run
 
 # Removed subscriptions are swept out when they are this many and as many as the live ones.
 _SWEEP: Final = 1024
@@ -420,23 +419,15 @@ class Changing:
         n_unneeded = self._table.n_unneeded
         return n_unneeded >= _SWEEP and 2 * n_unneeded >= self._table.n_slots
 
-    def _sweep(self) -> None:
+    def _sweep(self, run: Run = at_once) -> None:
         """Give back the memory of removed subscriptions, their constants and attributes included."""
-        table, new_slots = self._table.compacted()
-        clauses = select(self._joined_clauses(), new_slots)
-        domains, clauses = swept(self._domains, clauses, map(table.expression, checked_slots(clauses)))
-        unplaced = new_slots[list(self._unplaced)]
-        unplaced = unplaced[unplaced >= 0]
-        self._name_all(domains, [table.expression(slot) for slot in unplaced.tolist() if table.is_entry(slot)])
-        batch = Batch(0, table.n_slots, clauses, domains, table.expression, self._statistics)
-        index = self._laid_out(batch, is_new=False)
-        matcher_of(domains)
-        entries = {key: int(new_slots[slot]) for key, slot in self._entries.items() if new_slots[slot] >= 0}
-        with self._changing():
-            self._put(table, domains, [clauses], index)
-        self._unplaced = set(unplaced.tolist())
-        self._entries = entries
-        self._tenants.clear()  # they know the old table, which would stay as long as they do
+        sweep(self, run)
+
+    def _without_subscriptions(self) -> Changing:
+        """Return an engine of the same kind that has none, and leaves it to others to tidy up."""
+        other = Changing(self._index_name, self._statistics, self._schedule, self._options)
+        other._tail_size, other._tidier = self._tail_size, Nobody()
+        return other
 
     def _name_all(self, domains: Domains, expressions: list[Expression]) -> None:
         """Let domains know all attributes, constants and patterns of expressions, which a renewal will ask for."""
@@ -475,9 +466,9 @@ class Changing:
         """Return whether so many subscriptions are unplaced that labels should be dealt out again."""
         return bool(self._unplaced) and len(self._unplaced) >= _UNPLACED + len(self) // _OTHERS
 
-    def _renew(self) -> None:
+    def _renew(self, run: Run = at_once) -> None:
         """Deal out labels for all constants that have none."""
-        renew(self)
+        renew(self, run)
 
     def _take_in_patterns(self) -> bool:
         """Let the matcher know new patterns, if they are many; return whether some of its layers should be merged.

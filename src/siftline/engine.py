@@ -596,6 +596,7 @@ class Engine(Matching):
         self.__dict__.update(pickle.loads(state["pickled"]))
         self._writing = threading.RLock()
         self._publishing = threading.Lock()
+        self._table.removed = None
         # Hashes of strings are others in every process.
         self._entries = {hash(self._table.expression(slot)): slot for slot in self._entries.values()}
 

@@ -195,6 +195,7 @@ class SubscriptionTable:
         self._lasts: dict[int, int] = {}
         self.stage: Stage | None = None  # of the conditions with calls; None before the first
         self.owners: Growable | None = None  # the number of each slot's condition in the stage, or -1
+        self.removed: list[Id] | None = None  # the ids that were removed since somebody wanted to know
 
     @property
     def n_slots(self) -> int:
@@ -274,6 +275,10 @@ class SubscriptionTable:
             check_type(id, self.are_ids_text)
         if self._found(id) is not None:
             raise DuplicateIdError(f"the id {id!r} is already in use")
+
+    def enter_ids(self) -> None:
+        """Enter all ids, so that no look has to enter some."""
+        self._slot_of()
 
     def _slot_of(self) -> dict[Id, int]:
         """Return the slots of all ids."""
@@ -414,6 +419,8 @@ class SubscriptionTable:
         known = self._slot_of()
         for id in ids:
             del known[id]
+        if self.removed is not None:
+            self.removed += ids
         self.is_live.view[slots] = False
         self.n_live -= len(slots)
         if self.leaders is None:
@@ -427,6 +434,8 @@ class SubscriptionTable:
         with _looking_up:  # nobody enters the id of a slot that is no longer live
             self._slots.pop(id, None)
             self.is_live.set(slot, False)
+        if self.removed is not None:
+            self.removed.append(id)
         self.n_live -= 1
         if self.leaders is None:
             self.n_unneeded += 1
@@ -528,6 +537,18 @@ class SubscriptionTable:
         place = bisect_right(self._part_starts, slot) - 1
         part, position = self._parts[place], slot - self._part_starts[place]
         return part.packed(position) if type(part) is ParsedExpressions else pack(part.expression(position))
+
+    def frozen(self) -> SubscriptionTable:
+        """Return this table as it is now, for reading it while others change it."""
+        other = SubscriptionTable()
+        other.__dict__.update(self.__dict__)
+        other.is_live = Growable(self.is_live.view.copy())
+        other._parts, other._part_starts = self._parts.copy(), self._part_starts.copy()
+        other._n_members, other.tenant_numbers = self._n_members.copy(), self.tenant_numbers.copy()
+        for name in ("tenants", "leaders", "owners"):
+            growable = getattr(self, name)
+            setattr(other, name, None if growable is None else Growable(growable.view.copy()))
+        return other
 
     def compacted(self) -> tuple[SubscriptionTable, NDArray[np.int32]]:
         """Return a table of what is needed only, and the new slot of each old one (-1 for none)."""

@@ -1,7 +1,7 @@
 """Tidying up behind changes: small merges at once, large ones in a thread of their own.
 
 The thread lives only while there is something to do, and holds the writers' lock only to choose a merge and to put its
-result in place; a sweep holds it throughout. What takes long runs in a second thread at low priority. The first one has
+result in place. What takes long runs in a second thread at low priority. The first one has
 the usual priority, because while it holds a lock, a writer would wait until the processor has nobody else to serve.
 Matching never waits for it. In a process that forks meanwhile, the child does the merge again when it next changes
 something.
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from siftline.changes import Changing
     from siftline.indexes.protocol import Merge
+
+    # Does some work that takes long, here or elsewhere, and waits for it.
+    Run = Callable[[Callable[[], None]], None]
 
 # Merges of at most this many clauses, or constants, are done at once, in a few milliseconds.
 _AT_ONCE: Final = 1024
@@ -131,15 +134,17 @@ class Tidier:
 
     def _does_something(self, engine: Changing) -> bool:
         with engine._writing:
-            if engine._has_many_dead():
-                engine._sweep()
+            has_many_dead = engine._has_many_dead()
+        if has_many_dead:
+            engine._sweep(stepped_back)
+        with engine._writing:
             wants_renewal = engine._wants_renewal()
         if wants_renewal:
-            engine._renew()
+            engine._renew(stepped_back)
         _merge_constants(engine)
         engine._merge_patterns()
         with engine._writing:
-            if engine._wants_renewal() or engine._domains.wants_merge:
+            if engine._has_many_dead() or engine._wants_renewal() or engine._domains.wants_merge:
                 return True
             index, version = engine._index, engine._domains.version
             self._is_left = False
@@ -171,6 +176,14 @@ class Tidier:
         self._thread = None
         self._give_up()
         engine._domains.abandon()
+        engine._table.removed = None
+
+
+class Nobody(Tidier):
+    """Leaves everything as it is, for an engine that is only on its way to become another's parts."""
+
+    def tidy(self, engine: Changing, *, is_bulk: bool = False) -> None:
+        """Do nothing."""
 
 
 def _merge_constants(engine: Changing) -> None:
@@ -199,6 +212,11 @@ def _done(merge: Merge, engine: Changing) -> None:
         raise
     with engine._shortcuts:
         merge.finish()
+
+
+def at_once(work: Callable[[], None]) -> None:
+    """Do some work in this thread."""
+    work()
 
 
 def stepped_back(work: Callable[[], None]) -> None:
