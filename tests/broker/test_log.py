@@ -8,6 +8,7 @@ import random
 import shutil
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +18,22 @@ from siftline.broker import log_file
 from siftline.broker.limits import Limits
 from siftline.broker.log import NotificationLog
 from siftline.broker.log_file import verify
-from siftline.broker.losses import DAMAGED, DROPPED, UNKNOWN
+from siftline.broker.losses import _MOST_LOSSES, DAMAGED, DROPPED, UNKNOWN, Losses, Run
 from siftline.broker.names import Names
-from siftline.broker.notifications import START, Everybody, Gap, Position
+from siftline.broker.notifications import LAST_PLACE, START, Everybody, Gap, Position
+from siftline.broker.recent import Snapshot
+from siftline.broker.remembered import Done, Name
 from siftline.broker.waiting import Waiting
 from siftline.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from siftline.broker.deliveries import Delivery
     from siftline.broker.logged import LoggedEvent
     from siftline.broker.notifications import Notification
+    from siftline.broker.recent import Found
 
 HOUR = 3_600_000_000
 
@@ -71,6 +76,16 @@ def payloads(log: NotificationLog, after: Position = START, wanted: Any = None) 
 
 def notifications(log: NotificationLog) -> list[Notification]:
     return [each for each in everything(log) if not isinstance(each, Gap)]
+
+
+def in_time(call: Callable[[], list[Any]]) -> list[Any]:
+    """Return what a call returns, if it returns."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.extend(call()), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), "it spins"
+    return found
 
 
 def due(log: NotificationLog, now: int) -> list[Delivery]:
@@ -157,7 +172,7 @@ def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
         with monkeypatch.context() as patch:
             patch.setattr(log.remembered, "add", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                log.append([(b"4", log.numbered(["d", "a"]))], 1, (), done=[None])  # type: ignore[list-item]
+                log.append([(b"4", log.numbered(["d", "a"]))], 1, (), done=[Done(Name(b"k", b"d"), 1, 1)])
         assert everything(log) == before
         log.put((b"5", ["e", "a"]))
         assert [(each.subscription, each.payload) for each in notifications(log)] == [
@@ -199,6 +214,64 @@ def test_readers_beside_the_one_who_appends(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
     assert wrong == []
+
+
+def test_nobody_waits_for_who_looks_through_the_log(tmp_path: Path) -> None:
+    """What somebody looks for is looked for without the guard, and what is dropped meanwhile is told, or left out."""
+
+    class Slow(list[str]):
+        def __iter__(self) -> Iterator[str]:
+            is_looking.set()
+            assert may_go_on.wait(60)
+            return super().__iter__()
+
+    for after, expected in ((Position(HOUR, 0), DROPPED), (START, None)):
+        is_looking, may_go_on = threading.Event(), threading.Event()
+        path = tmp_path / f"log {after}"
+        with Fast(path, log_events=3) as log, ThreadPoolExecutor() as threads:
+            log.put((b"1", ["a", "b"]), (b"2", ["a"]))
+            reading = threads.submit(log.read, Slow(["a", "b"]), after, 10)
+            try:
+                assert is_looking.wait(60)
+                # All of it is dropped, and the numbers of a and b are given to others and back.
+                putting = threads.submit(lambda: [log.put((b"x", [f"x{n}", "y"])) for n in range(9)])
+                putting.result(timeout=60)
+                log.put((b"new", ["b"]))
+            finally:
+                may_go_on.set()
+            page = reading.result(timeout=60)
+            assert (None if page.gap is None else page.gap.reason) == expected
+            assert page == []
+            assert payloads(log, after, {"a", "b"}) == [each for each in (expected, b"new") if each is not None]
+
+
+def test_a_poll_looks_no_further_than_the_last_match(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int | None] = []
+    find = Snapshot.find
+
+    def counted(self: Snapshot, after: Position, wanted: Any, *, limit: int, until: int | None = None) -> Found:
+        looked.append(until)
+        return find(self, after, wanted, limit=limit, until=until)
+
+    with Fast(tmp_path / "log") as log:
+        log.put((b"1", ["rare", "often"]))
+        log.put(*((b"%d" % n, ["often", f"x{n}"]) for n in range(2000)))
+    for start in (2, 3):
+        with Fast(tmp_path / "log", now=start * HOUR) as log:
+            matches = log.read({"rare"}, START, 10)
+            first, last = matches[0], matches[-1]
+            monkeypatch.setattr(Snapshot, "find", counted)
+            looked.clear()
+            assert len(log.read({"rare"}, first.position, 10)) == start - 2
+            assert looked == [last.position.sequence]
+            looked.clear()
+            assert log.read({"rare"}, Position(log.last, LAST_PLACE), 10) == []
+            assert log.read({"nobody"}, START, 10) == []
+            assert looked == []
+            [new] = log.put((b"new", ["often", "rare"]))
+            assert [each.payload for each in log.read({"rare"}, Position(new.sequence, 0), 10)] == [b"new"]
+            assert log.read({"rare"}, Position(new.sequence, 1), 10) == []
+            monkeypatch.undo()
 
 
 # gaps
@@ -388,6 +461,52 @@ def test_damage_while_it_runs_is_a_gap(tmp_path: Path) -> None:
             connection.execute(query, (b"bad", log.first + 5))
             connection.execute("DELETE FROM logged WHERE sequence = ?", (log.first + 7,))
         assert payloads(log, wanted={"a"}) == [*expected[:5], DAMAGED, expected[6], DAMAGED, *expected[8:]]
+
+
+def test_losses_beyond_those_that_are_told_apart(tmp_path: Path) -> None:
+    """However many events are damaged, and in whatever order that is found out, whoever reads gets to the end."""
+    n = 2 * _MOST_LOSSES + 500
+    with Fast(tmp_path / "log") as log:
+        log.put(*((b"%d" % number, ["a"]) for number in range(n)))
+        log.put((b"whole", ["a"]))
+        first = log.first
+        with closing(sqlite3.connect(tmp_path / "log", isolation_level=None)) as connection:
+            connection.execute("DELETE FROM logged WHERE sequence % 2 = 0 AND sequence < ?", (first + n,))
+        # The newest are found out first; those before them must not hide behind them.
+        for sequence in range(first + n - 1, first + n // 2, -1):
+            log._fetched([sequence])
+        found = in_time(lambda: payloads(log, wanted={"a"}))
+        assert found[-1] == b"whole"
+        assert DAMAGED in found
+        assert len(log._losses) == _MOST_LOSSES
+        told = [each for each in everything(log, wanted={"a"}) if isinstance(each, Gap)]
+        assert [gap.resume for gap in told] == sorted({gap.resume for gap in told})
+    with Fast(tmp_path / "log", now=2 * HOUR) as log:
+        assert len(log._losses) == _MOST_LOSSES
+        assert in_time(lambda: payloads(log, wanted={"a"}))[-1] == b"whole"
+
+
+def test_losses_against_a_set() -> None:
+    """What is lost is told as lost, whatever is joined; nothing else is, as long as few are noted."""
+    for seed in range(20):
+        rng = random.Random(seed)
+        losses, lost = Losses(Position(5, LAST_PLACE), [Run(1, 5000)]), set()
+        most = rng.choice((30, 1200))
+        for _ in range(most):
+            after = rng.randrange(1, 4990)
+            until = after + rng.choice((1, 1, 1, 9))
+            losses.add(after, until)
+            lost |= set(range(after + 1, until + 1)) - set(range(6))
+        told: set[int] = set()
+        position = Position(5, LAST_PLACE)
+        while (ahead := losses.ahead(position)) is not None:
+            told |= set(range(ahead[0] + 1, ahead[1].resume.sequence + 1))
+            assert ahead[1].resume > position
+            position = ahead[1].resume
+        assert lost <= told
+        assert len(losses) <= _MOST_LOSSES
+        if most == 30:
+            assert told - set(range(6)) == lost
 
 
 @pytest.mark.parametrize("seed", range(12))

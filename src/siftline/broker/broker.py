@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from siftline.broker.addresses import check_url
 from siftline.broker.clock import SteadyClock
 from siftline.broker.cluster import Cluster, checked
-from siftline.broker.health import Health
+from siftline.broker.health import Health, without_paths
 from siftline.broker.hub import Hub, Listener
 from siftline.broker.keys import Keys
 from siftline.broker.leases import (
@@ -161,7 +161,8 @@ class Broker:
         )
         match = checked if self.cluster is not None else self._match_all
         self._publisher = Publisher(match, self.log.numbered, self._write, self._answers, self._observe, self.limits)
-        self._health = Health({"the store": self.store.path, "the log of notifications": self.log.path})
+        self._files = {"the store": self.store.path, "the log of notifications": self.log.path}
+        self._health = Health(self._files)
         self._failures: dict[str, str] = {}  # why steps of the last tick went wrong
         self._is_stopping = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="siftline-broker", daemon=True)
@@ -406,10 +407,7 @@ class Broker:
         """
         if self._is_stopping.is_set():
             return ["the broker is closed"]
-        names = {self.log.path: "the log of notifications", self.store.path: "the store"}
-        known = list(self._failures.values())
-        for path, name in names.items():  # where the files are is nobody's business
-            known = [reason.replace(path, name) for reason in known]
+        known = [without_paths(reason, self._files) for reason in list(self._failures.values())]
         return list(dict.fromkeys(self._health.problems() + known))
 
     def _compact(self) -> None:
