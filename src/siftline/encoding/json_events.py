@@ -19,13 +19,14 @@ from siftline.encoding.domain import TRUE
 from siftline.encoding.domain_tables import tables_of
 from siftline.encoding.events import append_leaves, locate
 from siftline.encoding.flat_domains import binary_buffers
-from siftline.encoding.json_leaves import NUMBER, OK, STRING, empty_columns, parse_json
+from siftline.encoding.json_leaves import NUMBER, OK, STRING, parse_json
 from siftline.encoding.moments import Instants
 from siftline.encoding.patterns import matcher_of
 from siftline.errors import EventError
 from siftline.kernels.compiler import direct
 from siftline.kernels.leaves import LeafColumns
 from siftline.kernels.locate import locate_leaves
+from siftline.kernels.pointers import no_arrays
 from siftline.model import MAX_EVENT_DEPTH, MAX_INTEGER_DIGITS
 
 if TYPE_CHECKING:
@@ -275,7 +276,7 @@ def _kind(tree: object) -> str:
 @functools.cache
 def _locator() -> Callable[[LeafColumns, Any], NDArray[np.int32]]:
     """Return `locate_leaves` for the columns that `parse_json` makes, whose types are known."""
-    return direct(locate_leaves, empty_columns(0, 0), np.empty(0, dtype=np.int64))
+    return direct(locate_leaves, no_arrays(LeafColumns), np.empty(0, dtype=np.int64))
 
 
 def _pattern_leaves(leaves: Leaves, domains: Domains) -> Arrays:

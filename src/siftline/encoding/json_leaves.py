@@ -31,7 +31,7 @@ from siftline.kernels.json_leaves import (
 )
 from siftline.kernels.json_number import powers_of_five
 from siftline.kernels.leaves import LeafColumns
-from siftline.kernels.pointers import handle_of
+from siftline.kernels.pointers import handle_of, no_arrays
 from siftline.model import MAX_EVENT_DEPTH
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from siftline.encoding.path_hash import Paths
 
-__all__ = ["BAD", "FALSE", "NULL", "NUMBER", "OK", "SLOW", "STRING", "TRUE", "Leaves", "empty_columns", "parse_json"]
+__all__ = ["BAD", "FALSE", "NULL", "NUMBER", "OK", "SLOW", "STRING", "TRUE", "Leaves", "parse_json"]
 
 # Below this many bytes the arrays have room for the most leaves there can be, one in two bytes; above, one in eight,
 # and they grow when that is not enough.
@@ -133,9 +133,9 @@ powers = functools.cache(powers_of_five)
 @functools.cache
 def _parser() -> Callable[..., tuple[int, int]]:
     """Return `parse_events` for arguments whose types are known: to look at them takes longer than a small event."""
-    numbers, nothing = np.empty(0, dtype=np.int64), _read_only(np.empty(0, dtype=np.int64), np.int64)
-    data, outcome = _read_only(np.empty(0, dtype=np.uint8), np.uint8), _empty_statuses(0)
-    return direct(parse_events, data, nothing, nothing, numbers, numbers, outcome, empty_columns(0, 0), 0, 0)
+    data, places = (_read_only(np.empty(0, dtype), dtype) for dtype in (np.uint8, np.int64))
+    handle, outcome, columns = np.empty(0, dtype=np.int64), no_arrays(Statuses), no_arrays(LeafColumns)
+    return direct(parse_events, data, places, places, handle, handle, outcome, columns, 0, 0)
 
 
 def parse_json(
@@ -171,7 +171,7 @@ def parse_json(
         raise ValueError(f"{n_events} starts of events, but {lasts.size} ends")
     outcome = _empty_statuses(n_events)
     n_bytes = source.size
-    columns = empty_columns(n_bytes // 2 + 1 if n_bytes <= _SMALL_BYTES else n_bytes // 8, n_bytes + TEXT_MARGIN)
+    columns = _empty_columns(n_bytes // 2 + 1 if n_bytes <= _SMALL_BYTES else n_bytes // 8, n_bytes + TEXT_MARGIN)
     workspace = _of_thread.workspace
     if workspace is None:
         workspace = _of_thread.workspace = _Workspace()
@@ -226,8 +226,7 @@ def _empty_statuses(n_events: int) -> Statuses:
     return Statuses(event_starts, np.empty(n_events, dtype=np.uint8), np.empty(n_events, dtype=np.int64))
 
 
-def empty_columns(n_leaves: int, n_texts: int) -> LeafColumns:
-    """Return columns with room for so many leaves and bytes of text."""
+def _empty_columns(n_leaves: int, n_texts: int) -> LeafColumns:
     return LeafColumns(
         attributes=np.empty(n_leaves, dtype=np.int32),
         kinds=np.empty(n_leaves, dtype=np.uint8),
@@ -247,7 +246,7 @@ def _with_room(columns: LeafColumns, n_bytes: int, n_leaves: int, n_texts: int) 
         leaf_room *= 2
     if text_room > columns.texts.size:
         text_room *= 2
-    larger = empty_columns(leaf_room, text_room)
+    larger = _empty_columns(leaf_room, text_room)
     for name in LeafColumns._fields:
         n_used = n_texts if name == "texts" else n_leaves
         getattr(larger, name)[:n_used] = getattr(columns, name)[:n_used]

@@ -35,7 +35,8 @@ from siftline.encoding.clauses import RANGE, VETO
 from siftline.encoding.growable import Growable
 from siftline.encoding.selectivity import literal_shares
 from siftline.indexes.protocol import Candidates, OneByOne
-from siftline.kernels.scan import Scanned, order_literals, scan_clauses
+from siftline.kernels.pointers import empty_handle
+from siftline.kernels.scan import Scanned, order_literals, scan_clauses, scanned_describer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,6 +73,7 @@ class _Published(NamedTuple):
 
     n_attributes: int
     scanned: Scanned
+    handle: Any  # of what is scanned, for kernels
     slots: NDArray[np.int32]
     is_exact: NDArray[np.bool_]
     is_live: NDArray[np.bool_]
@@ -102,7 +104,9 @@ class FastScan(OneByOne):
         """Let the next match see the columns as they are now, all at once."""
         views = {name: column.view for name, column in self._columns.items()}
         scanned = Scanned(**{name: views[name] for name in Scanned._fields})
-        self._published = _Published(n_attributes, scanned, views["slots"], views["is_exact"], views["is_live"])
+        handle = empty_handle(scanned)
+        scanned_describer()(scanned, handle)
+        self._published = _Published(n_attributes, scanned, handle, views["slots"], views["is_exact"], views["is_live"])
 
     def __getstate__(self) -> dict[str, Any]:
         # The published views are of the columns: copied on their own, they would no longer follow them.
@@ -152,7 +156,7 @@ class FastScan(OneByOne):
             events.attributes[start:end],
             events.codes[start:end],
             published.n_attributes,
-            published.scanned,
+            published.handle,
             published.slots,
             published.is_exact,
             published.is_live,

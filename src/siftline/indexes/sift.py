@@ -319,8 +319,10 @@ class ThreadWorkspace:
         self.owner = ids
         # One more than there can be: so the kernel sees that they had room.
         found = np.empty(1 + (part.n_clauses if sharing is None else len(ids.whole)), dtype=np.int64)
-        shared = _NO_IDS[2:] if sharing is None else tuple(each.whole for each in sharing)
-        self._ids, self.ids_found = Ids(ids.whole, found, *shared), found.data
+        self._ids, self.ids_found = _NO_IDS._replace(ids=ids.whole, found=found), found.data
+        if sharing is not None:
+            plain, following, is_member = sharing
+            self._ids = self._ids._replace(plain=plain.whole, following=following.whole, is_member=is_member.whole)
         self._table_with_ids[IDS_AT // 8 : FINDINGS_AT // 8] = table_of(self._ids)
         return True
 

@@ -63,6 +63,11 @@ def empty_handle(arrays: tuple[NDArray[Any], ...]) -> Any:
     return np.empty(2 * len(arrays), dtype=np.int64) if IS_COMPILED else arrays
 
 
+def no_arrays(kind: type) -> Any:
+    """Return a NamedTuple of empty arrays of the types that it names, for `compiler.direct`."""
+    return kind(*(np.empty(0 if columns is None else (0, columns), dtype) for dtype, columns in _shapes(kind)))
+
+
 def _arrays_at(typing_context: Any, table: Any, kind: Any) -> Any:
     """Return the arrays whose addresses and lengths stand in a table (`table_of`), as a NamedTuple of class `kind`.
 

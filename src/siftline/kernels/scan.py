@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.compiler import direct, inline_kernel, kernel
+from siftline.kernels.pointers import arrays_at, describe, no_arrays
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 # How many first literals are tested before the survivors are looked at; their list stays in the L1 cache.
@@ -115,16 +119,32 @@ class Scanned(NamedTuple):
 
 
 @kernel
+def describe_scanned(scanned: Scanned, handle: NDArray[np.int64]) -> None:
+    """Write a handle."""
+    describe(scanned, handle)
+
+
+@functools.cache
+def scanned_describer() -> Callable[[Scanned, NDArray[np.int64]], None]:
+    """Return `describe_scanned` for callers whose arrays have the types that `Scanned` names."""
+    return direct(describe_scanned, no_arrays(Scanned), np.empty(0, dtype=np.int64))
+
+
+@kernel
 def scan_clauses(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     n_attributes: int,
-    scanned: Scanned,
+    columns: NDArray[np.int64],
     slots: NDArray[np.int32],
     is_exact: NDArray[np.bool_],
     is_live: NDArray[np.bool_],
 ) -> Any:
-    """Return (slots that match, slots to check, first literals that held, other literals tested)."""
+    """Return (slots that match, slots to check, first literals that held, other literals tested).
+
+    `columns` is the handle of `Scanned` (see `kernels/pointers.py`).
+    """
+    scanned = arrays_at(columns, Scanned)
     dense = np.full(n_attributes + 1, _ABSENT, dtype=np.int32)
     # Clauses without a literal that could come first ask for code 0 of this extra entry, which every event has.
     dense[0] = 0

@@ -11,14 +11,17 @@ more.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from siftline.kernels.compiler import inline_kernel, kernel
-from siftline.kernels.pointers import arrays_at, describe
+from siftline.kernels.compiler import direct, inline_kernel, kernel
+from siftline.kernels.pointers import arrays_at, describe, no_arrays
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 DONE = -1
@@ -105,6 +108,12 @@ def begin_walk(run: WalkRun, handle: NDArray[np.int64]) -> None:
     describe(run, handle)
 
 
+@functools.cache
+def walk_beginner() -> Callable[[WalkRun, NDArray[np.int64]], None]:
+    """Return `begin_walk` for callers whose arrays have the types that `WalkRun` names."""
+    return direct(begin_walk, no_arrays(WalkRun), np.empty(0, dtype=np.int64))
+
+
 @kernel
 def next_in_walk(handle: NDArray[np.int64], looks_ahead: bool) -> Any:
     """Do one step, for callers in Python."""
@@ -180,6 +189,12 @@ def begin_sequence(run: SequenceRun, handle: NDArray[np.int64]) -> None:
     """Start, and write the handle of a run, for callers in Python."""
     start_sequence(run)
     describe(run, handle)
+
+
+@functools.cache
+def sequence_beginner() -> Callable[[SequenceRun, NDArray[np.int64]], None]:
+    """Return `begin_sequence` for callers whose arrays have the types that `SequenceRun` names."""
+    return direct(begin_sequence, no_arrays(SequenceRun), np.empty(0, dtype=np.int64))
 
 
 @kernel
@@ -265,6 +280,12 @@ def begin_greedy(run: GreedyRun, handle: NDArray[np.int64]) -> None:
     """Start, and write the handle of a run, for callers in Python."""
     start_greedy(run)
     describe(run, handle)
+
+
+@functools.cache
+def greedy_beginner() -> Callable[[GreedyRun, NDArray[np.int64]], None]:
+    """Return `begin_greedy` for callers whose arrays have the types that `GreedyRun` names."""
+    return direct(begin_greedy, no_arrays(GreedyRun), np.empty(0, dtype=np.int64))
 
 
 @inline_kernel

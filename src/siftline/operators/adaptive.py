@@ -25,7 +25,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from siftline.kernels.pointers import empty_handle
-from siftline.kernels.schedules import CURSOR_SIZE, FIRST, N_BUCKETS, GreedyRun, begin_greedy, next_in_greedy, rows_of
+from siftline.kernels.schedules import (
+    CURSOR_SIZE,
+    FIRST,
+    N_BUCKETS,
+    GreedyRun,
+    greedy_beginner,
+    next_in_greedy,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -106,7 +114,7 @@ class Greedy:
             cursor=np.zeros(CURSOR_SIZE, dtype=np.int64),
         )
         self._handle = empty_handle(self._run)
-        begin_greedy(self._run, self._handle)
+        greedy_beginner()(self._run, self._handle)
 
     def next(self, last: int) -> int:
         """Return the next step."""

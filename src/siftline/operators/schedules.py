@@ -24,10 +24,10 @@ from siftline.kernels.schedules import (
     TRUE,
     SequenceRun,
     WalkRun,
-    begin_sequence,
-    begin_walk,
     next_in_sequence,
     next_in_walk,
+    sequence_beginner,
+    walk_beginner,
 )
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Walk:
         )
         self._handle = empty_handle(self._run)
         self._looks_ahead = looks_ahead
-        begin_walk(self._run, self._handle)
+        walk_beginner()(self._run, self._handle)
 
     def next(self, last: int) -> int:
         """Return the next step; what came last stands in `known`."""
@@ -190,7 +190,7 @@ class _Sequence:
             cursor=np.zeros(CURSOR_SIZE, dtype=np.int64),
         )
         self._handle = empty_handle(self._run)
-        begin_sequence(self._run, self._handle)
+        sequence_beginner()(self._run, self._handle)
 
     def next(self, last: int) -> int:
         """Return the next step."""
