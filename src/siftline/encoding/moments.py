@@ -103,18 +103,26 @@ def append_moments(owners: list[int], values: list[Any], first: int, domains: Do
 
 
 class Instants:
-    """The times among many strings.
+    """The times among many values.
 
     Attributes
     ----------
     places : int64[n]
-        Which of the strings are times.
+        Which of the values are times.
     """
 
-    def __init__(self, texts: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+    def __init__(
+        self, seconds: NDArray[np.int64], nanoseconds: NDArray[np.int64], places: NDArray[np.int64] | None = None
+    ) -> None:
+        self.places = np.arange(len(seconds)) if places is None else places
+        self._seconds, self._nanoseconds = seconds, nanoseconds
+
+    @classmethod
+    def read(cls, texts: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Instants:
+        """Return the times among many strings."""
         seconds, nanoseconds, are_times = read_instants(read_only(texts), read_only(starts), read_only(ends))
-        self.places = np.flatnonzero(are_times)
-        self._seconds, self._nanoseconds = seconds[self.places], nanoseconds[self.places]
+        places = np.flatnonzero(are_times)
+        return cls(seconds[places], nanoseconds[places], places)
 
     def numbers(self, op: str, now: int, chosen: NDArray[np.int64] | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the instants or the ages of (the chosen) times: their nearest doubles, and what is missing to them."""
