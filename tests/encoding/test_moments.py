@@ -130,6 +130,22 @@ def test_timestamp_columns_are_compared_without_writing_them_out(monkeypatch: py
     assert pairs_of(engine, days) == pairs_of(engine, days.to_pylist())
 
 
+@pytest.mark.parametrize("index", ["sift", "op-index", "be-tree"])
+def test_lists_of_timestamps_and_other_constants_need_no_exact_check(index: str) -> None:
+    engine = Engine(index)
+    mixed = "at in (timestamp '2026-01-31T10:00:00Z', 'x', 3, true, now(), timestamp '2026-02-01')"
+    engine.add_many([(1, mixed), (2, f"n = 1 and {mixed}"), (3, f"not ({mixed})"), (4, "at in (now(), 'y')")])
+    clauses = engine._joined_clauses()
+    assert clauses.is_exact[clauses.slots != 2].all()
+    oracle = Engine("scan")
+    oracle.add_many([(id, engine.expression(id)) for id in engine.ids()])
+    times = ["2026-01-31T11:00:00+01:00", "2026-02-01", "2026-02-01T00:00:00.1Z", "2026-03-01T00:00:00Z"]
+    for value in (*times, "x", "y", 3, True, None, ["z", times[3]], [times[2], 4], []):
+        event = {"at": value, "n": 1}
+        found = sorted(engine.match(event, now="2026-03-01"))
+        assert found == sorted(oracle.match(event, now="2026-03-01"))
+
+
 def test_while_waiting_for_enough_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domain_tables, "_CONSTANTS_PER_EVENT", 0)
     expressions: list[Expression] = [Predicate("at", ">=", Timestamp(0)), Predicate("at", "<", Now())]

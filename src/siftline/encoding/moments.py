@@ -10,9 +10,9 @@ instants, each that is compared with `now()` one for its ages; an event carries 
 So nothing in an index moves with the time: the ages of an event are taken when it is matched. A string that is no time
 has neither, and the comparison is unknown, as the language wants it.
 
-What mixes instants, ages and other constants (`at between timestamp '2026-01-31' and now()`) speaks of several
-attributes for one value. An index is then only told that there must be some value to compare with, and the event itself
-is checked.
+A list that mixes instants, ages and other constants is a list of each kind, or-ed (`language/normal_form.py`). A range
+that mixes them (`at between timestamp '2026-01-31' and now()`) speaks of several attributes for one value. An index is
+then only told that there must be some value to compare with, and the event itself is checked.
 """
 
 from __future__ import annotations
