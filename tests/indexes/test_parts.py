@@ -56,13 +56,13 @@ def sizes(engine: Engine) -> list[int]:
     return [part.n_clauses for part in engine._index._parts]  # type: ignore[attr-defined]
 
 
-def test_parts_halve_in_size() -> None:
+def test_parts_halve_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("siftline.tidying._AT_ONCE", 4096)  # nothing in the background
     engine = Engine("everything")
     engine.add_many((n, f"a = {n}") for n in range(1000))
     for n in range(1000, 1200):
         engine.add(f"a = {n % 7}", id=n)
         engine._check()
-    engine._tidier.join()  # merges of over a thousand clauses run in the background
     assert sum(sizes(engine)) == 1200
     assert all(one >= 2 * other for one, other in zip(sizes(engine)[:-2], sizes(engine)[1:-1], strict=True))
     assert len(sizes(engine)) <= 4
