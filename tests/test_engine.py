@@ -12,10 +12,7 @@ import pytest
 
 import siftline
 from siftline import Engine, EventError, Statistics, SubscriptionError, attr
-from siftline.encoding.columns import load_columns
-from siftline.encoding.domains import Domains
 from siftline.errors import DuplicateIdError, TableError, UnknownIdError, UnknownIndexError
-from siftline.indexes.registry import PAGED, make_index
 
 INDEXES = siftline.indexes()
 
@@ -444,28 +441,3 @@ def test_odd_arguments_get_clear_errors() -> None:
     with pytest.raises(ValueError, match="top"):
         engine.match({"a": 1}, top="x")  # type: ignore[call-overload]
     assert len(engine) == 0
-
-
-@pytest.mark.parametrize("index", [name for name in INDEXES if name not in PAGED])
-def test_several_engines_take_what_was_loaded_once(index: str) -> None:
-    columns = {"subscription": [1, 2, 3], "attribute": ["a"] * 3, "op": ["<=", "<=", "contains"]}
-    table = pa.table({**columns, "number": [5, 7, None], "text": [None, None, "x"]})
-    loaded = load_columns(table, Domains(), takes_patterns=make_index(index, {}).takes_patterns)
-    names = list(loaded.domains.names)
-    one, other = Engine(index), Engine(index)
-    assert (one.add_loaded(loaded), other.add_loaded(loaded)) == (3, 3)
-    one.add("a >= 2.5 and b = 'x'", id=4)
-    one.remove(2)
-    other.add("a = 6", id=5)
-    third = Engine(index)
-    third.add_loaded(loaded)
-    assert sorted(one.match({"a": 4, "b": "x"})) == [1, 4]
-    assert sorted(other.match({"a": 6, "b": "x"})) == [2, 5]
-    assert sorted(third.match({"a": 4, "b": "x"})) == [1, 2]
-    assert one.match({"a": "axe"}) == third.match({"a": "axe"}) == [3]
-    assert loaded.domains.names == names
-    for each in (one, other, third):
-        each._check()
-    assert one.stats()["laid_out_s"] > 0
-    with pytest.raises(ValueError, match="new engine"):
-        other.add_loaded(loaded)

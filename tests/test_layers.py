@@ -98,21 +98,7 @@ ALLOWED = {
         "client",
         "",
     },
-    "bench": {
-        "errors",
-        "model",
-        "language",
-        "encoding",
-        "indexes",
-        "kernels",
-        "storage",
-        "operators",
-        "engine",
-        "spark",
-        "",
-        "cli",
-    },
-    "demo": {"errors", "language", "engine", "spark", "bench", ""},
+    "demo": {"errors", "language", "engine", "spark", ""},
     "broker": {"errors", "model", "encoding", "engine", "storage"},
     "server": {"errors", "language", "model", "encoding", "engine", "explanation", "storage", "broker", ""},
     "client": {"errors", "model", "language", "broker"},
@@ -127,7 +113,6 @@ ALLOWED = {
         "indexes",
         "engine",
         "explanation",
-        "bench",
         "spark",
         "demo",
         "storage",
@@ -176,6 +161,11 @@ def is_layer(name: str) -> bool:
 def test_imports_only_from_below(path: Path) -> None:
     layer = layer_of(path)
     assert imported(path) - {layer} <= ALLOWED[layer]
+
+
+def test_the_product_does_not_name_the_laboratory() -> None:
+    """Commands of other distributions are found by their entry points."""
+    assert [path for path in MODULES if "siftline_bench" in path.read_text(encoding="utf-8")] == []
 
 
 def test_the_oracle_shares_no_code_with_other_indexes() -> None:

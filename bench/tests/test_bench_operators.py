@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from siftline.bench.operator_bounds import least_calls
-from siftline.bench.operator_graphs import FIGURES, GraphParameters, drawn_graph
-from siftline.bench.operator_tables import tables, verdicts
-from siftline.bench.operators import simulated
 from siftline.cli import main
 from siftline.operators.problem import problem_of_lists
+from siftline_bench.operator_bounds import least_calls
+from siftline_bench.operator_graphs import FIGURES, GraphParameters, drawn_graph
+from siftline_bench.operator_tables import tables, verdicts
+from siftline_bench.operators import simulated
 
 if TYPE_CHECKING:
     from pathlib import Path

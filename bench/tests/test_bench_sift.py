@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from siftline.bench import runner, sift, updates
-from siftline.bench.command import add_parser, run
-from siftline.bench.interleaving import run_interleaved
-from siftline.bench.readings import Bench, Reading
-from siftline.bench.runner import Choice, Measurement, Plan, run_in_turn
-from siftline.bench.sift import Result
-from siftline.bench.targets import Target, Verdict
-from siftline.bench.workloads import generate, workloads
-from siftline.errors import WrongIdsError
 from siftline.indexes import registry
 from siftline.indexes.fast_scan import FastScan
+from siftline_bench import runner, sift, updates
+from siftline_bench.command import add_arguments, run
+from siftline_bench.errors import WrongIdsError
+from siftline_bench.interleaving import run_interleaved
+from siftline_bench.readings import Bench, Reading
+from siftline_bench.runner import Choice, Measurement, Plan, run_in_turn
+from siftline_bench.sift import Result
+from siftline_bench.targets import Target, Verdict
+from siftline_bench.workloads import generate, workloads
 
 _SUBJECT = Choice("fast-scan")
 _TINY = dataclasses.replace(sift.QUICK, n_subscriptions=200, n_events=4, n_batch=10, n_changes=20, churn_s=0.02)
@@ -49,8 +49,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _bench(*arguments: str) -> int:
     parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers())
-    return run(parser.parse_args(["bench", *arguments]))
+    add_arguments(parser)
+    return run(parser.parse_args(arguments))
 
 
 def _on(name: str) -> Bench:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from siftline.bench import storage
 from siftline.cli import main
-from siftline.errors import WrongIdsError
+from siftline_bench import storage
+from siftline_bench.errors import WrongIdsError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from siftline.bench import storage_dbms, storage_store
-from siftline.bench.targets import table
+from siftline_bench import storage_dbms, storage_store
+from siftline_bench.targets import table
 
 
 def test_dbms_beside_counting() -> None:

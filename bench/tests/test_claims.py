@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from siftline.bench.figures import figures, summary
-from siftline.bench.figures.checks import CHECKS, MissingRowsError, NoAnswerError, involved
-from siftline.bench.figures.claims import (
+from siftline_bench.figures import figures, summary
+from siftline_bench.figures.checks import CHECKS, MissingRowsError, NoAnswerError, involved
+from siftline_bench.figures.claims import (
     NOT_MEASURED,
     NOT_REPRODUCED,
     NOT_TESTABLE,
@@ -23,13 +23,13 @@ from siftline.bench.figures.claims import (
     claims,
     verdicts,
 )
-from siftline.bench.figures.figure import loaded
-from siftline.bench.figures.measures import measure
-from siftline.bench.figures.panels import Panel, Point, panel
-from siftline.bench.figures.registry import CLAIMS, folder
-from siftline.bench.figures.report import html_of
-from siftline.bench.figures.speed import steadied
-from siftline.bench.figures_command import changed_verdicts
+from siftline_bench.figures.figure import loaded
+from siftline_bench.figures.measures import measure
+from siftline_bench.figures.panels import Panel, Point, panel
+from siftline_bench.figures.registry import CLAIMS, folder
+from siftline_bench.figures.report import html_of
+from siftline_bench.figures.speed import steadied
+from siftline_bench.figures_command import changed_verdicts
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from siftline.bench import indexes
-from siftline.bench.command import add_parser, run
-from siftline.bench.foundation import Figure, Foundation, Sizes, expressions, rows_of, table
-from siftline.bench.results import append
-from siftline.bench.targets import Target
-from siftline.bench.workloads import load
+from siftline_bench import indexes
+from siftline_bench.command import add_arguments, run
+from siftline_bench.foundation import Figure, Foundation, Sizes, expressions, rows_of, table
+from siftline_bench.results import append
+from siftline_bench.targets import Target
+from siftline_bench.workloads import load
 
 _TINY = Sizes(
     n_subscriptions=200, n_attributes=30, n_events=5, n_texts=5, n_batch=20, n_imports=1, n_passes=2, n_loads=1
@@ -23,8 +23,8 @@ _TINY = Sizes(
 
 def _bench(*arguments: str) -> int:
     parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers())
-    return run(parser.parse_args(["bench", *arguments]))
+    add_arguments(parser)
+    return run(parser.parse_args(arguments))
 
 
 @pytest.fixture(autouse=True)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from siftline.bench.command import add_parser
-from siftline.bench.command import run as run_command
-from siftline.bench.compare import compare, counts, ended_early
-from siftline.bench.results import append, read, rows_of
-from siftline.bench.runner import Plan, run
-from siftline.bench.workloads import generate
-from siftline.errors import ResultsError
+from siftline_bench.command import add_arguments
+from siftline_bench.command import run as run_command
+from siftline_bench.compare import compare, counts, ended_early
+from siftline_bench.errors import ResultsError
+from siftline_bench.results import append, read, rows_of
+from siftline_bench.runner import Plan, run
+from siftline_bench.workloads import generate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,8 +141,8 @@ def test_the_command_shows_what_differs_and_fails_for_each(
 
 def _command(*arguments: str) -> int:
     parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers())
-    return run_command(parser.parse_args(["bench", *arguments]))
+    add_arguments(parser)
+    return run_command(parser.parse_args(arguments))
 
 
 def test_verdicts_are_counted() -> None:

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from siftline.bench.command import add_parser, run
-from siftline.bench.figures import PAPERS, figures, harness, noise
-from siftline.bench.figures.claims import Check, Claim
-from siftline.bench.figures.figure import SCALES, Figure, Run, Settings, read
-from siftline.bench.figures.kinds import kind
-from siftline.bench.figures.measures import measure
-from siftline.bench.figures.panels import panel
-from siftline.bench.figures.speed import steadied
-from siftline.bench.figures.worker import TIMED_OUT, RunFailedError, Worker
-from siftline.bench.runner import Choice
-from siftline.bench.workloads import workloads
 from siftline.indexes import registry
 from siftline.indexes.fast_scan import FastScan
+from siftline_bench.command import add_arguments, run
+from siftline_bench.figures import PAPERS, figures, harness, noise
+from siftline_bench.figures.claims import Check, Claim
+from siftline_bench.figures.figure import SCALES, Figure, Run, Settings, read
+from siftline_bench.figures.kinds import kind
+from siftline_bench.figures.measures import measure
+from siftline_bench.figures.panels import panel
+from siftline_bench.figures.speed import steadied
+from siftline_bench.figures.worker import TIMED_OUT, RunFailedError, Worker
+from siftline_bench.runner import Choice
+from siftline_bench.workloads import workloads
 
 _TINY = """
 paper: opindex
@@ -44,8 +44,8 @@ scales:
 
 def _bench(*arguments: str) -> int:
     parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers())
-    return run(parser.parse_args(["bench", *arguments]))
+    add_arguments(parser)
+    return run(parser.parse_args(arguments))
 
 
 def _read(folder: Path, text: str) -> Figure:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from siftline.errors import DuplicateIdError, UnknownIdError
-from siftline.indexes.interval_tree import IntervalTree
-from siftline.indexes.intervals import IntervalScan
 from siftline.indexes.ps_tree import PsTree
-from siftline.indexes.segment_tree import SegmentTree
+from siftline_bench.structures.interval_tree import IntervalTree
+from siftline_bench.structures.intervals import IntervalScan
+from siftline_bench.structures.segment_tree import SegmentTree
 
 STRUCTURES: list[Any] = [IntervalTree, SegmentTree, PsTree]
 POINTS = np.arange(-2, 14)

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 import siftline
-from siftline.bench.command import add_parser, run
-from siftline.bench.workloads import Drawing, cached, generate, load, make_parameters, recipe, save, workloads
-from siftline.bench.workloads.drawing import draw_by_count, draw_distinct, draw_values, zipf_weights
-from siftline.bench.workloads.synthetic import Synthetic
-from siftline.bench.workloads.words import names
 from siftline.errors import TableError
+from siftline_bench.command import add_arguments, run
+from siftline_bench.workloads import Drawing, cached, generate, load, make_parameters, recipe, save, workloads
+from siftline_bench.workloads.drawing import draw_by_count, draw_distinct, draw_values, zipf_weights
+from siftline_bench.workloads.synthetic import Synthetic
+from siftline_bench.workloads.words import names
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from siftline.bench.workloads import Workload
+    from siftline_bench.workloads import Workload
 
 
 def _rows(name: str, n: int = 5_000, **changes: Any) -> Any:
@@ -373,9 +373,9 @@ def test_generate_in_chunks_from_the_command_line(tmp_path: Path, capsys: pytest
     import argparse
 
     parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers())
+    add_arguments(parser)
     target = tmp_path / "drawn"
     arguments = ["generate", "cnf", "--size", "50", "--events", "4", "--chunk", "20", "--workers", "1"]
-    assert run(parser.parse_args(["bench", *arguments, "--output", str(target)])) == 0
+    assert run(parser.parse_args([*arguments, "--output", str(target)])) == 0
     assert "50 subscriptions and 4 events" in capsys.readouterr().out
     assert load(target).identity["chunk"] == 20

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from siftline.bench.checks import check_reference, check_same
-from siftline.bench.measure import MOST_PASSES, Passes, interleaved, time_each
-from siftline.bench.results import rows_of
-from siftline.bench.runner import Choice, Plan, run
-from siftline.bench.workloads import Workload, generate
-from siftline.errors import UnknownIndexError, WrongIdsError
+from siftline.errors import UnknownIndexError
 from siftline.indexes import registry
 from siftline.indexes.fast_scan import FastScan
+from siftline_bench.checks import check_reference, check_same
+from siftline_bench.errors import WrongIdsError
+from siftline_bench.measure import MOST_PASSES, Passes, interleaved, time_each
+from siftline_bench.results import rows_of
+from siftline_bench.runner import Choice, Plan, run
+from siftline_bench.workloads import Workload, generate
 
 if TYPE_CHECKING:
     from siftline.indexes.protocol import Candidates

@@ -10,8 +10,8 @@ from conftest import N_EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from siftline.indexes.table_one import OF_INTERVALS, STRUCTURES, RedBlackTree
-from siftline.indexes.table_one_intervals import IbsTree, Predicate, TimeIndex
+from siftline_bench.structures.table_one import OF_INTERVALS, STRUCTURES, RedBlackTree
+from siftline_bench.structures.table_one_intervals import IbsTree, Predicate, TimeIndex
 
 SINGLE = ["=", "!=", "<", "<=", ">", ">="]
 # Figure 7 of the paper, as far as its text tells it; the tree itself is in test_pb_tree.py.

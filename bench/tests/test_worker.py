@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from siftline.bench.figures import worker
-from siftline.bench.figures.figure import Run, Settings
-from siftline.bench.figures.worker import OUT_OF_DISK, OUT_OF_MEMORY, TIMED_OUT, RunFailedError, Worker
-from siftline.bench.runner import Choice
+from siftline_bench.figures import worker
+from siftline_bench.figures.figure import Run, Settings
+from siftline_bench.figures.worker import OUT_OF_DISK, OUT_OF_MEMORY, TIMED_OUT, RunFailedError, Worker
+from siftline_bench.runner import Choice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import siftline
-from siftline.bench.workloads import cached, generate, load, make_parameters, recipe, save, workloads
-from siftline.bench.workloads.drawing import draw_distinct
 from siftline.errors import TableError
+from siftline_bench.workloads import cached, generate, load, make_parameters, recipe, save, workloads
+from siftline_bench.workloads.drawing import draw_distinct
 
 if TYPE_CHECKING:
     from pathlib import Path

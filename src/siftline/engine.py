@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.additions import Added, OnError
-    from siftline.encoding.columns import LoadedColumns
     from siftline.explanation import Explanation
     from siftline.model import Expression
     from siftline.operators.stage import Stage
@@ -190,16 +189,6 @@ class Engine(Matching):
             self._table.check_ids(rows.ids)
             self._add_parsed(rows.ids, rows.weights, rows.expressions, rows.tenants)
         return Added(len(rows.ids), rows.refused)
-
-    def add_loaded(self, loaded: LoadedColumns) -> int:
-        """Add what `load_columns` made of a table over empty domains; several engines may take the same.
-
-        Only an engine that never had subscriptions takes it.
-        """
-        with self._writing:
-            if self._table.n_slots or self._domains.ids:
-                raise ValueError("only a new engine takes what was loaded for one")
-            return self._add_columns(loaded._replace(domains=loaded.domains.copied()), None)
 
     def add_rows(self, rows: Any, ids: Any, weights: Any, texts: Any = None) -> int:
         """Add subscriptions whose predicates stand in a table already, for those who parse elsewhere.

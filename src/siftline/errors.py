@@ -21,7 +21,6 @@ __all__ = [
     "IdempotencyError",
     "LimitError",
     "OperatorError",
-    "ResultsError",
     "ServerError",
     "SiftlineError",
     "SnapshotError",
@@ -34,7 +33,6 @@ __all__ = [
     "TooLargeError",
     "UnknownIdError",
     "UnknownIndexError",
-    "WrongIdsError",
     "WrongTicketError",
 ]
 
@@ -189,14 +187,6 @@ class StoreError(StorageError):
 
 class StoreLockedError(StoreError):
     """Another process owns the store, or has been writing into it for longer than one wants to wait."""
-
-
-class WrongIdsError(SiftlineError):
-    """In a benchmark, an index that found other ids than the reference: its times mean nothing."""
-
-
-class ResultsError(SiftlineError):
-    """A file that holds no benchmark results."""
 
 
 class SparkError(SiftlineError):

@@ -6,5 +6,6 @@
 - `results`: one JSON line a measurement; `compare`: two files of them, with a noise band
 - `foundation`: everything in front of and beside an index, against targets
 - `indexes`, `sift`: the published indexes and our own, against `targets`; `readings`: the figures of one index
-- `command`: `siftline bench`
+- `figures/`: the papers' experiments; `structures/`, `schedule_simulation`: what only they compare
+- `command`: `siftline bench`, which the command line finds by the entry point `siftline.commands`
 """

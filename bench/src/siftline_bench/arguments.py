@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from siftline.bench.workloads import Parameters
+    from siftline_bench.workloads import Parameters
 
 
 def count(text: str) -> int:
@@ -27,6 +26,12 @@ def count(text: str) -> int:
 def say(text: str) -> None:
     """Tell people what is going on."""
     print(text, file=sys.stderr, flush=True)
+
+
+def results_path(name: str) -> Path:
+    """Return where rows go unless another file is asked for: the folder `results`, at the top of a checkout its own."""
+    folder = Path("bench", "results")
+    return (folder if folder.is_dir() else Path("results")) / f"{name}.jsonl"
 
 
 def check_output(path: Path | None) -> None:
@@ -47,7 +52,7 @@ def add_parameters(parser: argparse.ArgumentParser) -> None:
 
 def parameters_of(name: str, args: argparse.Namespace) -> Parameters:
     """Return the parameters of a workload as they were asked for."""
-    from siftline.bench.workloads import make_parameters
+    from siftline_bench.workloads import make_parameters
 
     changes = dict(pair(text) for text in args.set)
     if args.size is not None:

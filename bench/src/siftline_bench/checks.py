@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.engine import Engine
-from siftline.errors import WrongIdsError
+from siftline_bench.errors import WrongIdsError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siftline.bench.workloads import Workload
+    from siftline_bench.workloads import Workload
 
 # The oracle evaluates Python objects, about 2 microseconds each: a second or two in all.
 _ORACLE_EVENTS: Final = 20

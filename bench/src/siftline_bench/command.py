@@ -11,28 +11,36 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench import figures_command, generate_command, operator_command, server_command, spark_command
-from siftline.bench.arguments import add_parameters, check_output, count, pair, parameters_of, say
+from siftline_bench import figures_command, generate_command, operator_command, server_command, spark_command
+from siftline_bench.arguments import add_parameters, check_output, count, pair, parameters_of, results_path, say
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from siftline.bench.foundation import Figure
-    from siftline.bench.runner import Choice, Measurement
-    from siftline.bench.workloads import Workload
+    from siftline_bench.foundation import Figure
+    from siftline_bench.runner import Choice, Measurement
+    from siftline_bench.workloads import Workload
 
-_RESULTS: Final = Path("results")
+SUMMARY: Final = "measure indexes on seeded workloads"
+DETAILS: Final = """\
+Measures indexes, the papers' figures, and all parts against their targets; compares and reports. `siftline bench list`
+shows workloads, indexes and figures; `siftline bench ACTION --help` says more.
+"""
+EXAMPLES: Final = """\
+examples:
+  siftline bench run dense --index sift --index op-index --size 100_000
+  siftline bench run --all --scale small
+  siftline bench report
+  siftline bench compare old.jsonl new.jsonl --fail
+"""
 # The figures of `siftline bench storage`, and the groups of figures of `siftline bench sift`.
 _STORAGE: Final = ("pages", "changes", "large", "table-1", "dbms", "store")
 _GROUPS: Final = ("matching", "slots", "batches", "dict", "memory", "updates")
 
 
-def add_parser(subparsers: Any) -> argparse.ArgumentParser:
-    """Add `bench` and what it can do to a command line."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "bench", help="measure indexes on seeded workloads", description=__doc__.partition("\n\n")[0]
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what `siftline bench` can do."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     _add_list(actions)
     generate_command.add_parser(actions)
@@ -47,7 +55,6 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     server_command.add_parser(actions)
     figures_command.add_report(actions)
     _add_compare(actions)
-    return parser
 
 
 def _add_list(actions: Any) -> None:
@@ -131,7 +138,7 @@ def _add_sift(actions: Any) -> None:
     parser.add_argument("--fail", action="store_true", help="exit 1 if a target is missed")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep drawn workloads there")
     parser.add_argument(
-        "--output", type=Path, default=_RESULTS / "sift.jsonl", metavar="FILE", help="default: results/sift.jsonl"
+        "--output", type=Path, default=results_path("sift"), metavar="FILE", help="default: results/sift.jsonl"
     )
     parser.add_argument("--markdown", action="store_true", help="print Markdown tables at the end")
     parser.add_argument(
@@ -150,7 +157,7 @@ def _add_growth(actions: Any) -> None:
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep drawn workloads there")
-    parser.add_argument("--plots", type=Path, metavar="DIR", help="draw an SVG file there; needs siftline[bench]")
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="draw an SVG file there")
     parser.add_argument("--output", type=Path, metavar="FILE", help="append rows there")
     parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
     parser.set_defaults(act=_growth)
@@ -164,7 +171,7 @@ def _add_storage(actions: Any) -> None:
     parser.add_argument("--size", action="append", type=count, metavar="N", help="of dbms; default: 1 K to 1 M")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
-    parser.add_argument("--plots", type=Path, metavar="DIR", help="draw SVG files there; needs siftline[bench]")
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="draw SVG files there")
     parser.add_argument("--output", type=Path, metavar="FILE", help="append rows there")
     parser.add_argument("--json", action="store_true", help="print the rows instead of tables")
     parser.set_defaults(act=_storage)
@@ -180,7 +187,8 @@ def _add_compare(actions: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked; 0 is success, 1 a wrong result or a missed target, 2 a mistake in the call."""
-    from siftline.errors import SiftlineError, WrongIdsError
+    from siftline.errors import SiftlineError
+    from siftline_bench.errors import WrongIdsError
 
     try:
         return int(args.act(args))
@@ -198,7 +206,7 @@ def _list(args: argparse.Namespace) -> int:
     import dataclasses
 
     import siftline
-    from siftline.bench.workloads import recipe, workloads
+    from siftline_bench.workloads import recipe, workloads
 
     recipes = [recipe(name) for name in workloads()]
     if args.json:
@@ -216,10 +224,10 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from siftline.bench import results
-    from siftline.bench.interleaving import run_interleaved
-    from siftline.bench.runner import Plan, run
-    from siftline.bench.workloads import cached, recipe
+    from siftline_bench import results
+    from siftline_bench.interleaving import run_interleaved
+    from siftline_bench.runner import Plan, run
+    from siftline_bench.workloads import cached, recipe
 
     check_output(args.output)
     if figures_command.is_asked(args):
@@ -234,7 +242,7 @@ def _run(args: argparse.Namespace) -> int:
         workload = cached(name, parameters_of(name, args), args.seed, args.cache)
         measured = (run_interleaved if args.interleaved else run)(workload, choices, plan, say)
         rows = results.rows_of(workload, measured, plan.n_passes)
-        path = results.append(rows, args.output or _RESULTS / f"{name}.jsonl")
+        path = results.append(rows, args.output or results_path(name))
         _print_run(workload, measured, rows, args.json)
         say(f"{len(rows)} rows appended to {path}")
     return 0
@@ -243,8 +251,8 @@ def _run(args: argparse.Namespace) -> int:
 def _choices(texts: Sequence[str] | None) -> list[Choice]:
     """Return the indexes that were asked for; a wrong name or option shows before the work begins."""
     import siftline
-    from siftline.bench.runner import Choice
     from siftline.indexes.registry import PAGED
+    from siftline_bench.runner import Choice
 
     # What works on disk builds for a quarter of an hour where the others take seconds, and a database takes a thousand
     # times as long for an event: they take part when they are asked.
@@ -256,9 +264,9 @@ def _choices(texts: Sequence[str] | None) -> list[Choice]:
 
 
 def _indexes(args: argparse.Namespace) -> int:
-    from siftline.bench import indexes, results, targets
-    from siftline.bench.runner import Plan
-    from siftline.bench.tables import aligned
+    from siftline_bench import indexes, results, targets
+    from siftline_bench.runner import Plan
+    from siftline_bench.tables import aligned
 
     check_output(args.output)
     changes = dict(indexes.QUICK) if args.quick else {"n_events": 200}
@@ -280,9 +288,9 @@ def _indexes(args: argparse.Namespace) -> int:
 def _sift(args: argparse.Namespace) -> int:
     import dataclasses
 
-    from siftline.bench import results, sift, sift_tables, targets
-    from siftline.bench.readings import Sizes
-    from siftline.bench.tables import aligned
+    from siftline_bench import results, sift, sift_tables, targets
+    from siftline_bench.readings import Sizes
+    from siftline_bench.tables import aligned
 
     if args.rows is not None:
         print(sift_tables.report(results.read(args.rows), args.subject))
@@ -317,9 +325,9 @@ def _sift(args: argparse.Namespace) -> int:
 
 
 def _growth(args: argparse.Namespace) -> int:
-    from siftline.bench import growth, results
-    from siftline.bench.runner import Plan
-    from siftline.bench.tables import aligned, markdown
+    from siftline_bench import growth, results
+    from siftline_bench.runner import Plan
+    from siftline_bench.tables import aligned, markdown
 
     check_output(args.output)
     subject = _subject(args.subject)
@@ -337,8 +345,8 @@ def _growth(args: argparse.Namespace) -> int:
 
 
 def _storage(args: argparse.Namespace) -> int:
-    from siftline.bench import results, storage, storage_changes, storage_dbms, storage_plots, storage_store, targets
-    from siftline.bench.tables import aligned
+    from siftline_bench import results, storage, storage_changes, storage_dbms, storage_plots, storage_store, targets
+    from siftline_bench.tables import aligned
 
     check_output(args.output)
     sizes = storage.QUICK if args.quick else storage.Sizes()
@@ -381,8 +389,8 @@ def _storage(args: argparse.Namespace) -> int:
 
 def _subject(text: str) -> Choice:
     """Return the index under examination; if it is missing, say how to examine another one."""
-    from siftline.bench.runner import Choice
     from siftline.errors import UnknownIndexError
+    from siftline_bench.runner import Choice
 
     choice = Choice.parse(text)
     try:
@@ -393,7 +401,7 @@ def _subject(text: str) -> Choice:
 
 
 def _print_run(workload: Workload, measured: Sequence[Measurement], rows: Sequence[Any], is_json: bool) -> None:
-    from siftline.bench.tables import aligned
+    from siftline_bench.tables import aligned
 
     if is_json:
         print("\n".join(json.dumps(row) for row in rows))
@@ -446,7 +454,7 @@ def _run_line(measurement: Measurement) -> list[str]:
 
 
 def _foundation(args: argparse.Namespace) -> int:
-    from siftline.bench import foundation, results
+    from siftline_bench import foundation, results
 
     check_output(args.output)
     sizes = foundation.QUICK if args.quick else foundation.Sizes()
@@ -462,8 +470,8 @@ def _foundation(args: argparse.Namespace) -> int:
 
 
 def _print_figures(figures: Sequence[Figure], is_markdown: bool) -> None:
-    from siftline.bench import foundation, results
-    from siftline.bench.tables import aligned, markdown
+    from siftline_bench import foundation, results
+    from siftline_bench.tables import aligned, markdown
 
     machine = results.machine()
     print((markdown if is_markdown else aligned)(foundation.table(figures)))
@@ -475,8 +483,8 @@ def _print_figures(figures: Sequence[Figure], is_markdown: bool) -> None:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from siftline.bench import compare, results
-    from siftline.bench.tables import aligned
+    from siftline_bench import compare, results
+    from siftline_bench.tables import aligned
 
     old, new = results.read(args.old), results.read(args.new)
     found, lonely = compare.compare(old, new)

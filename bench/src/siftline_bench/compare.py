@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from siftline.bench.results import Row
+    from siftline_bench.results import Row
 
 # Machines drift by this much between runs that each look steady.
 LEAST_CHANGE: Final = 0.05

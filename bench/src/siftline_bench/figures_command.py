@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.arguments import count, say
+from siftline_bench.arguments import count, say
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from siftline.bench.figures.harness import Outcome
-    from siftline.bench.results import Row
+    from siftline_bench.figures.harness import Outcome
+    from siftline_bench.results import Row
 
 _SCALES: Final = ("small", "paper")
 # Options of `run` that workloads have and figures have not.
@@ -47,10 +47,10 @@ def add_report(actions: Any) -> None:
 
 def report(args: argparse.Namespace) -> int:
     """Write the page, and say what the verdicts are."""
-    from siftline.bench.figures import PAPERS, chosen, claims, harness, summary
-    from siftline.bench.figures.report import html_of
-    from siftline.bench.figures.speed import steadied
-    from siftline.bench.tables import markdown
+    from siftline_bench.figures import PAPERS, chosen, claims, harness, summary
+    from siftline_bench.figures.report import html_of
+    from siftline_bench.figures.speed import steadied
+    from siftline_bench.tables import markdown
 
     papers = args.papers or list(PAPERS)
     if unknown := set(papers) - PAPERS.keys():
@@ -75,9 +75,9 @@ def report(args: argparse.Namespace) -> int:
 
 def changed_verdicts(old: Sequence[Row], new: Sequence[Row]) -> list[str]:
     """Return the claims whose verdict is another one with other rows; rows of figures say which scale they are of."""
-    from siftline.bench.figures.claims import NOT_MEASURED, claims, verdicts
-    from siftline.bench.figures.harness import by_run
-    from siftline.bench.figures.speed import steadied
+    from siftline_bench.figures.claims import NOT_MEASURED, claims, verdicts
+    from siftline_bench.figures.harness import by_run
+    from siftline_bench.figures.speed import steadied
 
     changed = []
     for scale in sorted({str(row["scale"]) for row in new if "run" in row}):
@@ -101,7 +101,7 @@ def is_asked(args: argparse.Namespace) -> bool:
         return True
     if not args.names:
         raise ValueError("give names of workloads, figures or papers, or --all for all figures")
-    from siftline.bench.workloads import workloads
+    from siftline_bench.workloads import workloads
 
     others = [name for name in args.names if name not in workloads()]
     if others and len(others) < len(args.names):
@@ -111,14 +111,14 @@ def is_asked(args: argparse.Namespace) -> bool:
 
 def _are_figures(names: list[str]) -> bool:
     """Return whether these are figures; where figures cannot be read, nothing is."""
-    from siftline.bench.figures.registry import is_figure
+    from siftline_bench.figures.registry import is_figure
 
     return any(is_figure(name) for name in names)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure figures; 1 if ids were wrong or a run failed."""
-    from siftline.bench.figures import chosen, harness
+    from siftline_bench.figures import chosen, harness
 
     given = [f"--{name}" for name in _OF_WORKLOADS if getattr(args, name)]
     if given:
@@ -152,7 +152,7 @@ def _print_outcome(outcome: Outcome, path: Path) -> None:
 
 def print_list() -> None:
     """Print the figures by paper, with how many runs each has and what it should take."""
-    from siftline.bench.figures import PAPERS, figures, harness
+    from siftline_bench.figures import PAPERS, figures, harness
 
     for paper, title in PAPERS.items():
         mine = [each for each in figures().values() if each.paper == paper]
@@ -169,7 +169,7 @@ def print_list() -> None:
 
 def as_json() -> dict[str, Any]:
     """Return the same for machines."""
-    from siftline.bench.figures import figures
+    from siftline_bench.figures import figures
 
     return {
         each.name: {

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.bench.measure import Timed, time_each, time_once
-from siftline.bench.results import circumstances
-from siftline.bench.workloads import Workload, generate
+from siftline_bench.measure import Timed, time_each, time_once
+from siftline_bench.results import circumstances
+from siftline_bench.workloads import Workload, generate
 
 if TYPE_CHECKING:
-    from siftline.bench.results import Row
     from siftline.engine import Engine
+    from siftline_bench.results import Row
 
 Say = Callable[[str], None]
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from siftline.bench.arguments import add_parameters, count, parameters_of
+from siftline_bench.arguments import add_parameters, count, parameters_of
 
 if TYPE_CHECKING:
     import argparse
@@ -28,7 +28,7 @@ def add_parser(actions: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Draw and write."""
-    from siftline.bench.workloads import CHUNK, Drawing
+    from siftline_bench.workloads import CHUNK, Drawing
 
     if args.output.exists():
         raise ValueError(f"{args.output} exists already")

@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.plots import prepare, saved
-from siftline.bench.results import rows_of
-from siftline.bench.runner import REFERENCE, Plan, run_in_turn
-from siftline.bench.targets import shown
-from siftline.bench.workloads import cached, make_parameters, recipe
+from siftline_bench.plots import prepare, saved
+from siftline_bench.results import rows_of
+from siftline_bench.runner import REFERENCE, Plan, run_in_turn
+from siftline_bench.targets import shown
+from siftline_bench.workloads import cached, make_parameters, recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from siftline.bench.results import Row
-    from siftline.bench.runner import Choice, Say
+    from siftline_bench.results import Row
+    from siftline_bench.runner import Choice, Say
 
 WORKLOADS: Final = ("sparse", "dense")
 SIZES: Final = (10_000, 100_000, 1_000_000, 4_000_000)

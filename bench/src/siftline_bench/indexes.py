@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.runner import Choice, Plan, run
-from siftline.bench.targets import Target, Verdict
-from siftline.bench.workloads import cached, make_parameters
+from siftline_bench.runner import Choice, Plan, run
+from siftline_bench.targets import Target, Verdict
+from siftline_bench.workloads import cached, make_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from siftline.bench.runner import Measurement, Say
-    from siftline.bench.workloads import Workload
+    from siftline_bench.runner import Measurement, Say
+    from siftline_bench.workloads import Workload
 
 WORKLOADS: Final = ("dense", "sparse", "equality")
 QUICK: Final = {"n_subscriptions": 20_000, "n_events": 20}

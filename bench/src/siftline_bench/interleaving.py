@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from siftline.bench.checks import check_same
-from siftline.bench.measure import Passes, Spread, no_collection
-from siftline.bench.runner import REFERENCE, REFUSALS, Choice, Measurement, refusal, with_reference
 from siftline.engine import Engine
+from siftline_bench.checks import check_same
+from siftline_bench.measure import Passes, Spread, no_collection
+from siftline_bench.runner import REFERENCE, REFUSALS, Choice, Measurement, refusal, with_reference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from siftline.bench.checks import Found
-    from siftline.bench.runner import Plan, Say
-    from siftline.bench.workloads import Workload
+    from siftline_bench.checks import Found
+    from siftline_bench.runner import Plan, Say
+    from siftline_bench.workloads import Workload
 
 MODE = "interleaved"
 

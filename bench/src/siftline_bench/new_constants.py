@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from siftline.bench.measure import no_collection
-from siftline.bench.readings import Reading
-from siftline.bench.updates import unused
 from siftline.language.text import parse
+from siftline_bench.measure import no_collection
+from siftline_bench.readings import Reading
+from siftline_bench.updates import unused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from siftline.bench.readings import Bench
+    from siftline_bench.readings import Bench
 
 
 def with_new_constants(bench: Bench) -> list[Reading]:

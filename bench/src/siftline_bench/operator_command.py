@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.arguments import check_output, count, say
+from siftline_bench.arguments import check_output, count, results_path, say
 
 if TYPE_CHECKING:
     import argparse
@@ -26,7 +26,7 @@ def add_parser(actions: Any) -> None:
     parser.add_argument(
         "--output",
         type=Path,
-        default=Path("results", "operators.jsonl"),
+        default=results_path("operators"),
         metavar="FILE",
         help="default: results/operators.jsonl",
     )
@@ -37,8 +37,8 @@ def add_parser(actions: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure what was asked for; 1 if a target is missed and that matters."""
-    from siftline.bench import operator_tables, operators, results, targets
-    from siftline.bench.tables import aligned, markdown
+    from siftline_bench import operator_tables, operators, results, targets
+    from siftline_bench.tables import aligned, markdown
 
     check_output(args.output)
     sizes = operators.with_seeds(operators.QUICK if args.quick else operators.Sizes(), args.seeds, args.events)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.targets import Target, Verdict, shown
+from siftline_bench.targets import Target, Verdict, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

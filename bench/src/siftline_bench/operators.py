@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.bench.measure import time_once
-from siftline.bench.operator_bounds import least_calls
-from siftline.bench.operator_graphs import GraphParameters, OperatorGraph, drawn_graph
 from siftline.engine import Engine
-from siftline.errors import WrongIdsError
 from siftline.operators.operator import operator
 from siftline.operators.problem import problem_of_lists
-from siftline.operators.simulation import simulate
 from siftline.operators.sub_order import SubOrder
+from siftline_bench.errors import WrongIdsError
+from siftline_bench.measure import time_once
+from siftline_bench.operator_bounds import least_calls
+from siftline_bench.operator_graphs import GraphParameters, OperatorGraph, drawn_graph
+from siftline_bench.schedule_simulation import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from siftline.operators.simulation import Simulation
+    from siftline_bench.schedule_simulation import Simulation
 
     Say = Callable[[str], None]
 

@@ -7,16 +7,16 @@ from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from siftline.bench.measure import time_once
-from siftline.bench.results import circumstances
+from siftline_bench.measure import time_once
+from siftline_bench.results import circumstances
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from siftline.bench.results import Row
-    from siftline.bench.runner import Choice, Say
-    from siftline.bench.workloads import Workload
     from siftline.engine import Engine
+    from siftline_bench.results import Row
+    from siftline_bench.runner import Choice, Say
+    from siftline_bench.workloads import Workload
 
 
 @dataclass(frozen=True, kw_only=True)

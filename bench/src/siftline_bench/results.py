@@ -1,9 +1,14 @@
-"""Result rows: one JSON line a measurement, with everything that is needed to believe it or to repeat it."""
+"""Result rows: one JSON line a measurement, with everything that is needed to believe it or to repeat it.
+
+Files that are kept are compressed (`xz -9 sift.jsonl` makes `sift.jsonl.xz`). Whoever names a file that is there only
+compressed means that one: rows are read from it, and appended to it as an xz stream of their own.
+"""
 
 from __future__ import annotations
 
 import datetime
 import json
+import lzma
 import os
 import platform
 import subprocess
@@ -11,17 +16,18 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from siftline.errors import ResultsError
+from siftline_bench.errors import ResultsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from siftline.bench.runner import Measurement
-    from siftline.bench.workloads import Workload
+    from siftline_bench.runner import Measurement
+    from siftline_bench.workloads import Workload
 
 Row = dict[str, Any]
+_COMPRESSED: Final = ".xz"
 # The rows of each run of a figure, one for each round.
 Rounds = Mapping[str, Sequence[Row]]
 
@@ -120,23 +126,62 @@ def _version(name: str) -> str | None:
         return None
 
 
+def stored(path: str | Path) -> Path:
+    """Return the file itself, or the compressed one if only that is there."""
+    plain = Path(path)
+    compressed = plain.with_name(f"{plain.name}{_COMPRESSED}")
+    return compressed if compressed.exists() and not plain.exists() else plain
+
+
 def append(rows: Iterable[Mapping[str, Any]], path: str | Path) -> Path:
     """Append rows to a file of JSON lines, making it and its directory if need be."""
-    target = Path(path)
+    target = stored(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    with target.open("a", encoding="utf-8") as file:
-        file.write(text)
+    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    with target.open("ab") as file:
+        file.write(lzma.compress(content) if target.suffix == _COMPRESSED else content)
     return target
 
 
 def read(path: str | Path) -> list[Row]:
     """Read the rows of a file."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = _content(stored(path)).decode().splitlines()
+    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
         raise ResultsError(f"cannot read {path}: {error}") from None
     return [_row(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def mend(path: str | Path) -> None:
+    """Cut off the end of a file that was being written when its process ended."""
+    target = stored(path)
+    content = target.read_bytes()
+    whole = _whole_streams(content) if target.suffix == _COMPRESSED else content.rfind(b"\n") + 1
+    if whole < len(content):
+        with target.open("r+b") as file:
+            file.truncate(whole)
+
+
+def _content(path: Path) -> bytes:
+    if path.suffix != _COMPRESSED:
+        return path.read_bytes()
+    with lzma.open(path) as file:
+        return file.read()
+
+
+def _whole_streams(content: bytes) -> int:
+    """Return how many bytes the xz streams have that are there to their end."""
+    whole = 0
+    while whole < len(content):
+        stream = lzma.LZMADecompressor()
+        try:
+            stream.decompress(content[whole:])
+        except lzma.LZMAError:  # damaged, which cutting off an end does not mend
+            return len(content)
+        if not stream.eof:
+            return whole
+        whole = len(content) - len(stream.unused_data)
+    return whole
 
 
 def _row(line: str, place: str) -> Row:

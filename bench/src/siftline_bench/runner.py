@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.bench.checks import Found, check_reference, check_same, find_all
-from siftline.bench.measure import Passes, Spread, interleaved, time_each, time_once
 from siftline.engine import Engine
 from siftline.errors import SubscriptionError, TooLargeError, UnknownIndexError
 from siftline.indexes.registry import PAGED, make_index, parse_choice
+from siftline_bench.checks import Found, check_reference, check_same, find_all
+from siftline_bench.loading import add_loaded
+from siftline_bench.measure import Passes, Spread, interleaved, time_each, time_once
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from siftline.bench.workloads import Workload
+    from siftline_bench.workloads import Workload
 
 REFERENCE: Final = "fast-scan"
 # A first engine of this many predicates compiles the kernels, or loads them, outside of all other times.
@@ -206,7 +207,7 @@ class _Candidate:
             self.measurement.index_passes = self._rebuilt([time_once(self.engine.rebuild).seconds])
             return
         loaded = workload.loaded(takes_patterns=self.measurement.choice.takes_patterns)
-        added = time_once(lambda: self.engine.add_loaded(loaded.result))
+        added = time_once(lambda: add_loaded(self.engine, loaded.result))
         self.measurement.build_s = loaded.seconds + added.seconds
         self.measurement.index_passes = self._rebuilt([self.engine.stats()["laid_out_s"]])
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from siftline.kernels.schedule_runs import run_greedy, run_sequence, run_walk, run_without_memo
 from siftline.operators.adaptive import chain_rows, rates_of
 from siftline.operators.sub_order import chain_order, likelihoods, sorted_chains
+from siftline_bench.schedule_kernels import run_greedy, run_sequence, run_walk, run_without_memo
 
 if TYPE_CHECKING:
     from collections.abc import Callable

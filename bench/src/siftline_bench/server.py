@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.bench.targets import Target, Verdict
-from siftline.errors import WrongIdsError
 from siftline.storage.store import Store
+from siftline_bench.errors import WrongIdsError
+from siftline_bench.targets import Target, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from siftline.bench.arguments import check_output, count, say
+from siftline_bench.arguments import check_output, count, say
 
 if TYPE_CHECKING:
     import argparse
@@ -26,8 +26,8 @@ def add_parser(actions: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, and show figures and verdicts."""
-    from siftline.bench import results, server, targets
-    from siftline.bench.tables import aligned
+    from siftline_bench import results, server, targets
+    from siftline_bench.tables import aligned
 
     check_output(args.output)
     sizes = server.QUICK if args.quick else server.Sizes()

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.bench import new_constants, updates
-from siftline.bench.checks import check_reference, check_same, find_all
-from siftline.bench.measure import Timed, time_each, time_once
-from siftline.bench.readings import Bench, Reading, Sizes
-from siftline.bench.runner import REFERENCE, Choice, Plan, find_within, run_in_turn
-from siftline.bench.targets import Target, Verdict
-from siftline.bench.workloads import cached, make_parameters, recipe
+from siftline_bench import new_constants, updates
+from siftline_bench.checks import check_reference, check_same, find_all
+from siftline_bench.measure import Timed, time_each, time_once
+from siftline_bench.readings import Bench, Reading, Sizes
+from siftline_bench.runner import REFERENCE, Choice, Plan, find_within, run_in_turn
+from siftline_bench.targets import Target, Verdict
+from siftline_bench.workloads import cached, make_parameters, recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from siftline.bench.runner import Measurement, Say
-    from siftline.bench.workloads import Workload
+    from siftline_bench.runner import Measurement, Say
+    from siftline_bench.workloads import Workload
 
 WORKLOADS: Final = (
     "dense",

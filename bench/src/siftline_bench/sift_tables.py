@@ -5,15 +5,15 @@ from __future__ import annotations
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench import sift
-from siftline.bench.runner import REFERENCE
-from siftline.bench.tables import markdown
-from siftline.bench.targets import Verdict, shown
+from siftline_bench import sift
+from siftline_bench.runner import REFERENCE
+from siftline_bench.tables import markdown
+from siftline_bench.targets import Verdict, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siftline.bench.results import Row
+    from siftline_bench.results import Row
 
 _TIMES: Final = ("matches", f"`{REFERENCE}` µs", "best other", "its µs")
 

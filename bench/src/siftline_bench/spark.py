@@ -14,18 +14,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from siftline.bench.readings import Reading
-from siftline.bench.results import circumstances
-from siftline.bench.spark_data import Data
-from siftline.bench.spark_processes import JAVA, PYTHON, Spent, mapped_bytes, resident_bytes, spent
-from siftline.bench.targets import Target, Verdict
-from siftline.bench.workloads import cached, make_parameters
+from siftline_bench.readings import Reading
+from siftline_bench.results import circumstances
+from siftline_bench.spark_data import Data
+from siftline_bench.spark_processes import JAVA, PYTHON, Spent, mapped_bytes, resident_bytes, spent
+from siftline_bench.targets import Target, Verdict
+from siftline_bench.workloads import cached, make_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from siftline.bench.results import Row
     from siftline.spark import IndexDirectory
+    from siftline_bench.results import Row
 
     Say = Callable[[str], None]
 
@@ -233,7 +233,7 @@ class Stage:
 
 def baselines(stage: Stage) -> Iterator[Figure]:
     """Compare with what people write today, by processor time for an event."""
-    from siftline.bench import spark_baselines as rivals
+    from siftline_bench import spark_baselines as rivals
 
     sizes = stage.sizes
     n = rivals.N_PREDICATES
@@ -368,8 +368,8 @@ def _visits(data: Data, directory: IndexDirectory) -> list[int]:
 
 def streaming(stage: Stage) -> Iterator[Figure]:
     """Compare micro-batches with those that do nothing, and see when changes are live."""
-    from siftline.bench.spark_data import event_texts
-    from siftline.bench.spark_streaming import BARE, OURS, PYTHON, Streams
+    from siftline_bench.spark_data import event_texts
+    from siftline_bench.spark_streaming import BARE, OURS, PYTHON, Streams
 
     data = stage.sparse()
     index = stage.compiled(data, is_text=True).result

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.bench.spark_processes import spent
+from siftline_bench.spark_processes import spent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from siftline.bench.spark_data import Data
-    from siftline.bench.spark_processes import Spent
+    from siftline_bench.spark_data import Data
+    from siftline_bench.spark_processes import Spent
 
 N_PREDICATES: Final = 5
 _INTEGERS: Final = (-(2**31), 2**31 - 1)

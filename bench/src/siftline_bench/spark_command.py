@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.arguments import check_output, count, say
+from siftline_bench.arguments import check_output, count, results_path, say
 
 if TYPE_CHECKING:
     import argparse
@@ -28,11 +28,11 @@ def add_parser(actions: Any) -> None:
     parser.add_argument(
         "--folder", type=Path, metavar="DIR", help="for tables and indexes while it runs; default: /tmp"
     )
-    parser.add_argument("--plots", type=Path, metavar="DIR", help="draw SVG files there; needs siftline[bench]")
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="draw SVG files there")
     parser.add_argument(
         "--output",
         type=Path,
-        default=Path("results", "spark.jsonl"),
+        default=results_path("spark"),
         metavar="FILE",
         help="default: results/spark.jsonl",
     )
@@ -43,8 +43,8 @@ def add_parser(actions: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure what was asked for; 1 if a target is missed and that matters."""
-    from siftline.bench import results, spark, spark_plots, spark_simulation, targets
-    from siftline.bench.tables import aligned, markdown
+    from siftline_bench import results, spark, spark_plots, spark_simulation, targets
+    from siftline_bench.tables import aligned, markdown
 
     check_output(args.output)
     groups = args.only or GROUPS

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.bench.checks import Found, check_reference, check_same
-from siftline.bench.runner import REFERENCE, find_within
 from siftline.engine import Engine
+from siftline_bench.checks import Found, check_reference, check_same
+from siftline_bench.runner import REFERENCE, find_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from siftline.bench.workloads import Workload
+    from siftline_bench.workloads import Workload
 
     Say = Callable[[str], None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.plots import prepare, saved
+from siftline_bench.plots import prepare, saved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

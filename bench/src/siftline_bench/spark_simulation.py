@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.bench.targets import shown
-from siftline.bench.workloads import cached, make_parameters
 from siftline.kernels.routing import no_filters, visits
 from siftline.spark.parsed import Parsed
 from siftline.spark.pivots import NO_PIVOT, Line, Ranks, coded, pivots_of
+from siftline_bench.targets import shown
+from siftline_bench.workloads import cached, make_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from siftline.bench.results import Row
-    from siftline.bench.workloads import Workload
+    from siftline_bench.results import Row
+    from siftline_bench.workloads import Workload
 
     Say = Callable[[str], None]
 

@@ -11,7 +11,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.errors import WrongIdsError
+from siftline_bench.errors import WrongIdsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

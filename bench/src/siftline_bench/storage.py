@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from siftline.encoding.terms import key_of
-from siftline.errors import WrongIdsError
 from siftline.indexes.pb_tree_bulk import load_predicates
 from siftline.indexes.pb_tree_predicates import PredicateTree
-from siftline.indexes.table_one import STRUCTURES
-from siftline.indexes.table_one_intervals import Predicate
 from siftline.storage.pages import PageFile
+from siftline_bench.errors import WrongIdsError
+from siftline_bench.structures.table_one import STRUCTURES
+from siftline_bench.structures.table_one_intervals import Predicate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -212,7 +212,7 @@ def large(sizes: Sizes, seed: int, say: Say) -> Row:
     say(f"{sizes.large:,} predicates in a process of its own, pool of {sizes.large_mb:g} MB")
     with tempfile.TemporaryDirectory() as folder:
         arguments = json.dumps([str(Path(folder) / "pages"), sizes.large, sizes.large_mb, seed])
-        code = f"from siftline.bench.storage import fill_and_match; fill_and_match(*{arguments})"
+        code = f"from siftline_bench.storage import fill_and_match; fill_and_match(*{arguments})"
         done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
         row: Row = json.loads(done.stdout)
         return row

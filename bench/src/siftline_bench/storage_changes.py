@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.measure import time_once
 from siftline.engine import Engine
-from siftline.errors import WrongIdsError
+from siftline_bench.errors import WrongIdsError
+from siftline_bench.measure import time_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.checks import Found, check_same, find_all
-from siftline.bench.measure import interleaved, time_each, time_once
-from siftline.bench.workloads import generate
 from siftline.engine import Engine
+from siftline_bench.checks import Found, check_same, find_all
+from siftline_bench.measure import interleaved, time_each, time_once
+from siftline_bench.workloads import generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from siftline.bench.workloads import Workload
+    from siftline_bench.workloads import Workload
 
     Say = Callable[[str], None]
 

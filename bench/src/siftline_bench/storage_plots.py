@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from siftline.bench.plots import prepare, saved
+from siftline_bench.plots import prepare, saved
 
 if TYPE_CHECKING:
     from pathlib import Path

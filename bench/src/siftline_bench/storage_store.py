@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.bench.measure import time_once
-from siftline.bench.targets import Target, Verdict
 from siftline.cli.store_import import Import
 from siftline.engine import Engine
-from siftline.errors import WrongIdsError
 from siftline.storage.store import Store
+from siftline_bench.errors import WrongIdsError
+from siftline_bench.measure import time_once
+from siftline_bench.targets import Target, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

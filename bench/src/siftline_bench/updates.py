@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.bench.measure import no_collection, time_once
-from siftline.bench.readings import Reading
-from siftline.bench.workloads import generate
 from siftline.engine import Engine
+from siftline_bench.measure import no_collection, time_once
+from siftline_bench.readings import Reading
+from siftline_bench.workloads import generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from siftline.bench.readings import Bench
+    from siftline_bench.readings import Bench
 
 # Changes that are timed together: small enough for several samples, large enough to hold merges now and then.
 _N_BLOCKS: Final = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from siftline.bench.workloads import Drawing, load, make_parameters
+from siftline_bench.workloads import Drawing, load, make_parameters
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from siftline.bench.figures.figure import Run, Settings
-from siftline.bench.figures.kinds import kind, on_spark
-from siftline.bench.figures.measures import measure
-from siftline.bench.figures.speed import steadied
-from siftline.bench.figures.worker import OUT_OF_DISK, TIMED_OUT, Worker
-from siftline.bench.runner import Choice
-from siftline.bench.workloads import Drawing, make_parameters, recipe
 from siftline.engine import Engine
-from siftline.errors import WrongIdsError
+from siftline_bench.errors import WrongIdsError
+from siftline_bench.figures.figure import Run, Settings
+from siftline_bench.figures.kinds import kind, on_spark
+from siftline_bench.figures.measures import measure
+from siftline_bench.figures.speed import steadied
+from siftline_bench.figures.worker import OUT_OF_DISK, TIMED_OUT, Worker
+from siftline_bench.runner import Choice
+from siftline_bench.workloads import Drawing, make_parameters, recipe
 
 _SIZES = {"n_subscriptions": 500, "n_events": 40, "n_attributes": 20, "event_size": 10, "matching_share": 0.05}
 _ON_SPARK = kind("on-spark")

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from siftline import Engine
-from siftline.bench import spark as bench
-from siftline.bench import spark_simulation as simulation
-from siftline.bench.command import add_parser, run
-from siftline.bench.spark_data import Data, event_texts, expression_texts
-from siftline.bench.spark_plots import draw
-from siftline.bench.spark_processes import PYTHON, mapped_bytes, resident_bytes, spent
-from siftline.bench.workloads import generate
-from siftline.errors import WrongIdsError
+from siftline_bench import spark as bench
+from siftline_bench import spark_simulation as simulation
+from siftline_bench.command import add_arguments, run
+from siftline_bench.errors import WrongIdsError
+from siftline_bench.spark_data import Data, event_texts, expression_texts
+from siftline_bench.spark_plots import draw
+from siftline_bench.spark_processes import PYTHON, mapped_bytes, resident_bytes, spent
+from siftline_bench.workloads import generate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,9 +115,9 @@ def test_machines_have_room() -> None:
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     parser = ArgumentParser()
-    add_parser(parser.add_subparsers())
+    add_arguments(parser)
     output = tmp_path / "rows.jsonl"
-    words = ["bench", "spark", "--only", "simulation", "--quick", "--plots", str(tmp_path), "--output", str(output)]
+    words = ["spark", "--only", "simulation", "--quick", "--plots", str(tmp_path), "--output", str(output)]
     assert run(parser.parse_args(words)) == 0
     assert "busiest machine / mean" in capsys.readouterr().out
     assert len(output.read_text(encoding="utf-8").splitlines()) == len(simulation.WORKLOADS)

@@ -20,7 +20,7 @@ from numba.core import config, event
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_IMPORT = re.compile(rb"^from siftline\.kernels\.(\w+) import", re.MULTILINE)
+_IMPORT = re.compile(rb"^from ([\w.]+) import", re.MULTILINE)
 
 
 def kernel(function: Function) -> Function:
@@ -60,20 +60,25 @@ def _compiled(function: Function, options: dict[str, Any]) -> Function:
     except RuntimeError:  # nowhere to write a cache, as in a read-only container
         return cast("Function", numba.njit(**options)(function))
     # Numba would look only at the date and size of the kernel's own file, and keep what it compiled from old helpers.
-    compiled._cache._cache_file._source_stamp = _checksum(function.__module__.rpartition(".")[2])
+    compiled._cache._cache_file._source_stamp = _checksum(function.__module__)
     return cast("Function", compiled)
 
 
 @functools.cache
 def _checksum(module: str) -> int:
-    """Return a checksum of the sources of a module of kernels, of all that it imports, and of this file."""
+    """Return a checksum of the sources of a module of kernels, of all that it imports, and of this file.
+
+    Imports from this package count, and from the package that the kernels belong to, which may be another one.
+    """
+    packages = {name.partition(".")[0] for name in (__name__, module)}
     sources: dict[str, bytes] = {}
-    pending = ["compiler", module]
+    pending = [__name__, module]
     while pending:
         name = pending.pop()
         if name not in sources:
-            sources[name] = (Path(__file__).parent / f"{name}.py").read_bytes()
-            pending += [imported.decode() for imported in _IMPORT.findall(sources[name])]
+            sources[name] = Path(sys.modules[name].__file__ or "").read_bytes()
+            imported = (each.decode() for each in _IMPORT.findall(sources[name]))
+            pending += [each for each in imported if each.partition(".")[0] in packages]
     return zlib.crc32(b"".join(sources[name] for name in sorted(sources)))
 
 
@@ -93,7 +98,7 @@ class _FirstCompilation(event.Listener):  # type: ignore[misc]
 
     def on_start(self, details: Any) -> None:
         name = str(getattr(details.data.get("dispatcher"), "__module__", ""))
-        if not self.said and name.startswith("siftline."):
+        if not self.said and name.startswith("siftline"):
             self.said = True
             if sys.stderr is None or not sys.stderr.isatty():  # nobody waits there
                 return

@@ -4,7 +4,7 @@ figures/opindex-10a.yaml → figure.py (runs) → harness.py → worker.py (anot
 rows, figures/claims.yaml → verdicts → one HTML page
 """
 
-from siftline.bench.figures.figure import Axis, Figure, Run
-from siftline.bench.figures.registry import PAPERS, chosen, figures
+from siftline_bench.figures.figure import Axis, Figure, Run
+from siftline_bench.figures.registry import PAPERS, chosen, figures
 
 __all__ = ["PAPERS", "Axis", "Figure", "Run", "chosen", "figures"]

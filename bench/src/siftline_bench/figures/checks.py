@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
-from siftline.bench.figures.panels import MISSING
+from siftline_bench.figures.panels import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from siftline.bench.figures.panels import Panel, Point
+    from siftline_bench.figures.panels import Panel, Point
 
 
 _Cost = TypeVar("_Cost")

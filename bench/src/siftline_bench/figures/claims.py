@@ -31,19 +31,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.figures.checks import CHECKS, MissingRowsError, NoAnswerError, involved
-from siftline.bench.figures.figure import check_keys, loaded
-from siftline.bench.figures.measures import measure
-from siftline.bench.figures.noise import distance, margin
-from siftline.bench.figures.panels import MISSING, panel
-from siftline.bench.figures.registry import CLAIMS, PAPERS, figures, folder
+from siftline_bench.figures.checks import CHECKS, MissingRowsError, NoAnswerError, involved
+from siftline_bench.figures.figure import check_keys, loaded
+from siftline_bench.figures.measures import measure
+from siftline_bench.figures.noise import distance, margin
+from siftline_bench.figures.panels import MISSING, panel
+from siftline_bench.figures.registry import CLAIMS, PAPERS, figures, folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from siftline.bench.figures.panels import Panel
-    from siftline.bench.results import Rounds
+    from siftline_bench.figures.panels import Panel
+    from siftline_bench.results import Rounds
 
 REPRODUCED: Final = "reproduced"
 PARTLY: Final = "partly"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.figures.panels import MISSING, panel
-from siftline.bench.plots import set_up
+from siftline_bench.figures.panels import MISSING, panel
+from siftline_bench.plots import set_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siftline.bench.figures.figure import Axis, Figure
-    from siftline.bench.figures.panels import Panel, Point
-    from siftline.bench.results import Rounds
+    from siftline_bench.figures.figure import Axis, Figure
+    from siftline_bench.figures.panels import Panel, Point
+    from siftline_bench.results import Rounds
 
 _WIDTH: Final = 4.6
 _HEIGHT: Final = 3.6

@@ -4,7 +4,7 @@
     where: Fig. 8(a)
     title: Memory against the number of subscriptions
     kind: matching                       # a module of kinds/: what is measured, and how
-    workload: dense                      # a recipe of bench/workloads, or what the kind calls so
+    workload: dense                      # a recipe of the folder workloads, or what the kind calls so
     set: {n_attributes: 1000}            # parameters of the workload, for all runs
     x: {label: subscriptions, log: true}
     y: {measure: memory_mb, log: true}   # or a list of these: one panel each, of the same rows
@@ -34,10 +34,10 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.figures.kinds import kind
-from siftline.bench.figures.measures import Measure, measure
-from siftline.bench.runner import Choice
-from siftline.bench.workloads import make_parameters, recipe
+from siftline_bench.figures.kinds import kind
+from siftline_bench.figures.measures import Measure, measure
+from siftline_bench.runner import Choice
+from siftline_bench.workloads import make_parameters, recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,23 +10,23 @@ import itertools
 import math
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench import results
-from siftline.bench.figures.claims import claims, verdicts
-from siftline.bench.figures.speed import steadied
-from siftline.bench.figures.worker import RunFailedError, Worker
-from siftline.errors import WrongIdsError
+from siftline_bench import results
+from siftline_bench.arguments import results_path
+from siftline_bench.errors import WrongIdsError
+from siftline_bench.figures.claims import claims, verdicts
+from siftline_bench.figures.speed import steadied
+from siftline_bench.figures.worker import RunFailedError, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
-    from siftline.bench.figures.figure import Figure, Run
-    from siftline.bench.results import Rounds, Row
-    from siftline.bench.runner import Say
+    from siftline_bench.figures.figure import Figure, Run
+    from siftline_bench.results import Rounds, Row
+    from siftline_bench.runner import Say
 
-RESULTS: Final = Path("results")
 # How many rows a run gets at most, unless more or fewer are asked for: at the papers' sizes one takes minutes.
 MOST_ROUNDS: Final = {"small": 15, "paper": 1}
 # After so many rounds it is asked again whether a verdict hangs on a run. After each, those that look sure by chance
@@ -38,14 +38,14 @@ _ROUNDS_END_S: Final = {"small": 28 * 60.0, "paper": math.inf}
 
 def path_of(scale: str) -> Path:
     """Return the file of the rows of a scale."""
-    return RESULTS / f"figures-{scale}.jsonl"
+    return results_path(f"figures-{scale}")
 
 
 def rows_by_run(path: Path) -> dict[str, list[Row]]:
     """Return the rows of each run, one for each round, the first one where it was begun anew; none without a file."""
-    if not path.exists():
+    if not results.stored(path).exists():
         return {}
-    _mend(path)
+    results.mend(path)
     return by_run(results.read(path))
 
 
@@ -59,14 +59,6 @@ def by_run(rows: Iterable[Row]) -> dict[str, list[Row]]:
                 rounds.clear()
             rounds.append(row)
     return found
-
-
-def _mend(path: Path) -> None:
-    """Cut off the end of a file that was being written when its process ended."""
-    content = path.read_bytes()
-    if content and not content.endswith(b"\n"):
-        with path.open("r+b") as file:
-            file.truncate(content.rfind(b"\n") + 1)
 
 
 @dataclass

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from statistics import mode
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.figures.measures import MATCH_TIME
-from siftline.bench.figures.worker import OUT_OF_DISK, OUT_OF_MEMORY, TIMED_OUT
+from siftline_bench.figures.measures import MATCH_TIME
+from siftline_bench.figures.worker import OUT_OF_DISK, OUT_OF_MEMORY, TIMED_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from siftline.bench.figures.figure import Figure, Run
-    from siftline.bench.figures.measures import Measure
-    from siftline.bench.results import Rounds, Row
+    from siftline_bench.figures.figure import Figure, Run
+    from siftline_bench.figures.measures import Measure
+    from siftline_bench.results import Rounds, Row
 
 MISSING: Final = "not measured"
 # An index that did not get to an end is slower, or larger, than every one that did.

@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from siftline.bench.figures.figure import read
+from siftline_bench.figures.figure import read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siftline.bench.figures.figure import Figure
+    from siftline_bench.figures.figure import Figure
 
 # Of each paper, the name that the command line takes and that its files begin with.
 PAPERS: Final = {
@@ -28,9 +28,8 @@ CLAIMS: Final = "claims.yaml"
 
 def folder() -> Path:
     """Return the folder of the figures: in a checkout beside `src`, else where the package was installed."""
-    package = Path(__file__).parents[2]
-    beside = package.parents[1] / "figures"
-    return beside if (beside / CLAIMS).exists() else package / "figures"
+    beside = Path(__file__).parents[3] / "figures"
+    return beside if (beside / CLAIMS).exists() else Path(__file__).parent / "files"
 
 
 @cache

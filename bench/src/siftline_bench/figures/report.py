@@ -6,20 +6,20 @@ import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.figures import summary
-from siftline.bench.figures.claims import VERDICTS, claims, verdicts
-from siftline.bench.figures.drawing import svg
-from siftline.bench.figures.panels import MISSING, panel
-from siftline.bench.figures.registry import PAPERS, figures
-from siftline.bench.targets import shown as shown_number
+from siftline_bench.figures import summary
+from siftline_bench.figures.claims import VERDICTS, claims, verdicts
+from siftline_bench.figures.drawing import svg
+from siftline_bench.figures.panels import MISSING, panel
+from siftline_bench.figures.registry import PAPERS, figures
+from siftline_bench.targets import shown as shown_number
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
-    from siftline.bench.figures.claims import Answer, Verdict
-    from siftline.bench.figures.figure import Figure
-    from siftline.bench.figures.measures import Measure
-    from siftline.bench.results import Rounds
+    from siftline_bench.figures.claims import Answer, Verdict
+    from siftline_bench.figures.figure import Figure
+    from siftline_bench.figures.measures import Measure
+    from siftline_bench.results import Rounds
 
 _STYLE: Final = """\
 :root { --ink: #1a1a1a; --soft: #f3f3f3; --rule: #c4c4c4; }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from siftline.bench.results import Rounds, Row
+    from siftline_bench.results import Rounds, Row
 
 
 def steadied(rows: Rounds) -> dict[str, list[Row]]:

@@ -8,18 +8,18 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from siftline.bench.figures.checks import NoAnswerError, exponent
-from siftline.bench.figures.drawing import short
-from siftline.bench.figures.measures import measure
-from siftline.bench.figures.panels import panel
-from siftline.bench.targets import shown
+from siftline_bench.figures.checks import NoAnswerError, exponent
+from siftline_bench.figures.drawing import short
+from siftline_bench.figures.measures import measure
+from siftline_bench.figures.panels import panel
+from siftline_bench.targets import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from siftline.bench.figures.figure import Figure
-    from siftline.bench.figures.panels import Panel
-    from siftline.bench.results import Rounds
+    from siftline_bench.figures.figure import Figure
+    from siftline_bench.figures.panels import Panel
+    from siftline_bench.results import Rounds
 
 _OURS: Final = "sift"
 _TIME: Final = "match_ms"

@@ -18,15 +18,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.figures.kinds import kind
-from siftline.bench.spark_processes import processes_below
-from siftline.errors import WrongIdsError
+from siftline_bench.errors import WrongIdsError
+from siftline_bench.figures.kinds import kind
+from siftline_bench.spark_processes import processes_below
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from siftline.bench.figures.figure import Run
-    from siftline.bench.results import Row
+    from siftline_bench.figures.figure import Run
+    from siftline_bench.results import Row
 
 _LOOK_S: Final = 0.05  # between two looks at clock and memory
 # The same for the memory of processes below: finding them takes milliseconds, because all of the machine are looked at.

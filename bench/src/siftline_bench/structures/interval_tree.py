@@ -35,8 +35,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from siftline.errors import DuplicateIdError, UnknownIdError
-from siftline.indexes.intervals import checked_intervals, checked_points, starts_of
-from siftline.kernels.interval_trees import (
+from siftline_bench.structures.interval_kernels import (
     NONE,
     count_in_tree,
     delete_node,
@@ -44,6 +43,7 @@ from siftline.kernels.interval_trees import (
     plant,
     query_tree,
 )
+from siftline_bench.structures.intervals import checked_intervals, checked_points, starts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from siftline.kernels.interval_trees import count_in_scan, query_scan
+from siftline_bench.structures.interval_kernels import count_in_scan, query_scan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

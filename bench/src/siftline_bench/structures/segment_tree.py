@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from siftline.indexes.intervals import checked_intervals, checked_points, starts_of
-from siftline.kernels.interval_trees import canonical_lists, count_in_nodes, locate_elementary, query_nodes
+from siftline_bench.structures.interval_kernels import canonical_lists, count_in_nodes, locate_elementary, query_nodes
+from siftline_bench.structures.intervals import checked_intervals, checked_points, starts_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

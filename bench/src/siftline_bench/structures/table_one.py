@@ -38,8 +38,8 @@ from __future__ import annotations
 import math
 from typing import Any, Final, Protocol
 
-from siftline.indexes.table_one_intervals import IbsTree, IntervalBPlusTree, Predicate, TimeIndex
-from siftline.indexes.table_one_trees import KeyTree
+from siftline_bench.structures.table_one_intervals import IbsTree, IntervalBPlusTree, Predicate, TimeIndex
+from siftline_bench.structures.table_one_trees import KeyTree
 
 _OPERATORS: Final = ("<", "<=", "=", ">=", ">")
 

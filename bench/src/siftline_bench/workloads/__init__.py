@@ -4,9 +4,9 @@ A new workload is a frozen dataclass of parameters, a function that draws from t
 `RECIPES` of a file that `registry.py` names.
 """
 
-from siftline.bench.workloads.registry import generate, make_parameters, recipe, workloads
-from siftline.bench.workloads.stored import Drawing, cached, load, save
-from siftline.bench.workloads.workload import CHUNK, Parameters, Recipe, Workload
+from siftline_bench.workloads.registry import generate, make_parameters, recipe, workloads
+from siftline_bench.workloads.stored import Drawing, cached, load, save
+from siftline_bench.workloads.workload import CHUNK, Parameters, Recipe, Workload
 
 __all__ = [
     "CHUNK",

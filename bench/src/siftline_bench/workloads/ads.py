@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.bench.workloads.drawing import (
+from siftline_bench.workloads.drawing import (
     Planted,
     choose_planted,
     draw_by_count,
@@ -27,8 +27,8 @@ from siftline.bench.workloads.drawing import (
     subscription_attributes,
     zipf_weights,
 )
-from siftline.bench.workloads.synthetic import attribute_names, value_table
-from siftline.bench.workloads.workload import Parameters, Recipe, later
+from siftline_bench.workloads.synthetic import attribute_names, value_table
+from siftline_bench.workloads.workload import Parameters, Recipe, later
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

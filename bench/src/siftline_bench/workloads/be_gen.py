@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.bench.workloads.drawing import draw_by_count
-from siftline.bench.workloads.synthetic import (
+from siftline_bench.workloads.drawing import draw_by_count
+from siftline_bench.workloads.synthetic import (
     AT_LEAST,
     AT_MOST,
     BETWEEN,
@@ -39,7 +39,7 @@ from siftline.bench.workloads.synthetic import (
     conjunctions,
     value_table,
 )
-from siftline.bench.workloads.workload import Recipe
+from siftline_bench.workloads.workload import Recipe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.bench.workloads.drawing import (
+from siftline_bench.workloads.drawing import (
     draw_by_count,
     draw_values,
     long_table,
@@ -31,8 +31,8 @@ from siftline.bench.workloads.drawing import (
     subscription_attributes,
     zipf_weights,
 )
-from siftline.bench.workloads.words import names, words
-from siftline.bench.workloads.workload import Parameters, Recipe
+from siftline_bench.workloads.words import names, words
+from siftline_bench.workloads.workload import Parameters, Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

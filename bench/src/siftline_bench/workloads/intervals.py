@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from siftline.bench.workloads.drawing import named, predicate_table
-from siftline.bench.workloads.synthetic import value_table
-from siftline.bench.workloads.workload import Parameters, Recipe
+from siftline_bench.workloads.drawing import named, predicate_table
+from siftline_bench.workloads.synthetic import value_table
+from siftline_bench.workloads.workload import Parameters, Recipe
 
 ATTRIBUTE: Final = "a"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.bench.workloads.drawing import (
+from siftline_bench.workloads.drawing import (
     Planted,
     fill_events,
     named,
@@ -22,9 +22,9 @@ from siftline.bench.workloads.drawing import (
     subscription_attributes,
     zipf_weights,
 )
-from siftline.bench.workloads.synthetic import value_table
-from siftline.bench.workloads.words import names
-from siftline.bench.workloads.workload import Parameters, Recipe
+from siftline_bench.workloads.synthetic import value_table
+from siftline_bench.workloads.words import names
+from siftline_bench.workloads.workload import Parameters, Recipe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.bench.workloads.synthetic import (
+from siftline_bench.workloads.synthetic import (
     AT_MOST,
     BETWEEN,
     OPERATORS,
@@ -26,7 +26,7 @@ from siftline.bench.workloads.synthetic import (
     draw_predicates,
     value_table,
 )
-from siftline.bench.workloads.workload import Recipe
+from siftline_bench.workloads.workload import Recipe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

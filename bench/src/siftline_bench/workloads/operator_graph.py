@@ -1,6 +1,6 @@
 """`operator-graph`: conjunctions of call predicates, by Table 1 of the operators paper.
 
-The drawing is that of `bench/operator_graphs.py`, which says what is the paper's and what is ours: how popular
+The drawing is that of `operator_graphs.py`, which says what is the paper's and what is ours: how popular
 predicates are, and how often they are true.
 
     subscription   p17 = true and p4 = true and p230 = true       f17(event) and f4(event) and f230(event)
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.bench.operator_graphs import (
+from siftline_bench.operator_graphs import (
     GraphParameters,
     calibrated,
     drawn_lengths,
@@ -32,8 +32,8 @@ from siftline.bench.operator_graphs import (
     drawn_truths,
     drawn_weights,
 )
-from siftline.bench.workloads.drawing import long_table, named, predicate_table
-from siftline.bench.workloads.workload import CHUNK, Parameters, Recipe
+from siftline_bench.workloads.drawing import long_table, named, predicate_table
+from siftline_bench.workloads.workload import CHUNK, Parameters, Recipe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.bench.workloads.drawing import (
+from siftline_bench.workloads.drawing import (
     draw_distinct,
     draw_values,
     long_table,
@@ -23,8 +23,8 @@ from siftline.bench.workloads.drawing import (
     predicate_table,
     zipf_weights,
 )
-from siftline.bench.workloads.words import names
-from siftline.bench.workloads.workload import Parameters, Recipe
+from siftline_bench.workloads.words import names
+from siftline_bench.workloads.workload import Parameters, Recipe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

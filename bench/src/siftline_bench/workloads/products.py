@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.bench.workloads.drawing import (
+from siftline_bench.workloads.drawing import (
     choose_planted,
     draw_distinct,
     listed,
@@ -27,8 +27,8 @@ from siftline.bench.workloads.drawing import (
     predicate_table,
     subscription_attributes,
 )
-from siftline.bench.workloads.words import names, words
-from siftline.bench.workloads.workload import Parameters, Recipe, later
+from siftline_bench.workloads.words import names, words
+from siftline_bench.workloads.workload import Parameters, Recipe, later
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,11 +9,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from siftline.bench.workloads.workload import Parameters, Recipe, Workload
+    from siftline_bench.workloads.workload import Parameters, Recipe, Workload
 
 # The files of this package that define recipes, in a tuple `RECIPES`.
 _MODULES: Final = tuple(
-    f"siftline.bench.workloads.{name}"
+    f"siftline_bench.workloads.{name}"
     for name in (
         "synthetic",
         "wide",

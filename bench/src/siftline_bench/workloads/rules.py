@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.bench.workloads.drawing import named, numbered, predicate_table
-from siftline.bench.workloads.words import words
-from siftline.bench.workloads.workload import Parameters, Recipe
+from siftline_bench.workloads.drawing import named, numbered, predicate_table
+from siftline_bench.workloads.words import words
+from siftline_bench.workloads.workload import Parameters, Recipe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

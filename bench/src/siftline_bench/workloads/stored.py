@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.workloads.registry import make_parameters, recipe
-from siftline.bench.workloads.workload import CHUNK, Workload, identity, n_chunks
 from siftline.errors import TableError
+from siftline_bench.workloads.registry import make_parameters, recipe
+from siftline_bench.workloads.workload import CHUNK, Workload, identity, n_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from siftline.bench.workloads.workload import Parameters
+    from siftline_bench.workloads.workload import Parameters
 
 _KEY: Final = b"siftline.workload"
 _FILES: Final = ("predicates.parquet", "values.parquet")

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.bench.workloads.drawing import (
+from siftline_bench.workloads.drawing import (
     Planted,
     choose_planted,
     draw_values,
@@ -34,7 +34,7 @@ from siftline.bench.workloads.drawing import (
     subscription_attributes,
     zipf_weights,
 )
-from siftline.bench.workloads.workload import Parameters, Recipe, later
+from siftline_bench.workloads.workload import Parameters, Recipe, later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from siftline.bench.workloads.drawing import named, predicate_table
-from siftline.bench.workloads.synthetic import attribute_names, value_table
-from siftline.bench.workloads.workload import Parameters, Recipe
+from siftline_bench.workloads.drawing import named, predicate_table
+from siftline_bench.workloads.synthetic import attribute_names, value_table
+from siftline_bench.workloads.workload import Parameters, Recipe
 
 _OPERATORS: Final = ("=", "!=", "<", "<=", ">", ">=")
 _SIZES: Final = (100, 1_000, 10_000)

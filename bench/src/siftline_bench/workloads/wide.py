@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.bench.workloads.drawing import named, predicate_table
-from siftline.bench.workloads.synthetic import (
+from siftline_bench.workloads.drawing import named, predicate_table
+from siftline_bench.workloads.synthetic import (
     AT_LEAST,
     AT_MOST,
     BETWEEN,
@@ -26,7 +26,7 @@ from siftline.bench.workloads.synthetic import (
     draw_events,
     draw_predicates,
 )
-from siftline.bench.workloads.workload import Parameters, Recipe
+from siftline_bench.workloads.workload import Parameters, Recipe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

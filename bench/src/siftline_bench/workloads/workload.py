@@ -20,7 +20,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from siftline.bench.measure import Timed
+    from siftline_bench.measure import Timed
 
 # A larger workload is drawn in chunks of so many subscriptions, each from a seed of its own.
 CHUNK: Final = 1_000_000
@@ -181,10 +181,10 @@ class Workload:
         return "expression" in self.predicates.column_names
 
     def loaded(self, *, takes_patterns: bool) -> Timed:
-        """Return rows of predicates as `Engine.add_loaded` takes them, and how long it took to load them, once."""
-        from siftline.bench.measure import time_once
+        """Return rows of predicates as `add_loaded` takes them, and how long it took to load them, once."""
         from siftline.encoding.columns import load_columns
         from siftline.encoding.domains import Domains
+        from siftline_bench.measure import time_once
 
         way = takes_patterns and "text" in self.predicates.column_names  # without texts, there are no patterns
         if way not in self._loaded:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from siftline.bench.figures.figure import Run
-    from siftline.bench.results import Row
+    from siftline_bench.figures.figure import Run
+    from siftline_bench.results import Row
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Kind:
     Attributes
     ----------
     is_drawn : bool
-        Whether `workload` of a figure names a recipe of `bench/workloads`.
+        Whether `workload` of a figure names a recipe of `workloads`.
     version : int
         Of other kinds, counted up when they measure something else than before.
     """

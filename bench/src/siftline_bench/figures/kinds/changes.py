@@ -1,21 +1,21 @@
-"""Adds and removes one by one, of other subscriptions of the same workload, see `bench/updates.py`."""
+"""Adds and removes one by one, of other subscriptions of the same workload, see `updates.py`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.checks import check_same, find_all
-from siftline.bench.figures.kinds.matching import prepare, use_once
-from siftline.bench.measure import Spread
-from siftline.bench.readings import Bench, Sizes
-from siftline.bench.runner import REFERENCE, REFUSALS, refusal
-from siftline.bench.updates import one_by_one
+from siftline_bench.checks import check_same, find_all
+from siftline_bench.figures.kinds.matching import prepare, use_once
+from siftline_bench.measure import Spread
+from siftline_bench.readings import Bench, Sizes
+from siftline_bench.runner import REFERENCE, REFUSALS, refusal
+from siftline_bench.updates import one_by_one
 
 __all__ = ["measure", "prepare", "use_once"]
 
 if TYPE_CHECKING:
-    from siftline.bench.figures.figure import Run
-    from siftline.bench.results import Row
+    from siftline_bench.figures.figure import Run
+    from siftline_bench.results import Row
 
 _SHARE: Final = 20  # of the subscriptions, one in so many is added and removed again
 

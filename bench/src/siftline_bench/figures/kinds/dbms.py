@@ -1,23 +1,23 @@
-"""Loading and matching with databases beside `counting`, see `bench/storage_dbms.py`: events are matched as dicts."""
+"""Loading and matching with databases beside `counting`, see `storage_dbms.py`: events are matched as dicts."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from siftline.bench.checks import Found, check_same, find_all
-from siftline.bench.figures.kinds.finite_domains import typed
-from siftline.bench.figures.kinds.matching import drawn
-from siftline.bench.measure import interleaved, time_each
-from siftline.bench.runner import REFERENCE, REFUSALS, Choice, refusal, use_engine_once
-from siftline.bench.storage_dbms import loaded
+from siftline_bench.checks import Found, check_same, find_all
+from siftline_bench.figures.kinds.finite_domains import typed
+from siftline_bench.figures.kinds.matching import drawn
+from siftline_bench.measure import interleaved, time_each
+from siftline_bench.runner import REFERENCE, REFUSALS, Choice, refusal, use_engine_once
+from siftline_bench.storage_dbms import loaded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from siftline.bench.figures.figure import Run
-    from siftline.bench.results import Row
-    from siftline.bench.workloads import Workload
+    from siftline_bench.figures.figure import Run
+    from siftline_bench.results import Row
+    from siftline_bench.workloads import Workload
 
 _N_LOADS: Final = 2
 _MODE: Final = "dicts"

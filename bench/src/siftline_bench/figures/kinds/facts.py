@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.bench.checks import check_same, find_all
-from siftline.bench.operator_bounds import least_calls
-from siftline.bench.operator_graphs import GraphParameters, drawn_graph
-from siftline.bench.operators import simulated
-from siftline.bench.workloads import generate
 from siftline.engine import Engine
 from siftline.indexes.ps_tree import PsTree
+from siftline_bench.checks import check_same, find_all
+from siftline_bench.operator_bounds import least_calls
+from siftline_bench.operator_graphs import GraphParameters, drawn_graph
+from siftline_bench.operators import simulated
+from siftline_bench.workloads import generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from siftline.bench.figures.figure import Run
-    from siftline.bench.results import Row
-    from siftline.bench.workloads import Workload
+    from siftline_bench.figures.figure import Run
+    from siftline_bench.results import Row
+    from siftline_bench.workloads import Workload
 
     # parameters, seed -> measured, predicted
     Fact = Callable[[Mapping[str, Any], int], tuple[float, float]]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from siftline.bench.figures.kinds import changes
-from siftline.bench.figures.kinds.finite_domains import prepare, typed, use_once
+from siftline_bench.figures.kinds import changes
+from siftline_bench.figures.kinds.finite_domains import prepare, typed, use_once
 
 if TYPE_CHECKING:
-    from siftline.bench.figures.figure import Run
-    from siftline.bench.results import Row
+    from siftline_bench.figures.figure import Run
+    from siftline_bench.results import Row
 
 __all__ = ["measure", "prepare", "use_once"]
 

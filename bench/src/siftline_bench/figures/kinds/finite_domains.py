@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from siftline.bench.figures.kinds import matching
-from siftline.bench.figures.kinds.matching import prepare
-from siftline.bench.workloads import make_parameters
-from siftline.bench.workloads.topss import Predicates, domain_sizes
+from siftline_bench.figures.kinds import matching
+from siftline_bench.figures.kinds.matching import prepare
+from siftline_bench.workloads import make_parameters
+from siftline_bench.workloads.topss import Predicates, domain_sizes
 
 if TYPE_CHECKING:
-    from siftline.bench.figures.figure import Run
-    from siftline.bench.results import Row
+    from siftline_bench.figures.figure import Run
+    from siftline_bench.results import Row
 
 __all__ = ["measure", "prepare", "use_once"]
 

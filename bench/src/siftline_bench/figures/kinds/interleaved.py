@@ -1,20 +1,20 @@
-"""Adds and matches that alternate, see `bench/interleaving.py`."""
+"""Adds and matches that alternate, see `interleaving.py`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from siftline.bench.figures.kinds.matching import drawn, use_once
-from siftline.bench.interleaving import Alternation
-from siftline.bench.results import columns
+from siftline_bench.figures.kinds.matching import drawn, use_once
+from siftline_bench.interleaving import Alternation
+from siftline_bench.results import columns
 
 __all__ = ["measure", "prepare", "use_once"]
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from siftline.bench.figures.figure import Run
-    from siftline.bench.results import Row
+    from siftline_bench.figures.figure import Run
+    from siftline_bench.results import Row
 
 
 def prepare(run: Run, cache: Path | None) -> Alternation:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.bench.figures.kinds.matching import drawn
-from siftline.bench.measure import time_once
-from siftline.errors import WrongIdsError
-from siftline.indexes.interval_tree import IntervalTree
-from siftline.indexes.intervals import IntervalScan
 from siftline.indexes.ps_tree import PsTree
-from siftline.indexes.segment_tree import SegmentTree
+from siftline_bench.errors import WrongIdsError
+from siftline_bench.figures.kinds.matching import drawn
+from siftline_bench.measure import time_once
+from siftline_bench.structures.interval_tree import IntervalTree
+from siftline_bench.structures.intervals import IntervalScan
+from siftline_bench.structures.segment_tree import SegmentTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from siftline.bench.figures.figure import Run
-    from siftline.bench.results import Row
+    from siftline_bench.figures.figure import Run
+    from siftline_bench.results import Row
 
 _STRUCTURES: Final[dict[str, Any]] = {
     "scan": IntervalScan,

@@ -10,17 +10,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.bench.results import columns
-from siftline.bench.runner import REFUSALS, Plan, Standing, use_engine_once
-from siftline.bench.workloads import Workload, cached, make_parameters
 from siftline.indexes.registry import make_index
+from siftline_bench.results import columns
+from siftline_bench.runner import REFUSALS, Plan, Standing, use_engine_once
+from siftline_bench.workloads import Workload, cached, make_parameters
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from siftline.bench.figures.figure import Run
-    from siftline.bench.results import Row
-    from siftline.bench.runner import Choice
+    from siftline_bench.figures.figure import Run
+    from siftline_bench.results import Row
+    from siftline_bench.runner import Choice
 
 
 # Small indexes are built in milliseconds: several times, so that one that was disturbed does not count.
@@ -68,7 +68,7 @@ def measure(ground: Any, run: Run) -> Row:
 def with_room(run: Run) -> Choice:
     """Return the index of a run, with half of the run's memory as its limit, unless it has none or a larger one.
 
-    >>> from siftline.bench.figures import figures
+    >>> from siftline_bench.figures import figures
     >>> [with_room(run).label for run in figures()["opindex-1"].runs("paper")[:2]]
     ['op-index', 'k-index:memory_limit_mb=11000']
     """

@@ -31,21 +31,21 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.bench.checks import Found, check_same
-from siftline.bench.measure import Passes
-from siftline.bench.runner import REFERENCE, Choice
-from siftline.bench.spark_data import event_texts
-from siftline.bench.spark_processes import Spent, spent
-from siftline.bench.workloads import Drawing, make_parameters
 from siftline.engine import Engine
-from siftline.errors import WrongIdsError
+from siftline_bench.checks import Found, check_same
+from siftline_bench.errors import WrongIdsError
+from siftline_bench.measure import Passes
+from siftline_bench.runner import REFERENCE, Choice
+from siftline_bench.spark_data import event_texts
+from siftline_bench.spark_processes import Spent, spent
+from siftline_bench.workloads import Drawing, make_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from siftline.bench.figures.figure import Run
-    from siftline.bench.results import Row
     from siftline.spark import IndexDirectory
+    from siftline_bench.figures.figure import Run
+    from siftline_bench.results import Row
 
 # What the pipeline compiles.
 _INDEX: Final = Choice("sift")

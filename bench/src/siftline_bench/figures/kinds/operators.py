@@ -1,4 +1,4 @@
-"""Calls of schedules on graphs of subscriptions and predicates, see `bench/operators.py`: no times."""
+"""Calls of schedules on graphs of subscriptions and predicates, see `operators.py`: no times."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from siftline.bench.operator_graphs import GraphParameters, OperatorGraph, drawn_graph
-from siftline.bench.operators import simulated
+from siftline_bench.operator_graphs import GraphParameters, OperatorGraph, drawn_graph
+from siftline_bench.operators import simulated
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from siftline.bench.figures.figure import Run
-    from siftline.bench.results import Row
+    from siftline_bench.figures.figure import Run
+    from siftline_bench.results import Row
 
 
 class Ground(NamedTuple):

@@ -1,16 +1,16 @@
-"""Steps and entries of the structures of the PB+tree paper's Table 1, see `bench/storage.py`: no times."""
+"""Steps and entries of the structures of the PB+tree paper's Table 1, see `storage.py`: no times."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from siftline.bench.storage import measured_structure
+from siftline_bench.storage import measured_structure
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from siftline.bench.figures.figure import Run
-    from siftline.bench.results import Row
+    from siftline_bench.figures.figure import Run
+    from siftline_bench.results import Row
 
 
 def prepare(run: Run, cache: Path | None) -> None:
