@@ -189,6 +189,6 @@ def _row(line: str, place: str) -> Row:
         row = json.loads(line)
     except ValueError as error:
         raise ResultsError(f"{place}: not JSON: {error}") from None
-    if not isinstance(row, dict) or "workload" not in row:
+    if not isinstance(row, dict) or not row.keys() & {"workload", "figure"}:
         raise ResultsError(f"{place}: not a result row")
     return row

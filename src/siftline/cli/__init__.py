@@ -146,7 +146,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     # To look for other commands takes longer than to parse the arguments of these.
     if arguments[:1] in ([], ["-h"], ["--help"]):
         _list_others(subparsers)
-    elif arguments[0] not in _COMMANDS:
+    elif arguments[0] not in _COMMANDS and not arguments[0].startswith("-"):
         _add_other(subparsers, arguments[0])
     return parser
 
