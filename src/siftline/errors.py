@@ -18,6 +18,7 @@ __all__ = [
     "DuplicateIdError",
     "EventError",
     "FileError",
+    "GoneError",
     "IdempotencyError",
     "LimitError",
     "OperatorError",
@@ -178,7 +179,16 @@ class StorageError(SiftlineError):
     """A file of pages, or a store, that is damaged, truncated, of another version, in use, or cannot be written.
 
     What was acknowledged before is never lost by the error itself: the file stays as it is.
+
+    Attributes
+    ----------
+    public : str or None
+        What may be said to strangers, who need not know where the files are; None if that is nothing in particular.
     """
+
+    def __init__(self, message: str = "", *, public: str | None = None) -> None:
+        super().__init__(message)
+        self.public = public
 
 
 class StoreError(StorageError):
@@ -187,6 +197,20 @@ class StoreError(StorageError):
 
 class StoreLockedError(StoreError):
     """Another process owns the store, or has been writing into it for longer than one wants to wait."""
+
+
+class GoneError(StoreError):
+    """Changes that a reader of the feed needs, and that the store no longer has, or never had.
+
+    Attributes
+    ----------
+    first, last : int
+        From 0, which gives everything that there is, and from any number of these a reader can go on.
+    """
+
+    def __init__(self, message: str, *, first: int = 0, last: int = 0, public: str | None = None) -> None:
+        super().__init__(message, public=public)
+        self.first, self.last = first, last
 
 
 class SparkError(SiftlineError):

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from server.serving import wait_for
 
 from siftline.broker.broker import Broker
 from siftline.broker.limits import Limits
 from siftline.broker.remembered import event_name
-from siftline.errors import EventError, IdempotencyError, LimitError
+from siftline.errors import BusyError, EventError, IdempotencyError, LimitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,12 +119,79 @@ def test_names_are_bounded(tmp_path: Path) -> None:
             broker.publish({"a": n + 1}, idempotency=f"matched {n}")
             broker.publish({"b": n}, idempotency=f"nobody {n}")
         broker.log.tend()
-        assert len(broker.log.remembered) == 20
+        assert len(broker.log.remembered) == 30
         assert broker.publish({"a": 11}, idempotency="matched 10").repeated  # the oldest that the log has
         assert not broker.publish({"a": 1}, idempotency="matched 0").repeated
         assert len(values(broker, lease.id)) == 20
     with Broker(tmp_path / "store.db") as broker:
-        assert len(broker.log.remembered) == 21
+        assert len(broker.log.remembered) == 31
+
+
+def n_names(path: Path) -> int:
+    with closing(sqlite3.connect(f"{path}-notifications")) as connection:
+        return int(connection.execute("SELECT count(*) FROM remembered").fetchone()[0])
+
+
+def test_one_match_keeps_one_name(tmp_path: Path) -> None:
+    """Of a batch, the names of events that matched nobody are bounded, whoever matched the others."""
+    path = tmp_path / "store.db"
+    with Broker(path, limits=Limits(publish_names=100)) as broker:
+        lease = broker.subscribe("a = 7")
+        events = [{"a": n} for n in range(3000)]
+        names = [str(n) for n in range(3000)]
+        broker.publish_many(events, names=names, idempotency="all")
+        broker.log.tend()
+        assert len(broker.log.remembered) == n_names(path) == 102
+        assert broker.publish_many(events, names=names, idempotency="all").repeated
+        assert broker.publish({"a": 7}, idempotency=None).repeated is False
+        assert broker.publish_many([{"a": 7}], names=["7"]).repeated
+        assert values(broker, lease.id) == [7, 7]
+    with Broker(path, limits=Limits(publish_names=100)) as broker:
+        assert broker.log.remembered.n_over(broker.log._recent.n_names) == 0
+
+
+def test_names_count_in_the_bytes_of_the_log(tmp_path: Path) -> None:
+    path, limits = tmp_path / "store.db", Limits(publish_names=10, log_bytes=1 << 20)
+    with Broker(path, limits=limits) as broker:
+        broker.subscribe("a >= 0")
+        for first in range(0, 20_000, 500):
+            names = [str(n) for n in range(first, first + 500)]
+            broker.publish_many([{"a": n} for n in range(first, first + 500)], names=names)
+        broker.log.tend()
+        stats = broker.log.stats()
+        assert stats["log_bytes"] <= 1 << 20
+        assert len(broker.log.remembered) == n_names(path) == stats["log_events"] + 10
+        assert 150 * n_names(path) < 1 << 20
+    with Broker(path, limits=limits) as broker:
+        assert broker.log.stats() | {"publish_names": 0} == stats | {"publish_names": 0}
+        with pytest.raises(LimitError, match="too much"):
+            broker.publish_many([{"a": n} for n in range(2000)], names=[f"x {n}" for n in range(2000)])
+
+
+def test_names_are_bounded_without_those_who_tend(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with Broker(path, limits=Limits(publish_names=100)) as broker:
+        broker._is_stopping.set()
+        broker._ticker.join()
+        for batch in range(20):
+            broker.publish_many([{"a": n} for n in range(300)], names=[f"{batch} {n}" for n in range(300)])
+        assert len(broker.log.remembered) == n_names(path) <= 1000 + 100 + 300
+        broker._is_stopping.clear()
+
+
+def test_empty_publishes_wait_like_events(broker: Broker) -> None:
+    broker._publisher._limits = Limits(waiting_events=10)
+    gate, match = threading.Event(), broker._publisher._match
+    broker._publisher._match = lambda events: (gate.wait(), match(events))[1]
+    try:
+        broker.publish_later([{"a": 0}])  # the publisher takes it, and waits
+        wait_for(lambda: not broker.n_waiting)
+        for n in range(10):
+            broker.publish_later([], idempotency=str(n))
+        with pytest.raises(BusyError):
+            broker.publish_later([], idempotency="one more")
+    finally:
+        gate.set()
 
 
 def test_a_cluster_gets_it_once(tmp_path: Path) -> None:

@@ -350,9 +350,58 @@ def test_renewals_are_limited_in_rate(tmp_path: Path) -> None:
             clock.forward(seconds=1)
         assert broker.get(lease.id, None).expires == clock.now + timedelta(hours=1, seconds=-2)
         broker.renew(lease.id, lease.ticket, 4)
-        for _ in range(9):  # what is about to end may always be renewed
+        for _ in range(9):  # what is about to end may be renewed ten times as often
+            clock.forward(seconds=0.2)
             broker.renew(lease.id, lease.ticket, 4)
+            with pytest.raises(BusyError, match=r"wait 0\.2 seconds"):
+                broker.renew(lease.id, lease.ticket, 4)
+        clock.forward(seconds=0.2)
         broker.renew(lease.id, lease.ticket, "1h")
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.5, 2.0])
+def test_short_leases_are_limited_in_rate(tmp_path: Path, seconds: float) -> None:
+    """A thousand attempts within a second, by a lease that is about to end all the time."""
+    clock, n_renewed = Clock(), 0
+    with Broker(tmp_path / "store.db", clock=clock) as broker:
+        lease = broker.subscribe("a = 1", seconds)
+        for _ in range(1000):
+            try:
+                broker.renew(lease.id, lease.ticket, seconds)
+            except BusyError:
+                continue
+            n_renewed += 1
+        assert n_renewed == 5
+
+
+def test_a_short_lease_can_be_kept(tmp_path: Path) -> None:
+    clock = Clock()
+    with Broker(tmp_path / "store.db", clock=clock) as broker:
+        lease = broker.subscribe("a = 1", 0.5)
+        for _ in range(50):
+            clock.forward(seconds=0.25)
+            broker.renew(lease.id, lease.ticket, 0.5)
+        assert broker.match({"a": 1}) == [lease.id]
+
+
+@pytest.mark.parametrize("end", ["removed", "expired"])
+def test_a_new_subscription_does_not_inherit_a_limit(tmp_path: Path, end: str) -> None:
+    clock = Clock()
+    with Broker(tmp_path / "store.db", clock=clock, limits=Limits(renewal_seconds=100)) as broker:
+        for _ in range(2):
+            broker.store.add("a = 1", "x", expires=clock.now + timedelta(days=1))
+            broker.follow()
+            for _ in range(5):
+                broker.renew("x", None, "1d")
+            with pytest.raises(BusyError):
+                broker.renew("x", None, "1d")
+            if end == "removed":
+                broker.unsubscribe("x", None)
+            else:
+                clock.forward(days=1)
+                assert broker.purge() == 1
+                clock.now = NOON  # what is forgotten is not merely a bucket that has filled
+        assert not broker._renewals._buckets
 
 
 def test_the_store_of_a_running_broker_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

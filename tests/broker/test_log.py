@@ -17,13 +17,15 @@ from siftline.broker import log_file
 from siftline.broker.limits import Limits
 from siftline.broker.log import NotificationLog
 from siftline.broker.log_file import verify
-from siftline.broker.losses import DAMAGED, DROPPED, UNKNOWN
+from siftline.broker.losses import _MOST_LOSSES, DAMAGED, DROPPED, UNKNOWN, Losses, Run
 from siftline.broker.names import Names
-from siftline.broker.notifications import START, Everybody, Gap, Position
+from siftline.broker.notifications import LAST_PLACE, START, Everybody, Gap, Position
+from siftline.broker.remembered import Done, Name
 from siftline.broker.waiting import Waiting
 from siftline.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from siftline.broker.deliveries import Delivery
@@ -71,6 +73,16 @@ def payloads(log: NotificationLog, after: Position = START, wanted: Any = None) 
 
 def notifications(log: NotificationLog) -> list[Notification]:
     return [each for each in everything(log) if not isinstance(each, Gap)]
+
+
+def in_time(call: Callable[[], list[Any]]) -> list[Any]:
+    """Return what a call returns, if it returns."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.extend(call()), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), "it spins"
+    return found
 
 
 def due(log: NotificationLog, now: int) -> list[Delivery]:
@@ -157,7 +169,7 @@ def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
         with monkeypatch.context() as patch:
             patch.setattr(log.remembered, "add", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                log.append([(b"4", log.numbered(["d", "a"]))], 1, (), done=[None])  # type: ignore[list-item]
+                log.append([(b"4", log.numbered(["d", "a"]))], 1, (), done=[Done(Name(b"k", b"d"), 1, 1)])
         assert everything(log) == before
         log.put((b"5", ["e", "a"]))
         assert [(each.subscription, each.payload) for each in notifications(log)] == [
@@ -388,6 +400,52 @@ def test_damage_while_it_runs_is_a_gap(tmp_path: Path) -> None:
             connection.execute(query, (b"bad", log.first + 5))
             connection.execute("DELETE FROM logged WHERE sequence = ?", (log.first + 7,))
         assert payloads(log, wanted={"a"}) == [*expected[:5], DAMAGED, expected[6], DAMAGED, *expected[8:]]
+
+
+def test_losses_beyond_those_that_are_told_apart(tmp_path: Path) -> None:
+    """However many events are damaged, and in whatever order that is found out, whoever reads gets to the end."""
+    n = 2 * _MOST_LOSSES + 500
+    with Fast(tmp_path / "log") as log:
+        log.put(*((b"%d" % number, ["a"]) for number in range(n)))
+        log.put((b"whole", ["a"]))
+        first = log.first
+        with closing(sqlite3.connect(tmp_path / "log", isolation_level=None)) as connection:
+            connection.execute("DELETE FROM logged WHERE sequence % 2 = 0 AND sequence < ?", (first + n,))
+        # The newest are found out first; those before them must not hide behind them.
+        for sequence in range(first + n - 1, first + n // 2, -1):
+            log._fetched([sequence])
+        found = in_time(lambda: payloads(log, wanted={"a"}))
+        assert found[-1] == b"whole"
+        assert DAMAGED in found
+        assert len(log._losses) == _MOST_LOSSES
+        told = [each for each in everything(log, wanted={"a"}) if isinstance(each, Gap)]
+        assert [gap.resume for gap in told] == sorted({gap.resume for gap in told})
+    with Fast(tmp_path / "log", now=2 * HOUR) as log:
+        assert len(log._losses) == _MOST_LOSSES
+        assert in_time(lambda: payloads(log, wanted={"a"}))[-1] == b"whole"
+
+
+def test_losses_against_a_set() -> None:
+    """What is lost is told as lost, whatever is joined; nothing else is, as long as few are noted."""
+    for seed in range(20):
+        rng = random.Random(seed)
+        losses, lost = Losses(Position(5, LAST_PLACE), [Run(1, 5000)]), set()
+        most = rng.choice((30, 1200))
+        for _ in range(most):
+            after = rng.randrange(1, 4990)
+            until = after + rng.choice((1, 1, 1, 9))
+            losses.add(after, until)
+            lost |= set(range(after + 1, until + 1)) - set(range(6))
+        told: set[int] = set()
+        position = Position(5, LAST_PLACE)
+        while (ahead := losses.ahead(position)) is not None:
+            told |= set(range(ahead[0] + 1, ahead[1].resume.sequence + 1))
+            assert ahead[1].resume > position
+            position = ahead[1].resume
+        assert lost <= told
+        assert len(losses) <= _MOST_LOSSES
+        if most == 30:
+            assert told - set(range(6)) == lost
 
 
 @pytest.mark.parametrize("seed", range(12))

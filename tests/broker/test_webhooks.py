@@ -7,6 +7,7 @@ import base64
 import hmac
 import http.server
 import json
+import select
 import socket
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from hypothesis import strategies as st
 from siftline.broker.addresses import check_url, chosen_address, is_public
 from siftline.broker.broker import Broker
 from siftline.broker.leases import Webhook
+from siftline.broker.limits import Limits
 from siftline.broker.resolver import Resolver
 from siftline.broker.signatures import new_signing_secret, signature, signing_secret
 from siftline.errors import LimitError
@@ -264,10 +266,109 @@ def test_a_name_is_looked_up_once_for_all_who_ask(monkeypatch: pytest.MonkeyPatc
         assert (await asyncio.gather(*waiting, return_exceptions=True))[1:] == [["127.0.0.1"]] * 5
         with pytest.raises(OSError, match="no such name"):
             await resolver.addresses("unknown.example", 80, "a")
-        assert resolver._running == {}
+        assert (resolver._running, resolver._counts, resolver._n_slow) == ({}, {}, 0)
 
     asyncio.run(ask())
     assert names.asked == ["slow.example", "unknown.example"]
+
+
+def test_slow_names_of_many_owners_delay_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More owners than there are places have slow names, and ask for ever more of them."""
+    names = Names(monkeypatch)
+    monkeypatch.setattr("siftline.broker.resolver._SLOW_SECONDS", 0.1)
+
+    async def ask() -> None:
+        resolver = Resolver()
+        slow = [
+            asyncio.create_task(resolver.addresses(f"slow{n}.of{owner}.example", 80, f"slow {owner}"))
+            for n in range(20)
+            for owner in range(100)
+        ]
+        for n in range(40):
+            async with asyncio.timeout(20):
+                assert await resolver.addresses(f"fast{n}.example", 80, f"quick {n % 4}") == ["127.0.0.1"]
+            assert len(resolver._running) <= 3 * 100  # of each owner two, no more
+        n_slow = sum(host.startswith("slow") for host in names.asked)
+        assert 100 <= n_slow <= 200 + 32
+        names.gate.set()
+        await asyncio.gather(*slow)
+        assert (resolver._running, resolver._counts, resolver._n_slow) == ({}, {}, 0)
+
+    asyncio.run(ask())
+
+
+def test_threads_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that has no more threads delays an owner until it has some again, and no longer."""
+    Names(monkeypatch)
+    start, n_refused = threading.Thread.start, 0
+
+    def refuse(thread: threading.Thread) -> None:
+        nonlocal n_refused
+        if thread.name == "siftline-names" and n_refused < 5:
+            n_refused += 1
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    async def ask() -> None:
+        resolver = Resolver()
+        for _ in range(5):
+            with pytest.raises(OSError, match="new thread"):
+                await resolver.addresses("fast.example", 80, "ann")
+        async with asyncio.timeout(20):
+            assert await resolver.addresses("fast.example", 80, "ann") == ["127.0.0.1"]
+        assert (resolver._running, resolver._counts) == ({}, {})
+
+    asyncio.run(ask())
+
+
+def test_receivers_of_many_owners_that_hang_leave_room(broker: Broker, receiver: Receiver) -> None:
+    for n in range(300):
+        broker.subscribe("a > 0", owner=f"slow {n % 6}", deliver=Webhook(f"{receiver.url}/hang"))
+    broker.publish({"a": 1})
+    wait_for(lambda: len(receiver.bodies("/hang")) >= 120, 60)
+    broker.subscribe("b > 0", owner="bob", deliver=Webhook(f"{receiver.url}/fast"))
+    for n in range(5):
+        broker.publish({"b": n + 1})
+    wait_for(lambda: len(receiver.bodies("/fast")) == 5, 8)  # those that hang have ten seconds
+    assert len(broker.webhooks._busy) < 200
+    receiver.hanging.set()
+
+
+def test_deliveries_are_bounded_in_bytes(tmp_path: Path, receiver: Receiver) -> None:
+    """A hundred webhooks of ten owners hang, each with an event of a megabyte; then one owner's own hundred."""
+    with Broker(tmp_path / "store.db", allow_private=True) as broker:
+        for n in range(100):
+            broker.subscribe(f"n = {n}", owner=f"large {n % 10}", deliver=Webhook(f"{receiver.url}/hang"))
+        for n in range(100):
+            broker.publish({"n": n, "text": "x" * 1_000_000})
+        wait_for(lambda: len(receiver.bodies("/hang")) >= 16, 60)
+        broker.subscribe("b > 0", owner="bob", deliver=Webhook(f"{receiver.url}/fast"))
+        broker.publish({"b": 1})
+        wait_for(lambda: receiver.bodies("/fast"), 60)
+        assert 16 <= len(broker.webhooks._busy) <= 33
+        receiver.hanging.set()
+        wait_for(lambda: len(receiver.bodies("/hang")) >= 100, 60)
+        wait_for(lambda: not broker.log.deliveries.n_waiting(), 60)
+        assert (broker.webhooks._bytes.free, broker.webhooks._connections.free) == (32 << 20, 256)
+
+
+def test_a_receiver_that_does_not_read_keeps_nothing(tmp_path: Path) -> None:
+    """When the time is over the connection ends, with what is still to be sent."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        Broker(tmp_path / "store.db", allow_private=True, limits=Limits(event_bytes=16 << 20)) as broker,
+    ):
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        broker.webhooks._timeout_seconds = 0.5
+        broker.subscribe("a > 0", deliver=Webhook(f"http://127.0.0.1:{server.getsockname()[1]}/"))
+        broker.publish({"a": 1, "text": "x" * 12_000_000})
+        peer, _ = server.accept()
+        with peer:
+            poll = select.poll()
+            poll.register(peer, 0)
+            assert poll.poll(30_000)  # reset: what was not sent was thrown away
 
 
 def test_receivers_of_one_owner_that_hang_leave_room(broker: Broker, receiver: Receiver) -> None:

@@ -28,7 +28,7 @@ def part(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    limits = Limits(subscribes_per_second=None, renewal_seconds=0.0)  # examples take the same ids again and again
+    limits = Limits(subscribes_per_second=None)
     with serving(tmp_path_factory.mktemp("owners") / "store.db", limits=limits) as service:
         yield service
 

@@ -367,3 +367,13 @@ def test_an_origin_that_is_none(tmp_path: Path) -> None:
         for origin in ("http://[", "null", "http://elsewhere.example"):
             assert service.client.get("/stats", headers={"Origin": origin}).status_code == 401, origin
         assert service.client.get("/stats", headers={"Origin": service.url}).status_code == 200
+
+
+def test_a_new_subscription_does_not_inherit_the_limit_of_replacements(tmp_path: Path) -> None:
+    with serving(tmp_path / "store.db", limits=Limits(subscribes_per_second=0.01)) as service:
+        for _ in range(2):
+            service.broker.store.add("a = 1", "x")
+            service.broker.follow()
+            answers = [service.client.put("/subscriptions/x", json={"expression": "a > 1"}) for _ in range(2)]
+            assert [each.status_code for each in answers] == [200, 429]
+            assert service.client.delete("/subscriptions/x").status_code == 204

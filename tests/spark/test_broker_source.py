@@ -78,22 +78,25 @@ def test_a_task_that_is_repeated(tmp_path: Path, service: Service) -> None:
         lease = client.subscribe("a > 0")
         client.publish_many([{"a": 1}, {"a": 2}])
         writer = MatchesWriter({"url": service.url})
-        batch = pa.RecordBatch.from_pydict({"sequence": [1, 2], "subscription": [lease.id] * 2, "weight": [1.0, 1.0]})
+        numbers = [each.sequence for each in client.published().events]
+        batch = pa.RecordBatch.from_pydict({"sequence": numbers, "subscription": [lease.id] * 2, "weight": [1.0, 1.0]})
         for _ in range(2):
             writer.write(iter([batch]))
         assert len(client.notifications(lease.id, lease.ticket)) == 2
 
 
 def test_offsets(service: Service) -> None:
+    assert service.broker.cluster is not None
+    before = service.broker.cluster.last
     service.broker.publish_many({"a": n} for n in range(7))
     earliest, latest = (EventsReader({"url": service.url, "since": since}) for since in ("earliest", "latest"))
     start, end = earliest.initialOffset(), latest.initialOffset()
-    assert (start, end) == ({"sequence": 0}, {"sequence": 7})
+    assert (start, end) == ({"sequence": before}, {"sequence": before + 7})
     assert earliest.latestOffset(start, earliest.getDefaultReadLimit()) == end
     rows = [
         row for part in earliest.partitions(start, end) for batch in earliest.read(part) for row in batch.to_pylist()
     ]
-    assert [(row["sequence"], row["event"]) for row in rows] == [(n + 1, f'{{"a": {n}}}') for n in range(7)]
+    assert [(row["sequence"], row["event"]) for row in rows] == [(before + n + 1, f'{{"a": {n}}}') for n in range(7)]
 
 
 def test_what_is_missing_is_said(spark: Any, tmp_path: Path, service: Service) -> None:

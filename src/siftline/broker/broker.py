@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from siftline.broker.addresses import check_url
 from siftline.broker.clock import SteadyClock
 from siftline.broker.cluster import Cluster, checked
-from siftline.broker.health import Health
+from siftline.broker.health import Health, without_paths
 from siftline.broker.hub import Hub, Listener
 from siftline.broker.keys import Keys
 from siftline.broker.leases import (
@@ -136,6 +136,8 @@ class Broker:
         self._allow_private = allow_private
         self._renewals = Renewals(self.limits.renewal_seconds)
         self.observers: list[Observer] = []
+        # Told of the ids of subscriptions that have ended; what is known of one by its id must not pass to the next.
+        self.end_observers: list[Callable[[list[Id]], None]] = [self._renewals.forget]
         self.store = Store(path)
         for file in (f"{self.store.path}{suffix}" for suffix in ("", "-wal", "-shm")):
             with contextlib.suppress(FileNotFoundError):
@@ -159,7 +161,8 @@ class Broker:
         )
         match = checked if self.cluster is not None else self._match_all
         self._publisher = Publisher(match, self.log.numbered, self._write, self._answers, self._observe, self.limits)
-        self._health = Health({"the store": self.store.path, "the log of notifications": self.log.path})
+        self._files = {"the store": self.store.path, "the log of notifications": self.log.path}
+        self._health = Health(self._files)
         self._failures: dict[str, str] = {}  # why steps of the last tick went wrong
         self._is_stopping = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="siftline-broker", daemon=True)
@@ -262,14 +265,14 @@ class Broker:
         Raises
         ------
         BusyError
-            If it was renewed several times just now, and does not end soon.
+            If it was renewed several times just now.
         """
         expires = self._expiry(validity)
         self._change(id, ticket, lambda batch: batch.renew(id, expires), before=self._check_renewal)
         return expires
 
     def _check_renewal(self, connection: sqlite3.Connection, id: Id, now: int) -> None:
-        """Refuse to renew too often what does not end soon."""
+        """Refuse to renew too often."""
         (expires,) = connection.execute("SELECT expires FROM subscriptions WHERE id = ?", (id,)).fetchone()
         self._renewals.take(id, now, expires)
 
@@ -370,6 +373,8 @@ class Broker:
                 with contextlib.suppress(SiftlineError):  # they are also forgotten when they come up
                     self.log.deliveries.forget(id)
         self.hub.removed(gone)
+        for observer in self.end_observers:
+            observer(gone)
         self._webhook_of.update(webhooks_of(self.store, here if len(here) < _FEW else None))
         for change in changes:
             if change.subscription is not None:
@@ -402,10 +407,7 @@ class Broker:
         """
         if self._is_stopping.is_set():
             return ["the broker is closed"]
-        names = {self.log.path: "the log of notifications", self.store.path: "the store"}
-        known = list(self._failures.values())
-        for path, name in names.items():  # where the files are is nobody's business
-            known = [reason.replace(path, name) for reason in known]
+        known = [without_paths(reason, self._files) for reason in list(self._failures.values())]
         return list(dict.fromkeys(self._health.problems() + known))
 
     def _compact(self) -> None:

@@ -8,24 +8,34 @@ A match is named by the number of its event and its subscription. Those that cam
 transaction that writes the others; so a cluster may send the same ones again, whatever has failed.
 
 Both are bounded: events as the log of notifications is, and what is known of matches as long as their events are there.
+
+The number of an event is never used again, also if the file is lost or replaced by an older copy: the numbers of a file
+begin at the time of day, and they begin there anew unless a mark beside the file shows that the file is the one that
+was written last. A reader whose position is not known, or before an event that is lost, is told so (`losses.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
+
+from siftline.broker.log import marked
 from siftline.broker.log_file import connect, insert, row
+from siftline.broker.losses import Losses, Run
 from siftline.broker.matching import matched_ids
+from siftline.broker.notifications import LAST_PLACE, Position
 from siftline.broker.recent import event_cost
 from siftline.engine import Engine
-from siftline.errors import EventError, LimitError
+from siftline.errors import EventError, LimitError, StoreError
+from siftline.storage.mark import Mark
 from siftline.storage.sqlite_files import plain_errors, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from siftline.broker.limits import Limits
@@ -40,10 +50,21 @@ _STEP: Final = 100
 _MATCHED_BYTES: Final = 80
 
 
-class _Kept(NamedTuple):
-    """What is kept: from which event on, how many bytes they have, how many matches are known of them."""
+# Numbers begin at the time in units of so many microseconds: they stay below 10**15, which `GET /events` takes, and
+# ahead of those that were used before as long as a broker takes fewer than 100,000 events a second for all its life.
+_UNIT_MICROSECONDS: Final = 10
+# A mark that was written with an event is no further apart from it in time.
+_MOST_APART_MICROSECONDS: Final = 30_000_000
+# What the file knows beside the events: the last one that was dropped, and the runs of numbers.
+_FLOOR: Final = "published floor"
+_RUN: Final = "published run "
 
-    first: int
+
+class _Kept(NamedTuple):
+    """What is kept: the last event that was dropped, how many there are, their bytes, and the matches known of them."""
+
+    floor: int
+    n_events: int
     n_bytes: int
     n_matched: int
 
@@ -73,23 +94,79 @@ class Cluster:
         Where notifications go; events are in the same file.
     limits : Limits
         How much of the past is kept.
+
+    Attributes
+    ----------
+    first : int
+        The number of the oldest event that is kept; of the next one if there is none.
+    last : int
+        The number of the newest event; before there is one, the number before the first.
     """
 
     def __init__(self, log: NotificationLog, limits: Limits) -> None:
         self._log, self._limits = log, limits
         self._guard = threading.Lock()
+        self._mark = Mark(f"{log.path}-published")
         with plain_errors(log.path):
             self._connection = connect(log.path)
-            self._n_bytes = self._cost("true")
-            (first,) = self._connection.execute("SELECT coalesce(min(sequence), 0) FROM published").fetchone()
-            (self._n_matched,) = self._connection.execute("SELECT count(*) FROM matched").fetchone()
-            row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'published'").fetchone()
-        self.last = 0 if row is None else int(row[0])
-        self.first = first or self.last + 1
+            self._load()
+        self._mark.open()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the files."""
         self._connection.close()
+        self._mark.close()
+
+    def _load(self) -> None:
+        execute = self._connection.execute
+        sizes = execute("SELECT sequence, length(payload) FROM published ORDER BY sequence").fetchall()
+        sequences = np.array([sequence for sequence, _ in sizes], np.int64)
+        (n_matched,) = execute("SELECT count(*) FROM matched").fetchone()
+        floor, runs = self._numbers(sequences)
+        self._losses = Losses(Position(floor, LAST_PLACE), runs)
+        for run in runs:
+            self._losses.miss(run, sequences)
+        self.last = self._losses.runs[-1].last
+        self._kept = _Kept(floor, len(sizes), sum(event_cost(n_bytes, 0) for _, n_bytes in sizes), n_matched)
+        self.first = int(sequences[0]) if len(sequences) else self.last + 1
+        with transaction(self._connection) as change:
+            change("DELETE FROM facts WHERE name >= ? AND name < ?", (_RUN, _RUN + "~"))
+            for run in self._losses.runs:
+                change(insert("facts", 3), row(f"{_RUN}{run.first}", *run))
+            change(insert("facts", 3, or_replace=True), row(_FLOOR, floor, 0))
+
+    def _numbers(self, sequences: NDArray[np.int64]) -> tuple[int, list[Run]]:
+        """Return up to where events were dropped, and the runs of numbers; the last run is the one that goes on."""
+        execute = self._connection.execute
+        runs = [Run(*each) for each in execute("SELECT sequence, place FROM facts WHERE name LIKE ?", (f"{_RUN}%",))]
+        runs.sort()
+        found = execute("SELECT sequence FROM facts WHERE name = ?", (_FLOOR,)).fetchone()
+        counted = execute("SELECT seq FROM sqlite_sequence WHERE name = 'published'").fetchone()
+        written = max([0 if counted is None else int(counted[0]), *sequences[-1:].tolist()])
+        mark = marked(self._mark, self._log.problems)
+        newest = max(written, mark)
+        # A file without that fact is new, or of an earlier version, which kept the newest events.
+        before = int(sequences[0]) - 1 if len(sequences) else written
+        floor = before if found is None else int(found[0])
+        if runs:
+            runs[-1] = Run(runs[-1].first, max(runs[-1].last, newest))
+        elif newest > floor:
+            runs = [Run(floor + 1, newest)]
+        if not (runs and found is not None and mark == written and self._is_in_place(written)):
+            begin = max([self._log.began // _UNIT_MICROSECONDS, newest + 1, *(run.last + 1 for run in runs)])
+            runs = [*(run for run in runs if run.last > floor), Run(begin, begin - 1)]
+        return floor, runs
+
+    def _is_in_place(self, written: int) -> bool:
+        """Return whether the mark was written when the last event was, and not by somebody who restored a copy of both.
+
+        No program can set when a file was changed; so a copy of the mark is as young as the copy itself.
+        """
+        found = self._connection.execute("SELECT at FROM published WHERE sequence = ?", (written,)).fetchone()
+        if found is None:
+            return False
+        changed = self._mark.path.stat().st_ctime_ns // 1000
+        return bool(abs(changed - int(found[0])) < _MOST_APART_MICROSECONDS)
 
     def publish(self, events: list[bytes], at: int, done: Collection[Done] = ()) -> int:
         """Keep events and the names they were published under; return the number of the last one once it is durable."""
@@ -100,43 +177,69 @@ class Cluster:
                     insert("published", 3),
                     (row(sequence, at, event) for sequence, event in enumerate(events, self.last + 1)),
                 )
-                self._log.remembered.add(self._connection.executemany, done, last)
-                n_bytes = self._n_bytes + sum(event_cost(len(event), 0) for event in events)
-                kept = self._room(_Kept(self.first, n_bytes, self._n_matched), last)
+                self._log.remembered.add(self._connection.executemany, done, self.last, last)
+                n_bytes = self._kept.n_bytes + sum(event_cost(len(event), 0) for event in events)
+                kept = self._room(self._kept._replace(n_events=self._kept.n_events + len(events), n_bytes=n_bytes))
             self._log.remembered.added(len(done))
             self.last = last
-            self.first, self._n_bytes, self._n_matched = kept
-            return self.last
+            self._losses.advance(last)
+            self._settle(kept)
+            if events:
+                self._mark.advance(last)
+            return last
 
-    def _room(self, kept: _Kept, last: int) -> _Kept:
+    def _room(self, kept: _Kept) -> _Kept:
         """Drop the oldest events if there are too many, or they or what is known of their matches take too much."""
-        first = max(kept.first, last - self._limits.log_events + 1)
-        if first > kept.first:
-            kept = self._dropped(kept, first)
-        while kept.n_bytes + _MATCHED_BYTES * kept.n_matched > self._limits.log_bytes and kept.first < last:
-            kept = self._dropped(kept, min(last, kept.first + _STEP))
+        if kept.n_events > self._limits.log_events:
+            kept = self._dropped(kept, kept.n_events - self._limits.log_events)
+        while self._is_large(kept) and kept.n_events > 1:
+            kept = self._dropped(kept, min(kept.n_events - 1, _STEP))
         return kept
 
-    def _dropped(self, kept: _Kept, first: int) -> _Kept:
-        """Drop what is older than an event."""
-        execute = self._connection.execute
-        n_bytes = self._cost("sequence < ?", first)
-        execute("DELETE FROM published WHERE sequence < ?", (first,))
-        n_matched = execute("DELETE FROM matched WHERE event < ?", (first,)).rowcount
-        return _Kept(first, kept.n_bytes - n_bytes, kept.n_matched - n_matched)
+    def _is_large(self, kept: _Kept) -> bool:
+        return kept.n_bytes + _MATCHED_BYTES * kept.n_matched > self._limits.log_bytes
 
-    def _cost(self, condition: str, *arguments: int) -> int:
-        """Return what some of the events count, as they did when they were published."""
-        rows = self._connection.execute(f"SELECT length(payload) FROM published WHERE {condition}", arguments)
-        return sum(event_cost(n_bytes, 0) for (n_bytes,) in rows)
+    def _dropped(self, kept: _Kept, n_events: int) -> _Kept:
+        """Drop the oldest events."""
+        execute = self._connection.execute
+        query = "SELECT sequence, length(payload) FROM published ORDER BY sequence LIMIT ?"
+        dropped = execute(query, (n_events,)).fetchall()
+        floor = int(dropped[-1][0])
+        execute("DELETE FROM published WHERE sequence <= ?", (floor,))
+        n_matched = execute("DELETE FROM matched WHERE event <= ?", (floor,)).rowcount
+        execute(insert("facts", 3, or_replace=True), row(_FLOOR, floor, 0))
+        n_bytes = sum(event_cost(n_bytes, 0) for _, n_bytes in dropped)
+        return _Kept(floor, kept.n_events - len(dropped), kept.n_bytes - n_bytes, kept.n_matched - n_matched)
+
+    def _settle(self, kept: _Kept) -> None:
+        """Let memory know what the file has."""
+        if kept.floor != self._kept.floor:
+            self._losses.dropped(Position(kept.floor, LAST_PLACE))
+        self._kept = kept
+        (first,) = self._connection.execute("SELECT min(sequence) FROM published").fetchone()
+        self.first = self.last + 1 if first is None else int(first)
 
     def read(self, after: int, limit: int) -> list[PublishedEvent]:
-        """Return events after a number, oldest first; raise if some of them are no longer kept."""
+        """Return events after a number, oldest first; raise if the next ones are lost or no longer kept.
+
+        After 0 comes the first event of all.
+        """
         with self._guard, plain_errors(self._log.path):
-            if not self.first - 1 <= after <= self.last:
-                raise LimitError(f"events {self.first} to {self.last} are kept, and those after {after} were asked for")
-            query = "SELECT sequence, at, payload FROM published WHERE sequence > ? ORDER BY sequence LIMIT ?"
-            return [PublishedEvent(*row) for row in self._connection.execute(query, (after, limit))]
+            position = Position(after, LAST_PLACE)
+            lost = self._losses.ahead(position)
+            until = self.last if lost is None else lost[0]
+            is_lost = lost is not None and (after >= until or after == 0)
+            is_dropped = after == 0 and self._kept.floor > 0
+            if is_lost or is_dropped or self._losses.at(position) is not None:
+                reason = "" if lost is None else f"; up to {lost[1].resume.sequence} some are lost"
+                raise LimitError(
+                    f"events {self.first} to {self.last} are kept, and those after {after} were asked for{reason}"
+                )
+            query = (
+                "SELECT sequence, at, payload FROM published WHERE sequence > ? AND sequence <= ?"
+                " ORDER BY sequence LIMIT ?"
+            )
+            return [PublishedEvent(*row) for row in self._connection.execute(query, (after, until, limit))]
 
     def deliver(
         self,
@@ -175,8 +278,17 @@ class Cluster:
                     pairs.append((payload, self._log.numbered(new)))
                     names += [(event, id) for id in new]
             tell(self._log.append(pairs, at, with_webhooks, names))
-            self._n_matched += len(names)
+            self._kept = self._kept._replace(n_matched=self._kept.n_matched + len(names))
+            if self._is_large(self._kept):
+                with contextlib.suppress(StoreError):  # the matches are durable; the next publish makes room
+                    self._make_room()
         return Delivered(len(names), n_repeated, n_unknown)
+
+    def _make_room(self) -> None:
+        with plain_errors(self._log.path):
+            with transaction(self._connection):
+                kept = self._room(self._kept)
+            self._settle(kept)
 
     def _seen(self, event: int) -> tuple[bytes | None, set[Id]]:
         """Return an event, and the subscriptions that were told of it."""

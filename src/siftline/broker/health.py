@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sqlite3
 import threading
@@ -59,6 +60,21 @@ class Health:
         return list(self._found)
 
 
+def without_paths(text: str, files: Mapping[str, str]) -> str:
+    """Return a text in which files are called by their names: where they are is nobody's business.
+
+    >>> without_paths("/srv/a.db-log: full", {"the store": "/srv/a.db", "the log": "/srv/a.db-log"})
+    'the log: full'
+    """
+    names = {
+        spelling: name
+        for name, path in files.items()
+        for spelling in (path, os.path.abspath(path), os.path.realpath(path))
+    }
+    spellings = "|".join(re.escape(each) for each in sorted(names, key=len, reverse=True))
+    return re.sub(rf"(?<![\w./-])({spellings})(?!\w)", lambda found: names[found[1]], text)
+
+
 def _identity(path: str) -> tuple[int, int] | None:
     """Return what tells a file from all others, None if there is none."""
     try:
@@ -80,7 +96,7 @@ def _problems(name: str, path: str, identity: tuple[int, int] | None) -> list[st
     except sqlite3.Error as error:
         problems.append(str(plain_error(error, name)))
     except (OSError, StoreError) as error:
-        reason = str(error).replace(path, name)  # where the files are is nobody's business
+        reason = without_paths(str(error), {name: path})
         problems.append(reason if reason.startswith(name) else f"{name}: {reason}")
     return problems
 

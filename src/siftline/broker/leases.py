@@ -14,7 +14,7 @@ from siftline.errors import BusyError, UnknownIdError, WrongTicketError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
     from typing import Any
 
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     # Runs a query with its arguments, and returns all rows.
     Select = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 
-# So many renewals may come at once; and of so many subscriptions it is remembered when they came.
+# So many renewals may come at once; what is about to end may be renewed so many times as often as the rest; and of so
+# many subscriptions it is remembered when they came.
 _AT_ONCE: Final = 5
+_URGENT: Final = 10
 _MOST_BUCKETS: Final = 100_000
 
 
@@ -69,7 +71,8 @@ class Webhook(NamedTuple):
 class Renewals:
     """How often each subscription is renewed: a bucket for each, which fills by one drop every so many seconds.
 
-    Times are microseconds. What is about to end may be renewed in any case.
+    Times are microseconds. The bucket of what is about to end fills ten times as fast, so that a short lease can be
+    kept, but not renewed without end.
 
     >>> renewals = Renewals(2.0)
     >>> for _ in range(5):
@@ -78,8 +81,13 @@ class Renewals:
     Traceback (most recent call last):
         ...
     siftline.errors.BusyError: the subscription was renewed several times just now: wait 2.0 seconds
-    >>> renewals.take("x", 2_000_000, 10**9), renewals.take("x", 2_000_000, 5_000_000)
-    (None, None)
+    >>> renewals.take("x", 200_000, 4_000_000)
+    >>> renewals.take("x", 200_000, 4_000_000)
+    Traceback (most recent call last):
+        ...
+    siftline.errors.BusyError: the subscription was renewed several times just now: wait 0.2 seconds
+    >>> renewals.forget(["x"])
+    >>> renewals.take("x", 200_000, 10**9)
     """
 
     def __init__(self, seconds: float) -> None:
@@ -88,16 +96,23 @@ class Renewals:
 
     def take(self, id: Id, now: int, expires: int | None) -> None:
         """Raise if the subscription has to wait."""
-        if not self._pause or (expires is not None and expires <= now + 2 * self._pause):
+        if not self._pause:
             return
+        is_urgent = expires is not None and expires <= now + 2 * self._pause
+        pause = self._pause / (_URGENT if is_urgent else 1)
         level, then = self._buckets.pop(id, (_AT_ONCE, now))
-        level = min(_AT_ONCE, level + max(now - then, 0) / self._pause)
+        level = min(_AT_ONCE, level + max(now - then, 0) / pause)
         self._buckets[id] = level - (level >= 1), now
         if len(self._buckets) > _MOST_BUCKETS:
             del self._buckets[next(iter(self._buckets))]  # the one that was not renewed for longest
         if level < 1:
-            seconds = (1 - level) * self._pause / 1e6
+            seconds = (1 - level) * pause / 1e6
             raise BusyError(f"the subscription was renewed several times just now: wait {seconds:.1f} seconds")
+
+    def forget(self, ids: Iterable[Id]) -> None:
+        """Let the next subscription of an id begin anew: this one has ended."""
+        for id in ids:
+            self._buckets.pop(id, None)
 
 
 def put_lease(connection: sqlite3.Connection, id: Id, seal: Seal, webhook: Webhook | None) -> None:

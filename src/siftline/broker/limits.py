@@ -34,8 +34,8 @@ class Limits:
     validity : timedelta
         The longest lease.
     renewal_seconds : float
-        How often a subscription may be renewed: every so many seconds, a few times at once, and in any case when its
-        lease is about to end.
+        How often a subscription may be renewed: every so many seconds, a few times at once, and ten times as often when
+        its lease is about to end.
     log_events, log_bytes : int
         How much of the past the log of notifications keeps: payloads and whom they matched.
     letter_bytes : int

@@ -8,8 +8,8 @@ the disk has them; so what was acknowledged is delivered even after `kill -9`.
     read     memory says which events (`recent.py`, `names.py`), the file has their payloads
              what is missing is told (`losses.py`)
 
-The bound is in bytes and counts payloads, matches and names. By subscription the log is indexed in memory alone, which
-takes no more than the file: four bytes for each match.
+The bound is in bytes and counts payloads, matches and names, of subscriptions and of publishes. By subscription the log
+is indexed in memory alone, which takes no more than the file: four bytes for each match.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from siftline.broker.losses import Losses, Run
 from siftline.broker.names import NAME_BYTES, Names
 from siftline.broker.notifications import Everybody, Notification, Page, Position
 from siftline.broker.recent import Recent, event_cost
-from siftline.broker.remembered import Remembered
+from siftline.broker.remembered import PUBLISH_NAME_BYTES, Remembered
 from siftline.errors import StoreError
 from siftline.storage.mark import Mark
 from siftline.storage.sqlite_files import plain_errors, transaction
@@ -67,6 +68,8 @@ class _Change(NamedTuple):
         The time.
     logged : list of LoggedEvent
         What comes.
+    n_names : list of int
+        How many names of publishes come with each of them.
     dropped : list of arrays
         The matches of the oldest events, which go.
     freed : list of int
@@ -81,6 +84,7 @@ class _Change(NamedTuple):
 
     at: int
     logged: list[LoggedEvent]
+    n_names: list[int]
     dropped: list[NDArray[np.uint32]]
     freed: list[int]
     lost: list[Lost]
@@ -104,6 +108,8 @@ class NotificationLog:
     ----------
     last : int
         The number of the newest event; before there is one, the number before the first.
+    began : int
+        The first number since the start: the time then, or more if that was used before.
     problems : list of str
         What was wrong with the file, in words.
     """
@@ -139,6 +145,7 @@ class NotificationLog:
         for number, id in self._reader.execute("SELECT number, id FROM names ORDER BY number"):
             self._names.put(number, id)
         known = self._names.known()
+        n_names = self.remembered.by_event()
         (n_bytes,) = self._reader.execute("SELECT coalesce(sum(length(matches)), 0) FROM logged").fetchone()
         self._recent.reserve(n_bytes // 4)
         for sequence, n_bytes, matches in self._reader.execute(
@@ -147,7 +154,8 @@ class NotificationLog:
             numbers = np.frombuffer(matches, "<u4")
             if int(numbers.max(initial=0)) < len(known) and known[numbers].all():  # otherwise it is as good as lost
                 self._names.hold(numbers)
-                self._recent.add(sequence, event_cost(n_bytes, len(numbers)), numbers)
+                n = n_names.get(sequence, 0)
+                self._recent.add(sequence, _cost(n_bytes, len(numbers), n), numbers, n)
         unused = self._names.unused()  # the broker was killed, or events are damaged
         self._writer.executemany("DELETE FROM names WHERE number = ?", ((number,) for number in unused))
         self._names.settle(unused)
@@ -159,7 +167,7 @@ class NotificationLog:
         """Find out what is missing, and let new events have numbers that were never used."""
         runs = [Run(*each) for each in self._reader.execute("SELECT first, last FROM runs ORDER BY first")]
         sequences = self._recent.sequences
-        newest = max([self._marked(), *sequences[-1:].tolist()])
+        newest = max([marked(self._mark, self.problems), *sequences[-1:].tolist()])
         if runs and runs[-1].last < newest:
             runs[-1] = Run(runs[-1].first, newest)
         elif not runs and newest:
@@ -172,20 +180,11 @@ class NotificationLog:
             self._losses.miss(run, sequences)
         if len(self._losses):
             self.problems.append(f"{self.path}: notifications are missing; those who go on before them are told")
-        self.last = first - 1
+        self.last, self.began = first - 1, first
         with transaction(self._writer) as execute:
             execute("DELETE FROM runs")
             for run in self._losses.runs:
                 execute(insert("runs", 2), row(*run))
-
-    def _marked(self) -> int:
-        """Return how far the log had come, as a file beside it says; 0 if that cannot be read."""
-        try:
-            return self._mark.read()
-        except StoreError as error:
-            self.problems.append(str(error))
-            self._mark.path.unlink()
-            return 0
 
     def _floor(self) -> Position:
         found = self._reader.execute("SELECT sequence, place FROM facts WHERE name = 'floor'").fetchone()
@@ -212,9 +211,12 @@ class NotificationLog:
     def tend(self) -> None:
         """Forget old names of publishes, move SQLite's log into the file, give space back; to be called often."""
         with plain_errors(self.path):
-            if self.remembered.n_over:
+            with self._guard:
+                first, n_logged = self._first(), self._recent.n_names
+            if self.remembered.n_over(n_logged):
                 with transaction(self._keeper) as execute:
-                    self.remembered.trim(execute, self.first)
+                    n_forgotten = self.remembered.trim(execute, first, n_logged)
+                self.remembered.added(-n_forgotten)
             self._vacuum()
             _, n_pages, _ = self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if n_pages > _MOST_WAL_PAGES:
@@ -280,23 +282,25 @@ class NotificationLog:
             LoggedEvent(self.last + n, at, payload, numbers, self._names)
             for n, (payload, numbers) in enumerate(events, 1)
         ]
+        counts = Counter(each.logged for each in done)
         with self._appending:
             with self._guard:
-                change = self._change(logged, at, with_webhooks)
+                change = self._change(logged, [counts[n] for n in range(1, len(logged) + 1)], at, with_webhooks)
+            n_forgotten = 0
             try:
                 if logged or change.dropped or done:
-                    self._write(change, matched, done)
+                    n_forgotten = self._write(change, matched, done)
             except BaseException:
                 with self._guard:
                     self._undo(change)
                 raise
             self._settle(change)
-        self.remembered.added(len(done))
+        self.remembered.added(len(done) - n_forgotten)
         if logged:
             self._mark.advance(self.last)
         return logged
 
-    def _change(self, logged: list[LoggedEvent], at: int, with_webhooks: Collection[Id]) -> _Change:
+    def _change(self, logged: list[LoggedEvent], n_names: list[int], at: int, with_webhooks: Collection[Id]) -> _Change:
         """Return what has to be done for new events: the oldest make room."""
         for event in logged:
             self._names.hold(event.numbers)
@@ -304,7 +308,8 @@ class NotificationLog:
         freed: list[int] = []
         lost: list[Lost] = []
         sequence = 0
-        n_bytes, n_events = self._n_bytes() + sum(map(_cost, logged)), len(self._recent) + len(logged)
+        n_bytes = self._n_bytes() + sum(map(_cost_of, logged, n_names))
+        n_events = len(self._recent) + len(logged)
         while len(dropped) < len(self._recent) and (
             n_bytes > self._limits.log_bytes or n_events > self._limits.log_events
         ):
@@ -317,9 +322,10 @@ class NotificationLog:
             n_bytes -= cost + NAME_BYTES * len(free)
             n_events -= 1
         floor = Position(sequence, len(dropped[-1]) - 1) if dropped else None
-        return _Change(at, logged, dropped, freed, lost, _told(logged, with_webhooks), floor)
+        return _Change(at, logged, n_names, dropped, freed, lost, _told(logged, with_webhooks), floor)
 
-    def _write(self, change: _Change, matched: Collection[tuple[int, Id]], done: Collection[Done]) -> None:
+    def _write(self, change: _Change, matched: Collection[tuple[int, Id]], done: Collection[Done]) -> int:
+        """Write a change and what belongs to it; return how many names of publishes were forgotten for those."""
         many = self._writer.executemany
         with plain_errors(self.path), transaction(self._writer) as execute:
             # What goes makes room in the file for what comes, but for the letters, which have events of it.
@@ -333,8 +339,12 @@ class NotificationLog:
             many("INSERT INTO logged VALUES (?, ?, ?, ?, ?, ?)", map(_row, change.logged))
             many(insert("matched", 2), (row(*each) for each in matched))
             self.deliveries.begin(execute, change.told, self.last + 1)
-            if done:
-                self.remembered.add(many, done, self.last + len(change.logged))
+            if not done:
+                return 0
+            self.remembered.add(many, done, self.last, self.last + len(change.logged))
+            if self.remembered.is_far_over(self._recent.n_names):  # those who forget them in time cannot, or are slow
+                return self.remembered.trim(execute, self._first(), self._recent.n_names)
+            return 0
 
     def _undo(self, change: _Change) -> None:
         for numbers in change.dropped:
@@ -350,8 +360,8 @@ class NotificationLog:
             if change.floor is not None:
                 self._losses.dropped(change.floor)
                 self._recent.forget(len(change.dropped))
-            for event in change.logged:
-                self._recent.add(event.sequence, _cost(event), event.numbers)
+            for event, n in zip(change.logged, change.n_names, strict=True):
+                self._recent.add(event.sequence, _cost_of(event, n), event.numbers, n)
             self._names.settle([*change.freed, *self._names.unheld()])
             self.last += len(change.logged)
             self._losses.advance(self.last)
@@ -455,6 +465,16 @@ class NotificationLog:
         return [Position(*each) for each in zip(found.sequences, found.places, strict=True)]
 
 
+def marked(mark: Mark, problems: list[str]) -> int:
+    """Return how far a file had come, as the mark beside it says; 0, and one problem more, if that cannot be read."""
+    try:
+        return mark.read()
+    except StoreError as error:
+        problems.append(str(error))
+        mark.path.unlink()
+        return 0
+
+
 def _told(logged: list[LoggedEvent], with_webhooks: Collection[Id]) -> dict[Id, int]:
     """Return how many notifications each webhook gets."""
     told: dict[Id, int] = {}
@@ -465,8 +485,12 @@ def _told(logged: list[LoggedEvent], with_webhooks: Collection[Id]) -> dict[Id, 
     return told
 
 
-def _cost(event: LoggedEvent) -> int:
-    return event_cost(len(event.payload), len(event.numbers))
+def _cost(n_bytes: int, n_matches: int, n_names: int) -> int:
+    return event_cost(n_bytes, n_matches) + PUBLISH_NAME_BYTES * n_names
+
+
+def _cost_of(event: LoggedEvent, n_names: int) -> int:
+    return _cost(len(event.payload), len(event.numbers), n_names)
 
 
 def _row(event: LoggedEvent) -> tuple[Any, ...]:

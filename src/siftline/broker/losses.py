@@ -12,6 +12,8 @@ of events that this file never had.
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -54,25 +56,38 @@ class Losses:
     def __init__(self, floor: Position, runs: Iterable[Run]) -> None:
         self.floor = floor
         self.runs = list(runs)[-_MOST_RUNS:]
-        self._lost: list[tuple[int, int]] = []  # events after the first number, up to the second one
+        # Events after the first number, up to the second one; in ascending order, and apart from each other.
+        self._lost: list[tuple[int, int]] = []
 
     def add(self, after: int, until: int) -> None:
         """Events after a number, up to another one, are lost."""
-        if until <= self.floor.sequence:
-            return
-        if self._lost and (self._lost[-1][1] == after or len(self._lost) >= _MOST_LOSSES):
-            self._lost[-1] = self._lost[-1][0], max(until, self._lost[-1][1])
-        else:
-            self._lost.append((after, until))
-            self._lost.sort()
+        self._add([(after, until)])
+
+    def _add(self, lost: Iterable[tuple[int, int]]) -> None:
+        """Take note of losses; what is too much to be told apart is told as one with its nearest neighbour."""
+        joined: list[tuple[int, int]] = []
+        for after, until in sorted([*self._lost, *lost]):
+            if until <= self.floor.sequence:
+                continue
+            if joined and after <= joined[-1][1]:
+                joined[-1] = joined[-1][0], max(until, joined[-1][1])
+            else:
+                joined.append((after, until))
+        if len(joined) > _MOST_LOSSES:
+            between = [after - until for (_, until), (after, _) in pairwise(joined)]
+            widest = sorted(range(len(between)), key=between.__getitem__)[1 - _MOST_LOSSES :]
+            ends = [*sorted(widest), len(joined) - 1]
+            starts = [0, *(end + 1 for end in ends)]
+            joined = [(joined[start][0], joined[end][1]) for start, end in zip(starts, ends, strict=False)]
+        self._lost = joined
 
     def miss(self, run: Run, sequences: NDArray[np.int64]) -> None:
         """Take note of the events of a run that are not among those that are there."""
         first, last = max(run.first, self.floor.sequence + 1), run.last
         there = sequences[(sequences >= first) & (sequences <= last)]
         bounds = np.concatenate([[first - 1], there, [last + 1]])
-        for position in np.flatnonzero(np.diff(bounds) > 1).tolist():
-            self.add(int(bounds[position]), int(bounds[position + 1]) - 1)
+        positions = np.flatnonzero(np.diff(bounds) > 1)
+        self._add(zip(bounds[positions].tolist(), (bounds[positions + 1] - 1).tolist(), strict=True))
 
     def __len__(self) -> int:
         return len(self._lost)
@@ -104,7 +119,8 @@ class Losses:
 
     def ahead(self, after: Position) -> tuple[int, Gap] | None:
         """Return the next loss after a position: the last event before it, and the gap."""
-        for first, until in self._lost:
-            if until > after.sequence:
-                return first, Gap(after, Position(until, LAST_PLACE), DAMAGED)
-        return None
+        position = bisect_right(self._lost, after.sequence, key=itemgetter(1))
+        if position == len(self._lost):
+            return None
+        first, until = self._lost[position]
+        return first, Gap(after, Position(until, LAST_PLACE), DAMAGED)

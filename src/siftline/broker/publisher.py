@@ -24,7 +24,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siftline.broker.recent import event_cost
-from siftline.broker.remembered import Answer, Done
+from siftline.broker.remembered import PUBLISH_NAME_BYTES, Answer, Done
 from siftline.errors import BusyError, EventError, IdempotencyError, LimitError, StoreError
 from siftline.model import json_value
 
@@ -96,7 +96,8 @@ class _Turn:
     def __init__(self, waiting: _Waiting) -> None:
         self.waiting = waiting
         self.events: list[tuple[int, bytes]] = []  # with their positions in the request
-        self.names: list[tuple[Name, int]] = []  # with the number of their events
+        # With the number of their events, and the position in `events` if it is one.
+        self.names: list[tuple[Name, int, int | None]] = []
         self.pairs: Pairs = []
         self.n_matches = 0
 
@@ -140,7 +141,7 @@ class Publisher:
 
     def submit(self, request: Request) -> Future[Published]:
         """Queue events that belong together: all are accepted, or none."""
-        n_events, n_bytes = len(request.events), sum(map(len, request.events))
+        n_events, n_bytes = max(1, len(request.events)), sum(map(len, request.events))
         self._check_size(n_events, n_bytes)
         waiting = _Waiting(request, n_bytes, Future(), time.perf_counter())
         # Who no longer waits for it cannot cancel it: the others that share its commit would be told of that.
@@ -201,7 +202,7 @@ class Publisher:
                 break
             keys |= request.keys
             n_requests += 1
-            n_events += len(request.events)
+            n_events += max(1, len(request.events))
             n_bytes += size
         group, self._waiting = self._waiting[:n_requests], self._waiting[n_requests:]
         self._n_waiting -= n_events
@@ -246,7 +247,8 @@ class Publisher:
         """Take the matches of one request; return why it cannot be published, if so."""
         refusal: EventError | LimitError | None = None
         cost = 0
-        for position, event in turn.events:
+        named = {position for _, _, position in turn.names}
+        for number, (position, event) in enumerate(turn.events):
             found = next(matched)
             if refusal is not None:
                 continue  # the next request begins where this one ends
@@ -255,7 +257,7 @@ class Publisher:
             else:
                 turn.pairs.append((event, self._number(found)))
                 turn.n_matches += len(found)
-                cost += event_cost(len(event), len(found)) if found else 0
+                cost += event_cost(len(event), len(found)) + PUBLISH_NAME_BYTES * (number in named) if found else 0
                 refusal = self._too_large(turn, cost)
             if refusal is not None:
                 turn.pairs.clear()
@@ -277,13 +279,26 @@ class Publisher:
         """Write what is complete, and answer."""
         if not turns:
             return
-        done = [Done(name, n_events, turn.n_matches > 0) for turn in turns for name, n_events in turn.names]
-        sequence = self._write([pair for turn in turns for pair in turn.pairs], done)
+        sequence = self._write([pair for turn in turns for pair in turn.pairs], _done(turns))
         now = time.perf_counter()
         for turn in turns:
             n_events = len(turn.waiting.request.events)
             self._observe(n_events, turn.n_matches, now - turn.waiting.start)
             turn.waiting.answer.set_result(Published(n_events, sequence))
+
+
+def _done(turns: list[_Turn]) -> list[Done]:
+    """Return all names, each with the last of its events that matched."""
+    done: list[Done] = []
+    n_logged = 0
+    for turn in turns:
+        logged: list[int] = []
+        for _, numbers in turn.pairs:
+            n_logged += len(numbers) > 0
+            logged.append(n_logged if len(numbers) else 0)
+        last = max(logged, default=0)
+        done += [Done(name, n, last if position is None else logged[position]) for name, n, position in turn.names]
+    return done
 
 
 def _turn(waiting: _Waiting, known: dict[bytes, Answer]) -> _Turn | Published:
@@ -294,7 +309,7 @@ def _turn(waiting: _Waiting, known: dict[bytes, Answer]) -> _Turn | Published:
         if answer is not None:
             answer.check(request.name)
             return Published(answer.events, answer.sequence, repeated=True)
-        turn.names.append((request.name, len(request.events)))
+        turn.names.append((request.name, len(request.events), None))
     seen = dict(known)
     for position, (event, name) in enumerate(zip_longest(request.events, request.event_names)):
         if name is not None:
@@ -302,7 +317,7 @@ def _turn(waiting: _Waiting, known: dict[bytes, Answer]) -> _Turn | Published:
                 seen[name.key].check(name)
                 continue
             seen[name.key] = Answer(name.digest, 1, 0)
-            turn.names.append((name, 1))
+            turn.names.append((name, 1, len(turn.events)))
         turn.events.append((position, event))
     if request.events and not turn.events and request.name is None:
         return Published(len(request.events), max(known[key].sequence for key in request.keys), repeated=True)

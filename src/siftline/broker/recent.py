@@ -108,9 +108,9 @@ class Recent:
 
     def __init__(self) -> None:
         self._sequences, self._costs, self._ends = Column(np.int64), Column(np.int64), Column(np.int64)
-        self._numbers = Column(np.uint32)
+        self._numbers, self._names = Column(np.uint32), Column(np.int32)
         self._base = 0  # where the matches of the oldest event begin; `_ends` counts from the beginning of time
-        self.n_bytes = 0
+        self.n_bytes = self.n_names = 0
 
     def __len__(self) -> int:
         return len(self._sequences.view)
@@ -134,13 +134,15 @@ class Recent:
         """Make room for matches that are about to come, at once."""
         self._numbers.reserve(n_matches)
 
-    def add(self, sequence: int, cost: int, numbers: NDArray[np.uint32]) -> None:
-        """Remember the next event and whom it matched."""
+    def add(self, sequence: int, cost: int, numbers: NDArray[np.uint32], n_names: int = 0) -> None:
+        """Remember the next event, whom it matched, and how many names of publishes are its own."""
         self._numbers.extend(numbers)
         self._sequences.extend([sequence])
         self._costs.extend([cost])
+        self._names.extend([n_names])
         self._ends.extend([self._base + len(self._numbers.view)])
         self.n_bytes += cost
+        self.n_names += n_names
 
     def event(self, position: int) -> tuple[int, int, NDArray[np.uint32]]:
         """Return sequence, cost and matches of an event; the oldest has position 0."""
@@ -151,7 +153,8 @@ class Recent:
         """Forget the oldest events."""
         n_matches = self._start(n_events)
         self.n_bytes -= int(self._costs.view[:n_events].sum())
-        for column in (self._sequences, self._costs, self._ends):
+        self.n_names -= int(self._names.view[:n_events].sum())
+        for column in (self._sequences, self._costs, self._ends, self._names):
             column.drop(n_events)
         self._numbers.drop(n_matches)
         self._base += n_matches

@@ -7,8 +7,8 @@
 A publish has one name, or each of its events has one (the `source` and `id` of a CloudEvent). The rows are written in
 the transaction that writes the notifications, so there is never one without the other.
 
-A name is remembered at least as long as the log has notifications of it. Beside those the newest names of events that
-matched nobody are remembered, up to a number of names in all.
+A name is remembered at least as long as the log has the last of its events that matched, and counts with that event in
+the bytes of the log. Beside those the newest of the other names are remembered, up to a number.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ TABLES: Final = (
     " events INTEGER NOT NULL, sequence INTEGER NOT NULL, logged INTEGER NOT NULL, checksum INTEGER NOT NULL)",
 )
 
+# What a name costs: a row in the file, and its place in the index by keys.
+PUBLISH_NAME_BYTES: Final = 150
 _HASH_BYTES: Final = 16
 _MOST_CHARACTERS: Final = 255
+_MOST_OVER: Final = 1000
 _CALL, _EVENT = b"call", b"event"
 
 
@@ -57,11 +60,21 @@ class Answer(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A name to remember; `is_logged` tells whether any of its events has matched."""
+    """A name to remember.
+
+    Attributes
+    ----------
+    name : Name
+        The name.
+    events : int
+        How many events it stands for.
+    logged : int
+        The last of them that matched, counted from 1 among those that are written to the log together; 0 if none did.
+    """
 
     name: Name
     events: int
-    is_logged: bool
+    logged: int
 
 
 def call_name(scope: str, name: str, events: Sequence[bytes]) -> Name:
@@ -132,8 +145,11 @@ class Remembered:
                 found[key] = Answer(*row[:3])
         return found
 
-    def add(self, executemany: Callable[..., Any], done: Iterable[Done], sequence: int) -> None:
-        """Write names in a transaction that is open; call `added` when it is over."""
+    def add(self, executemany: Callable[..., Any], done: Iterable[Done], before: int, sequence: int) -> None:
+        """Write names in a transaction that is open; call `added` when it is over.
+
+        The events that are written with them have the numbers after `before`, up to `sequence`.
+        """
         executemany(
             "INSERT OR REPLACE INTO remembered (key, digest, events, sequence, logged, checksum)"
             " VALUES (?, ?, ?, ?, ?, ?)",
@@ -143,30 +159,41 @@ class Remembered:
                     name.digest,
                     n_events,
                     sequence,
-                    sequence if is_logged else 0,
+                    before + logged if logged else 0,
                     _checksum(name.key, name.digest, n_events, sequence),
                 )
-                for name, n_events, is_logged in done
+                for name, n_events, logged in done
             ],
         )
 
+    def by_event(self) -> dict[int, int]:
+        """Return how many names there are of each event that has any."""
+        query = "SELECT logged, count(*) FROM remembered WHERE logged > 0 GROUP BY logged"
+        return dict(self._connection.execute(query).fetchall())
+
     def added(self, n: int) -> None:
-        """Count names that were written."""
+        """Count names that were written, or less than none if they were forgotten."""
         with self._guard:
             self._n += n
 
-    @property
-    def n_over(self) -> int:
-        """How many names there are beyond the bound."""
-        return max(0, self._n - self._most)
+    def n_over(self, n_logged: int) -> int:
+        """Return how many names there are beyond the bound, beside those of events that the log has."""
+        return max(0, self._n - n_logged - self._most)
 
-    def trim(self, execute: Callable[..., sqlite3.Cursor], first: int) -> None:
-        """Forget the oldest names beyond the bound, but none whose notifications are among those from `first` on."""
+    def is_far_over(self, n_logged: int) -> bool:
+        """Return whether there are so many that they cannot wait for being forgotten."""
+        return self.n_over(n_logged) > max(self._most, _MOST_OVER)
+
+    def trim(self, execute: Callable[..., sqlite3.Cursor], first: int, n_logged: int) -> int:
+        """Forget the oldest names beyond the bound, but none of events from `first` on; return how many.
+
+        Call `added` when the transaction is over.
+        """
         query = (
             "DELETE FROM remembered WHERE number IN"
             " (SELECT number FROM remembered WHERE logged < ? ORDER BY number LIMIT ?)"
         )
-        self.added(-execute(query, (first, self.n_over)).rowcount)
+        return execute(query, (first, self.n_over(n_logged))).rowcount
 
 
 def is_whole(row: tuple[Any, ...]) -> bool:

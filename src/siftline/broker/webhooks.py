@@ -14,14 +14,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 import ssl
+import struct
 import threading
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from siftline.broker.addresses import check_url, chosen_address
 from siftline.broker.resolver import Resolver
+from siftline.broker.shares import Shares
 from siftline.broker.signatures import signature
 from siftline.errors import LimitError, SiftlineError
 
@@ -35,12 +37,16 @@ if TYPE_CHECKING:
 
 RETRY_SECONDS: Final = (1.0, 5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0)
 
+# Connections at the same time, and bytes of the events that are sent on them. Owners share both (`shares.py`), so that
+# receivers of one that hang leave room for others.
 _AT_ONCE: Final = 256
-# Of these so many are of one owner, so that receivers of his that hang leave room for others.
-_AT_ONCE_OF_ONE: Final = 64
-# Bytes of events that are sent at the same time, in each look at what is due.
-_MOST_BYTES: Final = 16 << 20
+_MOST_BYTES: Final = 32 << 20
+# Bytes of events that are read in one look at what is due.
+_MOST_READ_BYTES: Final = 8 << 20
 _TIMEOUT_SECONDS: Final = 10.0
+# How long the end of a connection with TLS may take, which counts for nobody any more.
+_GOODBYE_SECONDS: Final = 1.0
+_NO_LINGERING: Final = struct.pack("ii", 1, 0)
 _POLL_SECONDS: Final = 0.5
 _GONE: Final = 410
 
@@ -80,6 +86,7 @@ class Webhooks:
         self._timeout_seconds = timeout_seconds
         self._tls = ssl.create_default_context()
         self._busy: dict[Id, asyncio.Task[None]] = {}
+        self._connections, self._bytes = Shares(_AT_ONCE), Shares(_MOST_BYTES)
         self._loop = asyncio.new_event_loop()
         self._has_work = asyncio.Event()
         self._resolver = Resolver()
@@ -118,30 +125,46 @@ class Webhooks:
         await asyncio.gather(*self._busy.values(), return_exceptions=True)
 
     async def _start_due(self) -> None:
-        room = _AT_ONCE - len(self._busy)
-        if room <= 0:
+        room = self._connections.free
+        if not room or not self._bytes.free:
             return
-        may = self._shares()
-        due = await asyncio.to_thread(self._deliveries.due, self._now(), room, tuple(self._busy), may, _MOST_BYTES)
+        may = self._room()
+        due = await asyncio.to_thread(self._deliveries.due, self._now(), room, tuple(self._busy), may, _MOST_READ_BYTES)
         for delivery in due:
-            id = delivery.notification.subscription
-            task = self._busy[id] = self._loop.create_task(self._deliver(delivery))
-            task.add_done_callback(lambda _, id=id: self._finished(id))  # type: ignore[misc]
+            self._start(delivery)
 
-    def _shares(self) -> Callable[[Id], bool]:
-        """Return what says whether one more delivery of a subscription may begin: nobody may have more than a share."""
-        counts = Counter(_whose(webhook) for id in self._busy if (webhook := self._webhook_of(id)) is not None)
+    def _start(self, delivery: Delivery) -> None:
+        """Send a notification, unless its owner has enough under way: how large it is, only reading it has told."""
+        id, n_bytes = delivery.notification.subscription, len(delivery.notification.payload)
+        whose = self._whose(id)
+        if not (self._connections.has_room(whose) and self._bytes.has_room(whose)):
+            return
+        self._connections.take(whose)
+        self._bytes.take(whose, n_bytes)
+        task = self._busy[id] = self._loop.create_task(self._deliver(delivery))
+        task.add_done_callback(lambda _: self._finished(id, whose, n_bytes))
+
+    def _room(self) -> Callable[[Id], bool]:
+        """Return what says whether one more delivery of a subscription may begin; for another thread."""
+        connections, n_bytes = self._connections.copy(), self._bytes.copy()
 
         def may(id: Id) -> bool:
-            webhook = self._webhook_of(id)
-            whose = "" if webhook is None else _whose(webhook)
-            counts[whose] += 1
-            return webhook is None or counts[whose] <= _AT_ONCE_OF_ONE
+            whose = self._whose(id)
+            is_room = connections.has_room(whose) and n_bytes.has_room(whose)
+            if is_room:
+                connections.take(whose)
+            return is_room
 
         return may
 
-    def _finished(self, id: Id) -> None:
+    def _whose(self, id: Id) -> str:
+        webhook = self._webhook_of(id)
+        return "" if webhook is None else _whose(webhook)
+
+    def _finished(self, id: Id, whose: str, n_bytes: int) -> None:
         del self._busy[id]
+        self._connections.give_back(whose)
+        self._bytes.give_back(whose, n_bytes)
         self._has_work.set()
 
     async def _deliver(self, delivery: Delivery) -> None:
@@ -182,15 +205,16 @@ class Webhooks:
         found = await self._resolver.addresses(target.host, target.port, _whose(webhook))
         address = chosen_address(found, allow_private=self._allow_private)
         context = self._tls if target.is_secure else None
+        host, seconds = (target.host, _GOODBYE_SECONDS) if context else (None, None)
         reader, writer = await asyncio.open_connection(
-            address, target.port, ssl=context, server_hostname=target.host if context else None, limit=1 << 16
+            address, target.port, ssl=context, server_hostname=host, ssl_shutdown_timeout=seconds, limit=1 << 16
         )
         try:
             writer.write(self._request(webhook, notification, target.authority, target.resource))
             await writer.drain()
             line = await reader.readuntil(b"\n")
         finally:
-            writer.close()
+            _end(writer)
         version, status, *_ = line.split(b" ")
         if not version.startswith(b"HTTP/1."):
             raise ValueError("not HTTP")
@@ -210,6 +234,14 @@ class Webhooks:
         }
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         return f"POST {resource} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+def _end(writer: asyncio.StreamWriter) -> None:
+    """Close a connection; what a receiver has not read by now is thrown away, here and by the system."""
+    if writer.transport.get_write_buffer_size():
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
+        writer.transport.abort()
+    writer.close()
 
 
 def _whose(webhook: Webhook) -> str:

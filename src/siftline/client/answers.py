@@ -20,6 +20,7 @@ _KINDS: Final = {
         errors.BusyError,
         errors.DuplicateIdError,
         errors.EventError,
+        errors.GoneError,
         errors.IdempotencyError,
         errors.LimitError,
         errors.OperatorError,
@@ -85,6 +86,9 @@ def error_of(
     named = named or (_STATUSES.get(status) if document else None)
     if named is errors.BusyError:
         return errors.BusyError(reason, retry_after)
+    if named is errors.GoneError:
+        first, last = (document.get(name) for name in ("first", "last"))
+        return errors.GoneError(reason, first=first if type(first) is int else 0, last=last if type(last) is int else 0)
     return errors.ServerError(reason, status, retry_after) if named is None else named(reason)
 
 

@@ -248,7 +248,7 @@ _PATHS: Final[dict[str, Any]] = {
             "Changes of subscriptions after a number (admins)",
             200,
             _object({"last": _NUMBER, "ids": _TEXT, "changes": {"type": "array"}}, "last", "ids", "changes"),
-            errors=_ADMIN,
+            errors=(*_ADMIN, 410),
             security=_KEY,
             parameters=(_SINCE, _MANY),
         )

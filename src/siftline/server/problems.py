@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,11 +18,13 @@ from siftline.errors import (
     BusyError,
     DuplicateIdError,
     EventError,
+    GoneError,
     IdempotencyError,
     LimitError,
     SiftlineError,
     StorageError,
     SubscriptionError,
+    TooLargeError,
     UnknownIdError,
     WrongTicketError,
 )
@@ -35,13 +38,17 @@ _STATUSES: Final[tuple[tuple[type[SiftlineError], int], ...]] = (
     (EventError, 422),
     (IdempotencyError, 422),
     (LimitError, 422),
-    (IdempotencyError, 422),
     (WrongTicketError, 403),
     (UnknownIdError, 404),
     (DuplicateIdError, 409),
+    (GoneError, 410),
     (BusyError, 503),
+    (TooLargeError, 503),
     (StorageError, 503),
 )
+_LOG: Final = logging.getLogger("uvicorn.error")
+_BUG: Final = "this is a bug of the server; its log says more"
+_UNUSABLE: Final = "a file of the server cannot be read or written"
 
 
 class Rendered(bytes):
@@ -95,6 +102,13 @@ def problem_of(error: SiftlineError) -> ProblemError:
             path=error.path or None,
             hint=error.hint,
         )
+    if isinstance(error, GoneError):
+        return ProblemError(status, error.public or "gone", kind=kind, first=error.first, last=error.last)
+    if isinstance(error, StorageError):  # its text says where the files are, which is nobody's business
+        reason = _UNUSABLE if error.public is None else f"{_UNUSABLE}: {error.public}"
+        return ProblemError(status, reason, kind=kind)
+    if status == 500:
+        return ProblemError(status, _BUG, kind=kind)
     retry_seconds = (error.retry_after or 1) if isinstance(error, BusyError) else None
     return ProblemError(status, str(error), kind=kind, retry_seconds=retry_seconds)
 
@@ -108,7 +122,10 @@ def on_problem(request: Request, error: Exception) -> JsonResponse:
 def on_error(request: Request, error: Exception) -> JsonResponse:
     """Answer with an error of the library."""
     assert isinstance(error, SiftlineError)
-    return problem_of(error).response()
+    problem = problem_of(error)
+    if problem.status == 500:
+        _LOG.error("a request failed", exc_info=error)
+    return problem.response()
 
 
 def on_http(request: Request, error: Exception) -> JsonResponse:
@@ -121,4 +138,4 @@ def on_http(request: Request, error: Exception) -> JsonResponse:
 
 def on_bug(request: Request, error: Exception) -> JsonResponse:
     """Answer when it is our fault; the traceback is in the log alone."""
-    return ProblemError(500, "this is a bug of the server; its log says more").response()
+    return ProblemError(500, _BUG).response()

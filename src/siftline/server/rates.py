@@ -45,3 +45,7 @@ class Rate:
         self._buckets[client] = level - 1, now
         if len(self._buckets) > _MOST_CLIENTS:
             del self._buckets[next(iter(self._buckets))]
+
+    def forget(self, client: str) -> None:
+        """Let the next client of this name begin with a full bucket; from any thread."""
+        self._buckets.pop(client, None)

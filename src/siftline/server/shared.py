@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
     from siftline.broker.broker import Broker
     from siftline.server.access import Access
+    from siftline.subscriptions import Id
+
+
+def replacements_of(id: Id) -> str:
+    """Return the name under which replacements of a subscription are limited."""
+    return f"id {id}"
 
 
 class Shared:
@@ -34,7 +40,13 @@ class Shared:
             Rate(self.limits.publishes_per_second),
             Rate(self.limits.subscribes_per_second),
         )
+        broker.end_observers.append(self._ended)
         self.is_ready = True
+
+    def _ended(self, ids: list[Id]) -> None:
+        """Forget how often subscriptions were replaced that are there no more: their ids may be given again."""
+        for id in ids:
+            self.subscribes.forget(replacements_of(id))
 
     async def answer(self, function: Callable[..., Any], *args: Any, **options: Any) -> Response:
         """Answer with what a function returns; writing it as JSON is work for its thread too."""

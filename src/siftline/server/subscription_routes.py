@@ -16,6 +16,7 @@ from siftline.server.access import bearer
 from siftline.server.bodies import SMALL_BYTES, object_of
 from siftline.server.parts import client_name, first_rows, number_of, path_part, shown, time_text
 from siftline.server.problems import JsonResponse, ProblemError
+from siftline.server.shared import replacements_of
 from siftline.server.streams import position_of
 from siftline.storage.rows import LIVE, LIVE_COLUMNS, live_change, microseconds
 from siftline.storage.written import CLOUDEVENTS, EVENTBRIDGE, TEXT, Written
@@ -89,7 +90,7 @@ class SubscriptionRoutes:
         """`PUT /subscriptions/{id}`."""
         proof, wait = self._access.proof(request), self._shared.threads.wait
         id = await wait(self._checked_id, path_part(request, "id"), proof)
-        self._shared.subscribes.take(f"id {id}")
+        self._shared.subscribes.take(replacements_of(id))
         async with self._shared.bodies.of(request, self._shared.bodies.expression_bytes) as body:
             known = (*FORMS, "dialect")
             _, written = await self._shared.threads.compute(_read, body, known, self._shared.limits)

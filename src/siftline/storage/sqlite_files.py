@@ -91,16 +91,17 @@ def plain_errors(path: str) -> Iterator[None]:
     except sqlite3.Error as error:
         raise plain_error(error, path) from error
     except UnicodeDecodeError as error:  # of names in a damaged schema, or in the message about it
-        raise StoreError(f"{path}: it is damaged (a name is not UTF-8)") from error
+        raise StoreError(f"{path}: it is damaged (a name is not UTF-8)", public="a file is damaged") from error
 
 
 def plain_error(error: sqlite3.Error, path: str) -> StoreError:
     """Return the error that says what happened."""
     name = getattr(error, "sqlite_errorname", None) or ""
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return StoreLockedError(f"{path} is locked: another process is writing into it")
+        public = "it is locked: another process is writing into it"
+        return StoreLockedError(f"{path} is locked: another process is writing into it", public=public)
     meaning = next((meaning for prefix, meaning in _MEANINGS if name.startswith(prefix)), "")
-    return StoreError(f"{path}: {meaning} ({error})" if meaning else f"{path}: {error}")
+    return StoreError(f"{path}: {meaning} ({error})" if meaning else f"{path}: {error}", public=meaning or None)
 
 
 def open_sqlite(path: str, *, is_read_only: bool, wait_seconds: float) -> sqlite3.Connection:

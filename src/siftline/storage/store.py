@@ -27,7 +27,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from siftline.errors import StoreError, UnknownIdError
+from siftline.errors import GoneError, StoreError, UnknownIdError
 from siftline.ids import plain_ids
 from siftline.storage.batch import Batch, checked_id
 from siftline.storage.feed import catch_up, fill
@@ -434,14 +434,14 @@ class Store:
         with self._reading() as connection:
             first, last = compacted(connection.execute, self.path), last_sequence(connection)
             if since > last:
-                raise StoreError(
-                    f"{self.path} ends with change {last}, but its reader has seen {since}: changes were lost"
-                )
+                reason = f"the last change is {last}, but its reader has seen {since}: changes were lost"
+                raise GoneError(f"{self.path}: {reason}", first=first, last=last, public=reason)
             if 0 < since < first:
-                raise StoreError(
-                    f"{self.path}: the changes before {first} were compacted, and a reader at {since} needs them: "
-                    "it has to load everything anew"
+                reason = (
+                    f"the changes before {first} were compacted, and a reader at {since} needs them: it has to load "
+                    f"everything anew, from 0; from {first} on, nothing is missing"
                 )
+                raise GoneError(f"{self.path}: {reason}", first=first, last=last, public=reason)
             query = f"SELECT {CHANGE_COLUMNS} FROM {CHANGES} WHERE r.sequence > ? ORDER BY r.sequence"
             for row in connection.execute(query, (since,)):
                 yield change_of(row, self.path)
