@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline_bench.arguments import count, say
+from siftline_bench.arguments import count, results_path, say
 
 if TYPE_CHECKING:
     import argparse
@@ -42,11 +42,16 @@ def add_report(actions: Any) -> None:
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--output", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html")
     parser.add_argument("--markdown", action="store_true", help="also print what all figures say together, as tables")
+    parser.add_argument(
+        "--performance", type=Path, metavar="FILE", help="write no page: make the tables of PERFORMANCE.md anew"
+    )
     parser.set_defaults(act=report)
 
 
 def report(args: argparse.Namespace) -> int:
     """Write the page, and say what the verdicts are."""
+    if args.performance is not None:
+        return _renew(args.performance)
     from siftline_bench.figures import PAPERS, chosen, claims, harness, summary
     from siftline_bench.figures.report import html_of
     from siftline_bench.figures.speed import steadied
@@ -70,6 +75,14 @@ def report(args: argparse.Namespace) -> int:
         for table in summary.tables(chosen(papers), args.scale, rows, args.seed):
             print(f"{table.title}\n\n{markdown([table.heading, *table.lines])}\n")
     print(args.output)
+    return 0
+
+
+def _renew(path: Path) -> int:
+    from siftline_bench.performance import renewed
+
+    path.write_text(renewed(path.read_text(encoding="utf-8"), results_path("").parent), encoding="utf-8")
+    print(path)
     return 0
 
 

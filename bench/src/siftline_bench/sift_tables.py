@@ -22,7 +22,7 @@ def report(rows: Sequence[Row], subject: str) -> str:
     """Return the tables, headed by machine and date."""
     if not rows:
         raise ValueError("there are no rows to show")
-    tables = [_times(rows, subject), _figures(rows, subject)]
+    tables = [times(rows, subject), figures(rows, subject)]
     return "\n\n".join([_heading(rows[-1]), *(markdown(lines) for lines in tables if len(lines) > 1)])
 
 
@@ -33,12 +33,12 @@ def _heading(row: Row) -> str:
     return f"{row['date'][:10]}, {machine['processor']} ({cores}), {versions}, seed {row['seed']}."
 
 
-def _times(rows: Sequence[Row], subject: str) -> list[list[str]]:
+def times(rows: Sequence[Row], subject: str) -> list[list[str]]:
     """Return a line for each workload: the baseline, the best of all others, and the subject."""
     lines = [["workload", *_TIMES, f"`{subject}` µs", f"x `{REFERENCE}`", "x best other", "p99 / median"]]
     for name in dict.fromkeys(row["workload"] for row in rows):
         measured = {row["index"]: row for row in rows if row["workload"] == name and "match_us" in row}
-        figures = _readings(rows, name)
+        readings = _readings(rows, name)
         if subject not in measured or REFERENCE not in measured:
             continue
         own, baseline = measured[subject], measured[REFERENCE]
@@ -53,19 +53,19 @@ def _times(rows: Sequence[Row], subject: str) -> list[list[str]]:
                 f"`{best}`",
                 shown(medians[1]),
                 shown(medians[2]),
-                *(shown(figures.get(what)) for what in (sift.RATIO, sift.BEST, sift.TAIL)),
+                *(shown(readings.get(what)) for what in (sift.RATIO, sift.BEST, sift.TAIL)),
             ]
         )
     return lines
 
 
-def _figures(rows: Sequence[Row], subject: str) -> list[list[str]]:
+def figures(rows: Sequence[Row], subject: str) -> list[list[str]]:
     """Return a line for each figure that has a target."""
     lines = [["workload", "figure", "measured", "target", ""]]
     bests: dict[str, float] = {}
     for target in sift.targets(subject):
-        figures = _readings(rows, target.workload)
-        value = figures.get(target.what)
+        readings = _readings(rows, target.workload)
+        value = readings.get(target.what)
         if target.what == sift.BEST and value is not None:
             bests[target.workload] = value
         if target.workload == sift.ALL and set(bests) >= set(sift.WORKLOADS):
