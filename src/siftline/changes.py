@@ -35,7 +35,7 @@ from siftline.encoding.clauses import (
 from siftline.encoding.conjunctions import encode_many
 from siftline.encoding.domains import Domains
 from siftline.encoding.patterns import matcher_of
-from siftline.encoding.plain import PlainRows, plain_rows, unplaced_rows
+from siftline.encoding.plain import PlainRows, known_rows, placed_rows
 from siftline.errors import TooLargeError
 from siftline.indexes.protocol import Batch, Index
 from siftline.indexes.registry import make_index
@@ -114,6 +114,7 @@ class Changing:
         self._n_indexed = 0  # slots from here on are in the tail
         self._unplaced: set[int] = set()  # slots whose constants did not all get labels
         self._entries: dict[Expression, int] = {}  # the slots of expressions that may be shared; some may be gone
+        self._brings_new = False  # whether the last plain one had new constants: the next one may have some, too
         self._n_added = 0
         self._n_replaced = 0
         self._generation = 0
@@ -149,8 +150,9 @@ class Changing:
                 table.follow([slot], [leader])
             return
         rows = self._plain_rows(expression)
-        has_room = rows is not None and self._tail.has_room(*rows.sizes, 0)
-        if rows is None or not self._has_room(rows):
+        sizes = None if rows is None else rows.sizes
+        has_room = sizes is not None and self._tail.has_room(*sizes)
+        if rows is None or sizes is None or not (has_room or self._makes_room(sizes)):
             self._add_coded([id], [weight], [expression], tenant)
         else:
             with self._shortcuts:
@@ -163,22 +165,23 @@ class Changing:
 
     def _plain_rows(self, expression: Expression) -> PlainRows | None:
         """Return the literals of an expression for the tail, with labels for its constants; None if it is not plain."""
-        if not self._index.has_tail:
+        if not self._index.has_tail or self._index.takes_patterns:
             return None
-        rows = plain_rows(expression, self._domains)
-        if rows is None or rows:
-            return None if rows is None else PlainRows(rows)
+        domains = self._domains
+        if not self._brings_new:
+            known = known_rows(expression, domains)
+            if known is None or known:
+                return None if known is None else PlainRows(known)
         with self._changing():
-            rows = plain_rows(expression, self._domains, may_place=True)
-            if rows is None or rows:
-                return None if rows is None else PlainRows(rows)
-            return unplaced_rows(expression, self._domains)
+            version = domains.version
+            rows = placed_rows(expression, domains)
+            self._brings_new = rows is not None and (domains.version != version or bool(rows.wide))
+            return rows
 
-    def _has_room(self, rows: PlainRows) -> bool:
-        """Return whether the tail has room for a conjunction, or has it when it is emptied as far as it may be."""
-        if not self._tail.has_room(*rows.sizes, 0):
-            self._flush()
-        return self._tail.has_room(*rows.sizes, 0)
+    def _makes_room(self, sizes: tuple[int, int, int]) -> bool:
+        """Empty the tail as far as it may be emptied, and return whether it has room then."""
+        self._flush()
+        return self._tail.has_room(*sizes)
 
     def _add_plain(self, slot: int, rows: PlainRows) -> None:
         """Add a plain conjunction to the tail, which has room for it."""
@@ -189,7 +192,7 @@ class Changing:
     def _replace_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
         """Give a subscription another expression."""
         rows = self._plain_rows(expression)
-        if rows is None or not self._has_room(rows):
+        if rows is None or not (self._tail.has_room(*rows.sizes) or self._makes_room(rows.sizes)):
             self._add_coded([id], [weight], [expression], tenant, replaced=[id])
         else:
             slot = self._table.n_slots
