@@ -1,255 +1,301 @@
-"""Matching one event, while others change subscriptions.
+"""The way of events through an engine, in five steps.
 
-An event that is already encoded is matched without any lock: an odd generation says that the engine is being changed,
-another one afterwards that it was; then it is matched again, with the lock. Locks, and the objects that `_find` passes
-around, would cost as much as matching does. The kernels themselves never run under a lock, on arrays that no longer
-change under them.
+    candidates   index and write buffer find slots that match, and slots that may match
+    confirm      the latter are checked by their expressions; calls of operators come last, and only for what is left
+    duplicates   subscriptions with the same expression as a slot that was found join it
+    subset       only the subscriptions that the caller asked for stay
+    rank         only the best by weight stay
+
+Every step takes and returns (starts, slots): the slots of the i-th event are slots[starts[i] : starts[i + 1]]. One event
+is a batch of one. Nothing here makes a Python object for a pair of event and subscription, except for the pairs that
+need the exact check. `fast_path.py` is the one shorter way, for a single encoded event of which nothing else is asked.
+
+Matching needs no lock for one encoded event: an odd generation says that the engine is being changed, another one
+afterwards that it was; then the event is matched again, with the lock. The kernels themselves never run under a lock, on
+arrays that no longer change under them.
 """
 
 from __future__ import annotations
 
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.changes import Changing
 from siftline.encoding.events import EncodedEvents
 from siftline.encoding.sources import source_of
+from siftline.engine.ranking import best_rows
 from siftline.errors import EventError
+from siftline.indexes.protocol import Many
+from siftline.kernels.sharing import with_followers
+from siftline.kernels.sift_batch import side_by_side
 from siftline.model import matches
-from siftline.shortcuts import NO_SHORTCUT, Shortcut, put_shortcut
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
-    from siftline.batches import Matches
+    from siftline.engine.state import State
+    from siftline.engine.subscriptions import SubscriptionTable
+    from siftline.engine.subsets import Chosen, Subset
+    from siftline.engine.updates import Updates
+    from siftline.engine.write_buffer import WriteBuffer
     from siftline.indexes.protocol import Index
-    from siftline.subscriptions import SubscriptionTable
-    from siftline.subsets import Chosen, Subset
-    from siftline.tail import Tail
 
 # How often a match that a replacement crossed is tried again before it holds off writers.
-_PATIENCE: Final = 3
+TRIES_WITHOUT_LOCK: Final = 3
 
-_NONE: Final = np.empty(0, dtype=np.int32)
+_NO_SLOTS: Final = np.empty(0, dtype=np.int32)
+
+# Which of some slots a match is about.
+Has = "Callable[[NDArray[np.int32]], NDArray[np.bool_]]"
 
 
 class Moment(NamedTuple):
-    """What one match needs, all of one moment."""
+    """What a match needs, all of one moment."""
 
     events: EncodedEvents
-    searched: Index
+    index: Index
     table: SubscriptionTable
-    n_slots: int  # how many the index had
+    n_slots: int  # how many slots the index had
     n_added: int  # how often subscriptions were added to the index until then
-    tail: Tail
-    n_tail: int  # how many clauses the tail had
+    buffer: WriteBuffer
+    n_buffered: int  # how many clauses the write buffer had
     chosen: Chosen | None  # only these subscriptions are asked for
 
 
-class Found(NamedTuple):
-    """The slots that match, the table that they belong to, and the events as they were encoded."""
+class Matches(NamedTuple):
+    """The slots that match consecutive events, from the event `first` on, and the table that they belong to."""
 
+    first: int
+    starts: NDArray[np.int64]
     slots: NDArray[np.int32]
     table: SubscriptionTable
-    events: EncodedEvents
+
+    @property
+    def events(self) -> NDArray[np.int64]:
+        """The event of each slot."""
+        return np.repeat(np.arange(self.first, self.first + len(self.starts) - 1), np.diff(self.starts))
 
 
-class Matching(Changing):
-    """How an engine matches one event."""
-
-    def _new_shortcut(self) -> Shortcut | None:
-        """Make and remember a shortcut for this thread; None if there is none, or it is too soon for one.
-
-        Making one takes longer than a match, so that the first match after a change goes without.
-        """
-        ways = self._shortcuts.ways
-        if not isinstance(ways, dict):
-            return None  # something is being changed
-        if get_ident() not in ways:
-            put_shortcut(ways, None)
-            return None
-        generation, table, domains = self._generation, self._table, self._domains
-        version, tail = domains.version, self._tail
-        # Before the index is asked: an id that is removed and added again is then found once at most.
-        n_tail = tail.n_clauses
-        finders = None if table.numbers is None else self._index.finders(table.numbers, table.sharing)
-        if generation & 1 or self._generation != generation:
-            return None
-        shortcut = NO_SHORTCUT
-        if finders is not None:
-            shortcut = Shortcut(generation, domains, version, finders, table, tail, n_tail)
-        put_shortcut(ways, shortcut)
-        return shortcut
-
-    def _match_at_once(self, event: EncodedEvents) -> tuple[NDArray[np.int32], SubscriptionTable] | None:
-        """Match one encoded event without any lock; None if that is not enough."""
-        generation = self._generation
-        latest = event.latest_for(self._domains)
-        if generation & 1 or latest is None:
-            return None
-        table, tail = self._table, self._tail
-        # Before the index is asked: an id that is removed and added again is then found once at most.
-        n_tail = tail.n_clauses
-        slots, possible = self._index.match(latest, 0)
-        if n_tail:
-            slots, possible = _with_tail(slots, possible, tail, n_tail, latest, 0)
-        if len(possible):
-            slots = _with_checked(slots, possible, table, latest, 0)
-        if table.following is not None:
-            slots = table.with_followers(slots)
-        return (slots, table) if self._generation == generation else None
-
-    def _moment(
-        self,
-        events: Any,
-        *,
-        event: str | None = None,
-        is_one: bool = False,
-        within: Subset | None = None,
-        now: int | None = None,
-    ) -> Moment:
-        """Return events encoded for the index as it is at this moment; `now` counts for what is not encoded yet."""
-        source = events.source if isinstance(events, EncodedEvents) else source_of(events, event=event, is_one=is_one)
-        if is_one and len(source) != 1:
-            raise EventError(f"match takes one event, not {len(source)}; use match_batch")
-        with self._publishing:
-            is_encoded = isinstance(events, EncodedEvents)
-            encoded = events.encoded_for(self._domains) if is_encoded else EncodedEvents(source, self._domains, now)
-            table, tail = self._table, self._tail
-            chosen = None if within is None else within.ready(self)
-            moment = Moment(encoded, self._index, table, self._n_indexed, self._n_added, tail, tail.n_clauses, chosen)
-        if within is None or chosen is not None:
-            return moment
-        with self._writing:  # which comes before `_publishing`
-            within.prepare(self)
-            return self._moment(encoded, within=within)
-
-    def _matching(self, moment: Moment, position: int, top: int | None = None) -> Found:
-        """Return the slots that match one event, or at least the `top` best of them."""
-        events, table, chosen = moment.events, moment.table, moment.chosen
-        if position in events.errors:
-            return Found(_NONE, table, events)
-        is_shared = table.following is not None
-        if chosen is not None and chosen.scan is not None:
-            sure, possible = _scanned(chosen.scan, events, position)
-        else:
-            # The heaviest of those that share an entry need not be the one that the index knows.
-            sure, possible = self._candidates(moment, position, None if chosen is not None or is_shared else top)
-            if chosen is not None and not is_shared:
-                sure, possible = sure[chosen.has(sure)], possible[chosen.has(possible)]
-        if len(possible):
-            sure = _with_checked(sure, possible, table, events, position)
-        if is_shared:
-            sure = table.with_followers(sure)
-            if chosen is not None:
-                sure = sure[chosen.has(sure)]
-        elif chosen is not None:
-            sure = sure[table.is_live.taken(sure)]  # of what is scanned, some may have been removed since
-        return Found(sure, table, events)
-
-    def _candidates(
-        self, moment: Moment, position: int, top: int | None
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return what index and tail find for one event."""
-        events, index, table, n_slots, n_added, tail, n_tail, _ = moment
-        if top is None:
-            sure, possible = index.match(events, position)
-        else:
-            sure, possible = index.match_top(events, position, top, table.weights.view)
-        if self._n_added != n_added:
-            # Subscriptions added after the event was encoded may use constants that its codes do not know, or were in
-            # the tail then. And they may be among the best.
-            sure, possible = (sure, possible) if top is None else index.match(events, position)
-            sure, possible = sure[sure < n_slots], possible[possible < n_slots]
-        if n_tail:
-            return _with_tail(sure, possible, tail, n_tail, events, position)
-        return sure, possible
-
-    def _find(
-        self,
-        events: Any,
-        position: int,
-        *,
-        is_one: bool = False,
-        top: int | None = None,
-        within: Subset | None = None,
-        now: int | None = None,
-    ) -> Found:
-        """Match one event, and again if a subscription was replaced meanwhile: it could miss both old and new."""
-        for _ in range(_PATIENCE):
-            n_replaced = self._n_replaced
-            found = self._matching(self._moment(events, is_one=is_one, within=within, now=now), position, top)
-            if n_replaced == self._n_replaced:
-                return found
-        with self._writing:
-            return self._matching(self._moment(events, is_one=is_one, within=within, now=now), position, top)
-
-    def _find_many(self, events: EncodedEvents, first: int, end: int, within: Subset | None = None) -> Matches:
-        """Match the events first .. end - 1, and again if a subscription was replaced meanwhile."""
-        for _ in range(_PATIENCE):
-            n_replaced = self._n_replaced
-            found = self._matching_many(self._moment(events, within=within), first, end)
-            if n_replaced == self._n_replaced:
-                return found
-        with self._writing:
-            return self._matching_many(self._moment(events, within=within), first, end)
-
-    def _matching_many(self, moment: Moment, first: int, end: int) -> Matches:
-        from siftline.batches import confirmed, followed, joined, kept
-
-        events, index, table, n_slots, n_added, tail, n_tail, chosen = moment
-        if chosen is not None and chosen.scan is not None:
-            many = chosen.scan.match_many(events, first, end, chosen.scan.n_clauses)
-            found = confirmed(many, events, first, table, None)
-        else:
-            many = index.match_many(events, first, end)
-            is_known = None if self._n_added == n_added else lambda slots: slots < n_slots
-            found = confirmed(many, events, first, table, is_known)
-            if n_tail:
-                newest = tail.match_many(events, first, end, n_tail)
-                found = joined(found, confirmed(newest, events, first, table, None))
-        if table.following is not None:
-            found = followed(found)
-        return found if chosen is None else kept(found, chosen.has)
+# moments
 
 
-def _scanned(scan: Tail, events: EncodedEvents, position: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return what a few subscriptions have for an event."""
-    start, end = events.starts[position], events.starts[position + 1]
-    return scan.match(events.attributes[start:end], events.codes[start:end], scan.n_clauses)
+def moment_of(updates: Updates, events: EncodedEvents | Any, within: Subset | None, now: int | None = None) -> Moment:
+    """Return events, encoded for the index as it is at this moment; `now` counts for what is not encoded yet."""
+    state = updates.state
+    with state.publishing:
+        is_encoded = isinstance(events, EncodedEvents)
+        encoded = events.encoded_for(state.domains) if is_encoded else EncodedEvents(events, state.domains, now)
+        chosen = None if within is None else within.ready(state)
+        moment = _moment(state, encoded, chosen)
+    if within is None or chosen is not None:
+        return moment
+    with state.writing:  # which comes before `publishing`
+        within.prepare(updates)
+        return moment_of(updates, encoded, within)
 
 
-def _with_tail(
-    sure: NDArray[np.int32],
-    possible: NDArray[np.int32],
-    tail: Tail,
-    n_clauses: int,
-    events: EncodedEvents,
-    position: int,
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Add what the tail has for an event."""
-    start, end = events.starts[position], events.starts[position + 1]
-    found, to_check = tail.match(events.attributes[start:end], events.codes[start:end], n_clauses)
-    if len(found):
-        sure = np.concatenate([sure, found])
-    if len(to_check):
-        possible = np.concatenate([possible, to_check])
-    return sure, possible
+def _moment(state: State, events: EncodedEvents, chosen: Chosen | None) -> Moment:
+    # The write buffer before the index is asked: an id that is removed and added again is then found once at most.
+    buffer = state.buffer
+    n_buffered = buffer.n_clauses
+    return Moment(events, state.index, state.table, state.n_indexed, state.n_added, buffer, n_buffered, chosen)
 
 
-def _with_checked(
-    sure: NDArray[np.int32], possible: NDArray[np.int32], table: SubscriptionTable, events: EncodedEvents, position: int
-) -> NDArray[np.int32]:
-    """Add the slots whose expressions the event satisfies; calls come last, and only for what is left."""
-    event = events.event(position)
-    found = [sure]
-    if table.owners is not None and table.stage is not None:
-        owners = table.owners.taken(possible)
-        called = possible[owners >= 0]
-        if len(called):
-            found.append(called[table.stage.matching(owners[owners >= 0], event)])
-        possible = possible[owners < 0]
-    checked = [slot for slot in possible.tolist() if matches(table.expression(slot), event)]
-    return np.concatenate([*found, np.array(checked, dtype=np.int32)])
+def source_for(events: Any, *, event: str | None = None, is_one: bool = False) -> Any:
+    """Return what events are encoded from; encoded ones stay as they are."""
+    if isinstance(events, EncodedEvents):
+        source = events.source
+    else:
+        events = source = source_of(events, event=event, is_one=is_one)
+    if is_one and len(source) != 1:
+        raise EventError(f"match takes one event, not {len(source)}; use match_batch")
+    return events
+
+
+# the whole way
+
+
+def find_at_once(state: State, event: EncodedEvents) -> Matches | None:
+    """Match one encoded event without any lock; None if that is not enough."""
+    generation = state.generation
+    latest = event.latest_for(state.domains)
+    if generation & 1 or latest is None:
+        return None
+    found = _found(state, _moment(state, latest, None), 0, 1)
+    return found if state.generation == generation else None
+
+
+def find(
+    updates: Updates,
+    events: Any,
+    first: int,
+    end: int,
+    *,
+    within: Subset | None = None,
+    top: int | None = None,
+    now: int | None = None,
+) -> Matches:
+    """Match the events first .. end - 1, and again if a subscription was replaced meanwhile.
+
+    Such a match could miss both the old expression and the new one.
+    """
+    state = updates.state
+    for _ in range(TRIES_WITHOUT_LOCK):
+        n_replaced = state.n_replaced
+        found = _found(state, moment_of(updates, events, within, now), first, end, top)
+        if n_replaced == state.n_replaced:
+            return found
+    with state.writing:
+        return _found(state, moment_of(updates, events, within, now), first, end, top)
+
+
+def _found(state: State, moment: Moment, first: int, end: int, top: int | None = None) -> Matches:
+    table, chosen = moment.table, moment.chosen
+    is_shared = table.following is not None
+    # The heaviest of those that share an entry need not be the one that the index knows.
+    may_leave_out = top is not None and chosen is None and not is_shared
+    found = _candidates(state, moment, first, end, top if may_leave_out else None)
+    # Before the exact check, unless a duplicate of what is not asked for may be asked for.
+    has = None if chosen is None or is_shared or chosen.scan is not None else chosen.has
+    starts, slots = _confirmed(found, moment, first, has)
+    if is_shared:
+        starts, slots = _with_duplicates(starts, slots, table)
+    if chosen is not None:
+        # Of what was scanned, some may have been removed since.
+        starts, slots = _kept(starts, slots, chosen.has(slots) & table.is_live.taken(slots))
+    if top is not None:
+        weights = table.weights.view[slots]
+        starts, rows = best_rows(starts, weights, lambda rows: table.ids(slots[rows]), top)
+        slots = slots[rows]
+    return Matches(first, starts, slots, table)
+
+
+# candidates
+
+
+def _candidates(state: State, moment: Moment, first: int, end: int, top: int | None) -> Many:
+    """Return what index and write buffer find, or what a few subscriptions that are scanned instead have."""
+    events, index, table, n_slots, n_added, buffer, n_buffered, chosen = moment
+    if chosen is not None and chosen.scan is not None:
+        return chosen.scan.match_many(events, first, end, chosen.scan.n_clauses)
+    found = _of_index(index, events, first, end, top, table.weights.view)
+    if state.n_added != n_added:
+        # Subscriptions added after the events were encoded may use constants that their codes do not know, or were in
+        # the write buffer then. And they may be among the best.
+        found = found if top is None else _of_index(index, events, first, end, None, table.weights.view)
+        found = Many(
+            *_kept(found.starts, found.sure, found.sure < n_slots),
+            *_kept(found.possible_starts, found.possible, found.possible < n_slots),
+        )
+    if not n_buffered:
+        return found
+    newest = buffer.match_many(events, first, end, n_buffered)
+    return Many(
+        *_joined(found.starts, found.sure, newest.starts, newest.sure),
+        *_joined(found.possible_starts, found.possible, newest.possible_starts, newest.possible),
+    )
+
+
+def _of_index(
+    index: Index, events: EncodedEvents, first: int, end: int, top: int | None, weights: NDArray[np.float64]
+) -> Many:
+    if end - first > 1:
+        return index.match_many(events, first, end)
+    found = index.match(events, first) if top is None else index.match_top(events, first, top, weights)
+    return Many(_of_one(found.sure), found.sure, _of_one(found.possible), found.possible)
+
+
+def _of_one(slots: NDArray[np.int32]) -> NDArray[np.int64]:
+    return np.array([0, len(slots)])
+
+
+# confirm
+
+
+def _confirmed(found: Many, moment: Moment, first: int, has: Has | None) -> tuple[Any, Any]:
+    """Return the candidates that match: all that are sure, and those possible ones that the exact check confirms."""
+    events, table = moment.events, moment.table
+    starts, slots, possible_starts, possible = found
+    if events.errors:
+        starts, slots = _readable(starts, slots, events, first)
+        possible_starts, possible = _readable(possible_starts, possible, events, first)
+    if has is not None:
+        starts, slots = _kept(starts, slots, has(slots))
+        possible_starts, possible = _kept(possible_starts, possible, has(possible))
+    if not len(possible):
+        return starts, slots
+    holds = _holds(Matches(first, possible_starts, possible, table), events)
+    return _joined(starts, slots, *_kept(possible_starts, possible, holds))
+
+
+def _readable(starts: Any, slots: Any, events: EncodedEvents, first: int) -> tuple[Any, Any]:
+    """Leave out what was found for events that could not be read."""
+    positions = np.repeat(np.arange(first, first + len(starts) - 1), np.diff(starts))
+    return _kept(starts, slots, ~np.isin(positions, list(events.errors)))
+
+
+def _holds(candidates: Matches, events: EncodedEvents) -> NDArray[np.bool_]:
+    """Return which candidates the event satisfies, by their expressions."""
+    table, slots, positions = candidates.table, candidates.slots, candidates.events
+    holds = np.zeros(len(slots), dtype=np.bool_)
+    is_called = np.zeros(len(slots), dtype=np.bool_)
+    if table.owners is not None:
+        is_called = table.owners.taken(slots) >= 0
+    if is_called.any():
+        holds[is_called] = _called(positions[is_called], slots[is_called], events, table)
+    for i in np.flatnonzero(~is_called).tolist():
+        holds[i] = matches(table.expression(int(slots[i])), events.event(int(positions[i])))
+    return holds
+
+
+def _called(
+    positions: NDArray[np.int64], slots: NDArray[np.int32], events: EncodedEvents, table: SubscriptionTable
+) -> NDArray[np.bool_]:
+    """Return which pairs of an event and a condition with calls hold; the events ascend, and there are some."""
+    stage, owners = table.stage, table.owners
+    assert stage is not None
+    assert owners is not None
+    present, starts = np.unique(positions, return_index=True)
+    batch = stage.batch({position: events.event(position).tree for position in present.tolist()})
+    found = [
+        stage.matching(owners.taken(of_event), events.event(position), batch, position)
+        for position, of_event in zip(present.tolist(), np.split(slots, starts[1:]), strict=True)
+    ]
+    return np.concatenate(found)
+
+
+# duplicates
+
+
+def _with_duplicates(starts: Any, slots: Any, table: SubscriptionTable) -> tuple[Any, Any]:
+    """Return the same with all subscriptions that share the entries of those that were found."""
+    sharing = table.sharing
+    assert sharing is not None
+    if not len(slots):
+        return starts, slots
+    with_all: tuple[Any, Any] = with_followers(starts, slots, *(each.view for each in sharing))
+    return with_all
+
+
+# (starts, slots)
+
+
+def _kept(starts: Any, slots: Any, is_kept: NDArray[np.bool_]) -> tuple[Any, Any]:
+    """Return only some of the slots."""
+    n_kept = np.zeros(len(slots) + 1, dtype=np.int64)
+    np.cumsum(is_kept, out=n_kept[1:])
+    return n_kept[starts], slots[is_kept]
+
+
+def _joined(starts: Any, slots: Any, other_starts: Any, other_slots: Any) -> tuple[Any, Any]:
+    """Return what two sides have found for the same events, those of an event together."""
+    if not len(other_slots):
+        return starts, slots
+    if not len(slots):
+        return other_starts, other_slots
+    if len(starts) == 2:
+        return starts + other_starts, np.concatenate([slots, other_slots])
+    joined: tuple[Any, Any] = side_by_side(starts, slots, other_starts, other_slots)
+    return joined
