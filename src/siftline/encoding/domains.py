@@ -458,11 +458,15 @@ class Merging:
             (domain.strings if isinstance(value, str) else domain.numbers).enter(value, label)
         self._n_done = end
 
+    def give_up(self) -> None:
+        """Leave everything as it is, and note no more constants."""
+        if self._domains._placed is self._placed:
+            self._domains._placed = None
+
     def finish(self) -> None:
         """Use the arrays from now on, unless others were made meanwhile; no code changes."""
         domains = self._domains
-        if domains._placed is self._placed:
-            domains._placed = None
+        self.give_up()
         if domains.lines[0] is self._old:
             self.catch_up()
             domains.lines = self._base, self._new

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from siftline.changes import Changing
     from siftline.indexes.protocol import Merge
 
-# Merges of at most this many clauses, or constants, are done at once, in some milliseconds.
-_AT_ONCE: Final = 4096
+# Merges of at most this many clauses, or constants, are done at once, in a few milliseconds.
+_AT_ONCE: Final = 1024
 # The same for what builds the whole index, by slots.
 _FEW_SLOTS: Final = 1024
 # So many constants are entered while the lock is held.
 _FEW_CONSTANTS: Final = 256
+# So many renewals in a row may be overtaken by additions in bulk.
+_PATIENCE: Final = 2
 # How much the thread steps back behind others; see nice(1).
 _NICENESS: Final = 10
 
@@ -49,8 +51,12 @@ class Tidier:
     def __setstate__(self, state: dict[str, object]) -> None:
         Tidier.__init__(self)
 
-    def tidy(self, engine: Changing) -> None:
-        """Do what is small, and leave what is large to the thread, which looks again before it ends."""
+    def tidy(self, engine: Changing, *, is_bulk: bool = False) -> None:
+        """Do what is small, and leave what is large to the thread, which looks again before it ends.
+
+        Additions in bulk bring domains of their own, so that a renewal in the thread is overtaken by each of them. When
+        that has happened a few times, the next one waits for a renewal.
+        """
         is_left = self._is_left and self._thread is not None
         while not is_left and (merge := engine._index.merge()) is not None:
             if merge.n_clauses > _AT_ONCE:
@@ -67,7 +73,10 @@ class Tidier:
                 with engine._publishing:
                     domains.merge()
         if engine._wants_renewal():
-            self._do(engine, engine._renew)
+            if is_bulk and engine._n_overtaken >= _PATIENCE:
+                engine._renew()
+            else:
+                self._do(engine, engine._renew)
         if engine._has_many_dead():
             self._do(engine, engine._sweep)
 
@@ -165,9 +174,14 @@ def _merge_constants(engine: Changing) -> None:
         if not engine._domains.wants_merge:
             return
         merging = engine._domains.start_merge()
-    merging.run()
-    while merging.n_behind > _FEW_CONSTANTS:
-        merging.catch_up()
+    try:
+        merging.run()
+        while merging.n_behind > _FEW_CONSTANTS:
+            merging.catch_up()
+    except BaseException:
+        with engine._writing:
+            merging.give_up()
+        raise
     with engine._writing, engine._publishing:  # a batch may merge them, too
         merging.finish()
 

@@ -308,7 +308,7 @@ class Engine(Matching):
         if type(event) is dict:
             with self._publishing:
                 event = EncodedEvents(DictSource((event,)), self._domains, instant)
-        elif self._domains.has_ages and type(event) is EncodedEvents:
+        elif (instant is not None or self._domains.has_ages) and type(event) is EncodedEvents:
             with self._publishing:
                 event = event.at(instant, self._domains)
         is_plain = top is None and within is None and tenant is None

@@ -150,6 +150,7 @@ class Renewal:
             engine._put(table, domains, self._new, index)
             engine._tail, engine._n_indexed = tail, self._n_done
             engine._unplaced -= self._unplaced
+        engine._n_overtaken = 0
         self.is_over = True
 
     def give_up(self) -> None:
@@ -162,6 +163,7 @@ class Renewal:
         """Give up if the index or the heirs are others by now; the next change begins again if need be."""
         engine, domains = self._engine, self._domains
         if engine._index is not self._index or engine._domains is not domains or domains.heirs is not self._given:
+            engine._n_overtaken += 1
             self.give_up()
         return self.is_over
 

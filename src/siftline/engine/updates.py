@@ -23,6 +23,7 @@ import numpy as np
 
 from siftline.encoding.clauses import (
     Clauses,
+    checked_slots,
     concatenate,
     constants_of,
     encode_covers,
@@ -117,6 +118,7 @@ class Changing:
         self._brings_new = False  # whether the last plain one had new constants: the next one may have some, too
         self._n_added = 0
         self._n_replaced = 0
+        self._n_overtaken = 0  # how many renewals in a row were overtaken by something that exchanged domains or index
         self._generation = 0
         self._laid_out_s = 0.0  # what it took when the whole index was laid out last
         self._tidier = Tidier()
@@ -218,7 +220,7 @@ class Changing:
             self._entries |= entries
         else:
             self._add_coded(ids, weights, expressions, tenants)
-        self._tidier.tidy(self)
+        self._tidier.tidy(self, is_bulk=len(ids) >= _MANY)
 
     def _leaders(self, expressions: list[Expression]) -> tuple[list[int], dict[Expression, int]]:
         """Return the slot that has the entry of each expression, and which expressions are new."""
@@ -288,7 +290,7 @@ class Changing:
             clauses = picked(clauses, np.flatnonzero(leaders[clauses.slots - self._table.n_slots] == clauses.slots))
         new = New(ids, weights, expressions, tenants, leaders=() if leaders is None else leaders.tolist())
         self._add_many(clauses, new, domains, moves)
-        self._tidier.tidy(self)
+        self._tidier.tidy(self, is_bulk=True)
         return len(ids)
 
     def _add_many(self, clauses: Clauses, new: New, domains: Domains, moves: list[Move]) -> None:
@@ -409,7 +411,8 @@ class Changing:
     def _sweep(self) -> None:
         """Give back the memory of removed subscriptions, their constants and attributes included."""
         table, new_slots = self._table.compacted()
-        domains, clauses = swept(self._domains, select(self._joined_clauses(), new_slots))
+        clauses = select(self._joined_clauses(), new_slots)
+        domains, clauses = swept(self._domains, clauses, map(table.expression, checked_slots(clauses)))
         unplaced = new_slots[list(self._unplaced)]
         unplaced = unplaced[unplaced >= 0]
         self._name_all(domains, [table.expression(slot) for slot in unplaced.tolist() if table.is_entry(slot)])
