@@ -14,7 +14,7 @@ from strategies import NOW, events, subscriptions
 
 import siftline
 from siftline import Engine
-from siftline.tail import Tail
+from siftline.engine.write_buffer import WriteBuffer
 
 if TYPE_CHECKING:
     from siftline.model import Expression
@@ -37,7 +37,7 @@ def with_short_tail(index: str) -> Engine:
     """Return an engine whose tail goes to the index after a few subscriptions."""
     engine = Engine(index)
     engine._tail_size = 4
-    engine._tail = Tail(4)
+    engine._tail = WriteBuffer(4)
     return engine
 
 

@@ -13,9 +13,9 @@ import pytest
 from test_against_scan import INDEXES, run_machine
 
 from siftline import Engine, parse
-from siftline.changes import Changing
 from siftline.encoding.domains import Merging
-from siftline.renewing import Renewal
+from siftline.engine.relabelling import Renewal
+from siftline.engine.updates import Changing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

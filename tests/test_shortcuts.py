@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from siftline import Engine
+from siftline.engine.fast_path import NO_SHORTCUT, Shortcut
 from siftline.kernels.pointers import IS_COMPILED
-from siftline.shortcuts import NO_SHORTCUT, Shortcut
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="interpreted kernels take no addresses")
 

@@ -20,8 +20,8 @@ from strategies import events, subscriptions
 
 import siftline
 from siftline import Engine, Statistics, attr
+from siftline.engine.subscriptions import SubscriptionTable
 from siftline.errors import DuplicateIdError, SiftlineError, SnapshotError, UnknownIdError
-from siftline.subscriptions import SubscriptionTable
 
 if TYPE_CHECKING:
     from siftline.model import Expression

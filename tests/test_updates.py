@@ -95,7 +95,7 @@ def test_a_thread_that_ends_does_not_hide_the_next_one(engine: Engine, monkeypat
         self._thread = next_thread  # a writer comes between the last look and the end
         return False
 
-    monkeypatch.setattr("siftline.tidying.Tidier._does_something", end_late)
+    monkeypatch.setattr("siftline.tidying.Compactor._does_something", end_late)
     thread = threading.Thread(target=tidier._run, args=(engine,))
     thread.start()
     thread.join()

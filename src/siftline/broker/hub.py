@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from siftline.broker.logged import LoggedEvent
     from siftline.broker.notifications import Notification
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 # What a notification takes in a queue beside its payload.
 _ITEM_BYTES: Final = 300

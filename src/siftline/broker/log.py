@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from siftline.broker.limits import Limits
     from siftline.broker.recent import Found
     from siftline.broker.remembered import Done
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 _log: Final = logging.getLogger("siftline.broker")
 

@@ -11,7 +11,7 @@ from siftline.broker.leases import Lease
 from siftline.broker.notifications import Gap, Notification, Page
 
 if TYPE_CHECKING:
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 # Errors of the library that a server may name.
 _KINDS: Final = {

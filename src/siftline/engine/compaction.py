@@ -18,7 +18,7 @@ from siftline.errors import SiftlineError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from siftline.changes import Changing
+    from siftline.engine.updates import Updates
     from siftline.indexes.protocol import Merge
 
 # Merges of at most this many clauses, or constants, are done at once, in a few milliseconds.
@@ -33,10 +33,10 @@ _PATIENCE: Final = 2
 _NICENESS: Final = 10
 
 # Engines whose thread may be running; a fork must not find it in the middle of something.
-_watched: weakref.WeakSet[Changing] = weakref.WeakSet()
+_watched: weakref.WeakSet[Updates] = weakref.WeakSet()
 
 
-class Tidier:
+class Compactor:
     """Does the merges of one engine. All but `join` and the thread itself run under the writers' lock."""
 
     def __init__(self) -> None:
@@ -49,52 +49,52 @@ class Tidier:
         return {}  # a thread stays where it runs
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        Tidier.__init__(self)
+        Compactor.__init__(self)
 
-    def tidy(self, engine: Changing, *, is_bulk: bool = False) -> None:
+    def tidy(self, updates: Updates, *, is_bulk: bool = False) -> None:
         """Do what is small, and leave what is large to the thread, which looks again before it ends.
 
         Additions in bulk bring domains of their own, so that a renewal in the thread is overtaken by each of them. When
         that has happened a few times, the next one waits for a renewal.
         """
         is_left = self._is_left and self._thread is not None
-        while not is_left and (merge := engine._index.merge()) is not None:
+        while not is_left and (merge := updates.state.index.merge()) is not None:
             if merge.n_clauses > _AT_ONCE:
                 merge.give_up()
-                self._start(engine)
+                self._start(updates)
                 self._is_left = is_left = True
                 continue
-            _done(merge, engine)
-        domains = engine._domains
+            _done(merge, updates)
+        domains = updates.state.domains
         if domains.wants_merge:
             if domains.n_constants > _AT_ONCE:
-                self._start(engine)
+                self._start(updates)
             else:
-                with engine._publishing:
+                with updates.state.publishing:
                     domains.merge()
-        if engine._wants_renewal():
-            if is_bulk and engine._n_overtaken >= _PATIENCE:
-                engine._renew()
+        if updates.wants_renewal():
+            if is_bulk and updates.state.n_overtaken >= _PATIENCE:
+                updates.renew()
             else:
-                self._do(engine, engine._renew)
-        if engine._has_many_dead():
-            self._do(engine, engine._sweep)
+                self._do(updates, updates.renew)
+        if updates.has_many_dead():
+            self._do(updates, updates.sweep)
 
-    def _do(self, engine: Changing, work: Callable[[], None]) -> None:
+    def _do(self, updates: Updates, work: Callable[[], None]) -> None:
         """Do what takes as long as building the index, at once if that is small."""
-        if engine._table.n_slots > _FEW_SLOTS:
-            self._start(engine)
+        if updates.state.table.n_slots > _FEW_SLOTS:
+            self._start(updates)
         else:
             work()
 
-    def settle(self, engine: Changing) -> None:
+    def settle(self, updates: Updates) -> None:
         """Do everything now."""
-        if engine._has_many_dead():
-            engine._sweep()
-        if engine._wants_renewal():
-            engine._renew()
-        while (merge := engine._index.merge()) is not None:
-            _done(merge, engine)
+        if updates.has_many_dead():
+            updates.sweep()
+        if updates.wants_renewal():
+            updates.renew()
+        while (merge := updates.state.index.merge()) is not None:
+            _done(merge, updates)
 
     def join(self) -> None:
         """Wait for the thread, and raise what it met."""
@@ -105,38 +105,38 @@ class Tidier:
         if error is not None:
             raise SiftlineError(f"merging in the background failed: {error!r}") from error
 
-    def _start(self, engine: Changing) -> None:
+    def _start(self, updates: Updates) -> None:
         if self._thread is not None:
             return
-        _watched.add(engine)
-        self._thread = threading.Thread(target=self._run, args=(engine,), name="siftline-tidier", daemon=True)
+        _watched.add(updates)
+        self._thread = threading.Thread(target=self._run, args=(updates,), name="siftline-tidier", daemon=True)
         self._thread.start()
 
-    def _run(self, engine: Changing) -> None:
+    def _run(self, updates: Updates) -> None:
         _step_back()
         try:
-            while self._does_something(engine):
+            while self._does_something(updates):
                 pass
         except Exception as error:
             self._error = error
             raise  # shown by threading.excepthook; what matches has not changed
         finally:
-            with engine._writing:
+            with updates.state.writing:
                 if self._thread is threading.current_thread():  # another one may have been started since
                     self._thread = None
 
-    def _does_something(self, engine: Changing) -> bool:
-        with engine._writing:
-            if engine._has_many_dead():
-                engine._sweep()
-            wants_renewal = engine._wants_renewal()
+    def _does_something(self, updates: Updates) -> bool:
+        with updates.state.writing:
+            if updates.has_many_dead():
+                updates.sweep()
+            wants_renewal = updates.wants_renewal()
         if wants_renewal:
-            engine._renew()
-        _merge_constants(engine)
-        with engine._writing:
-            if engine._wants_renewal() or engine._domains.wants_merge:
+            updates.renew()
+        _merge_constants(updates)
+        with updates.state.writing:
+            if updates.wants_renewal() or updates.state.domains.wants_merge:
                 return True
-            index, version = engine._index, engine._domains.version
+            index, version = updates.state.index, updates.state.domains.version
             self._is_left = False
             self._merge = merge = index.merge()
             if merge is None:
@@ -145,14 +145,14 @@ class Tidier:
         try:
             merge.run()
         except Exception:
-            with engine._writing:
+            with updates.state.writing:
                 self._give_up()
-                if engine._domains.version == version:
+                if updates.state.domains.version == version:
                     raise
             return True  # constants came in while it looked at them: once more
-        with engine._writing:
+        with updates.state.writing:
             self._merge = None
-            with engine._shortcuts:
+            with updates.state.fast_paths:
                 merge.finish()
         return True
 
@@ -161,38 +161,38 @@ class Tidier:
         if merge is not None:
             merge.give_up()
 
-    def forked(self, engine: Changing) -> None:
+    def forked(self, updates: Updates) -> None:
         """Forget the thread, which is not there in a child process, and what it was at."""
         self._thread = None
         self._give_up()
-        engine._domains.abandon()
+        updates.state.domains.abandon()
 
 
-def _merge_constants(engine: Changing) -> None:
+def _merge_constants(updates: Updates) -> None:
     """Merge new constants into the flat arrays, if they are many."""
-    with engine._writing:
-        if not engine._domains.wants_merge:
+    with updates.state.writing:
+        if not updates.state.domains.wants_merge:
             return
-        merging = engine._domains.start_merge()
+        merging = updates.state.domains.start_merge()
     try:
         merging.run()
         while merging.n_behind > _FEW_CONSTANTS:
             merging.catch_up()
     except BaseException:
-        with engine._writing:
+        with updates.state.writing:
             merging.give_up()
         raise
-    with engine._writing, engine._publishing:  # a batch may merge them, too
+    with updates.state.writing, updates.state.publishing:  # a batch may merge them, too
         merging.finish()
 
 
-def _done(merge: Merge, engine: Changing) -> None:
+def _done(merge: Merge, updates: Updates) -> None:
     try:
         merge.run()
     except BaseException:
         merge.give_up()
         raise
-    with engine._shortcuts:
+    with updates.state.fast_paths:
         merge.finish()
 
 
@@ -203,23 +203,23 @@ def _step_back() -> None:
 
 
 # What a fork does: writers' locks are held during it, so that none is held by a thread that the child does not have.
-_held: list[Changing] = []
+_held: list[Updates] = []
 
 
 def _before_fork() -> None:
-    for engine in list(_watched):
-        engine._writing.acquire()
-        _held.append(engine)
+    for updates in list(_watched):
+        updates.state.writing.acquire()
+        _held.append(updates)
 
 
 def _after_fork_in_parent() -> None:
     while _held:
-        _held.pop()._writing.release()
+        _held.pop().state.writing.release()
 
 
 def _after_fork_in_child() -> None:
-    for engine in _held:
-        engine._tidier.forked(engine)
+    for updates in _held:
+        updates.state.compactor.forked(updates)
     _after_fork_in_parent()
 
 

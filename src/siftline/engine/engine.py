@@ -1,38 +1,30 @@
 """The engine: subscriptions in, events in, ids out, over any index.
 
-This file is what a user sees; `changes.py` has the parts of an engine and how they change, `matching.py` how one event
-is matched. Threads may match while others add and remove.
+This file is what a user sees. `state.py` has the parts of an engine, `updates.py` changes them, `pipeline.py` matches
+events against them. Threads may match while others add and remove.
 """
 
 from __future__ import annotations
 
 import pickle
-import threading
 import time
-from threading import get_ident
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from siftline.encoding.events import DictSource, EncodedEvents
-from siftline.encoding.sources import source_of
-from siftline.encoding.statistics import Statistics
+from siftline.engine.arguments import check_top, checked_now, checked_statistics, checked_tenant, checked_weight
+from siftline.engine.common import CommonEngine
+from siftline.engine.fast_path import fast_ids
+from siftline.engine.pipeline import find, find_at_once, moment_of, source_for
+from siftline.engine.state import State
+from siftline.engine.subscriptions import TextExpressions
+from siftline.engine.subsets import Subset, Tenant, subset_of
+from siftline.engine.updates import Updates
 from siftline.errors import DuplicateIdError, TableError
 from siftline.ids import AnyId, Id, plain_id, plain_ids
-from siftline.indexes.protocol import MOST_FOUND
 from siftline.indexes.registry import DEFAULT, PAGED
-from siftline.matching import Matching
-from siftline.model import has_calls
-from siftline.subscriptions import (
-    SubscriptionTable,
-    TextExpressions,
-    accepted,
-    check_top,
-    checked_now,
-    checked_tenant,
-    checked_weight,
-)
-from siftline.subsets import Subset, Tenant, subset_of
+from siftline.operators.acceptance import accepted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,17 +33,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from siftline.additions import Added, OnError
-    from siftline.explanation import Explanation
+    from siftline.encoding.statistics import Statistics
+    from siftline.engine.additions import Added, OnError
+    from siftline.engine.subsets import Within
+    from siftline.engine.tuning import Tuning
     from siftline.model import Expression
     from siftline.operators.stage import Stage
-    from siftline.tuning import Tuning
-
-# What `within=` takes.
-Within: TypeAlias = "Subset | Iterable[AnyId] | None"
 
 
-class Engine(Matching):
+class Engine(CommonEngine):
     """Subscriptions over one index.
 
     Parameters
@@ -74,12 +64,12 @@ class Engine(Matching):
     ['ann']
     """
 
-    def __new__(cls, index: str = DEFAULT, *_: Any, **__: Any) -> Engine:
+    def __new__(cls, index: str = DEFAULT, *arguments: Any, **options: Any) -> Engine:
         """Return an engine; of an index that keeps subscriptions in its own file, the one that is made for that."""
         if cls is Engine and index in PAGED:
-            from siftline.paged_engine import PagedEngine
+            from siftline.engine.paged import PagedEngine
 
-            return super().__new__(PagedEngine)
+            return PagedEngine(index, *arguments, **options)  # type: ignore[return-value]
         return super().__new__(cls)
 
     def __init__(
@@ -90,36 +80,40 @@ class Engine(Matching):
         schedule: str | None = None,
         **options: Any,
     ) -> None:
-        if statistics is not None and not isinstance(statistics, Statistics):
-            raise TypeError(f"statistics must be a siftline.Statistics, not {type(statistics).__name__}")
-        super().__init__(index, statistics, _checked_schedule(schedule, index), options)
+        self._state = State(index, checked_statistics(statistics), _checked_schedule(schedule, index), options)
+        self._updates = Updates(self._state)
 
     # subscriptions
 
     def __contains__(self, id: AnyId) -> bool:
-        with self._publishing:
-            return self._table.has(plain_id(id))
+        with self._state.publishing:
+            return self._state.table.has(plain_id(id))
 
-    def __repr__(self) -> str:
-        return f"<siftline.Engine: {len(self):,} subscriptions, index {self._index_name!r}>"
+    def __len__(self) -> int:
+        return self._state.table.n_live
+
+    @property
+    def index_name(self) -> str:  # type: ignore[override]
+        """The name of the index."""
+        return self._state.index_name
 
     def ids(self) -> list[Id]:
         """Return the ids of all subscriptions."""
-        with self._publishing:
-            table = self._table
+        with self._state.publishing:
+            table = self._state.table
             return table.ids(np.flatnonzero(table.is_live.view).astype(np.int32))
 
     def expression(self, id: AnyId) -> Expression:
         """Return the expression of a subscription."""
-        with self._publishing:
-            table = self._table
+        with self._state.publishing:
+            table = self._state.table
             slot = table.slot(plain_id(id))
         return table.expression(slot)
 
     def weight(self, id: AnyId) -> float:
         """Return the weight of a subscription."""
-        with self._publishing:
-            return float(self._table.weights.view[self._table.slot(plain_id(id))])
+        with self._state.publishing:
+            return float(self._state.table.weights.view[self._state.table.slot(plain_id(id))])
 
     def add(
         self, expression: str | Expression, id: AnyId | None = None, weight: float = 1.0, *, tenant: str | None = None
@@ -146,10 +140,10 @@ class Engine(Matching):
             If the id is in use.
         """
         parsed = accepted(expression)
-        with self._writing:
-            chosen = self._table.next_id() if id is None else plain_id(id)
-            self._table.check_id(chosen)
-            self._add_one(chosen, checked_weight(weight), parsed, checked_tenant(tenant))
+        with self._state.writing:
+            chosen = self._state.table.next_id() if id is None else plain_id(id)
+            self._state.table.check_id(chosen)
+            self._updates.add_one(chosen, checked_weight(weight), parsed, checked_tenant(tenant))
         return chosen
 
     def add_many(self, source: Any, *, tenant: str | None = None, on_error: OnError = "raise") -> Added:
@@ -174,20 +168,20 @@ class Engine(Matching):
         >>> int(added), [(refused.position, refused.hint or refused.reason) for refused in added.refused]
         (1, [(1, 'write ='), (2, 'the id 1 is already in use')])
         """
-        from siftline.additions import Added, Columns, read
         from siftline.encoding.columns import load_columns
+        from siftline.engine.additions import Added, Columns, read
 
         rows = read(source, checked_tenant(tenant), on_error)
-        with self._writing:
+        with self._state.writing:
             if on_error == "collect":
-                rows = rows.fitted(self._table.are_ids_text, self._table.has)
+                rows = rows.fitted(self._state.table.are_ids_text, self._state.table.has)
             if isinstance(rows, Columns):
-                takes_patterns = self._index.takes_patterns
-                loaded = load_columns(rows.table, self._domains.copied(), takes_patterns=takes_patterns)
-                return Added(self._add_columns(loaded, rows.tenants_of(loaded.ids)), rows.refused)
-            rows = rows.spelled(self._table.are_ids_text)
-            self._table.check_ids(rows.ids)
-            self._add_parsed(rows.ids, rows.weights, rows.expressions, rows.tenants)
+                takes_patterns = self._state.index.takes_patterns
+                loaded = load_columns(rows.table, self._state.domains.copied(), takes_patterns=takes_patterns)
+                return Added(self._updates.add_columns(loaded, rows.tenants_of(loaded.ids)), rows.refused)
+            rows = rows.spelled(self._state.table.are_ids_text)
+            self._state.table.check_ids(rows.ids)
+            self._updates.add_parsed(rows.ids, rows.weights, rows.expressions, rows.tenants)
         return Added(len(rows.ids), rows.refused)
 
     def add_rows(self, rows: Any, ids: Any, weights: Any, texts: Any = None) -> int:
@@ -204,36 +198,36 @@ class Engine(Matching):
         """
         from siftline.encoding.columns import load_columns
 
-        with self._writing:
-            loaded = load_columns(rows, self._domains.copied(), takes_patterns=self._index.takes_patterns)
+        with self._state.writing:
+            loaded = load_columns(rows, self._state.domains.copied(), takes_patterns=self._state.index.takes_patterns)
             if loaded.ids != list(range(len(ids))):
                 raise TableError("the column 'subscription' must have every position in ids, ascending")
             loaded = loaded._replace(ids=ids.to_pylist(), weights=weights.to_numpy())
-            return self._add_columns(loaded, None, None if texts is None else TextExpressions(texts))
+            return self._updates.add_columns(loaded, None, None if texts is None else TextExpressions(texts))
 
     def replace(self, id: AnyId, expression: str | Expression, weight: float | None = None) -> None:
         """Give a subscription a new expression; every match sees either the old one or the new one."""
         id, parsed = plain_id(id), accepted(expression)
-        with self._writing:
-            slot = self._table.slot(id)
-            kept = float(self._table.weights.view[slot]) if weight is None else checked_weight(weight)
-            self._replace_one(id, kept, parsed, self._table.tenant(slot))
+        with self._state.writing:
+            slot = self._state.table.slot(id)
+            kept = float(self._state.table.weights.view[slot]) if weight is None else checked_weight(weight)
+            self._updates.replace_one(id, kept, parsed, self._state.table.tenant(slot))
 
     def remove(self, id: AnyId) -> None:
         """Remove one subscription; it never matches again."""
-        with self._writing:
-            self._remove_one(plain_id(id))
+        with self._state.writing:
+            self._updates.remove_one(plain_id(id))
 
     def remove_many(self, ids: Iterable[AnyId]) -> None:
         """Remove subscriptions: all of them, or none if one is unknown."""
         gone = plain_ids(ids)
-        with self._writing:
-            slots = self._slots_of(gone)
+        with self._state.writing:
+            slots = self._updates.slots_of(gone)
             if len(set(gone)) != len(gone):
                 raise DuplicateIdError("an id is to be removed twice")
-            with self._shortcuts:
-                self._forget(self._table.remove(gone, slots))
-            self._tidier.tidy(self)
+            with self._state.fast_paths:
+                self._updates.forget(self._state.table.remove(gone, slots))
+            self._state.compactor.tidy(self._updates)
 
     # matching
 
@@ -305,50 +299,32 @@ class Engine(Matching):
         ([3], 2, None)
         """
         instant = None if now is None else checked_now(now)
+        state = self._state
         if type(event) is dict:
-            with self._publishing:
-                event = EncodedEvents(DictSource((event,)), self._domains, instant)
-        elif (instant is not None or self._domains.has_ages) and type(event) is EncodedEvents:
-            with self._publishing:
-                event = event.at(instant, self._domains)
-        is_plain = top is None and within is None and tenant is None
-        if is_plain and type(event) is EncodedEvents and event.is_single:
+            with state.publishing:
+                event = EncodedEvents(DictSource((event,)), state.domains, instant)
+        elif (instant is not None or state.domains.has_ages) and type(event) is EncodedEvents:
+            with state.publishing:
+                event = event.at(instant, state.domains)
+        is_plain = top is None and within is None and tenant is None and type(event) is EncodedEvents
+        if is_plain and event.is_single:
             if not as_slots and not first:
-                # As `_match_at_once` by a shorter way, for ids that are numbers. All in one place: where few match, a
-                # call more would be a twentieth of the time.
-                way = self._shortcuts.ways.get(get_ident()) or self._new_shortcut()
-                latest: EncodedEvents | None = event
-                if way is not None and (event.version != way.version or event.domains is not way.domains):
-                    latest = event.latest_for(way.domains)
-                if way is not None and latest is not None:
-                    n_found = way.call(latest.address or latest.described(), way.table_at)
-                    ids: list[Any] | None = way.ids_found[:n_found].tolist() if 0 <= n_found <= MOST_FOUND else None
-                    if ids is not None and way.has_more:
-                        ids = way.with_more(ids, latest)
-                    if ids is not None and self._generation == way.generation:
-                        return ids
-            found = self._match_at_once(event)
-            if found is not None and not first:
-                return found[0] if as_slots else found[1].ids(found[0])
-            if found is not None and not as_slots:
-                return _first(*found)
+                ids = fast_ids(state, event)
+                if ids is not None:
+                    return ids
+            found = find_at_once(state, event)
+        else:
+            found = None
         if top is not None:
             check_top(top)
         if first and (top is not None or as_slots):
             raise ValueError("first=True gives one id: it goes neither with top nor with as_slots")
-        slots, table, _ = self._find(event, 0, is_one=True, top=top, within=self._within(within, tenant), now=instant)
+        if found is None:
+            one, chosen = source_for(event, is_one=True), self._within(within, tenant)
+            found = find(self._updates, one, 0, 1, within=chosen, top=top, now=instant)
         if first:
-            return _first(slots, table)
-        if top is not None:
-            slots = _best(slots, top, table)
-        return slots if as_slots else table.ids(slots)
-
-    def subset(self, ids: Iterable[AnyId]) -> Subset:
-        """Return some ids for `match(..., within=...)`, prepared once for many matches.
-
-        The subset follows changes: an id that is added later belongs to it too.
-        """
-        return Subset(ids)
+            return found.table.ids(found.slots[:1])[0] if len(found.slots) else None
+        return found.slots if as_slots else found.table.ids(found.slots)
 
     def _within(self, within: Within, tenant: str | None) -> Subset | None:
         """Return the subset that is asked for."""
@@ -357,11 +333,11 @@ class Engine(Matching):
         if within is not None:
             raise ValueError("within and tenant exclude each other")
         checked_tenant(tenant)
-        known = self._tenants.get(tenant)
+        known = self._state.tenants.get(tenant)
         if known is None:
             known = Tenant(tenant)
-            if tenant in self._table.tenant_numbers:
-                self._tenants[tenant] = known
+            if tenant in self._state.table.tenant_numbers:
+                self._state.tenants[tenant] = known
         return known
 
     def match_batch(
@@ -406,19 +382,20 @@ class Engine(Matching):
         event: int64
         subscription: string
         """
-        from siftline.batches import matched_table
+        from siftline.engine.batches import matched_table
 
+        if top is not None:
+            check_top(top)
         instant = time.time_ns() if now is None else checked_now(now)
         if isinstance(events, EncodedEvents):
-            with self._publishing:
-                events = events.at(instant, self._domains)
-        encoded, chosen = self._moment(events, event=event, now=instant)[0], self._within(within, tenant)
-        stage = self._table.stage
+            with self._state.publishing:
+                events = events.at(instant, self._state.domains)
+        encoded = moment_of(self._updates, source_for(events, event=event), None, instant).events
+        chosen, stage = self._within(within, tenant), self._state.table.stage
         return matched_table(
             len(encoded),
-            lambda first, end: self._find_many(encoded, first, end, chosen),
-            lambda: self._table.are_ids_text,
-            top,
+            lambda first, end: find(self._updates, encoded, first, end, within=chosen, top=top),
+            lambda: self._state.table.are_ids_text,
             threads,
             weights,
             whole=stage is not None and stage.takes_batches,
@@ -431,53 +408,33 @@ class Engine(Matching):
         as time passes: the engine encodes it again if need be. Who knows already at which instant it will be matched
         may say so; then `now()` is no reason for that.
         """
-        return self._moment(events, event=event, now=None if now is None else checked_now(now))[0]
+        instant = None if now is None else checked_now(now)
+        return moment_of(self._updates, source_for(events, event=event), None, instant).events
 
     # looking in
 
-    def explain(self, event: Any, id: AnyId, *, now: Any = None) -> Explanation:
-        """Say condition by condition why an event matches a subscription, or why not.
-
-        If the subscription has calls, the event is matched with all others too, to see which calls that takes. `now` is
-        the instant that `now()` means; this one if left out.
-
-        >>> engine = Engine()
-        >>> _ = engine.add("price <= 580 and color = 'red'", id=1)
-        >>> engine.explain({"price": 600}, 1).matched
-        False
-        """
-        from siftline.explanation import explain
-
-        id = plain_id(id)
-        expression = self.expression(id)
-        tree, stage = source_of(event, event=None, is_one=True).tree(0), self.call_stage
-        instant = time.time_ns() if now is None else checked_now(now)
-        if stage is None or not has_calls(expression):
-            return explain(expression, tree, id, now=instant)
-        return explain(expression, tree, id, stage.traced(lambda: self.match(tree, now=now)), now=instant)
-
     def stats(self) -> dict[str, Any]:
         """Return counts, bytes by structure, and what matching has cost so far."""
-        with self._writing:
-            clauses = self._joined_clauses()
+        with self._state.writing:
+            clauses = self._updates.joined_clauses()
             return {
-                "index": self._index_name,
+                "index": self._state.index_name,
                 "subscriptions": len(self),
-                "shared": self._table.n_followers,
-                "attributes": len(self._domains.ids),
-                "patterns": len(self._domains.patterns) + len(self._domains.pattern_attributes),
+                "shared": self._state.table.n_followers,
+                "attributes": len(self._state.domains.ids),
+                "patterns": len(self._state.domains.patterns) + len(self._state.domains.pattern_attributes),
                 "clauses": clauses.n_clauses,
                 "predicates": len(clauses.attributes),
                 "clause_bytes": sum(array.nbytes for array in clauses),
-                "laid_out_s": self._laid_out_s,
-                **self._index.stats(),
-                **({} if self._table.stage is None else {"operators": self._table.stage.stats()}),
+                "laid_out_s": self._state.laid_out_s,
+                **self._state.index.stats(),
+                **({} if self._state.table.stage is None else {"operators": self._state.table.stage.stats()}),
             }
 
     @property
     def call_stage(self) -> Stage | None:
         """What makes the calls of conditions, and learns from them; None if there are none."""
-        return self._table.stage
+        return self._state.table.stage
 
     def rebuild(self) -> None:
         """Lay out the index anew, as one piece, without removed subscriptions; matching goes on meanwhile.
@@ -486,12 +443,12 @@ class Engine(Matching):
 
         Never needed for right results: an index takes additions and removals as they come.
         """
-        with self._writing:
-            self._sweep_all()
-            self._renew()
-            self._rebuild()
-            if self._table.stage is not None:
-                self._table.stage.rebuild()
+        with self._state.writing:
+            self._updates.sweep_all()
+            self._updates.renew()
+            self._updates.rebuild()
+            if self._state.table.stage is not None:
+                self._state.table.stage.rebuild()
 
     def settle(self) -> None:
         """Wait until everything that follows from changes is done, such as merging parts of the index.
@@ -499,9 +456,9 @@ class Engine(Matching):
         Never needed for right results; matching may be a little faster afterwards. Raises what went wrong in the
         background, if anything did.
         """
-        self._tidier.join()
-        with self._writing:
-            self._tidier.settle(self)
+        self._state.compactor.join()
+        with self._state.writing:
+            self._state.compactor.settle(self._updates)
 
     def tune(self, events: Any) -> Tuning:
         """Lay out the index for events like these, and return what that was expected to cost, and what it costs.
@@ -521,11 +478,11 @@ class Engine(Matching):
         statistics of 50 events, an event on average:
         ...
         """
-        from siftline.tuning import tune
+        from siftline.engine.tuning import tune
 
-        with self._writing:
-            self._renew()
-            return tune(self, events)
+        with self._state.writing:
+            self._updates.renew()
+            return tune(self._updates, events)
 
     def describe(self) -> str:
         """Return some lines that show what the engine holds, and how the index is built.
@@ -539,22 +496,22 @@ class Engine(Matching):
         statistics: none: `tune` makes them from events
         fast-scan: 1 clauses, each with a first literal; 1 other literals
         """
-        from siftline.tuning import placement
+        from siftline.engine.tuning import placement
 
-        with self._writing:
-            return "\n".join([*placement(self), self._index.describe()])
+        with self._state.writing:
+            return "\n".join([*placement(self._updates), self._state.index.describe()])
 
     # saving
 
     def save(self, path: str | Path) -> None:
         """Write a snapshot directory; an existing one is replaced only when the new one is complete."""
-        from siftline.saved import save
+        from siftline.engine.snapshots import save
 
-        with self._writing:
-            self._sweep_all()
-            self._renew()
-            self._flush()
-            save(self, path)
+        with self._state.writing:
+            self._updates.sweep_all()
+            self._updates.renew()
+            self._updates.flush()
+            save(self._updates, path)
 
     @classmethod
     def open(cls, path: str | Path, *, check: bool = True) -> Engine:
@@ -562,29 +519,23 @@ class Engine(Matching):
 
         Every byte is compared with its checksum first; `check=False` is for those that were checked already.
         """
-        from siftline.saved import load
+        from siftline.engine.snapshots import load
 
         return load(cls, path, check=check)
 
-    def close(self) -> None:
-        """Bring the file of an engine up to date and let others open it; without a file there is nothing to do."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def _check(self) -> None:
+        """Assert every invariant of the engine and of its index."""
+        with self._state.writing:
+            self._updates.check()
 
     def __getstate__(self) -> dict[str, Any]:
         # Pickled under the lock, because nothing holds it when the caller's pickler gets to the parts.
-        with self._writing, self._publishing:
-            state = {name: part for name, part in self.__dict__.items() if name not in ("_writing", "_publishing")}
-            return {"pickled": pickle.dumps(state)}
+        with self._state.writing, self._state.publishing:
+            return {"pickled": pickle.dumps(self._state)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(pickle.loads(state["pickled"]))
-        self._writing = threading.RLock()
-        self._publishing = threading.Lock()
+        self._state = pickle.loads(state["pickled"])
+        self._updates = Updates(self._state)
 
 
 def _checked_schedule(schedule: str | None, index: str) -> str:
@@ -595,23 +546,3 @@ def _checked_schedule(schedule: str | None, index: str) -> str:
 
     check_schedule(schedule)
     return schedule
-
-
-def _first(slots: NDArray[np.int32], table: SubscriptionTable) -> Id | None:
-    return table.ids(slots[:1])[0] if len(slots) else None
-
-
-def _best(slots: NDArray[np.int32], top: Any, table: SubscriptionTable) -> NDArray[np.int32]:
-    """Return the `top` slots by weight, heaviest first, and by id where weights are equal."""
-    weights = table.weights.view[slots]
-    if 0 < top < len(slots):
-        # Everything at least as heavy as the k-th heaviest, ties included, so that few are left to sort by id.
-        threshold = np.partition(weights, len(slots) - top)[len(slots) - top]
-        slots = slots[weights >= threshold]
-    ranked = sorted(zip(table.weights.view[slots].tolist(), table.ids(slots), slots.tolist(), strict=True), key=_rank)
-    return np.array([slot for _, _, slot in ranked[:top]], dtype=np.int32)
-
-
-def _rank(row: tuple[float, Any, int]) -> tuple[float, Any]:
-    weight, id, _ = row
-    return -weight, id

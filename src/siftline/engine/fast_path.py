@@ -37,17 +37,17 @@ def fast_ids(state: State, event: EncodedEvents) -> list[Id] | None:
     path = state.fast_paths.by_thread.get(get_ident()) or _new_path(state)
     if path is None:
         return None
-    latest: EncodedEvents | None = event
     if event.version != path.version or event.domains is not path.domains:
         latest = event.latest_for(path.domains)
         if latest is None:
             return None
-    n_found = path.call(latest.address or latest.described(), path.table_at)
+        event = latest
+    n_found = path.call(event.address or event.described(), path.table_at)
     if not 0 <= n_found <= MOST_FOUND:
         return None
-    ids: list[Id] | None = path.ids_found[:n_found].tolist()
+    ids: Any = path.ids_found[:n_found].tolist()
     if path.has_more:
-        ids = path.with_more(cast("list[Id]", ids), latest)
+        ids = path.with_more(ids, event)
     return ids if state.generation == path.generation else None
 
 
@@ -79,10 +79,10 @@ def _new_path(state: State) -> FastPath | None:
 class FastPaths:
     """The fast paths of an engine, by thread.
 
-    Code that changes what matches does so inside `with state.fast_paths`, under the writers' lock. Meanwhile there are no
-    fast paths, and no thread can keep one. A thread that makes one puts it into the dict that was there when it began: if
-    something changed since, nobody looks there any more. An interrupt that comes at a bad moment leaves the engine
-    without fast paths until the next change, and never with old ones.
+    Code that changes what matches does so inside `with state.fast_paths`, under the writers' lock. Meanwhile there are
+    no fast paths, and no thread can keep one. A thread that makes one puts it into the dict that was there when it
+    began: if something changed since, nobody looks there any more. An interrupt that comes at a bad moment leaves the
+    engine without fast paths until the next change, and never with old ones.
     """
 
     def __init__(self) -> None:

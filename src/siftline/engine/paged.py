@@ -21,8 +21,12 @@ from siftline.encoding.events import EncodedEvents
 from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
 from siftline.encoding.terms import terms_of
-from siftline.engine import Engine
-from siftline.errors import DuplicateIdError, EventError, OperatorError, SubscriptionError, UnknownIdError
+from siftline.engine.arguments import check_top, checked_now, checked_statistics, checked_tenant, checked_weight
+from siftline.engine.common import CommonEngine
+from siftline.engine.engine import Engine
+from siftline.engine.ranking import best_rows
+from siftline.engine.subsets import Subset
+from siftline.errors import DuplicateIdError, EventError, OperatorError, SubscriptionError, TableError, UnknownIdError
 from siftline.ids import check_type, plain_id, plain_id_set, plain_ids
 from siftline.indexes.pb_tree import PbTree
 from siftline.indexes.pb_tree_rows import Row
@@ -31,10 +35,9 @@ from siftline.language.normal_form import cover
 from siftline.language.printer import to_text
 from siftline.language.text import parse_stored
 from siftline.model import evaluate_solutions, has_calls, matches
+from siftline.operators.acceptance import accepted
 from siftline.operators.calling import CallCounts, EventCalls
 from siftline.operators.schedules import EVERYTHING
-from siftline.subscriptions import accepted, check_top, checked_now, checked_tenant, checked_weight
-from siftline.subsets import Subset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -42,11 +45,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from siftline.additions import Added, OnError
-    from siftline.engine import Within
+    from siftline.engine.additions import Added, OnError
+    from siftline.engine.subsets import Within
+    from siftline.engine.tuning import Tuning
     from siftline.ids import AnyId, Id
     from siftline.model import Event, Expression
-    from siftline.tuning import Tuning
 
 
 # So many events are matched by `tune`.
@@ -58,12 +61,13 @@ def _parsed(text: str) -> Expression:
     return parse_stored(text)
 
 
-class PagedEngine(Engine):
+class PagedEngine(CommonEngine):
     """Subscriptions in a file of pages.
 
     Examples
     --------
     >>> import tempfile
+    >>> from siftline import Engine
     >>> folder = tempfile.TemporaryDirectory()
     >>> with Engine("pb-tree", path=f"{folder.name}/subscriptions") as engine:
     ...     engine.add("price < 1000", id="ann")
@@ -82,11 +86,9 @@ class PagedEngine(Engine):
         schedule: str | None = None,
         **options: Any,
     ) -> None:
-        if statistics is not None and not isinstance(statistics, Statistics):
-            raise TypeError(f"statistics must be a siftline.Statistics, not {type(statistics).__name__}")
-        self._index_name = index
+        self.index_name = index
         self._options = options
-        self._statistics = statistics
+        self._statistics = checked_statistics(statistics)
         if schedule not in (None, EVERYTHING):
             raise OperatorError(f"{index} has no schedule {schedule!r}: it keeps nothing about subscriptions in memory")
         self._call_counts = CallCounts()
@@ -144,7 +146,7 @@ class PagedEngine(Engine):
 
     def add_many(self, source: Any, *, tenant: str | None = None, on_error: OnError = "raise") -> Added:
         """Add many subscriptions at once: all of them, or none if one is refused; see `Engine.add_many`."""
-        from siftline.additions import Added, Columns, read
+        from siftline.engine.additions import Added, Columns, read
 
         rows = read(source, checked_tenant(tenant), on_error)
         with self._lock:
@@ -157,6 +159,26 @@ class PagedEngine(Engine):
             added = zip(rows.ids, rows.weights, texts, rows.each_tenant(), strict=True)
             self._tree.change([], [Row(*row) for row in added])
         return Added(len(rows.ids), rows.refused)
+
+    def add_rows(self, rows: Any, ids: Any, weights: Any, texts: Any = None) -> int:
+        """Add subscriptions whose predicates stand in a table already; see `Engine.add_rows`."""
+        from siftline.engine.additions import Columns
+
+        unpacked = Columns(rows, None, [], rows).unpacked()
+        if unpacked.ids != list(range(len(ids))):
+            raise TableError("the column 'subscription' must have every position in ids, ascending")
+        written = [None] * len(ids) if texts is None else texts.to_pylist()
+        with self._lock:
+            chosen = ids.to_pylist()
+            self._check_ids(chosen)
+            added = [
+                Row(id, weight, to_text(expression) if text is None else text.decode("utf-8", "surrogatepass"), None)
+                for id, weight, expression, text in zip(
+                    chosen, weights.to_pylist(), unpacked.expressions, written, strict=True
+                )
+            ]
+            self._tree.change([], added)
+        return len(added)
 
     def replace(self, id: AnyId, expression: str | Expression, weight: float | None = None) -> None:
         """Give a subscription a new expression; every match sees either the old one or the new one."""
@@ -234,7 +256,7 @@ class PagedEngine(Engine):
         """Return an Arrow table (event, subscription); see `Engine.match_batch`. More threads would not help."""
         import pyarrow as pa
 
-        from siftline.batches import matches_schema
+        from siftline.engine.batches import matches_schema
 
         encoded, is_asked = self._events(events, event, is_one=False, now=now), _asked(within, tenant)
         pairs = [(i, row) for i in range(len(encoded)) for _, row in self._found(encoded, i, top, is_asked)]
@@ -273,7 +295,11 @@ class PagedEngine(Engine):
                 else:
                     refused.add(slot)
         found = list(held.items())
-        return found if top is None else sorted(found, key=_rank)[:top]
+        if top is None:
+            return found
+        weights = np.array([row.weight for _, row in found], dtype=np.float64)
+        _, best = best_rows(np.array([0, len(found)]), weights, lambda rows: [found[i][1].id for i in rows], top)
+        return [found[i] for i in best.tolist()]
 
     # looking in
 
@@ -286,7 +312,7 @@ class PagedEngine(Engine):
         """Return counts, bytes by structure, page reads and writes, and what matching has cost so far."""
         with self._lock:
             return {
-                "index": self._index_name,
+                "index": self.index_name,
                 "subscriptions": len(self),
                 "shared": 0,
                 "attributes": len(self._tree.attributes),
@@ -303,7 +329,7 @@ class PagedEngine(Engine):
 
     def tune(self, events: Any) -> Tuning:
         """Return what matching events like these costs; trees are the same for all events, so nothing changes."""
-        from siftline.tuning import Cost, Tuning
+        from siftline.engine.tuning import Cost, Tuning
 
         encoded = self._events(events, None, is_one=False)
         if not len(encoded):
@@ -335,17 +361,17 @@ class PagedEngine(Engine):
 
     def save(self, path: str | Path) -> None:
         """Write a snapshot directory with all subscriptions; opening it makes a new temporary file from them."""
-        from siftline.saved import save_rows
+        from siftline.engine.snapshots import save_rows
 
         with self._lock:
             options = {name: value for name, value in self._options.items() if name != "path"}
-            save_rows(path, self._index_name, options, self._statistics, [row for _, row, _ in self._tree.rows])
+            save_rows(path, self.index_name, options, self._statistics, [row for _, row, _ in self._tree.rows])
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
             options = {name: value for name, value in self._options.items() if name != "path"}
             rows = [row for _, row, _ in self._tree.rows]
-            return {"index": self._index_name, "options": options, "statistics": self._statistics, "rows": rows}
+            return {"index": self.index_name, "options": options, "statistics": self._statistics, "rows": rows}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["index"], state["statistics"], **state["options"])  # type: ignore[misc]
@@ -380,5 +406,5 @@ def _asked(within: Within, tenant: str | None) -> Callable[[Row], bool]:
     return _anyone if checked_tenant(tenant) is None else lambda row: row.tenant == tenant
 
 
-def _rank(found: tuple[int, Row]) -> tuple[float, Any]:
-    return -found[1].weight, found[1].id
+# `Engine("pb-tree")` returns one of these, and callers may ask whether it is an engine.
+Engine.register(PagedEngine)

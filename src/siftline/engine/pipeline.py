@@ -6,13 +6,13 @@
     subset       only the subscriptions that the caller asked for stay
     rank         only the best by weight stay
 
-Every step takes and returns (starts, slots): the slots of the i-th event are slots[starts[i] : starts[i + 1]]. One event
-is a batch of one. Nothing here makes a Python object for a pair of event and subscription, except for the pairs that
+Every step takes and returns (starts, slots): the slots of the i-th event are slots[starts[i] : starts[i + 1]]. One
+event is a batch of one. Nothing here makes a Python object for a pair of event and subscription, except for the pairs that
 need the exact check. `fast_path.py` is the one shorter way, for a single encoded event of which nothing else is asked.
 
 Matching needs no lock for one encoded event: an odd generation says that the engine is being changed, another one
-afterwards that it was; then the event is matched again, with the lock. The kernels themselves never run under a lock, on
-arrays that no longer change under them.
+afterwards that it was; then the event is matched again, with the lock. The kernels themselves never run under a lock,
+on arrays that no longer change under them.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ from siftline.kernels.sift_batch import side_by_side
 from siftline.model import matches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
+    from siftline.encoding.events import Source
     from siftline.engine.state import State
     from siftline.engine.subscriptions import SubscriptionTable
     from siftline.engine.subsets import Chosen, Subset
@@ -47,15 +46,12 @@ TRIES_WITHOUT_LOCK: Final = 3
 
 _NO_SLOTS: Final = np.empty(0, dtype=np.int32)
 
-# Which of some slots a match is about.
-Has = "Callable[[NDArray[np.int32]], NDArray[np.bool_]]"
-
 
 class Moment(NamedTuple):
     """What a match needs, all of one moment."""
 
     events: EncodedEvents
-    index: Index
+    searched: Index
     table: SubscriptionTable
     n_slots: int  # how many slots the index had
     n_added: int  # how often subscriptions were added to the index until then
@@ -81,12 +77,16 @@ class Matches(NamedTuple):
 # moments
 
 
-def moment_of(updates: Updates, events: EncodedEvents | Any, within: Subset | None, now: int | None = None) -> Moment:
+def moment_of(
+    updates: Updates, events: EncodedEvents | Source, within: Subset | None, now: int | None = None
+) -> Moment:
     """Return events, encoded for the index as it is at this moment; `now` counts for what is not encoded yet."""
     state = updates.state
     with state.publishing:
-        is_encoded = isinstance(events, EncodedEvents)
-        encoded = events.encoded_for(state.domains) if is_encoded else EncodedEvents(events, state.domains, now)
+        if isinstance(events, EncodedEvents):
+            encoded = events.encoded_for(state.domains)
+        else:
+            encoded = EncodedEvents(events, state.domains, now)
         chosen = None if within is None else within.ready(state)
         moment = _moment(state, encoded, chosen)
     if within is None or chosen is not None:
@@ -214,7 +214,7 @@ def _of_one(slots: NDArray[np.int32]) -> NDArray[np.int64]:
 # confirm
 
 
-def _confirmed(found: Many, moment: Moment, first: int, has: Has | None) -> tuple[Any, Any]:
+def _confirmed(found: Many, moment: Moment, first: int, has: Callable[[Any], Any] | None) -> tuple[Any, Any]:
     """Return the candidates that match: all that are sure, and those possible ones that the exact check confirms."""
     events, table = moment.events, moment.table
     starts, slots, possible_starts, possible = found

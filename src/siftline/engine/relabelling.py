@@ -21,37 +21,37 @@ import numpy as np
 from siftline.encoding.clauses import between, concatenate, picked, relabelled, select
 from siftline.encoding.conjunctions import encode_many
 from siftline.encoding.domains import Heir
+from siftline.engine.write_buffer import WriteBuffer
 from siftline.indexes.protocol import Batch
-from siftline.tail import Tail
 
 if TYPE_CHECKING:
-    from siftline.changes import Changing
     from siftline.encoding.clauses import Clauses
     from siftline.encoding.domains import Domains, Move
+    from siftline.engine.updates import Updates
     from siftline.indexes.protocol import Index
 
 # The last round, under the lock, has at most this many subscriptions.
 _FEW: Final = 1024
 
 
-def renew(engine: Changing) -> None:
+def renew(updates: Updates) -> None:
     """Give labels to all constants; who calls this under the writers' lock holds it throughout.
 
     One that another thread is at is given up.
     """
-    with engine._writing:
-        if not engine._unplaced:
+    with updates.state.writing:
+        if not updates.state.unplaced:
             return
-        renewal = Renewal(engine)
+        renewal = Renewal(updates)
     try:
         renewal.deal()
-        with engine._writing:
+        with updates.state.writing:
             renewal.open()
         renewal.build()
         while not renewal.is_over:
             renewal.follow()
     except BaseException:
-        with engine._writing:
+        with updates.state.writing:
             renewal.give_up()
         raise
 
@@ -59,14 +59,14 @@ def renew(engine: Changing) -> None:
 class Renewal:
     """One renewal of an engine; it is given up if something else exchanges the index meanwhile."""
 
-    def __init__(self, engine: Changing) -> None:
-        engine._flush()
+    def __init__(self, updates: Updates) -> None:
+        updates.flush()
         self.is_over = False
-        self._engine = engine
-        self._index, self._domains, self._table = engine._index, engine._domains, engine._table
+        self._updates = updates
+        self._index, self._domains, self._table = updates.state.index, updates.state.domains, updates.state.table
         self._crowded = {key: values.copy() for key, values in self._domains.crowded.items()}
-        self._unplaced = engine._unplaced.copy()
-        self._parts, self._n_done = list(engine._clauses), engine._n_indexed
+        self._unplaced = updates.state.unplaced.copy()
+        self._parts, self._n_done = list(updates.state.clauses), updates.state.n_indexed
         self._copy = self._domains.copied()
         self._heirs: dict[Any, Heir] = {}
         self._new: list[Clauses] = []
@@ -83,10 +83,10 @@ class Renewal:
         self._copy = self._copy.renewed(self._heirs)
         slots = sorted(slot for slot in self._unplaced if self._table.is_entry(slot))
         expressions = [self._table.expression(slot) for slot in slots]
-        engine, copy = self._engine, self._copy
+        updates, copy = self._updates, self._copy
         n_known = len(copy), len(copy.patterns)
         clauses, moves = encode_many(
-            expressions, 0, copy, engine._covering, takes_patterns=engine._index.takes_patterns
+            expressions, 0, copy, updates.covering, takes_patterns=updates.state.index.takes_patterns
         )
         # What only the copy knew would be lost with it, and clauses would name what nobody has.
         assert not moves
@@ -108,15 +108,15 @@ class Renewal:
         joined = concatenate([old, *self._new])
         self._new = [picked(joined, np.argsort(joined.slots, kind="stable"))]
         batch = self._batch(self._new[0], 0, self._n_done, self._copy)
-        self._new_index = self._engine._laid_out(batch, is_new=False)
+        self._new_index = self._updates.laid_out(batch, is_new=False)
 
     def follow(self) -> None:
         """Take in what was added since, or, if that is little, take the place of what is there."""
-        with self._engine._writing:
+        with self._updates.state.writing:
             if self._is_overtaken():
                 return
-            first, end = self._n_done, self._engine._n_indexed
-            since = concatenate([between(part, first, end) for part in self._engine._clauses])
+            first, end = self._n_done, self._updates.state.n_indexed
+            since = concatenate([between(part, first, end) for part in self._updates.state.clauses])
             since = relabelled(since, self._moves())
             if end - first <= _FEW:
                 self._take_in(since, first, end, self._domains.frozen().renewed(self._heirs))
@@ -133,24 +133,24 @@ class Renewal:
 
     def _finish(self) -> None:
         """Take the place of the old parts; under the writers' lock."""
-        engine, index, table = self._engine, self._new_index, self._table
+        updates, index, table = self._updates, self._new_index, self._table
         assert index is not None
         dead = table.unneeded()
         index.remove(dead[dead < self._n_done])
-        waiting = engine._tail.clauses()
+        waiting = updates.state.buffer.clauses()
         is_left = [slot not in self._unplaced for slot in waiting.slots.tolist()]
-        tail = Tail(engine._tail_size)
+        tail = WriteBuffer(updates.state.buffer_capacity)
         tail.add(relabelled(picked(waiting, np.flatnonzero(is_left)), self._moves()))
         for key, values in self._crowded.items():
             crowded = self._domains.crowded.pop(key)
             if len(crowded) > len(values):  # those that came since are behind the others
                 self._domains.crowded[key] = dict.fromkeys(list(crowded)[len(values) :])
         domains, self._domains.heirs = self._domains.renewed(self._heirs), {}
-        with engine._changing():
-            engine._put(table, domains, self._new, index)
-            engine._tail, engine._n_indexed = tail, self._n_done
-            engine._unplaced -= self._unplaced
-        engine._n_overtaken = 0
+        with updates.state.changing():
+            updates.state.put(table, domains, self._new, index)
+            updates.state.buffer, updates.state.n_indexed = tail, self._n_done
+            updates.state.unplaced -= self._unplaced
+        updates.state.n_overtaken = 0
         self.is_over = True
 
     def give_up(self) -> None:
@@ -161,9 +161,13 @@ class Renewal:
 
     def _is_overtaken(self) -> bool:
         """Give up if the index or the heirs are others by now; the next change begins again if need be."""
-        engine, domains = self._engine, self._domains
-        if engine._index is not self._index or engine._domains is not domains or domains.heirs is not self._given:
-            engine._n_overtaken += 1
+        updates, domains = self._updates, self._domains
+        if (
+            updates.state.index is not self._index
+            or updates.state.domains is not domains
+            or domains.heirs is not self._given
+        ):
+            updates.state.n_overtaken += 1
             self.give_up()
         return self.is_over
 
@@ -171,4 +175,4 @@ class Renewal:
         return [(attribute, *heir.relabelling()) for (attribute, _), heir in self._heirs.items()]
 
     def _batch(self, clauses: Clauses, first: int, end: int, domains: Domains) -> Batch:
-        return Batch(first, end - first, clauses, domains, self._table.expression, self._engine._statistics)
+        return Batch(first, end - first, clauses, domains, self._table.expression, self._updates.state.statistics)

@@ -12,28 +12,29 @@ from siftline.encoding.domains import Domains, Pattern
 from siftline.encoding.flat_domains import base_of
 from siftline.encoding.statistics import Statistics
 from siftline.encoding.tables import PredicateRows
+from siftline.engine.subscriptions import ParsedExpressions, SubscriptionTable, TextExpressions
 from siftline.errors import SnapshotError
 from siftline.indexes.protocol import Batch
 from siftline.storage.snapshot import Snapshot, read_snapshot, write_snapshot
-from siftline.subscriptions import ParsedExpressions, SubscriptionTable, TextExpressions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from siftline.engine import Engine
-    from siftline.subscriptions import Expressions
+    from siftline.engine.engine import Engine
+    from siftline.engine.subscriptions import Expressions
+    from siftline.engine.updates import Updates
 
 # Metadata of a table of predicates; the array beside it says where each subscription starts.
 _STARTS: Final = "starts"
 
 
-def save(engine: Engine, path: str | Path) -> None:
+def save(updates: Updates, path: str | Path) -> None:
     """Write a snapshot of an engine that has no removed subscriptions left."""
-    table = engine._table
+    table = updates.state.table
     arrays = {"weights": table.weights.view}
-    arrays |= {f"clauses/{name}": array for name, array in engine._joined_clauses()._asdict().items()}
-    arrays |= {f"index/{name}": array for name, array in engine._index.arrays().items()}
+    arrays |= {f"clauses/{name}": array for name, array in updates.joined_clauses()._asdict().items()}
+    arrays |= {f"index/{name}": array for name, array in updates.state.index.arrays().items()}
     tables: dict[str, Any] = {}
     if table.are_ids_text is False:
         arrays["ids"] = table.id_array()
@@ -48,16 +49,16 @@ def save(engine: Engine, path: str | Path) -> None:
         tables[f"expressions/{number}"] = _expression_table(part)
         if isinstance(part, PredicateRows):
             arrays[f"expressions/{number}-{_STARTS}"] = part.starts
-    _put_domains(engine._domains, arrays, tables)
-    documents = {} if engine._statistics is None else {"statistics": engine._statistics.to_dict()}
+    _put_domains(updates.state.domains, arrays, tables)
+    documents = {} if updates.state.statistics is None else {"statistics": updates.state.statistics.to_dict()}
     if table.owners is not None and table.stage is not None:
         arrays["with_calls"] = np.flatnonzero(table.owners.view >= 0)
         documents["calls"] = table.stage.to_document()
     header = {
-        "index": engine._index_name,
-        "options": engine._options,
+        "index": updates.state.index_name,
+        "options": updates.state.options,
         "parts": len(table.parts),
-        "schedule": engine._schedule,
+        "schedule": updates.state.schedule,
     }
     write_snapshot(path, Snapshot(header, arrays, tables, documents))
 
@@ -134,11 +135,12 @@ def _opened(engine_class: type[Engine], snapshot: Snapshot) -> Engine:
     table = SubscriptionTable.restored(ids, arrays["weights"], parts, tenants, sharing)
     domains = _domains(_below("domains", arrays), _below("domains", tables))
     batch = Batch(0, table.n_slots, clauses, domains, table.expression, statistics)
-    engine._index.restore(_below("index", arrays), batch)
-    engine._table, engine._domains, engine._clauses = table, domains, [clauses]
-    engine._n_indexed = table.n_slots
+    state = engine._state
+    state.index.restore(_below("index", arrays), batch)
+    state.table, state.domains, state.clauses = table, domains, [clauses]
+    state.n_indexed = table.n_slots
     if "with_calls" in arrays:
-        table.call(arrays["with_calls"].tolist(), engine._schedule)
+        table.call(arrays["with_calls"].tolist(), state.schedule)
     if table.stage is not None and "calls" in documents:
         table.stage.restore(documents["calls"])
     return engine

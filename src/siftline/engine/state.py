@@ -65,6 +65,7 @@ class State:
         self.entries: dict[Expression, int] = {}
         self.n_added = 0
         self.n_replaced = 0
+        self.n_overtaken = 0  # how many relabellings in a row were overtaken by another exchange of index or domains
         self.generation = 0
         self.laid_out_s = 0.0  # what it took to lay out the whole index last
         self.tenants: dict[str, Tenant] = {}  # those that events were matched for

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 from bisect import bisect_right
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
@@ -18,18 +16,9 @@ from siftline.ids import INT64, check_type
 from siftline.ids import Id as Id
 from siftline.kernels.sharing import chained, with_followers
 from siftline.language.printer import to_text
-from siftline.language.text import parse, parse_stored
+from siftline.language.text import parse_stored
 from siftline.model import (
-    And,
-    AnyElement,
     Expression,
-    Predicate,
-    Timestamp,
-    check_size,
-    children,
-    has_calls,
-    instant_of,
-    instant_of_text,
 )
 
 if TYPE_CHECKING:
@@ -566,93 +555,3 @@ class SubscriptionTable:
 
 # Whose many subscriptions are: one tenant's, or for each its own.
 Tenants: TypeAlias = "str | Sequence[str | None] | None"
-
-
-def checked_now(now: Any) -> int:
-    """Return the instant that a caller names: a timestamp of Python, NumPy, pandas or the language, or text.
-
-    >>> checked_now("1970-01-01T00:00:01Z")
-    1000000000
-    """
-    if isinstance(now, Timestamp):
-        return now.instant
-    instant = instant_of_text(now) if isinstance(now, str) else instant_of(now)
-    if instant is None:
-        raise ValueError(f"now must be a datetime, or text such as '2026-01-31T10:00:00Z', not {now!r}")
-    return instant
-
-
-def check_top(top: object) -> None:
-    """Raise unless `top` says how many subscriptions are wanted."""
-    if not isinstance(top, int) or isinstance(top, bool) or top < 0:
-        raise ValueError(f"top must be a number of subscriptions, not {top!r}")
-
-
-def checked_weight(weight: object) -> float:
-    """Return a weight, 1 if there is none."""
-    if weight is None:
-        return 1.0
-    try:
-        if isinstance(weight, (int, float)) and not isinstance(weight, bool) and math.isfinite(weight):
-            return float(weight)
-    except OverflowError:  # an integer beyond all doubles
-        pass
-    raise SubscriptionError("a weight must be a finite number")
-
-
-def checked_tenant(tenant: Any) -> str | None:
-    """Return a tenant; raise unless it is a string or None."""
-    if tenant is not None and not isinstance(tenant, str):
-        raise SubscriptionError(f"a tenant must be a string, not {type(tenant).__name__}: {tenant!r}")
-    return tenant
-
-
-def accepted(expression: str | Expression) -> Expression:
-    """Return an expression that an engine can hold, or raise SubscriptionError."""
-    if isinstance(expression, str):
-        expression = parse(expression)
-    elif not isinstance(expression, Expression):
-        kind = type(expression).__name__
-        raise SubscriptionError(f"an expression must be text or an Expression, not {kind}", hint=_type_hint(expression))
-    if _is_plain(expression):
-        return expression
-    check_size(expression)
-    if has_calls(expression):
-        from siftline.operators.checks import check_calls
-
-        check_calls(expression)
-    _check_this(expression)
-    return expression
-
-
-def _type_hint(given: object) -> str | None:
-    """Return what to do with something that is no expression."""
-    if isinstance(given, Mapping):
-        return "add siftline.parse_pattern(…) of an event pattern"
-    if isinstance(given, (list, tuple)):
-        return "add siftline.parse_filters(…) of CloudEvents filters; add_many takes many subscriptions"
-    return "decode it first: text.decode()" if isinstance(given, bytes) else None
-
-
-def _is_plain(expression: Expression) -> bool:
-    """Return whether this is a small conjunction of predicates, about which nothing can be wrong."""
-    operands = expression.operands if type(expression) is And else (expression,)
-    if len(operands) > _SMALL:
-        return False
-    for node in operands:
-        if type(node) is not Predicate or node.attribute is None:
-            return False
-        if type(node.operand) is tuple and len(node.operand) > _SMALL:
-            return False
-    return True
-
-
-def _check_this(expression: Expression) -> None:
-    """Refuse `this` outside of `any`."""
-    pending = [expression]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Predicate) and node.attribute is None:
-            raise SubscriptionError("'this' has a meaning only inside 'any path ( ... )'")
-        if not isinstance(node, AnyElement):
-            pending.extend(children(node))

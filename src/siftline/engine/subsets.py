@@ -7,12 +7,12 @@ are looked at once, a removed subscription never matches anyway, and after a swe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from siftline.engine.write_buffer import WriteBuffer
 from siftline.ids import plain_id_set
-from siftline.tail import Tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,20 +20,25 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from siftline.changes import Changing
     from siftline.encoding.domains import Domains
+    from siftline.engine.state import State
+    from siftline.engine.subscriptions import SubscriptionTable
+    from siftline.engine.updates import Updates
     from siftline.ids import AnyId, Id
-    from siftline.subscriptions import SubscriptionTable
 
 # So many subscriptions are scanned.
-_SCANNED: Final = 1024
+SCANNED_SUBSET_MAX: Final = 1024
+
+
+# What `within=` takes.
+Within: TypeAlias = "Subset | Iterable[AnyId] | None"
 
 
 class Chosen(Protocol):
     """A subset at one state of the engine."""
 
     @property
-    def scan(self) -> Tail | None:
+    def scan(self) -> WriteBuffer | None:
         """What to scan instead of asking the index, if they are few."""
 
     def has(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -41,14 +46,14 @@ class Chosen(Protocol):
 
 
 class Prepared(NamedTuple):
-    """A subset at one state of the engine, with what it takes to match among few or many."""
+    """A subset at one state of the updates, with what it takes to match among few or many."""
 
     table: SubscriptionTable
     domains: Domains
     n_seen: int  # how many slots were looked at
     slots: NDArray[np.int32]  # ascending
     flags: NDArray[np.bool_] | None  # by slot, if they are many
-    scan: Tail | None  # if they are few
+    scan: WriteBuffer | None  # if they are few
 
     def fits(self, table: SubscriptionTable, domains: Domains) -> bool:
         """Return whether this is about the subscriptions of now."""
@@ -98,21 +103,21 @@ class Subset:
             known = [slot for slot, id in enumerate(new, first) if id in self.ids]
         return np.array(known, dtype=np.int32)
 
-    def ready(self, engine: Changing) -> Chosen | None:
+    def ready(self, state: State) -> Chosen | None:
         """Return the subset for the engine as it is, None if it must be prepared first."""
         prepared = self._prepared
-        fits = prepared is not None and prepared.fits(engine._table, engine._domains)
+        fits = prepared is not None and prepared.fits(state.table, state.domains)
         return prepared if fits else None
 
-    def prepare(self, engine: Changing) -> None:
-        """Make the subset ready; under `_writing`."""
-        table, domains, before = engine._table, engine._domains, self._prepared
+    def prepare(self, updates: Updates) -> None:
+        """Make the subset ready; under `writing`."""
+        table, domains, before = updates.state.table, updates.state.domains, self._prepared
         if before is None or before.table is not table:
-            self._prepared = _prepared(engine, self._slots(table, 0))
+            self._prepared = _prepared(updates, self._slots(table, 0))
             return
         new = self._slots(table, before.n_seen)
         if len(new) or before.domains is not domains:
-            self._prepared = _prepared(engine, np.concatenate([before.slots, new]))
+            self._prepared = _prepared(updates, np.concatenate([before.slots, new]))
             return
         flags = before.flags
         if flags is not None:
@@ -120,15 +125,15 @@ class Subset:
         self._prepared = before._replace(n_seen=table.n_slots, flags=flags)
 
 
-def _prepared(engine: Changing, slots: NDArray[np.int32]) -> Prepared:
-    table = engine._table
+def _prepared(updates: Updates, slots: NDArray[np.int32]) -> Prepared:
+    table = updates.state.table
     slots = slots[table.is_live.view[slots]]
-    if len(slots) <= _SCANNED:
-        scan = Tail.of(engine._clauses_of(table.entries(slots)))
-        return Prepared(table, engine._domains, table.n_slots, slots, None, scan)
+    if len(slots) <= SCANNED_SUBSET_MAX:
+        scan = WriteBuffer.of(updates.clauses_of(table.entries(slots)))
+        return Prepared(table, updates.state.domains, table.n_slots, slots, None, scan)
     flags = np.zeros(table.n_slots, dtype=np.bool_)
     flags[slots] = True
-    return Prepared(table, engine._domains, table.n_slots, slots, flags, None)
+    return Prepared(table, updates.state.domains, table.n_slots, slots, flags, None)
 
 
 class Tenant(Subset):
@@ -149,15 +154,15 @@ class Listed(Subset):
         super().__init__(())
         self._ids = ids
 
-    def ready(self, engine: Changing) -> Chosen:
+    def ready(self, state: State) -> Chosen:
         """Return the ids with the table of now."""
-        return _Listed(self._ids, engine._table)
+        return _Listed(self._ids, state.table)
 
 
 class _Listed(NamedTuple):
     ids: AbstractSet[Id]
     table: SubscriptionTable
-    scan: Tail | None = None
+    scan: WriteBuffer | None = None
 
     def has(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Return which of some slots belong to the subset."""

@@ -15,9 +15,9 @@ from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
 
 if TYPE_CHECKING:
-    from siftline.changes import Changing
     from siftline.encoding.clauses import Clauses
     from siftline.encoding.events import Source
+    from siftline.engine.updates import Updates
     from siftline.indexes.protocol import Index
 
 # Events that are matched to measure a layout, and how often; more are looked at for the statistics alone.
@@ -76,31 +76,31 @@ class Tuning:
         return "\n".join([f"statistics of {self.n_events:,} events, an event on average:", *lines, verdict])
 
 
-def tune(engine: Changing, events: Any) -> Tuning:
-    """Lay out the index by statistics of the events, measure, and keep what is better; under `_writing`."""
+def tune(updates: Updates, events: Any) -> Tuning:
+    """Lay out the index by statistics of the events, measure, and keep what is better; under `writing`."""
     source: Source = events.source if isinstance(events, EncodedEvents) else source_of(events, event=None, is_one=False)
     if not len(source):
         raise ValueError("tuning needs some events")
     statistics = Statistics.from_events(source.tree(position) for position in range(len(source)))
-    engine._sweep_all()
-    engine._flush()
-    clauses, domains = engine._joined_clauses(), engine._domains
+    updates.sweep_all()
+    updates.flush()
+    clauses, domains = updates.joined_clauses(), updates.state.domains
     sample = EncodedEvents(source, domains)
-    old_index, old_statistics = engine._index, engine._statistics
+    old_index, old_statistics = updates.state.index, updates.state.statistics
     before = _measured(old_index, sample)
-    engine._statistics = statistics
+    updates.state.statistics = statistics
     try:
-        engine._rebuild()
+        updates.rebuild()
     except BaseException:
-        engine._statistics = old_statistics
+        updates.state.statistics = old_statistics
         raise
-    after = _measured(engine._index, sample)
+    after = _measured(updates.state.index, sample)
     is_kept = after.microseconds <= before.microseconds
     if not is_kept:
-        engine._statistics = old_statistics
-        with engine._changing():
-            engine._put(engine._table, domains, [clauses], old_index)
-    return Tuning(statistics.n_events, _expected(clauses, engine, statistics), before, after, is_kept)
+        updates.state.statistics = old_statistics
+        with updates.state.changing():
+            updates.state.put(updates.state.table, domains, [clauses], old_index)
+    return Tuning(statistics.n_events, _expected(clauses, updates, statistics), before, after, is_kept)
 
 
 def _measured(index: Index, events: EncodedEvents) -> Cost:
@@ -123,19 +123,19 @@ def _time(index: Index, events: EncodedEvents, position: int) -> int:
     return time.perf_counter_ns() - start
 
 
-def _expected(clauses: Clauses, engine: Changing, statistics: Statistics) -> float:
+def _expected(clauses: Clauses, updates: Updates, statistics: Statistics) -> float:
     """Return for how many clauses an event satisfies the predicate that the fewest events satisfy."""
-    shares = literal_shares(clauses, engine._domains, statistics)
+    shares = literal_shares(clauses, updates.state.domains, statistics)
     shares = np.where((clauses.kinds >= VETO) | clauses.is_alternative, 1.0, shares)
     has_literals = np.diff(clauses.starts) > 0
     rarest = np.minimum.reduceat(shares, clauses.starts[:-1][has_literals]) if has_literals.any() else shares[:0]
     return float(rarest.sum() + np.count_nonzero(~has_literals))
 
 
-def placement(engine: Changing) -> list[str]:
-    """Describe what an engine holds, beside its index; under `_writing`."""
-    table, domains, statistics = engine._table, engine._domains, engine._statistics
-    clauses = engine._joined_clauses()
+def placement(updates: Updates) -> list[str]:
+    """Describe what an engine holds, beside its index; under `writing`."""
+    table, domains, statistics = updates.state.table, updates.state.domains, updates.state.statistics
+    clauses = updates.joined_clauses()
     n_paths = len(domains.ids)
     n_patterns = len(domains.patterns) + len(domains.pattern_attributes)
     lines = [
@@ -149,6 +149,8 @@ def placement(engine: Changing) -> list[str]:
         lines.append("most predicates: " + ", ".join(f"{domains.names[a]} ({counts[a]:,})" for a in most))
     known = f"of {statistics.n_events:,} events" if statistics is not None else "none: `tune` makes them from events"
     lines.append(f"statistics: {known}")
-    if engine._index.has_tail:
-        lines.append(f"tail: {engine._tail.n_clauses:,} clauses that wait for the index, scanned by every event")
+    if updates.state.index.has_write_buffer:
+        lines.append(
+            f"tail: {updates.state.buffer.n_clauses:,} clauses that wait for the index, scanned by every event"
+        )
     return lines

@@ -1,22 +1,16 @@
-"""The parts of an engine, and how they change together.
+"""Every change to an engine: additions, replacements, removals, sweeps.
 
-Writers take turns (`_writing`). What readers need at one moment, the encoding of an event and the index that goes with
-it, changes under a second lock (`_publishing`), held only for moments: what takes long is prepared before. The
-generation is odd meanwhile, so that who reads without a lock sees afterwards whether that was good enough.
+A new subscription of plain comparisons with known constants needs neither the lock of readers nor a new generation: it
+is written to the table and then to the write buffer, behind everything that a reader looks at.
 
-A new subscription of plain comparisons with known constants needs neither the lock nor a new generation: it is written
-to the table and then to the tail, behind everything that a reader looks at.
-
-One subscription at a time never moves a label. Where there is no room for a constant, the subscription is *unplaced*:
-its clauses stay in the tail, as far as there is room, until the labels are dealt out again (`renewing.py`).
+Adding one subscription never moves a label. Where there is no room for a constant, the subscription is *unplaced*: its
+clauses stay in the write buffer, as far as there is room, until labels are dealt out again (`relabelling.py`).
 """
 
 from __future__ import annotations
 
 import builtins
-import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -37,49 +31,45 @@ from siftline.encoding.conjunctions import encode_many
 from siftline.encoding.domains import Domains
 from siftline.encoding.patterns import matcher_of
 from siftline.encoding.plain import PlainRows, known_rows, placed_rows
+from siftline.engine.relabelling import renew
+from siftline.engine.subscriptions import ParsedExpressions
+from siftline.engine.write_buffer import WriteBuffer
 from siftline.errors import TooLargeError
 from siftline.indexes.protocol import Batch, Index
 from siftline.indexes.registry import make_index
 from siftline.kernels.sharing import first_alike
 from siftline.language.normal_form import Cover, cover, cover_with_alternatives
 from siftline.model import has_calls
-from siftline.renewing import renew
-from siftline.shortcuts import Shortcuts
-from siftline.subscriptions import ParsedExpressions, SubscriptionTable
-from siftline.tail import Tail
-from siftline.tidying import Tidier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from siftline.encoding.columns import LoadedColumns
     from siftline.encoding.domains import Move
-    from siftline.encoding.statistics import Statistics
+    from siftline.engine.state import State
+    from siftline.engine.subscriptions import Expressions, Tenants
+    from siftline.ids import Id
     from siftline.model import Expression
-    from siftline.subscriptions import Expressions, Id, Tenants
-    from siftline.subsets import Tenant
 
 # Removed subscriptions are swept out when they are this many and as many as the live ones.
-_SWEEP: Final = 1024
+SWEEP_MIN_DEAD: Final = 1024
 # Clauses of small additions are joined when there are this many parts.
-_MANY_PARTS: Final = 256
+CLAUSE_PARTS_MAX: Final = 256
 # Parts that come to this many clauses are not joined any more: that would take too long for one addition.
-_MOST_JOINED: Final = 1 << 16
-# How many clauses the tail holds: scanning them takes an event one or two microseconds.
-_TAIL: Final = 512
+JOIN_MAX_CLAUSES: Final = 1 << 16
 # Additions of more subscriptions at once go to the index.
-_FEW: Final = 64
+BUFFERED_ADDITION_MAX: Final = 64
 # So many expressions at once are encoded by columns.
-_MANY: Final = 256
+COLUMNAR_ENCODING_MIN: Final = 256
 # Up to here, they are rather encoded one by one than let labels move, which takes as long as building the index.
-_VERY_MANY: Final = 4096
+MOVE_LABELS_MIN: Final = 4096
 # So many clauses of unplaced subscriptions stay in the tail.
-_MOST_KEPT: Final = 256
+UNPLACED_IN_BUFFER_MAX: Final = 256
 # Labels are dealt out again for this many unplaced subscriptions, and one more for so many others.
-_UNPLACED: Final = 64
-_OTHERS: Final = 1024
+RELABEL_MIN_UNPLACED: Final = 64
+RELABEL_SHARE: Final = 1024
 
 
 class New(NamedTuple):
@@ -98,83 +88,48 @@ _NO_CLAUSES: Final = Cover([], True)
 _NOTHING_NEW: Final = New((), (), ParsedExpressions([]), None)
 
 
-class Changing:
-    """What an engine is made of, and every change to it; methods run under `_writing` unless they say otherwise."""
+class Updates:
+    """Every change to the state of an engine; methods run under `state.writing` unless they say otherwise."""
 
-    def __init__(self, index: str, statistics: Statistics | None, schedule: str, options: dict[str, Any]) -> None:
-        self._index_name = index
-        self._schedule = schedule
-        self._options = options
-        self._statistics = statistics
-        self._index: Index = make_index(index, options)
-        self._table = SubscriptionTable()
-        self._domains = Domains()
-        self._clauses = [encode_covers([], 0, self._domains)]  # of all slots before the tail
-        self._tail_size = _TAIL
-        self._tail = Tail(_TAIL)
-        self._n_indexed = 0  # slots from here on are in the tail
-        self._unplaced: set[int] = set()  # slots whose constants did not all get labels
-        self._entries: dict[Expression, int] = {}  # the slots of expressions that may be shared; some may be gone
+    def __init__(self, state: State) -> None:
+        self.state = state
         self._brings_new = False  # whether the last plain one had new constants: the next one may have some, too
-        self._n_added = 0
-        self._n_replaced = 0
-        self._n_overtaken = 0  # how many renewals in a row were overtaken by something that exchanged domains or index
-        self._generation = 0
-        self._laid_out_s = 0.0  # what it took when the whole index was laid out last
-        self._tidier = Tidier()
-        self._tenants: dict[str, Tenant] = {}  # those that events were matched for
-        self._writing = threading.RLock()
-        self._publishing = threading.Lock()
-        self._shortcuts = Shortcuts()
-
-    def __len__(self) -> int:
-        return self._table.n_live
-
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Let nobody look at the parts for a moment; who looked without a lock sees that the generation moved on."""
-        with self._publishing, self._shortcuts:
-            self._generation += 1
-            try:
-                yield
-            finally:
-                self._generation += 1
 
     # additions
 
-    def _add_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
+    def add_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
         """Add one expression whose id was checked."""
-        table, slot = self._table, self._table.n_slots
-        leader = self._entries.get(expression) if self._index.shares else None
+        table, slot = self.state.table, self.state.table.n_slots
+        leader = self.state.entries.get(expression) if self.state.index.shares else None
         if leader is not None and table.is_entry(leader):
-            with self._shortcuts:
+            with self.state.fast_paths:
                 table.append_one(id, weight, table.expression(leader), tenant)
                 table.follow([slot], [leader])
             return
         rows = self._plain_rows(expression)
         sizes = None if rows is None else rows.sizes
-        has_room = sizes is not None and self._tail.has_room(*sizes)
+        has_room = sizes is not None and self.state.buffer.has_room(*sizes)
         if rows is None or sizes is None or not (has_room or self._makes_room(sizes)):
             self._add_coded([id], [weight], [expression], tenant)
         else:
-            with self._shortcuts:
+            with self.state.fast_paths:
                 table.append_one(id, weight, expression, tenant)
                 self._add_plain(slot, rows)
-        if self._index.shares:
-            self._entries[expression] = slot
+        if self.state.index.shares:
+            self.state.entries[expression] = slot
         if not has_room or (rows is not None and rows.wide):
-            self._tidier.tidy(self)  # at the end, because a sweep renumbers slots and attributes
+            self.state.compactor.tidy(self)  # at the end, because a sweep renumbers slots and attributes
 
     def _plain_rows(self, expression: Expression) -> PlainRows | None:
         """Return the literals of an expression for the tail, with labels for its constants; None if it is not plain."""
-        if not self._index.has_tail or self._index.takes_patterns:
+        if not self.state.index.has_write_buffer or self.state.index.takes_patterns:
             return None
-        domains = self._domains
+        domains = self.state.domains
         if not self._brings_new:
             known = known_rows(expression, domains)
             if known is None or known:
                 return None if known is None else PlainRows(known)
-        with self._changing():
+        with self.state.changing():
             version = domains.version
             rows = placed_rows(expression, domains)
             self._brings_new = rows is not None and (domains.version != version or bool(rows.wide))
@@ -182,29 +137,29 @@ class Changing:
 
     def _makes_room(self, sizes: tuple[int, int, int]) -> bool:
         """Empty the tail as far as it may be emptied, and return whether it has room then."""
-        self._flush()
-        return self._tail.has_room(*sizes)
+        self.flush()
+        return self.state.buffer.has_room(*sizes)
 
     def _add_plain(self, slot: int, rows: PlainRows) -> None:
         """Add a plain conjunction to the tail, which has room for it."""
-        self._tail.add_plain(slot, rows)
+        self.state.buffer.add_plain(slot, rows)
         if rows.wide:
-            self._unplaced.add(slot)
+            self.state.unplaced.add(slot)
 
-    def _replace_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
+    def replace_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
         """Give a subscription another expression."""
         rows = self._plain_rows(expression)
-        if rows is None or not (self._tail.has_room(*rows.sizes) or self._makes_room(rows.sizes)):
+        if rows is None or not (self.state.buffer.has_room(*rows.sizes) or self._makes_room(rows.sizes)):
             self._add_coded([id], [weight], [expression], tenant, replaced=[id])
         else:
-            slot = self._table.n_slots
-            with self._changing():
+            slot = self.state.table.n_slots
+            with self.state.changing():
                 self._take_away([id])
-                self._table.append_one(id, weight, expression, tenant)
+                self.state.table.append_one(id, weight, expression, tenant)
                 self._add_plain(slot, rows)
-        self._tidier.tidy(self)
+        self.state.compactor.tidy(self)
 
-    def _add_parsed(
+    def add_parsed(
         self,
         ids: list[Id],
         weights: list[float],
@@ -212,26 +167,26 @@ class Changing:
         tenants: Tenants,
     ) -> None:
         """Add expressions whose ids were checked; those that are there already share its entry."""
-        if self._index.shares:
-            first = self._table.n_slots
+        if self.state.index.shares:
+            first = self.state.table.n_slots
             leaders, entries = self._leaders(expressions)
             is_shared = [leader != slot for slot, leader in enumerate(leaders, first)]
             self._add_coded(ids, weights, expressions, tenants, leaders=leaders if any(is_shared) else ())
-            self._entries |= entries
+            self.state.entries |= entries
         else:
             self._add_coded(ids, weights, expressions, tenants)
-        self._tidier.tidy(self, is_bulk=len(ids) >= _MANY)
+        self.state.compactor.tidy(self, is_bulk=len(ids) >= COLUMNAR_ENCODING_MIN)
 
     def _leaders(self, expressions: list[Expression]) -> tuple[list[int], dict[Expression, int]]:
         """Return the slot that has the entry of each expression, and which expressions are new."""
         by_object: dict[int, int] = {}  # hashing an expression takes long, and texts that repeat are parsed once
         entries: dict[Expression, int] = {}
         leaders = []
-        for slot, expression in enumerate(expressions, self._table.n_slots):
+        for slot, expression in enumerate(expressions, self.state.table.n_slots):
             leader = by_object.get(builtins.id(expression))
             if leader is None:
-                leader = self._entries.get(expression, slot)
-                if leader == slot or not self._table.is_entry(leader):
+                leader = self.state.entries.get(expression, slot)
+                if leader == slot or not self.state.table.is_entry(leader):
                     leader = entries.setdefault(expression, slot)
                 by_object[builtins.id(expression)] = leader
             leaders.append(leader)
@@ -250,249 +205,251 @@ class Changing:
 
         Who calls this tidies up afterwards, when nothing is left that speaks of slots.
         """
-        covering, first = self._covering, self._table.n_slots
+        covering, first = self.covering, self.state.table.n_slots
         own = [each if not leaders or leaders[i] == first + i else None for i, each in enumerate(expressions)]
         new = New(ids, weights, ParsedExpressions(expressions), tenants, replaced, leaders)
-        if len(own) >= _MANY:
-            domains, takes_patterns = self._domains.copied(), self._index.takes_patterns
+        if len(own) >= COLUMNAR_ENCODING_MIN:
+            domains, takes_patterns = self.state.domains.copied(), self.state.index.takes_patterns
             clauses, moves = encode_many(own, first, domains, covering, takes_patterns=takes_patterns)
-            if not moves or len(own) >= min(_VERY_MANY, len(self)):
+            if not moves or len(own) >= min(MOVE_LABELS_MIN, self.state.table.n_live):
                 self._add_many(clauses, new._replace(with_calls=_with_calls(own, clauses, first)), domains, moves)
                 return
         covers = [_NO_CLAUSES if expression is None else covering(expression) for expression in own]
         constants = constants_of(covers, own)
         may_call = (i for i, each in enumerate(covers) if not each.is_exact)
         new = new._replace(with_calls=[i for i in may_call if has_calls(expressions[i])])
-        with self._changing():
-            has_room = self._domains.place_all(constants)
-            clauses = self._encoded(covers, self._domains)
+        with self.state.changing():
+            has_room = self.state.domains.place_all(constants)
+            clauses = self._encoded(covers, self.state.domains)
         self._append(clauses, new)
         if not has_room:
-            self._unplaced.update(clauses.slots[~clauses.is_exact].tolist())
+            self.state.unplaced.update(clauses.slots[~clauses.is_exact].tolist())
 
     @property
-    def _covering(self) -> Callable[[Expression], Cover]:
+    def covering(self) -> Callable[[Expression], Cover]:
         """What makes clauses of an expression."""
-        return cover_with_alternatives if self._index.takes_alternatives else cover
+        return cover_with_alternatives if self.state.index.takes_alternatives else cover
 
     def _encoded(self, covers: Sequence[Cover], domains: Domains) -> Clauses:
         """Return clauses for the next slots."""
-        return encode_covers(covers, self._table.n_slots, domains, takes_patterns=self._index.takes_patterns)
+        return encode_covers(covers, self.state.table.n_slots, domains, takes_patterns=self.state.index.takes_patterns)
 
-    def _add_columns(self, loaded: LoadedColumns, tenants: Tenants, written: Expressions | None = None) -> int:
+    def add_columns(self, loaded: LoadedColumns, tenants: Tenants, written: Expressions | None = None) -> int:
         """Add what was loaded from columns over a copy of the domains; `written` are the same expressions as text."""
-        self._table.check_ids(loaded.ids)
+        self.state.table.check_ids(loaded.ids)
         ids, weights, rows, clauses, domains, moves = loaded
         expressions: Expressions = rows if written is None else written
-        clauses = clauses._replace(slots=clauses.slots + np.int32(self._table.n_slots))
-        leaders = _alike(clauses, self._table.n_slots, len(ids)) if self._index.shares else None
+        clauses = clauses._replace(slots=clauses.slots + np.int32(self.state.table.n_slots))
+        leaders = _alike(clauses, self.state.table.n_slots, len(ids)) if self.state.index.shares else None
         if leaders is not None:
-            clauses = picked(clauses, np.flatnonzero(leaders[clauses.slots - self._table.n_slots] == clauses.slots))
+            clauses = picked(
+                clauses, np.flatnonzero(leaders[clauses.slots - self.state.table.n_slots] == clauses.slots)
+            )
         new = New(ids, weights, expressions, tenants, leaders=() if leaders is None else leaders.tolist())
         self._add_many(clauses, new, domains, moves)
-        self._tidier.tidy(self, is_bulk=True)
+        self.state.compactor.tidy(self, is_bulk=True)
         return len(ids)
 
     def _add_many(self, clauses: Clauses, new: New, domains: Domains, moves: list[Move]) -> None:
         """Add what was encoded over a copy of the domains."""
-        if moves or len(new.ids) > len(self):
+        if moves or len(new.ids) > self.state.table.n_live:
             self._swap(domains, moves, clauses, new)
         else:
             # Events stay encoded as they are if there is nothing new for them to know.
-            self._append(clauses, new, None if domains.equals(self._domains) else domains)
+            self._append(clauses, new, None if domains.equals(self.state.domains) else domains)
 
     def _append(self, clauses: Clauses, new: New, domains: Domains | None = None) -> None:
         """Add coded subscriptions behind the others: few to the tail, many to the index, with what the tail has."""
-        if self._index.has_tail and clauses.n_clauses <= _FEW and domains is None:
+        if self.state.index.has_write_buffer and clauses.n_clauses <= BUFFERED_ADDITION_MAX and domains is None:
             sizes = clauses.n_clauses, len(clauses.attributes), len(clauses.set_lows)
-            if not self._tail.has_room(*sizes):
-                self._flush()
-            if self._tail.has_room(*sizes):
-                with self._changing():
+            if not self.state.buffer.has_room(*sizes):
+                self.flush()
+            if self.state.buffer.has_room(*sizes):
+                with self.state.changing():
                     self._enter(new)
-                    self._tail.add(clauses)
+                    self.state.buffer.add(clauses)
                 return
-        self._append_to_index(clauses, new, domains or self._domains)
+        self._append_to_index(clauses, new, domains or self.state.domains)
 
     def _append_to_index(self, clauses: Clauses, new: New, domains: Domains) -> None:
         """Lay out the tail and the new clauses, and show them."""
-        tail = Tail(self._tail_size)
-        if self._tail.n_clauses:
+        tail = WriteBuffer(self.state.buffer_capacity)
+        if self.state.buffer.n_clauses:
             kept, waiting = self._parted_tail()
             tail.add(kept)
             clauses = concatenate([waiting, clauses])
-        prepared = self._index.prepare(self._batch(clauses, domains, self._n_indexed, new.expressions))
-        if domains is not self._domains:
+        prepared = self.state.index.prepare(self._batch(clauses, domains, self.state.n_indexed, new.expressions))
+        if domains is not self.state.domains:
             matcher_of(domains)  # made here, not by the first match under the lock
-        with self._changing():
-            self._n_added += 1  # before the index shows anything new
-            self._domains = domains
-            self._index.add(prepared)
-            self._tail, self._n_indexed = tail, self._table.n_slots
+        with self.state.changing():
+            self.state.n_added += 1  # before the index shows anything new
+            self.state.domains = domains
+            self.state.index.add(prepared)
+            self.state.buffer, self.state.n_indexed = tail, self.state.table.n_slots
             self._enter(new)  # which may take away what was in the tail until now
-            self._n_indexed = self._table.n_slots
-        self._clauses.append(clauses)
-        if len(self._clauses) > _MANY_PARTS:
+            self.state.n_indexed = self.state.table.n_slots
+        self.state.clauses.append(clauses)
+        if len(self.state.clauses) > CLAUSE_PARTS_MAX:
             self._join_last()
 
     def _parted_tail(self) -> tuple[Clauses, Clauses]:
         """Return the clauses of the tail that stay there, and those that go to the index."""
-        clauses = self._tail.clauses()
-        is_kept = np.array([slot in self._unplaced for slot in clauses.slots.tolist()], dtype=np.bool_)
-        if np.count_nonzero(is_kept) > _MOST_KEPT:
-            is_kept = clauses.slots < self._n_indexed  # the index takes slots in their order
+        clauses = self.state.buffer.clauses()
+        is_kept = np.array([slot in self.state.unplaced for slot in clauses.slots.tolist()], dtype=np.bool_)
+        if np.count_nonzero(is_kept) > UNPLACED_IN_BUFFER_MAX:
+            is_kept = clauses.slots < self.state.n_indexed  # the index takes slots in their order
         return picked(clauses, np.flatnonzero(is_kept)), picked(clauses, np.flatnonzero(~is_kept))
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Bring the tail into the index, but for what is unplaced."""
-        if self._n_indexed < self._table.n_slots:
-            self._append_to_index(encode_covers([], 0, self._domains), _NOTHING_NEW, self._domains)
+        if self.state.n_indexed < self.state.table.n_slots:
+            self._append_to_index(encode_covers([], 0, self.state.domains), _NOTHING_NEW, self.state.domains)
 
     def _enter(self, new: New) -> None:
         """Write subscriptions into the table; under both locks."""
         if new.replaced:
             self._take_away(new.replaced)
-        first = self._table.n_slots
-        self._table.append(new.ids, new.weights, new.expressions, new.tenants)
+        first = self.state.table.n_slots
+        self.state.table.append(new.ids, new.weights, new.expressions, new.tenants)
         followers = [(slot, leader) for slot, leader in enumerate(new.leaders, first) if slot != leader]
         if followers:
-            self._table.follow(*zip(*followers, strict=True))
+            self.state.table.follow(*zip(*followers, strict=True))
         if new.with_calls:
-            self._table.call([first + position for position in new.with_calls], self._schedule)
+            self.state.table.call([first + position for position in new.with_calls], self.state.schedule)
 
     def _take_away(self, ids: Sequence[Id]) -> None:
         """Take subscriptions away that are replaced; under both locks."""
-        self._n_replaced += 1
-        self._forget(self._table.remove(ids, self._slots_of(ids)))
+        self.state.n_replaced += 1
+        self.forget(self.state.table.remove(ids, self.slots_of(ids)))
 
     def _swap(self, domains: Domains, moves: list[Move], clauses: Clauses, new: New) -> None:
         """Build an index beside the old one, which goes on matching, and put it in its place."""
-        joined = concatenate([relabelled(self._joined_clauses(), moves), clauses])
+        joined = concatenate([relabelled(self.joined_clauses(), moves), clauses])
         index = self._built_index(joined, domains, new.expressions)
         matcher_of(domains)  # made here, not by the first match under the lock
-        with self._changing():
-            self._put(self._table, domains, [joined], index)
+        with self.state.changing():
+            self.state.put(self.state.table, domains, [joined], index)
             self._enter(new)
-            self._n_indexed = self._table.n_slots
-
-    def _put(self, table: SubscriptionTable, domains: Domains, clauses: list[Clauses], index: Index) -> None:
-        """Use other parts from now on; under both locks."""
-        self._table, self._domains, self._clauses, self._index = table, domains, clauses, index
-        self._tail, self._n_indexed = Tail(self._tail_size), table.n_slots
+            self.state.n_indexed = self.state.table.n_slots
 
     # removals
 
-    def _slots_of(self, ids: Sequence[Id]) -> NDArray[np.int32]:
-        slot = self._table.slot
+    def slots_of(self, ids: Sequence[Id]) -> NDArray[np.int32]:
+        slot = self.state.table.slot
         return np.array([slot(id) for id in ids], dtype=np.int32)
 
-    def _remove_one(self, id: Id) -> None:
-        slot = self._table.slot(id)
-        with self._shortcuts:
-            self._forget(self._table.remove_one(id, slot))
-        self._tidier.tidy(self)
+    def remove_one(self, id: Id) -> None:
+        slot = self.state.table.slot(id)
+        with self.state.fast_paths:
+            self.forget(self.state.table.remove_one(id, slot))
+        self.state.compactor.tidy(self)
 
-    def _forget(self, slots: NDArray[np.int32]) -> None:
+    def forget(self, slots: NDArray[np.int32]) -> None:
         """Take slots out of the index and the tail."""
-        self._table.uncall(slots)
-        if self._unplaced:
-            self._unplaced.difference_update(slots.tolist())
-        if self._tail.n_clauses:
-            for slot in slots[slots >= self._tail.first_slot].tolist():
-                self._tail.remove(slot)
-        slots = slots[slots < self._n_indexed]
+        self.state.table.uncall(slots)
+        if self.state.unplaced:
+            self.state.unplaced.difference_update(slots.tolist())
+        if self.state.buffer.n_clauses:
+            for slot in slots[slots >= self.state.buffer.first_slot].tolist():
+                self.state.buffer.remove(slot)
+        slots = slots[slots < self.state.n_indexed]
         if len(slots):
-            self._index.remove(slots)
+            self.state.index.remove(slots)
 
-    def _has_many_dead(self) -> bool:
-        n_unneeded = self._table.n_unneeded
-        return n_unneeded >= _SWEEP and 2 * n_unneeded >= self._table.n_slots
+    def has_many_dead(self) -> bool:
+        n_unneeded = self.state.table.n_unneeded
+        return n_unneeded >= SWEEP_MIN_DEAD and 2 * n_unneeded >= self.state.table.n_slots
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
         """Give back the memory of removed subscriptions, their constants and attributes included."""
-        table, new_slots = self._table.compacted()
-        clauses = select(self._joined_clauses(), new_slots)
-        domains, clauses = swept(self._domains, clauses, map(table.expression, checked_slots(clauses)))
-        unplaced = new_slots[list(self._unplaced)]
+        table, new_slots = self.state.table.compacted()
+        clauses = select(self.joined_clauses(), new_slots)
+        domains, clauses = swept(self.state.domains, clauses, map(table.expression, checked_slots(clauses)))
+        unplaced = new_slots[list(self.state.unplaced)]
         unplaced = unplaced[unplaced >= 0]
         self._name_all(domains, [table.expression(slot) for slot in unplaced.tolist() if table.is_entry(slot)])
-        batch = Batch(0, table.n_slots, clauses, domains, table.expression, self._statistics)
-        index = self._laid_out(batch, is_new=False)
+        batch = Batch(0, table.n_slots, clauses, domains, table.expression, self.state.statistics)
+        index = self.laid_out(batch, is_new=False)
         matcher_of(domains)
         entries = {
-            expression: int(new_slots[slot]) for expression, slot in self._entries.items() if new_slots[slot] >= 0
+            expression: int(new_slots[slot]) for expression, slot in self.state.entries.items() if new_slots[slot] >= 0
         }
-        with self._changing():
-            self._put(table, domains, [clauses], index)
-        self._unplaced = set(unplaced.tolist())
-        self._entries = entries
-        self._tenants.clear()  # they know the old table, which would stay as long as they do
+        with self.state.changing():
+            self.state.put(table, domains, [clauses], index)
+        self.state.unplaced = set(unplaced.tolist())
+        self.state.entries = entries
+        self.state.tenants.clear()  # they know the old table, which would stay as long as they do
 
     def _name_all(self, domains: Domains, expressions: list[Expression]) -> None:
         """Let domains know all attributes, constants and patterns of expressions, which a renewal will ask for."""
-        covers = [self._covering(expression) for expression in expressions]
+        covers = [self.covering(expression) for expression in expressions]
         domains.place_all(constants_of(covers, expressions))
         self._encoded(covers, domains)
 
-    def _sweep_all(self) -> None:
+    def sweep_all(self) -> None:
         """Sweep if anything was removed."""
-        if self._table.n_unneeded:
-            self._sweep()
+        if self.state.table.n_unneeded:
+            self.sweep()
 
     # clauses and the index over them
 
     def _join_last(self) -> None:
         """Join the small parts at the end, and larger ones before them while that at least doubles them."""
-        parts, size = self._clauses, 0
+        parts, size = self.state.clauses, 0
         first = len(parts)
-        while first > 0 and (first > len(parts) - _MANY_PARTS or parts[first - 1].n_clauses <= size < _MOST_JOINED):
+        while first > 0 and (
+            first > len(parts) - CLAUSE_PARTS_MAX or parts[first - 1].n_clauses <= size < JOIN_MAX_CLAUSES
+        ):
             first -= 1
             size += parts[first].n_clauses
-        self._clauses = [*parts[:first], concatenate(parts[first:])]
+        self.state.clauses = [*parts[:first], concatenate(parts[first:])]
 
-    def _joined_clauses(self) -> Clauses:
+    def joined_clauses(self) -> Clauses:
         """Return all clauses as one; those of removed subscriptions may be among them until they are swept out."""
-        if len(self._clauses) > 1:
-            self._clauses = [concatenate(self._clauses)]
-        if not self._tail.n_clauses:
-            return self._clauses[0]
-        joined = concatenate([self._clauses[0], self._tail.clauses()])
-        if self._tail.first_slot >= self._n_indexed:
+        if len(self.state.clauses) > 1:
+            self.state.clauses = [concatenate(self.state.clauses)]
+        if not self.state.buffer.n_clauses:
+            return self.state.clauses[0]
+        joined = concatenate([self.state.clauses[0], self.state.buffer.clauses()])
+        if self.state.buffer.first_slot >= self.state.n_indexed:
             return joined
         return picked(joined, np.argsort(joined.slots, kind="stable"))
 
-    def _wants_renewal(self) -> bool:
+    def wants_renewal(self) -> bool:
         """Return whether so many subscriptions are unplaced that labels should be dealt out again."""
-        return bool(self._unplaced) and len(self._unplaced) >= _UNPLACED + len(self) // _OTHERS
+        return (
+            bool(self.state.unplaced)
+            and len(self.state.unplaced) >= RELABEL_MIN_UNPLACED + self.state.table.n_live // RELABEL_SHARE
+        )
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
         """Deal out labels for all constants that have none."""
         renew(self)
 
-    def _clauses_of(self, slots: NDArray[np.int32]) -> Clauses:
+    def clauses_of(self, slots: NDArray[np.int32]) -> Clauses:
         """Return the clauses of some ascending slots."""
-        parts = [part for part in self._clauses if part.n_clauses] + [self._tail.clauses()]
+        parts = [part for part in self.state.clauses if part.n_clauses] + [self.state.buffer.clauses()]
         return concatenate([of_slots(part, slots) for part in parts])
 
-    def _rebuild(self) -> None:
+    def rebuild(self) -> None:
         """Lay out the index anew, as one piece."""
-        clauses = self._joined_clauses()
-        index = self._built_index(clauses, self._domains, ParsedExpressions([]))
-        with self._changing():
-            self._put(self._table, self._domains, [clauses], index)
+        clauses = self.joined_clauses()
+        index = self._built_index(clauses, self.state.domains, ParsedExpressions([]))
+        with self.state.changing():
+            self.state.put(self.state.table, self.state.domains, [clauses], index)
 
     def _built_index(self, clauses: Clauses, domains: Domains, new: Expressions) -> Index:
         """Return a new index over the slots of the table and the new expressions behind them."""
         batch = self._batch(clauses, domains, 0, new)
-        index = self._laid_out(batch, is_new=len(new) > len(self))
-        dead = self._table.unneeded()
+        index = self.laid_out(batch, is_new=len(new) > self.state.table.n_live)
+        dead = self.state.table.unneeded()
         if len(dead):
             index.remove(dead)
         return index
 
-    def _laid_out(self, batch: Batch, *, is_new: bool) -> Index:
+    def laid_out(self, batch: Batch, *, is_new: bool) -> Index:
         """Return a new index; what is mostly old is never refused, but laid out in several parts if need be."""
-        index = make_index(self._index_name, self._options)
+        index = make_index(self.state.index_name, self.state.options)
         begin = time.perf_counter()
         try:
             index.build(batch)
@@ -500,33 +457,33 @@ class Changing:
             if is_new:
                 raise
             index.build_in_parts(batch)
-        self._laid_out_s = round(time.perf_counter() - begin, 6)
+        self.state.laid_out_s = round(time.perf_counter() - begin, 6)
         return index
 
     def _batch(self, clauses: Clauses, domains: Domains, first: int, new: Expressions) -> Batch:
         """Describe the slots from `first` on: those of the table, and the new ones that are not in it yet."""
-        old, n_old = self._table.expression, self._table.n_slots
+        old, n_old = self.state.table.expression, self.state.table.n_slots
 
         def expression(slot: int) -> Expression:
             return old(slot) if slot < n_old else new.expression(slot - n_old)
 
-        return Batch(first, n_old - first + len(new), clauses, domains, expression, self._statistics)
+        return Batch(first, n_old - first + len(new), clauses, domains, expression, self.state.statistics)
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Assert every invariant of the engine and of its index."""
-        with self._writing:
-            self._table.check()
-            self._domains.check()
-            clauses = self._joined_clauses()
+        with self.state.writing:
+            self.state.table.check()
+            self.state.domains.check()
+            clauses = self.joined_clauses()
             clauses.check()
-            assert clauses.n_clauses == self._index.stats().get("clauses", clauses.n_clauses)
-            self._tail.check()
-            waiting = set(self._tail.clauses().slots.tolist())
-            assert all(slot >= self._n_indexed or slot in self._unplaced for slot in waiting)
-            assert all(self._table.is_entry(slot) for slot in self._unplaced)
-            assert self._index.has_tail or self._n_indexed == self._table.n_slots
-            assert all(self._table.expression(slot) == e for e, slot in self._entries.items())
-            self._index._check()
+            assert clauses.n_clauses == self.state.index.stats().get("clauses", clauses.n_clauses)
+            self.state.buffer.check()
+            waiting = set(self.state.buffer.clauses().slots.tolist())
+            assert all(slot >= self.state.n_indexed or slot in self.state.unplaced for slot in waiting)
+            assert all(self.state.table.is_entry(slot) for slot in self.state.unplaced)
+            assert self.state.index.has_write_buffer or self.state.n_indexed == self.state.table.n_slots
+            assert all(self.state.table.expression(slot) == e for e, slot in self.state.entries.items())
+            self.state.index._check()
 
 
 def _with_calls(expressions: Sequence[Expression | None], clauses: Clauses, first: int) -> list[int]:

@@ -57,7 +57,7 @@ _LOW_HALF: Final = 0xFFFFFFFF
 _NONE: Final = np.empty(0, dtype=np.int32)
 
 
-class Tail:
+class WriteBuffer:
     """A few subscriptions with ascending slots.
 
     Attributes
@@ -78,7 +78,7 @@ class Tail:
         self._places: dict[int, int] = {}  # the first clause of each slot
 
     @classmethod
-    def of(cls, clauses: Clauses) -> Tail:
+    def of(cls, clauses: Clauses) -> WriteBuffer:
         """Return some clauses of any slots, only for matching."""
         tail = cls(0)
         n_literals, n_ranges = len(clauses.attributes), len(clauses.set_lows)

@@ -32,7 +32,7 @@ _INDEXES: Final = {
     "sift": ("siftline.indexes.sift", "Sift"),
 }
 
-# These keep the subscriptions themselves, too: `siftline.paged_engine` is their engine.
+# These keep the subscriptions themselves, too: `siftline.engine.paged` is their engine.
 PAGED: Final = frozenset({"pb-tree"})
 
 DEFAULT: Final = "sift"

@@ -89,7 +89,7 @@ class EventRoutes:
             return JsonResponse(await self._shared.threads.compute(self._explained, body))
 
     def _explained(self, body: bytes) -> bytes:
-        from siftline.explanation import explain
+        from siftline.engine.explanation import explain
         from siftline.model import instant_of
 
         document = object_of(body, (*FORMS, "dialect", "id", "event"))

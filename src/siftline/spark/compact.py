@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from siftline.encoding.statistics import Statistics
+    from siftline.ids import Id
     from siftline.spark.live import Put
-    from siftline.subscriptions import Id
 
 
 def compact(path: str | os.PathLike[str], *, now: int | None = None, keep: timedelta = KEPT_FOR) -> IndexDirectory:

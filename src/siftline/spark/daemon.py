@@ -76,7 +76,7 @@ def _compiled(folder: Path) -> siftline.Engine:
 
 def _match_in_bitmaps(engine: siftline.Engine, texts: Any) -> None:
     """Match some batches as if bitmaps cost nothing; otherwise they come when many events were matched."""
-    index: Any = engine._index
+    index: Any = engine._state.index
     for part in index._parts:
         part.batching = Bits(_FREE)
     for _ in range(_N_BATCHES):

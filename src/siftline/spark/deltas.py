@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 PUT, REMOVE, END = "put", "remove", "end"
 # What a change may be called: as an order, or as the feed of a store reports it.

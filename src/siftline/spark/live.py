@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from siftline.encoding.events import EncodedEvents
+    from siftline.ids import Id
     from siftline.operators.stage import Stage
     from siftline.spark.deltas import Delta
     from siftline.spark.worker import Matcher
-    from siftline.subscriptions import Id
 
 NEVER: Final = 2**63 - 1
 # Fewer subscriptions than this are added one by one.

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from siftline.engine.arguments import checked_now
 from siftline.errors import TableError
 from siftline.operators.modules import module_names
 from siftline.spark.dead_letters import DeadLetters
@@ -16,7 +17,6 @@ from siftline.spark.learning import Learning, merge
 from siftline.spark.live import LiveMatcher, state_of
 from siftline.spark.session import is_connect, tasks_at_a_time
 from siftline.spark.worker import COUNTS, HOW, LISTS, PAIRS, TOP, Matcher
-from siftline.subscriptions import checked_now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

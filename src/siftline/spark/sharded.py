@@ -85,7 +85,7 @@ class Routes:
 
     def _intern_all(self, directory: IndexDirectory, changes: Overlay | None) -> int:
         """Take in all attributes of the index; return how many there are."""
-        for name in changes.engine._domains.names if changes is not None else ():
+        for name in changes.engine._state.domains.names if changes is not None else ():
             self.domains.intern(name)
         for number in range(len(directory.shards)):
             for name in read_table(directory.shard_path(number), "domains/names")["text"].to_pylist():

@@ -19,11 +19,11 @@ from siftline.errors import SubscriptionError, TableError
 from siftline.language.printer import to_text
 from siftline.model import leaf_of
 from siftline.model.expression import walk
+from siftline.operators.acceptance import accepted
 from siftline.operators.modules import load_modules
 from siftline.spark.parsed import Collector, Parsed
 from siftline.spark.quarantine import Quarantine, is_unicode
 from siftline.storage.written import CLOUDEVENTS, DIALECTS, EVENTBRIDGE, TEXT, Written
-from siftline.subscriptions import accepted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
