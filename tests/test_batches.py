@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from strategies import sweep
 
 import siftline
 from siftline import Engine
@@ -120,7 +121,7 @@ def test_string_ids_follow_changes() -> None:
 def test_skipped_events_match_nothing(index: str) -> None:
     engine = Engine(index)
     engine.add_many([(1, "true"), (2, "a is null")])
-    encoded = EncodedEvents(json_lines(b'{"a": 1}\n[2]\n{}\n', skip_bad=True), engine._domains)
+    encoded = EncodedEvents(json_lines(b'{"a": 1}\n[2]\n{}\n', skip_bad=True), engine._state.domains)
     assert sorted(pairs(engine.match_batch(encoded))) == [(0, 1), (2, 1), (2, 2)]
 
 
@@ -172,7 +173,7 @@ def test_batches_while_another_thread_changes(index: str) -> None:
                 if i % 3 == 0:
                     engine.remove(i)
                 if i % 20 == 0:
-                    engine._sweep_all()
+                    sweep(engine)
         finally:
             is_over.set()
             sys.setswitchinterval(interval)

@@ -15,7 +15,7 @@ from test_against_scan import INDEXES, run_machine
 from siftline import Engine, parse
 from siftline.encoding.domains import Merging
 from siftline.engine.relabelling import Renewal
-from siftline.engine.updates import Changing
+from siftline.engine.updates import Updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -113,13 +113,13 @@ def adversary(seed: int = 0) -> Iterator[str]:
 def test_one_change_never_lays_out_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = loaded()
     threads = []
-    lay_out = Changing._laid_out
+    lay_out = Updates.laid_out
 
-    def noted(self: Changing, *arguments: Any, **options: Any) -> Any:
+    def noted(self: Updates, *arguments: Any, **options: Any) -> Any:
         threads.append(threading.current_thread().name)
         return lay_out(self, *arguments, **options)
 
-    monkeypatch.setattr(Changing, "_laid_out", noted)
+    monkeypatch.setattr(Updates, "laid_out", noted)
     conditions = adversary()
     for i in range(900):
         engine.add(next(conditions), id=10_000 + i)
@@ -135,10 +135,10 @@ def test_one_change_never_lays_out_the_index(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_bulks_of_a_few_hundred_do_not_move_labels() -> None:
     engine = loaded()
-    index, conditions = engine._index, adversary()
+    index, conditions = engine._state.index, adversary()
     engine.add_many((10_000 + i, next(conditions)) for i in range(300))
-    assert engine._index is index
-    assert engine._unplaced
+    assert engine._state.index is index
+    assert engine._state.unplaced
     check(engine)
 
 
@@ -147,12 +147,12 @@ def test_what_is_unplaced_is_found_and_gets_labels() -> None:
     conditions = adversary()
     for i in range(240):
         engine.add(next(conditions), id=10_000 + i)
-    assert engine._unplaced
+    assert engine._state.unplaced
     engine._check()
     check(engine)
     engine.rebuild()
-    assert not engine._unplaced
-    assert engine._joined_clauses().is_exact.all()
+    assert not engine._state.unplaced
+    assert engine._updates.joined_clauses().is_exact.all()
     engine._check()
     check(engine)
 
@@ -164,7 +164,7 @@ def test_snapshots_have_labels_for_all(tmp_path: Path) -> None:
         engine.add(next(conditions), id=10_000 + i)
     engine.save(tmp_path / "snapshot")
     for opened in (engine, Engine.open(tmp_path / "snapshot"), pickle.loads(pickle.dumps(engine))):
-        assert not opened._unplaced
+        assert not opened._state.unplaced
         for i in range(240):
             opened.add(next(conditions), id=20_000 + i)
         opened._check()
@@ -202,7 +202,7 @@ def change_much(engine: Engine, conditions: Iterator[str]) -> None:
 
 def sweep(engine: Engine, conditions: Iterator[str]) -> None:
     engine.remove_many(range(500, 1400))
-    engine._sweep_all()
+    engine._updates.sweep_all()
 
 
 def rebuild(engine: Engine, conditions: Iterator[str]) -> None:
@@ -236,7 +236,7 @@ def test_changes_while_labels_are_dealt_out(
     held = Held(monkeypatch, Renewal, step)
     for i in count():
         engine.add(next(conditions), id=10_000 + i)
-        if engine._tidier._thread is not None and held.has_come.wait(0.01):
+        if engine._state.compactor._thread is not None and held.has_come.wait(0.01):
             break
     while i < 210:
         i += 1
@@ -270,7 +270,7 @@ def test_additions_in_bulk_do_not_overtake_renewals_for_ever(monkeypatch: pytest
         engine.add(next(conditions), id=10_000 + i)
     engine.settle()
     assert 4 <= len(bulks) <= 12
-    assert not engine._wants_renewal()
+    assert not engine._updates.wants_renewal()
     engine._check()
     check(engine)
 
@@ -291,7 +291,7 @@ def test_constants_that_come_while_flat_arrays_are_made(monkeypatch: pytest.Monk
         engine.add(f"price > {rng.random() * 4000!r} and x{i % 40} = {i / 2}", id=20_000 + i)
     engine.settle()
     engine._check()
-    assert len(engine._domains.lines[1]) < 50
+    assert len(engine._state.domains.lines[1]) < 50
     check(engine)
     held.has_come.clear()
 
@@ -337,7 +337,7 @@ def test_runs_have_room_again_after_their_labels_were_dealt_out() -> None:
     engine.rebuild()
     for i, text in enumerate(texts[2000:]):
         engine.add(parse(text), id=20_000 + i)
-    assert not engine._unplaced
+    assert not engine._state.unplaced
     check(engine)
 
 
@@ -346,9 +346,9 @@ def crowded(engine: Engine) -> tuple[list[Any], float]:
     ids: list[Any] = [engine.add("b = 0"), engine.add("b = 1")]
     for middle in halves():
         ids.append(engine.add(f"b = {middle - 100!r}"))
-        if engine._domains.crowded:
+        if engine._state.domains.crowded:
             break
-    [[constant]] = engine._domains.crowded.values()
+    [[constant]] = engine._state.domains.crowded.values()
     return ids, constant
 
 

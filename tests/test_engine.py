@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from strategies import sweep
 
 import siftline
 from siftline import Engine, EventError, Statistics, SubscriptionError, attr
@@ -295,7 +296,7 @@ def test_threads_match_while_another_changes(index: str) -> None:
             if i % 3 == 0:
                 engine.remove(i)
             if i % 40 == 0:
-                engine._sweep_all()
+                sweep(engine)
     finally:
         is_over.set()
         for thread in threads:
@@ -326,7 +327,7 @@ def test_stats_do_not_disturb_a_writer() -> None:
         sys.setswitchinterval(interval)
     engine._check()
     assert engine.stats()["clauses"] == 1200
-    engine._sweep_all()
+    sweep(engine)
     assert sorted(engine.match({"b": 600})) == list(range(600))
 
 
@@ -378,13 +379,13 @@ def test_adding_in_order_rarely_moves_labels(order: str, monkeypatch: pytest.Mon
     engine = Engine()
     engine.add("a < 1000000000", id=-1)
     built = []
-    build = engine._built_index
+    build = engine._updates._built_index
 
     def count(*arguments: Any) -> Any:
         built.append(arguments)
         return build(*arguments)
 
-    monkeypatch.setattr(engine, "_built_index", count)
+    monkeypatch.setattr(engine._updates, "_built_index", count)
     for i in range(1500):
         value = {"ascending": 10**9 + i, "descending": -i, "below a far one": i}.get(order, i // 500)
         engine.add(f"{'a' if order != 'many attributes' else f'x{i % 500}'} > {value}", id=i)
@@ -399,7 +400,7 @@ def test_stale_encoded_events_are_encoded_once() -> None:
     encoded = engine.encode([{"a": 2}] * 100)
     engine.add("a = 2", id=2)
     assert engine.match_batch(encoded).num_rows == 100
-    assert encoded.encoded_for(engine._domains) is encoded.encoded_for(engine._domains)
+    assert encoded.encoded_for(engine._state.domains) is encoded.encoded_for(engine._state.domains)
 
 
 def test_large_expressions_are_quick() -> None:

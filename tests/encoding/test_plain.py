@@ -14,7 +14,7 @@ from siftline.encoding.clauses import Clauses, encode_covers
 from siftline.encoding.domains import Domains
 from siftline.encoding.flat_domains import base_of, flatten
 from siftline.encoding.plain import PlainRows, known_rows, placed_rows
-from siftline.engine.updates import Changing
+from siftline.engine.updates import Updates
 from siftline.engine.write_buffer import WriteBuffer
 from siftline.language.normal_form import cover
 
@@ -101,7 +101,7 @@ NEW = [
 def test_new_constants_of_every_kind_take_the_short_way(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine()
     engine.add("a = 1 and s = 'x'", id=1000)
-    monkeypatch.setattr(Changing, "_add_coded", None)
+    monkeypatch.setattr(Updates, "_add_coded", None)
     for n in range(3):
         engine.add(text.format(n=n), id=n)
     engine._check()

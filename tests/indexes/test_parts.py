@@ -53,7 +53,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sizes(engine: Engine) -> list[int]:
-    return [part.n_clauses for part in engine._index._parts]  # type: ignore[attr-defined]
+    return [part.n_clauses for part in engine._state.index._parts]  # type: ignore[attr-defined]
 
 
 def test_parts_halve_in_size() -> None:

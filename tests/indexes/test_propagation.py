@@ -24,7 +24,7 @@ def filled(subscriptions: dict[int, str], statistics: Statistics | None = None) 
 
 
 def arrays_of(engine: Engine) -> Arrays:
-    (part,) = engine._index._parts  # type: ignore[attr-defined]
+    (part,) = engine._state.index._parts  # type: ignore[attr-defined]
     arrays: Arrays = part.arrays
     return arrays
 

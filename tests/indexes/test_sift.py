@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def part_of(engine: Engine) -> Any:
-    return engine._index._parts[0]  # type: ignore[attr-defined]
+    return engine._state.index._parts[0]  # type: ignore[attr-defined]
 
 
 _ALL = 1 << 30

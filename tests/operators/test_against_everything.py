@@ -159,7 +159,7 @@ class AddRemoveMatch(RuleBasedStateMachine):
     @rule()
     def sweep(self) -> None:
         for engine in (self.oracle, self.engine):
-            engine._sweep_all()
+            engine._updates.sweep_all()
 
     @rule()
     def pickle(self) -> None:

@@ -18,7 +18,7 @@ def add_loaded(engine: Engine, loaded: LoadedColumns) -> int:
 
     Only an engine that never had subscriptions takes it.
     """
-    with engine._writing:
-        if engine._table.n_slots or engine._domains.ids:
+    with engine._state.writing:
+        if engine._state.table.n_slots or engine._state.domains.ids:
             raise ValueError("only a new engine takes what was loaded for one")
-        return engine._add_columns(loaded._replace(domains=loaded.domains.copied()), None)
+        return engine._updates.add_columns(loaded._replace(domains=loaded.domains.copied()), None)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from siftline.encoding.tables import table_of
 from siftline.engine.arguments import checked_tenant, checked_weight
-from siftline.engine.subscriptions import Tenants
 from siftline.errors import FileError, SubscriptionError, TableError
 from siftline.files.problems import Problem
 from siftline.files.subscription_files import Subscriptions, mapped_entry, parse_entry, read_subscriptions
@@ -23,6 +22,7 @@ from siftline.operators.acceptance import accepted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from siftline.engine.subscriptions import Tenants
     from siftline.model import Expression
 
 OnError = Literal["raise", "collect"]

@@ -14,18 +14,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from siftline.engine.subscriptions import SubscriptionTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from siftline.engine.pipeline import Matches
+    from siftline.engine.subscriptions import SubscriptionTable
 
 # Events of a chunk: as many as `sift` matches in bitmaps at a time, or a few times as many. Fewer, and starting a chunk
 # is felt; more, and its results no longer stay in the cache.

@@ -1,8 +1,10 @@
 """Tidying up behind changes: small merges at once, large ones in a thread of their own.
 
-The thread lives only while there is something to do, at low priority, and holds the writers' lock only to choose a
-merge and to put its result in place; a sweep holds it throughout. Matching never waits for it. In a process that forks
-meanwhile, the child does the merge again when it next changes something.
+The thread lives only while there is something to do, and holds the writers' lock only to choose a merge and to put its
+result in place; a sweep holds it throughout. What takes long runs in a second thread at low priority. The first one has
+the usual priority, because while it holds a lock, a writer would wait until the processor has nobody else to serve.
+Matching never waits for it. In a process that forks meanwhile, the child does the merge again when it next changes
+something.
 """
 
 from __future__ import annotations
@@ -72,6 +74,8 @@ class Compactor:
             else:
                 with updates.state.publishing:
                     domains.merge()
+        if updates.take_in_patterns():
+            self._start(updates)
         if updates.wants_renewal():
             if is_bulk and updates.state.n_overtaken >= _PATIENCE:
                 updates.renew()
@@ -95,6 +99,7 @@ class Compactor:
             updates.renew()
         while (merge := updates.state.index.merge()) is not None:
             _done(merge, updates)
+        updates.merge_patterns()
 
     def join(self) -> None:
         """Wait for the thread, and raise what it met."""
@@ -113,7 +118,6 @@ class Compactor:
         self._thread.start()
 
     def _run(self, updates: Updates) -> None:
-        _step_back()
         try:
             while self._does_something(updates):
                 pass
@@ -133,6 +137,7 @@ class Compactor:
         if wants_renewal:
             updates.renew()
         _merge_constants(updates)
+        updates.merge_patterns()
         with updates.state.writing:
             if updates.wants_renewal() or updates.state.domains.wants_merge:
                 return True
@@ -143,7 +148,7 @@ class Compactor:
                 self._thread = None  # under the lock, so that the next change starts another one
                 return False
         try:
-            merge.run()
+            stepped_back(merge.run)
         except Exception:
             with updates.state.writing:
                 self._give_up()
@@ -175,7 +180,7 @@ def _merge_constants(updates: Updates) -> None:
             return
         merging = updates.state.domains.start_merge()
     try:
-        merging.run()
+        stepped_back(merging.run)
         while merging.n_behind > _FEW_CONSTANTS:
             merging.catch_up()
     except BaseException:
@@ -194,6 +199,24 @@ def _done(merge: Merge, updates: Updates) -> None:
         raise
     with updates.state.fast_paths:
         merge.finish()
+
+
+def stepped_back(work: Callable[[], None]) -> None:
+    """Do some work in a thread at low priority, and wait for it; it must hold no lock."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        _step_back()
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name=threading.current_thread().name, daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
 
 
 def _step_back() -> None:

@@ -7,8 +7,9 @@
     rank         only the best by weight stay
 
 Every step takes and returns (starts, slots): the slots of the i-th event are slots[starts[i] : starts[i + 1]]. One
-event is a batch of one. Nothing here makes a Python object for a pair of event and subscription, except for the pairs that
-need the exact check. `fast_path.py` is the one shorter way, for a single encoded event of which nothing else is asked.
+event is a batch of one. Nothing here makes a Python object for a pair of event and subscription, except for the pairs
+that need the exact check. `fast_path.py` is the one shorter way, for a single encoded event of which nothing else is
+asked.
 
 Matching needs no lock for one encoded event: an odd generation says that the engine is being changed, another one
 afterwards that it was; then the event is matched again, with the lock. The kernels themselves never run under a lock,
@@ -31,6 +32,8 @@ from siftline.kernels.sift_batch import side_by_side
 from siftline.model import matches
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from siftline.encoding.events import Source

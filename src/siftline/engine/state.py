@@ -38,7 +38,7 @@ class State:
     Attributes
     ----------
     index, table, domains, clauses
-        The index; ids, weights and expressions by slot; the codes of values; the clauses of all slots before the buffer.
+        The index; ids, weights and expressions by slot; the codes of values; the clauses of indexed slots.
     buffer, n_indexed
         The newest subscriptions, which the index does not have yet; they begin with the slot `n_indexed`.
     unplaced : set of int

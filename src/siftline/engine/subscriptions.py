@@ -17,15 +17,15 @@ from siftline.ids import Id as Id
 from siftline.kernels.sharing import chained, with_followers
 from siftline.language.printer import to_text
 from siftline.language.text import parse_stored
-from siftline.model import (
-    Expression,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from siftline.model import (
+        Expression,
+    )
     from siftline.operators.stage import Stage
 
 _FEW: Final = 8

@@ -28,8 +28,7 @@ from siftline.encoding.clauses import (
     swept,
 )
 from siftline.encoding.conjunctions import encode_many
-from siftline.encoding.domains import Domains
-from siftline.encoding.patterns import matcher_of
+from siftline.encoding.patterns import matcher_of, merged_layer, n_new_patterns
 from siftline.encoding.plain import PlainRows, known_rows, placed_rows
 from siftline.engine.relabelling import renew
 from siftline.engine.subscriptions import ParsedExpressions
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.encoding.columns import LoadedColumns
-    from siftline.encoding.domains import Move
+    from siftline.encoding.domains import Domains, Move
     from siftline.engine.state import State
     from siftline.engine.subscriptions import Expressions, Tenants
     from siftline.ids import Id
@@ -67,6 +66,8 @@ COLUMNAR_ENCODING_MIN: Final = 256
 MOVE_LABELS_MIN: Final = 4096
 # So many clauses of unplaced subscriptions stay in the tail.
 UNPLACED_IN_BUFFER_MAX: Final = 256
+# So many new patterns are left to the next event.
+PATTERNS_LEFT_TO_EVENT_MAX: Final = 256
 # Labels are dealt out again for this many unplaced subscriptions, and one more for so many others.
 RELABEL_MIN_UNPLACED: Final = 64
 RELABEL_SHARE: Final = 1024
@@ -335,10 +336,12 @@ class Updates:
     # removals
 
     def slots_of(self, ids: Sequence[Id]) -> NDArray[np.int32]:
+        """Return the slots of ids; an unknown one raises UnknownIdError."""
         slot = self.state.table.slot
         return np.array([slot(id) for id in ids], dtype=np.int32)
 
     def remove_one(self, id: Id) -> None:
+        """Remove one subscription."""
         slot = self.state.table.slot(id)
         with self.state.fast_paths:
             self.forget(self.state.table.remove_one(id, slot))
@@ -357,6 +360,7 @@ class Updates:
             self.state.index.remove(slots)
 
     def has_many_dead(self) -> bool:
+        """Return whether so many subscriptions were removed that a sweep pays."""
         n_unneeded = self.state.table.n_unneeded
         return n_unneeded >= SWEEP_MIN_DEAD and 2 * n_unneeded >= self.state.table.n_slots
 
@@ -425,6 +429,27 @@ class Updates:
     def renew(self) -> None:
         """Deal out labels for all constants that have none."""
         renew(self)
+
+    def take_in_patterns(self) -> bool:
+        """Let the matcher know new patterns, if they are many; return whether some of its layers should be merged.
+
+        The next event would have to wait for as many as there are.
+        """
+        if n_new_patterns(self.state.domains) >= PATTERNS_LEFT_TO_EVENT_MAX:
+            with self.state.publishing:
+                matcher_of(self.state.domains)
+        matcher = self.state.domains.matcher
+        return matcher is not None and matcher.wants_merge
+
+    def merge_patterns(self) -> None:
+        """Merge layers of patterns, as long as some should be one; without the writers' lock."""
+        while (matcher := self.state.domains.matcher) is not None and (chosen := matcher.mergeable()) is not None:
+            path, layers = chosen
+            layer = merged_layer(layers)
+            with self.state.publishing:
+                domains = self.state.domains
+                if domains.matcher is not None:
+                    domains.matcher = domains.matcher.merged(path, layers, layer)
 
     def clauses_of(self, slots: NDArray[np.int32]) -> Clauses:
         """Return the clauses of some ascending slots."""

@@ -1,4 +1,4 @@
-"""The shortest way from an event to ids is thrown away by whatever may change it."""
+"""The fast path from an event to ids is discarded by whatever may change it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from siftline import Engine
-from siftline.engine.fast_path import NO_SHORTCUT, Shortcut
+from siftline.engine.fast_path import NO_PATH, FastPath
 from siftline.kernels.pointers import IS_COMPILED
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="interpreted kernels take no addresses")
@@ -27,25 +27,25 @@ def engine_of(n: int) -> Engine:
     return engine
 
 
-def shortcuts(engine: Engine) -> Any:
-    return engine._shortcuts.ways
+def fast_paths(engine: Engine) -> Any:
+    return engine._state.fast_paths.by_thread
 
 
-def way_of(engine: Engine, event: Any) -> Shortcut:
-    """Match twice: the first match after a change leaves no shortcut behind."""
+def path_of(engine: Engine, event: Any) -> FastPath:
+    """Match twice: the first match after a change leaves no fast path behind."""
     assert sorted(engine.match(event)) == sorted(engine.match(event))
-    way = shortcuts(engine)[threading.get_ident()]
-    assert isinstance(way, Shortcut)
-    return way
+    path = fast_paths(engine)[threading.get_ident()]
+    assert isinstance(path, FastPath)
+    return path
 
 
 def test_a_match_keeps_it_and_the_next_one_takes_it() -> None:
     engine = engine_of(100)
     event = engine.encode(EVENT)
     assert sorted(engine.match(event)) == [i for i in range(2, 100) if i % 3 == 1]
-    kept = way_of(engine, event)
-    assert kept is not NO_SHORTCUT
-    assert way_of(engine, event) is kept
+    kept = path_of(engine, event)
+    assert kept is not NO_PATH
+    assert path_of(engine, event) is kept
     assert sorted(engine.match(event)) == [i for i in range(2, 100) if i % 3 == 1]
 
 
@@ -66,9 +66,9 @@ def test_a_match_keeps_it_and_the_next_one_takes_it() -> None:
 def test_every_change_throws_it_away(change: Any, expected: set[int]) -> None:
     engine = engine_of(10)
     event = engine.encode(EVENT)
-    way_of(engine, event)
+    path_of(engine, event)
     change(engine)
-    assert shortcuts(engine) == {}
+    assert fast_paths(engine) == {}
     for _ in range(4):
         assert set(engine.match(event)) == set(engine.match(EVENT)) == expected
 
@@ -76,7 +76,7 @@ def test_every_change_throws_it_away(change: Any, expected: set[int]) -> None:
 def test_one_that_was_made_during_a_change_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(10)
     event = engine.encode(EVENT)
-    finders = engine._index.finders
+    finders = engine._state.index.finders
 
     def slow_finders(*arguments: Any) -> Any:
         found = finders(*arguments)
@@ -85,21 +85,21 @@ def test_one_that_was_made_during_a_change_is_not_kept(monkeypatch: pytest.Monke
 
     engine.match(event)
     with monkeypatch.context() as patched:
-        patched.setattr(engine._index, "finders", slow_finders)
+        patched.setattr(engine._state.index, "finders", slow_finders)
         assert set(engine.match(event)) <= {4, 7}  # began before the removal had ended
-    assert shortcuts(engine) == {}
+    assert fast_paths(engine) == {}
     assert set(engine.match(event)) == {7}
 
 
 def test_those_of_ended_threads_are_forgotten() -> None:
     engine = engine_of(10)
     event = engine.encode(EVENT)
-    thread = threading.Thread(target=way_of, args=(engine, event))
+    thread = threading.Thread(target=path_of, args=(engine, event))
     thread.start()
     thread.join()
-    assert list(shortcuts(engine)) == [thread.ident]
+    assert list(fast_paths(engine)) == [thread.ident]
     engine.match(event)
-    assert list(shortcuts(engine)) == [threading.get_ident()]
+    assert list(fast_paths(engine)) == [threading.get_ident()]
 
 
 def test_an_event_that_several_threads_meet_first_at_the_same_time() -> None:
@@ -125,20 +125,20 @@ def test_an_event_that_several_threads_meet_first_at_the_same_time() -> None:
 def test_nobody_keeps_one_during_a_change() -> None:
     engine = engine_of(10)
     event = engine.encode(EVENT)
-    way_of(engine, event)
-    with engine._writing, engine._shortcuts:
+    path_of(engine, event)
+    with engine._state.writing, engine._state.fast_paths:
         assert set(engine.match(event)) == set(engine.match(event)) == {4, 7}
-        assert shortcuts(engine) == {}
-    assert way_of(engine, event) is not NO_SHORTCUT
+        assert fast_paths(engine) == {}
+    assert path_of(engine, event) is not NO_PATH
 
 
 def test_a_long_change_does_not_keep_others_from_making_a_new_one() -> None:
     engine = engine_of(10)
     event = engine.encode(EVENT)
-    way_of(engine, event)
-    with engine._writing:
-        engine._rebuild()
-        assert way_of(engine, event).generation == engine._generation
+    path_of(engine, event)
+    with engine._state.writing:
+        engine._updates.rebuild()
+        assert path_of(engine, event).generation == engine._state.generation
 
 
 def test_an_engine_that_has_none() -> None:
@@ -148,17 +148,17 @@ def test_an_engine_that_has_none() -> None:
     by_scan.add_many([(1, "a = 1"), (2, "a = 2")])
     for engine, expected in ((by_text, ["x"]), (by_scan, [1])):
         event = engine.encode(EVENT)
-        assert way_of(engine, event) is NO_SHORTCUT
+        assert path_of(engine, event) is NO_PATH
         assert engine.match(event) == expected
 
 
 def test_a_pickled_engine_and_a_pickled_event_take_no_addresses_along() -> None:
     engine = engine_of(10)
     event = engine.encode(EVENT)
-    way_of(engine, event)
+    path_of(engine, event)
     assert event.address
     engine, event = pickle.loads(pickle.dumps((engine, event)))
-    assert (shortcuts(engine), event.address) == ({}, 0)
+    assert (fast_paths(engine), event.address) == ({}, 0)
     assert set(engine.match(event)) == set(engine.match(event)) == {4, 7}
 
 
@@ -173,12 +173,12 @@ engine.add_many((i, f"a = {i % 3} and b <= {i}") for i in range(10))
 engine.rebuild()
 event = engine.encode({"a": 1, "b": 2})
 before = sorted(engine.match(event)), sorted(engine.match(event))
-part = engine._index._parts[0]
+part = engine._state.index._parts[0]
 desk, = part.desks.values()
-assert engine._shortcuts.ways
+assert engine._state.fast_paths.by_thread
 child = os.fork()
 if child == 0:
-    assert not engine._shortcuts.ways
+    assert not engine._state.fast_paths.by_thread
     assert (sorted(engine.match(event)), sorted(engine.match(event))) == before
     assert desk not in part.desks.values()
     os._exit(0)
