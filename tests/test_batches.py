@@ -121,7 +121,8 @@ def test_string_ids_follow_changes() -> None:
 def test_skipped_events_match_nothing(index: str) -> None:
     engine = Engine(index)
     engine.add_many([(1, "true"), (2, "a is null")])
-    encoded = EncodedEvents(json_lines(b'{"a": 1}\n[2]\n{}\n', skip_bad=True), engine._state.domains)
+    domains = engine.encode({}).domains
+    encoded = EncodedEvents(json_lines(b'{"a": 1}\n[2]\n{}\n', skip_bad=True), domains)
     assert sorted(pairs(engine.match_batch(encoded))) == [(0, 1), (2, 1), (2, 2)]
 
 
