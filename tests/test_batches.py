@@ -136,7 +136,7 @@ def test_huge_results() -> None:
 
 def test_long_ids_are_split_over_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     # As for results of more than 2**31 bytes, which one Arrow array of strings cannot hold.
-    monkeypatch.setattr("siftline.batches._MOST_BYTES", 100)
+    monkeypatch.setattr("siftline.engine.batches._MOST_BYTES", 100)
     engine = Engine("sift")
     engine.add_many([(f"{n:030}", "a >= 0") for n in range(10)])
     found = engine.match_batch([{"a": 1}, {"a": 2}])

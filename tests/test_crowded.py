@@ -29,14 +29,14 @@ def no_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let labels stand so close that hardly any constant fits between two others."""
     for name, value in (("_WIDEST_GAP", 4), ("_STEP_OF_RUN", 2), ("_FIRST_BEYOND", 0)):
         monkeypatch.setattr(f"siftline.encoding.domain.{name}", value)
-    monkeypatch.setattr("siftline.changes._MOST_KEPT", 3)
+    monkeypatch.setattr("siftline.engine.updates.UNPLACED_IN_BUFFER_MAX", 3)
 
 
 @pytest.mark.usefixtures("no_gaps")
 @pytest.mark.parametrize("unplaced", [2, 10**9])
 @pytest.mark.parametrize("index", INDEXES)
 def test_state_machine_without_gaps(index: str, unplaced: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("siftline.changes._UNPLACED", unplaced)
+    monkeypatch.setattr("siftline.engine.updates.RELABEL_MIN_UNPLACED", unplaced)
     run_machine(index, 15, 30)
 
 
@@ -45,7 +45,7 @@ def test_state_machine_without_gaps(index: str, unplaced: int, monkeypatch: pyte
 @pytest.mark.parametrize("unplaced", [1, 5, 10**9])
 @pytest.mark.parametrize("index", INDEXES)
 def test_state_machine_without_gaps_at_length(index: str, unplaced: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("siftline.changes._UNPLACED", unplaced)
+    monkeypatch.setattr("siftline.engine.updates.RELABEL_MIN_UNPLACED", unplaced)
     run_machine(index, 300, 60)
 
 
@@ -277,8 +277,8 @@ def test_additions_in_bulk_do_not_overtake_renewals_for_ever(monkeypatch: pytest
 
 def test_constants_that_come_while_flat_arrays_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = loaded()
-    monkeypatch.setattr("siftline.tidying._AT_ONCE", 100)
-    monkeypatch.setattr("siftline.tidying._FEW_CONSTANTS", 2)
+    monkeypatch.setattr("siftline.engine.compaction._AT_ONCE", 100)
+    monkeypatch.setattr("siftline.engine.compaction._FEW_CONSTANTS", 2)
     held = Held(monkeypatch, Merging, "run")
     rng = random.Random(1)
     engine.settle()
@@ -298,7 +298,7 @@ def test_constants_that_come_while_flat_arrays_are_made(monkeypatch: pytest.Monk
 
 def test_matching_while_labels_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was there all the time is found all the time, and what is found holds."""
-    monkeypatch.setattr("siftline.changes._UNPLACED", 16)
+    monkeypatch.setattr("siftline.engine.updates.RELABEL_MIN_UNPLACED", 16)
     engine = loaded()
     oracle = oracle_of(engine)
     steady = {str(event): set(oracle.match(event)) for event in EVENTS}

@@ -95,7 +95,7 @@ def test_a_thread_that_ends_does_not_hide_the_next_one(engine: Engine, monkeypat
         self._thread = next_thread  # a writer comes between the last look and the end
         return False
 
-    monkeypatch.setattr("siftline.tidying.Compactor._does_something", end_late)
+    monkeypatch.setattr("siftline.engine.compaction.Compactor._does_something", end_late)
     thread = threading.Thread(target=tidier._run, args=(engine,))
     thread.start()
     thread.join()
@@ -199,12 +199,12 @@ def test_a_merge_of_constants_that_fails_leaves_nothing_behind(monkeypatch: pyte
 
     with monkeypatch.context() as patch:
         patch.setattr(Merging, "run", fail)
-        for i in range(1200, 1800):
+        for i in range(1200, 2400):
             engine.add(f"a > {i}", id=i)
         with pytest.raises(SiftlineError, match="no room"):
             engine.settle()
         assert engine._state.domains._placed is None
-    engine.add("a > 1800", id=1800)
+    engine.add("a > 2400", id=2400)
     engine.settle()
     engine._check()
     assert len(engine.match({"a": 1750.5})) == 1751

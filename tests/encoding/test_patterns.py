@@ -283,7 +283,7 @@ def test_patterns_added_one_by_one_are_merged_now_and_then(monkeypatch: pytest.M
 def test_large_layers_are_merged_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_AT_ONCE", 600)
     monkeypatch.setattr(module, "_LARGEST", 2048)
-    monkeypatch.setattr("siftline.changes._FEW_PATTERNS", 64)
+    monkeypatch.setattr("siftline.engine.updates.PATTERNS_LEFT_TO_EVENT_MAX", 64)
     built: list[tuple[str, int]] = []
 
     class Counted(Layer):

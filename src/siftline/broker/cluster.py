@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from siftline.broker.log import marked
-from siftline.broker.log_file import connect, insert, row
+from siftline.broker.log_file import connect
+from siftline.broker.log_rows import insert, row
 from siftline.broker.losses import Losses, Run
 from siftline.broker.matching import matched_ids
 from siftline.broker.notifications import LAST_PLACE, Position

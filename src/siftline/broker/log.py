@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from siftline.broker.deliveries import Deliveries
-from siftline.broker.log_file import checksum, connect, event_row, insert, open_log, row
+from siftline.broker.log_file import connect, open_log
+from siftline.broker.log_rows import checksum, event_row, insert, row
 from siftline.broker.logged import LoggedEvent
 from siftline.broker.losses import Losses, Run
 from siftline.broker.names import NAME_BYTES, Names

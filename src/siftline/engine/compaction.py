@@ -1,7 +1,7 @@
 """Tidying up behind changes: small merges at once, large ones in a thread of their own.
 
 The thread lives only while there is something to do, and holds the writers' lock only to choose a merge and to put its
-result in place; a sweep holds it throughout. What takes long runs in a second thread at low priority. The first one has
+result in place. What takes long runs in a second thread at low priority. The first one has
 the usual priority, because while it holds a lock, a writer would wait until the processor has nobody else to serve.
 Matching never waits for it. In a process that forks meanwhile, the child does the merge again when it next changes
 something.
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from siftline.engine.updates import Updates
     from siftline.indexes.protocol import Merge
+
+    # Does some work that takes long, here or elsewhere, and waits for it.
+    Run = Callable[[Callable[[], None]], None]
 
 # Merges of at most this many clauses, or constants, are done at once, in a few milliseconds.
 _AT_ONCE: Final = 1024
@@ -131,15 +134,17 @@ class Compactor:
 
     def _does_something(self, updates: Updates) -> bool:
         with updates.state.writing:
-            if updates.has_many_dead():
-                updates.sweep()
+            has_many_dead = updates.has_many_dead()
+        if has_many_dead:
+            updates.sweep(stepped_back)
+        with updates.state.writing:
             wants_renewal = updates.wants_renewal()
         if wants_renewal:
-            updates.renew()
+            updates.renew(stepped_back)
         _merge_constants(updates)
         updates.merge_patterns()
         with updates.state.writing:
-            if updates.wants_renewal() or updates.state.domains.wants_merge:
+            if updates.has_many_dead() or updates.wants_renewal() or updates.state.domains.wants_merge:
                 return True
             index, version = updates.state.index, updates.state.domains.version
             self._is_left = False
@@ -171,6 +176,14 @@ class Compactor:
         self._thread = None
         self._give_up()
         updates.state.domains.abandon()
+        updates.state.table.removed = None
+
+
+class Nobody(Compactor):
+    """Leaves everything as it is, for an engine that is only on its way to become another's parts."""
+
+    def tidy(self, updates: Updates, *, is_bulk: bool = False) -> None:
+        """Do nothing."""
 
 
 def _merge_constants(updates: Updates) -> None:
@@ -199,6 +212,11 @@ def _done(merge: Merge, updates: Updates) -> None:
         raise
     with updates.state.fast_paths:
         merge.finish()
+
+
+def at_once(work: Callable[[], None]) -> None:
+    """Do some work in this thread."""
+    work()
 
 
 def stepped_back(work: Callable[[], None]) -> None:

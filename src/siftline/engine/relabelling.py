@@ -27,6 +27,7 @@ from siftline.indexes.protocol import Batch
 if TYPE_CHECKING:
     from siftline.encoding.clauses import Clauses
     from siftline.encoding.domains import Domains, Move
+    from siftline.engine.compaction import Run
     from siftline.engine.updates import Updates
     from siftline.indexes.protocol import Index
 
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 _FEW: Final = 1024
 
 
-def renew(updates: Updates) -> None:
+def renew(updates: Updates, run: Run) -> None:
     """Give labels to all constants; who calls this under the writers' lock holds it throughout.
 
-    One that another thread is at is given up.
+    What takes long is done by `run`. A renewal that another thread is at is given up.
     """
     with updates.state.writing:
         if not updates.state.unplaced:
@@ -47,7 +48,7 @@ def renew(updates: Updates) -> None:
         renewal.deal()
         with updates.state.writing:
             renewal.open()
-        renewal.build()
+        run(renewal.build)
         while not renewal.is_over:
             renewal.follow()
     except BaseException:
@@ -116,11 +117,14 @@ class Renewal:
             if self._is_overtaken():
                 return
             first, end = self._n_done, self._updates.state.n_indexed
-            since = concatenate([between(part, first, end) for part in self._updates.state.clauses])
-            since = relabelled(since, self._moves())
+            since, moves = (
+                concatenate([between(part, first, end) for part in self._updates.state.clauses]),
+                self._moves(),
+            )
+            since = relabelled(since, moves)
             if end - first <= _FEW:
                 self._take_in(since, first, end, self._domains.frozen().renewed(self._heirs))
-                self._finish()
+                self._finish(moves)
                 return
             domains = self._domains.frozen().renewed(self._heirs)
         self._take_in(since, first, end, domains)
@@ -131,7 +135,7 @@ class Renewal:
         self._new.append(clauses)
         self._n_done = end
 
-    def _finish(self) -> None:
+    def _finish(self, moves: list[Move]) -> None:
         """Take the place of the old parts; under the writers' lock."""
         updates, index, table = self._updates, self._new_index, self._table
         assert index is not None
@@ -140,7 +144,7 @@ class Renewal:
         waiting = updates.state.buffer.clauses()
         is_left = [slot not in self._unplaced for slot in waiting.slots.tolist()]
         tail = WriteBuffer(updates.state.buffer_capacity)
-        tail.add(relabelled(picked(waiting, np.flatnonzero(is_left)), self._moves()))
+        tail.add(relabelled(picked(waiting, np.flatnonzero(is_left)), moves))
         for key, values in self._crowded.items():
             crowded = self._domains.crowded.pop(key)
             if len(crowded) > len(values):  # those that came since are behind the others

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from siftline.encoding.statistics import Statistics
     from siftline.engine.subsets import Tenant
     from siftline.indexes.protocol import Index
-    from siftline.model import Expression
 
 # How many clauses the write buffer holds: scanning them takes an event one or two microseconds.
 WRITE_BUFFER_CAPACITY: Final = 512
@@ -44,7 +43,8 @@ class State:
     unplaced : set of int
         Slots whose constants did not all get labels.
     entries : dict
-        The slots of expressions that may be shared; some of them may be gone.
+        By the hash of an expression, a slot that may be shared; some may be gone. With the expressions themselves as
+        keys, each would be one more object for the garbage collector.
     generation, n_added, n_replaced
         What changes whenever parts are exchanged, subscriptions are added to the index, or replaced.
     """
@@ -62,7 +62,7 @@ class State:
         self.buffer = WriteBuffer(WRITE_BUFFER_CAPACITY)
         self.n_indexed = 0
         self.unplaced: set[int] = set()
-        self.entries: dict[Expression, int] = {}
+        self.entries: dict[int, int] = {}
         self.n_added = 0
         self.n_replaced = 0
         self.n_overtaken = 0  # how many relabellings in a row were overtaken by another exchange of index or domains
@@ -96,3 +96,6 @@ class State:
         self.__dict__.update(state)
         self.writing = threading.RLock()
         self.publishing = threading.Lock()
+        self.table.removed = None
+        # Hashes of strings are others in every process.
+        self.entries = {hash(self.table.expression(slot)): slot for slot in self.entries.values()}

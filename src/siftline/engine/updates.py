@@ -17,28 +17,28 @@ import numpy as np
 
 from siftline.encoding.clauses import (
     Clauses,
-    checked_slots,
     concatenate,
     constants_of,
     encode_covers,
     of_slots,
     picked,
     relabelled,
-    select,
-    swept,
 )
 from siftline.encoding.conjunctions import encode_many
 from siftline.encoding.patterns import matcher_of, merged_layer, n_new_patterns
 from siftline.encoding.plain import PlainRows, known_rows, placed_rows
+from siftline.engine.compaction import Nobody, at_once
 from siftline.engine.relabelling import renew
+from siftline.engine.state import State
 from siftline.engine.subscriptions import ParsedExpressions
+from siftline.engine.sweeping import sweep
 from siftline.engine.write_buffer import WriteBuffer
 from siftline.errors import TooLargeError
 from siftline.indexes.protocol import Batch, Index
 from siftline.indexes.registry import make_index
 from siftline.kernels.sharing import first_alike
 from siftline.language.normal_form import Cover, cover, cover_with_alternatives
-from siftline.model import has_calls
+from siftline.model import has_calls, pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from siftline.encoding.columns import LoadedColumns
     from siftline.encoding.domains import Domains, Move
-    from siftline.engine.state import State
+    from siftline.engine.compaction import Run
     from siftline.engine.subscriptions import Expressions, Tenants
     from siftline.ids import Id
     from siftline.model import Expression
@@ -101,10 +101,11 @@ class Updates:
     def add_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
         """Add one expression whose id was checked."""
         table, slot = self.state.table, self.state.table.n_slots
-        leader = self.state.entries.get(expression) if self.state.index.shares else None
-        if leader is not None and table.is_entry(leader):
+        key = hash(expression) if self.state.index.shares else 0
+        leader = self._leader(key, expression)
+        if leader is not None:
             with self.state.fast_paths:
-                table.append_one(id, weight, table.expression(leader), tenant)
+                table.append_one(id, weight, table.packed(leader), tenant)
                 table.follow([slot], [leader])
             return
         rows = self._plain_rows(expression)
@@ -114,12 +115,19 @@ class Updates:
             self._add_coded([id], [weight], [expression], tenant)
         else:
             with self.state.fast_paths:
-                table.append_one(id, weight, expression, tenant)
+                table.append_one(id, weight, pack(expression), tenant)
                 self._add_plain(slot, rows)
         if self.state.index.shares:
-            self.state.entries[expression] = slot
+            self.state.entries[key] = slot
         if not has_room or (rows is not None and rows.wide):
             self.state.compactor.tidy(self)  # at the end, because a sweep renumbers slots and attributes
+
+    def _leader(self, key: int, expression: Expression) -> int | None:
+        """Return the slot whose entry an expression may share, given its hash."""
+        leader = self.state.entries.get(key) if self.state.index.shares else None
+        if leader is None or not self.state.table.is_entry(leader) or self.state.table.expression(leader) != expression:
+            return None
+        return leader
 
     def _plain_rows(self, expression: Expression) -> PlainRows | None:
         """Return the literals of an expression for the tail, with labels for its constants; None if it is not plain."""
@@ -156,7 +164,7 @@ class Updates:
             slot = self.state.table.n_slots
             with self.state.changing():
                 self._take_away([id])
-                self.state.table.append_one(id, weight, expression, tenant)
+                self.state.table.append_one(id, weight, pack(expression), tenant)
                 self._add_plain(slot, rows)
         self.state.compactor.tidy(self)
 
@@ -178,20 +186,20 @@ class Updates:
             self._add_coded(ids, weights, expressions, tenants)
         self.state.compactor.tidy(self, is_bulk=len(ids) >= COLUMNAR_ENCODING_MIN)
 
-    def _leaders(self, expressions: list[Expression]) -> tuple[list[int], dict[Expression, int]]:
-        """Return the slot that has the entry of each expression, and which expressions are new."""
+    def _leaders(self, expressions: list[Expression]) -> tuple[list[int], dict[int, int]]:
+        """Return the slot that has the entry of each expression, and the slots of new ones by their hashes."""
         by_object: dict[int, int] = {}  # hashing an expression takes long, and texts that repeat are parsed once
         entries: dict[Expression, int] = {}
-        leaders = []
+        leaders: list[int] = []
         for slot, expression in enumerate(expressions, self.state.table.n_slots):
             leader = by_object.get(builtins.id(expression))
             if leader is None:
-                leader = self.state.entries.get(expression, slot)
-                if leader == slot or not self.state.table.is_entry(leader):
+                leader = self._leader(hash(expression), expression)
+                if leader is None:
                     leader = entries.setdefault(expression, slot)
                 by_object[builtins.id(expression)] = leader
             leaders.append(leader)
-        return leaders, entries
+        return leaders, {hash(expression): slot for expression, slot in entries.items()}
 
     def _add_coded(
         self,
@@ -364,27 +372,18 @@ class Updates:
         n_unneeded = self.state.table.n_unneeded
         return n_unneeded >= SWEEP_MIN_DEAD and 2 * n_unneeded >= self.state.table.n_slots
 
-    def sweep(self) -> None:
+    def sweep(self, run: Run = at_once) -> None:
         """Give back the memory of removed subscriptions, their constants and attributes included."""
-        table, new_slots = self.state.table.compacted()
-        clauses = select(self.joined_clauses(), new_slots)
-        domains, clauses = swept(self.state.domains, clauses, map(table.expression, checked_slots(clauses)))
-        unplaced = new_slots[list(self.state.unplaced)]
-        unplaced = unplaced[unplaced >= 0]
-        self._name_all(domains, [table.expression(slot) for slot in unplaced.tolist() if table.is_entry(slot)])
-        batch = Batch(0, table.n_slots, clauses, domains, table.expression, self.state.statistics)
-        index = self.laid_out(batch, is_new=False)
-        matcher_of(domains)
-        entries = {
-            expression: int(new_slots[slot]) for expression, slot in self.state.entries.items() if new_slots[slot] >= 0
-        }
-        with self.state.changing():
-            self.state.put(table, domains, [clauses], index)
-        self.state.unplaced = set(unplaced.tolist())
-        self.state.entries = entries
-        self.state.tenants.clear()  # they know the old table, which would stay as long as they do
+        sweep(self, run)
 
-    def _name_all(self, domains: Domains, expressions: list[Expression]) -> None:
+    def without_subscriptions(self) -> Updates:
+        """Return updates of a state of the same kind that has no subscriptions, and leaves it to others to tidy up."""
+        state = self.state
+        other = State(state.index_name, state.statistics, state.schedule, state.options)
+        other.buffer_capacity, other.compactor = state.buffer_capacity, Nobody()
+        return Updates(other)
+
+    def name_all(self, domains: Domains, expressions: list[Expression]) -> None:
         """Let domains know all attributes, constants and patterns of expressions, which a renewal will ask for."""
         covers = [self.covering(expression) for expression in expressions]
         domains.place_all(constants_of(covers, expressions))
@@ -426,9 +425,9 @@ class Updates:
             and len(self.state.unplaced) >= RELABEL_MIN_UNPLACED + self.state.table.n_live // RELABEL_SHARE
         )
 
-    def renew(self) -> None:
+    def renew(self, run: Run = at_once) -> None:
         """Deal out labels for all constants that have none."""
-        renew(self)
+        renew(self, run)
 
     def take_in_patterns(self) -> bool:
         """Let the matcher know new patterns, if they are many; return whether some of its layers should be merged.
@@ -507,7 +506,7 @@ class Updates:
             assert all(slot >= self.state.n_indexed or slot in self.state.unplaced for slot in waiting)
             assert all(self.state.table.is_entry(slot) for slot in self.state.unplaced)
             assert self.state.index.has_write_buffer or self.state.n_indexed == self.state.table.n_slots
-            assert all(self.state.table.expression(slot) == e for e, slot in self.state.entries.items())
+            assert all(hash(self.state.table.expression(slot)) == key for key, slot in self.state.entries.items())
             self.state.index._check()
 
 
