@@ -89,17 +89,17 @@ def test_values_between_constants_whose_labels_were_dealt_out_again() -> None:
 
 
 def test_a_thread_that_ends_does_not_hide_the_next_one(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    tidier, next_thread = engine._state.compactor, threading.Thread()
+    compactor, next_thread = engine._state.compactor, threading.Thread()
 
     def end_late(self: Any, _: Any) -> bool:
         self._thread = next_thread  # a writer comes between the last look and the end
         return False
 
     monkeypatch.setattr("siftline.engine.compaction.Compactor._does_something", end_late)
-    thread = threading.Thread(target=tidier._run, args=(engine,))
+    thread = threading.Thread(target=compactor._run, args=(engine._updates,))
     thread.start()
     thread.join()
-    assert tidier._thread is next_thread
+    assert compactor._thread is next_thread
 
 
 def test_merges_run_in_the_background(engine: Engine) -> None:
@@ -119,7 +119,7 @@ def test_a_merge_that_was_overtaken(engine: Engine, monkeypatch: pytest.MonkeyPa
     lay_out = Sift._lay_out
 
     def slow(self: Sift, *arguments: Any) -> Any:
-        if threading.current_thread().name == "siftline-tidier":
+        if threading.current_thread().name == "siftline-compactor":
             is_laying_out.set()
             may_go_on.wait(10)
         return lay_out(self, *arguments)
