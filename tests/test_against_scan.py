@@ -14,6 +14,7 @@ from strategies import NOW, events, subscriptions, sweep
 
 import siftline
 from siftline import Engine
+from siftline.engine.paged import PagedEngine
 from siftline.engine.write_buffer import WriteBuffer
 
 if TYPE_CHECKING:
@@ -36,8 +37,9 @@ def filled(index: str, expressions: list[Expression]) -> Engine:
 def with_short_tail(index: str) -> Engine:
     """Return an engine whose tail goes to the index after a few subscriptions."""
     engine = Engine(index)
-    engine._state.buffer_capacity = 4
-    engine._state.buffer = WriteBuffer(4)
+    if not isinstance(engine, PagedEngine):  # which has no write buffer
+        engine._state.buffer_capacity = 4
+        engine._state.buffer = WriteBuffer(4)
     return engine
 
 

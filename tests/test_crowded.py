@@ -128,7 +128,7 @@ def test_one_change_never_lays_out_the_index(monkeypatch: pytest.MonkeyPatch) ->
         if i % 100 == 0:
             engine.add_many((20_000 + i + k, next(conditions)) for k in range(60))
     engine.settle()
-    assert set(threads) == {"siftline-tidier"}
+    assert set(threads) == {"siftline-compaction"}
     engine._check()
     check(engine)
 
@@ -181,7 +181,7 @@ class Held:
         def slow(*arguments: Any) -> Any:
             if process != os.getpid():
                 return step(*arguments)
-            if threading.current_thread().name == "siftline-tidier" and not self.may_go_on.is_set():
+            if threading.current_thread().name == "siftline-compaction" and not self.may_go_on.is_set():
                 self.has_come.set()
                 assert self.may_go_on.wait(60)
             return step(*arguments)
@@ -258,7 +258,7 @@ def test_additions_in_bulk_do_not_overtake_renewals_for_ever(monkeypatch: pytest
     def overtaken(self: Renewal) -> None:
         """Let a bulk with new constants come whenever the thread has dealt out labels."""
         is_nested = len(bulks) % 2 == 1
-        if threading.current_thread().name == "siftline-tidier" and not is_nested and len(bulks) < 20:
+        if threading.current_thread().name == "siftline-compaction" and not is_nested and len(bulks) < 20:
             bulks.append(first := next(firsts))
             engine.add_many((first + i, f"b{first} > {i} and a = {i % 7}") for i in range(300))
             bulks.append(first)

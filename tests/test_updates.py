@@ -119,7 +119,7 @@ def test_a_merge_that_was_overtaken(engine: Engine, monkeypatch: pytest.MonkeyPa
     lay_out = Sift._lay_out
 
     def slow(self: Sift, *arguments: Any) -> Any:
-        if threading.current_thread().name == "siftline-compactor":
+        if threading.current_thread().name == "siftline-compaction":
             is_laying_out.set()
             may_go_on.wait(10)
         return lay_out(self, *arguments)

@@ -305,7 +305,7 @@ def test_large_layers_are_merged_in_the_background(monkeypatch: pytest.MonkeyPat
     assert sorted(engine.match({"a": "00075999"})) == [7, 75, 759, 5999]
     # 512 come between two looks at them.
     assert max(n for name, n in built if name == "MainThread") <= 600
-    assert max(n for name, n in built if name == "siftline-tidier") > 1024
+    assert max(n for name, n in built if name == "siftline-compaction") > 1024
     sizes = [len(layer.entries) for layer in matcher_of(engine._state.domains).by_path["a"]]
     assert sum(sizes) == 6_000
     assert max(sizes) <= 2048

@@ -117,7 +117,7 @@ class Compactor:
         if self._thread is not None:
             return
         _watched.add(updates)
-        self._thread = threading.Thread(target=self._run, args=(updates,), name="siftline-tidier", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(updates,), name="siftline-compaction", daemon=True)
         self._thread.start()
 
     def _run(self, updates: Updates) -> None:
