@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import NOW, TIMES, moments
 
-from siftline import Engine, Statistics
+from siftline import Engine, Statistics, parse
 from siftline.encoding import domain_tables
 from siftline.encoding.json_events import json_lines
 from siftline.language.builder import attr, now
@@ -110,6 +110,40 @@ def test_timestamp_and_date_columns(expressions: list[Expression], column: list[
         trees = [{"at": value} for value in array.to_pylist()]
         table = pa.table({"at": array})
         assert pairs_of(engine, table) == pairs_of(engine, trees) == expected_pairs(expressions, trees)
+
+
+def test_timestamp_columns_are_compared_without_writing_them_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = filled([parse("at > timestamp '1969-12-31T23:59:59.5Z'"), parse("at <= now()"), parse("at is not null")])
+    moments = [-500_000_001, -500_000_000, 0, 10**18, None]
+    with monkeypatch.context() as patch:
+        for name in ("moment_texts", "date_texts"):
+            patch.setattr(f"siftline.encoding.arrow_values.{name}", None)
+        for unit, per_second in (("ns", 10**9), ("us", 10**6), ("s", 1)):
+            column = [None if each is None else each * per_second // 10**9 for each in moments]
+            table = pa.table({"at": pa.array(column, pa.int64()).cast(pa.timestamp(unit))})
+            found = engine.match_batch(table, now=NOW).to_pydict()
+            latest = [n for n, each in enumerate(column) if each is not None and 2 * each > -per_second]
+            assert [event for event, id in zip(*found.values(), strict=True) if id == 0] == latest
+        days = pa.table({"at": pa.array([-1, 0, 1], pa.int32()).cast(pa.date32())})
+        assert engine.match_batch(days, now=NOW)["subscription"].to_pylist().count(0) == 2
+    engine.add("at contains '1970' or at < '1970'", id=10)  # now the texts are needed
+    assert pairs_of(engine, days) == pairs_of(engine, days.to_pylist())
+
+
+@pytest.mark.parametrize("index", ["sift", "op-index", "be-tree"])
+def test_lists_of_timestamps_and_other_constants_need_no_exact_check(index: str) -> None:
+    engine = Engine(index)
+    mixed = "at in (timestamp '2026-01-31T10:00:00Z', 'x', 3, true, now(), timestamp '2026-02-01')"
+    engine.add_many([(1, mixed), (2, f"n = 1 and {mixed}"), (3, f"not ({mixed})"), (4, "at in (now(), 'y')")])
+    clauses = engine._joined_clauses()
+    assert clauses.is_exact[clauses.slots != 2].all()
+    oracle = Engine("scan")
+    oracle.add_many([(id, engine.expression(id)) for id in engine.ids()])
+    times = ["2026-01-31T11:00:00+01:00", "2026-02-01", "2026-02-01T00:00:00.1Z", "2026-03-01T00:00:00Z"]
+    for value in (*times, "x", "y", 3, True, None, ["z", times[3]], [times[2], 4], []):
+        event = {"at": value, "n": 1}
+        found = sorted(engine.match(event, now="2026-03-01"))
+        assert found == sorted(oracle.match(event, now="2026-03-01"))
 
 
 def test_while_waiting_for_enough_events(monkeypatch: pytest.MonkeyPatch) -> None:

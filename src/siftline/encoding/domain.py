@@ -216,8 +216,10 @@ class Line:
         return self._fits(gap, 1)
 
     def place(self, value: Any, gap: Gap | None = None) -> int:
-        """Give a label to one new constant, which has room where it goes, and return it."""
-        return self._squeeze_in(self.gap(value) if gap is None else gap, [value])
+        """Give a label to one new constant and return it, NO_LABEL if there is no room for it."""
+        gap = self.gap(value) if gap is None else gap
+        below, above = self._neighbours(gap)
+        return self._squeeze_in(gap[1], below, above, [value]) if above - below >= _NARROWEST_GAP else NO_LABEL
 
     def enter(self, value: Any, label: int) -> None:
         """Take in a constant that has a label already."""
@@ -238,7 +240,7 @@ class Line:
             if not self._fits(gap, len(group)):
                 return self._deal(new, group)
         for gap in sorted(groups, reverse=True):  # from the end, so that the places before stay what they are
-            self._squeeze_in(gap, groups[gap])
+            self._squeeze_in(gap[1], *self._neighbours(gap), groups[gap])
         return None
 
     def unknown(self, values: Iterable[Any]) -> list[Any]:
@@ -269,12 +271,12 @@ class Line:
                 above = labels[i]
         return below, above
 
-    def _squeeze_in(self, place: Gap, group: list[Any]) -> int:
-        """Insert constants into one gap, evenly, or behind one another if they continue a run; return the first label.
+    def _squeeze_in(self, i: int, below: int, above: int, group: list[Any]) -> int:
+        """Insert constants between two labels, evenly, or behind one another if they continue a run.
 
-        Labels come before keys, so that one who looks on without a lock finds a label for every key.
+        They go to place i of the new ones. Labels come before keys, so that one who looks on without a lock finds a
+        label for every key. Returns the first label.
         """
-        below, above = self._neighbours(place)
         n, gap = len(group), above - below
         is_first, is_last = below < self.section.first, above > self.section.last
         step = self._step(gap // n, is_first or is_last)
@@ -286,7 +288,6 @@ class Line:
         else:
             first = newest = above - n * step
         self._newest = newest
-        i = place[1]
         self.new_labels[i:i] = range(first, first + n * step, step)
         self.new_keys[i:i] = group
         return first

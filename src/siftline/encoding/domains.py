@@ -27,7 +27,7 @@ LineKey = tuple[int, bool]
 
 # New constants are merged into the flat arrays when they are this many and a quarter of those that are there, or many.
 _FEW: Final = 256
-_MANY: Final = 1 << 16
+_MANY: Final = 1 << 14
 # Without a table of paths, an event takes longer by what it takes to enter this many paths.
 _PATHS_PER_EVENT: Final = 32
 
@@ -201,11 +201,11 @@ class Domains:
         domain = self._own(attribute)
         line = domain.strings if key[1] else domain.numbers
         heir = self.heirs.get(key)
-        is_closed = heir is None and key in self.heirs
-        if is_closed or not line.has_room(gap) or (heir and not heir.has_room(value)):
+        has_room = key not in self.heirs if heir is None else heir.has_room(value)
+        label = line.place(value, gap) if has_room else NO_LABEL
+        if label == NO_LABEL:
             self.crowded.setdefault(key, {})[value] = None
             return NO_LABEL
-        label = line.place(value, gap)
         if heir is not None:
             heir.place(value, label)
         if self._placed is not None:
