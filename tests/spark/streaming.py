@@ -6,9 +6,9 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from siftline.spark.documents import read_document
-from siftline.spark.live import State
+from siftline.spark.directory.documents import read_document
 from siftline.spark.stream import stream
+from siftline.spark.worker.live import State
 
 if TYPE_CHECKING:
     from pathlib import Path

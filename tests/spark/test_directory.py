@@ -16,9 +16,9 @@ import pytest
 
 from siftline import Engine, Statistics
 from siftline.errors import SiftlineError, SnapshotError, SparkError, StorageError
-from siftline.spark.deltas import apply
-from siftline.spark.directory import KEPT_FOR, Draft, IndexDirectory, Shard
-from siftline.spark.paths import local_path
+from siftline.spark.changes import apply
+from siftline.spark.directory.versions import KEPT_FOR, Draft, IndexDirectory, Shard
+from siftline.spark.runtime.paths import local_path
 
 STATISTICS = Statistics.from_events([{"a": 1}])
 
@@ -116,7 +116,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from siftline.spark import directory
+from siftline.spark.directory import versions as directory
 from spark.test_directory import filled
 def kill(*_):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -11,12 +11,12 @@ import pytest
 
 import siftline
 from siftline.operators.modules import load_modules
-from siftline.spark.compact import compact
+from siftline.spark.changes import apply
 from siftline.spark.compile import compile
-from siftline.spark.deltas import apply
-from siftline.spark.directory import IndexDirectory
-from siftline.spark.learning import Learning, learned_of, merge
+from siftline.spark.directory.versions import IndexDirectory
 from siftline.spark.match import match
+from siftline.spark.sharding.compaction import compact
+from siftline.spark.worker.learning import Learning, learned_of, merge
 from spark.streaming import put_events, run_all, written
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def test_what_workers_learn_is_merged(spark: Any, tmp_path: Path) -> None:
 
 def test_damaged_and_killed_merges(tmp_path: Path) -> None:
     from siftline.operators.learned import Learned
-    from siftline.spark.documents import write_document
+    from siftline.spark.directory.documents import write_document
 
     folder = tmp_path / "learned"
     folder.mkdir()

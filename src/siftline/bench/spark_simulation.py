@@ -16,8 +16,8 @@ import numpy as np
 from siftline.bench.targets import shown
 from siftline.bench.workloads import cached, make_parameters
 from siftline.kernels.routing import no_filters, visits
-from siftline.spark.parsed import Parsed
-from siftline.spark.pivots import NO_PIVOT, Line, Ranks, coded, pivots_of
+from siftline.spark.sharding.parsed import Parsed
+from siftline.spark.sharding.pivots import NO_PIVOT, Line, Ranks, coded, pivots_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

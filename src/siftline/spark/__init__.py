@@ -15,16 +15,16 @@ try:
 except ImportError as error:
     raise ImportError("siftline.spark needs PySpark: pip install 'siftline[spark]'") from error
 
-from siftline.spark.compact import compact
+from siftline.spark.changes import apply
 from siftline.spark.compile import compile
-from siftline.spark.counts import Counts
-from siftline.spark.deltas import apply
-from siftline.spark.directory import IndexDirectory
-from siftline.spark.files import match_files
+from siftline.spark.directory.versions import IndexDirectory
 from siftline.spark.match import match
 from siftline.spark.profile import profile
 from siftline.spark.session import session
+from siftline.spark.sharding.compaction import compact
 from siftline.spark.stream import stream
+from siftline.spark.worker.counts import Counts
+from siftline.spark.worker.file_matching import match_files
 
 __all__ = [
     "Counts",

@@ -16,16 +16,15 @@ import pyarrow as pa
 from siftline.errors import SparkError
 from siftline.operators.modules import module_names
 from siftline.operators.schedules import check_schedule
-from siftline.spark.directory import DROP, KEEP, KEPT_FOR, Draft, Shard
-from siftline.spark.fail_above import check_fail_above, is_above
-from siftline.spark.failures import own_errors
-from siftline.spark.parsed import Collector
-from siftline.spark.paths import is_remote, literal
-from siftline.spark.pivots import Line, Ranks
-from siftline.spark.quarantine import COLUMNS
-from siftline.spark.remote import RemoteDraft
+from siftline.spark.directory.remote import RemoteDraft
+from siftline.spark.directory.versions import DROP, KEEP, KEPT_FOR, Draft, Shard
+from siftline.spark.runtime.fail_above import check_fail_above, is_above
+from siftline.spark.runtime.failures import own_errors
+from siftline.spark.runtime.paths import is_remote, literal
 from siftline.spark.session import is_connect, tasks_at_a_time
-from siftline.spark.shards import (
+from siftline.spark.sharding.parsed import Collector
+from siftline.spark.sharding.pivots import Line, Ranks
+from siftline.spark.sharding.shards import (
     ATTRIBUTE_COUNTS,
     BUILT,
     CHUNKS,
@@ -40,15 +39,16 @@ from siftline.spark.shards import (
     pivot_names,
     route,
 )
-from siftline.spark.subscriptions import PACKED, checker, form_of, parser, unpack_batches
+from siftline.spark.worker.quarantine import COLUMNS
+from siftline.spark.worker.subscriptions import PACKED, checker, form_of, parser, unpack_batches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
     from siftline.encoding.statistics import Statistics
-    from siftline.spark.directory import IndexDirectory
-    from siftline.spark.subscriptions import Form
+    from siftline.spark.directory.versions import IndexDirectory
+    from siftline.spark.worker.subscriptions import Form
 
 # So many subscriptions make another shard: about 1.5 gigabytes with five predicates each.
 _PER_SHARD: Final = 4_000_000

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import TableError
 from siftline.operators.modules import module_names
-from siftline.spark.dead_letters import DeadLetters
-from siftline.spark.directory import IndexDirectory
-from siftline.spark.events import EVENT, MOST_EVENT_BYTES, key_fields, selected, shape_of
-from siftline.spark.learning import Learning, merge
-from siftline.spark.live import LiveMatcher, state_of
+from siftline.spark.directory.versions import IndexDirectory
 from siftline.spark.session import is_connect, tasks_at_a_time
-from siftline.spark.worker import COUNTS, HOW, LISTS, PAIRS, TOP, Matcher
+from siftline.spark.worker.dead_letters import DeadLetters
+from siftline.spark.worker.events import EVENT, MOST_EVENT_BYTES, key_fields, selected, shape_of
+from siftline.spark.worker.learning import Learning, merge
+from siftline.spark.worker.live import LiveMatcher, state_of
+from siftline.spark.worker.matcher import COUNTS, HOW, LISTS, PAIRS, TOP, Matcher
 from siftline.subscriptions import checked_now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siftline.spark.counts import Counts
-    from siftline.spark.events import Shape
-    from siftline.spark.live import State
+    from siftline.spark.worker.counts import Counts
+    from siftline.spark.worker.events import Shape
+    from siftline.spark.worker.live import State
 
 AUTO, REPLICATED, SHARDED = "auto", "replicated", "sharded"
 PLANS: Final = (AUTO, REPLICATED, SHARDED)
@@ -118,7 +118,7 @@ def match(
     state, is_changed = state_for(index, directory)
     directory.share(events.sparkSession)
     if plan == SHARDED or (plan == AUTO and _is_too_large(directory)):
-        from siftline.spark.sharded import match_sharded
+        from siftline.spark.worker.sharded import match_sharded
 
         return match_sharded(rows, directory, state, matcher, schema, is_changed=is_changed)
     stage = LiveMatcher(matcher, directory.reference, state) if is_changed else matcher

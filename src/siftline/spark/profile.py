@@ -22,18 +22,18 @@ from siftline.encoding.domains import Domains
 from siftline.encoding.events import EncodedEvents
 from siftline.encoding.statistics import SAMPLE_SIZE, Statistics
 from siftline.model import Event
-from siftline.spark.dead_letters import IGNORE, DeadLetters
-from siftline.spark.events import EVENT, MOST_EVENT_BYTES, column_of, quoted, selected, shape_of
-from siftline.spark.learning import partition
-from siftline.spark.reading import pieces, readable
+from siftline.spark.worker.dead_letters import IGNORE, DeadLetters
+from siftline.spark.worker.events import EVENT, MOST_EVENT_BYTES, column_of, quoted, selected, shape_of
+from siftline.spark.worker.learning import partition
+from siftline.spark.worker.reading import pieces, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from siftline.model import Leaf
-    from siftline.spark.counts import Counts
-    from siftline.spark.dead_letters import TaskLetters
-    from siftline.spark.events import Shape
+    from siftline.spark.worker.counts import Counts
+    from siftline.spark.worker.dead_letters import TaskLetters
+    from siftline.spark.worker.events import Shape
 
 # The smallest hashes that are kept: the estimate is then right within about 6 %.
 _HASHES: Final = 256

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.spark.java import find_java
+from siftline.spark.runtime.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # For any session that runs Siftline, local or on a cluster.
 SETTINGS: Final = {
     # Workers are forked from a process that has loaded and used the kernels: ready at once, instead of after 2 s.
-    "spark.python.daemon.module": "siftline.spark.daemon",
+    "spark.python.daemon.module": "siftline.spark.worker.daemon",
     # Rows go to Python in larger batches: a third more JSON events a second than with 10,000.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     # Unless rows are large, as packed subscriptions and giant events are: the JVM holds a whole batch.

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import TableError
 from siftline.operators.modules import load_modules
-from siftline.spark.claims import claim, micro_batch
-from siftline.spark.directory import IndexDirectory
-from siftline.spark.events import EVENT, MOST_EVENT_BYTES, column_of, key_fields, quoted, selected, shape_of
-from siftline.spark.learning import STREAM_PAUSE, merge, partition
-from siftline.spark.live import engines_of
+from siftline.spark.directory.claims import claim, micro_batch
+from siftline.spark.directory.versions import IndexDirectory
 from siftline.spark.match import function_of, letters_of, matcher_of, result_schema, with_counted_tasks
-from siftline.spark.paths import local_path
-from siftline.spark.worker import PAIRS, TOP, Matcher
+from siftline.spark.runtime.paths import local_path
+from siftline.spark.worker.events import EVENT, MOST_EVENT_BYTES, column_of, key_fields, quoted, selected, shape_of
+from siftline.spark.worker.learning import STREAM_PAUSE, merge, partition
+from siftline.spark.worker.live import engines_of
+from siftline.spark.worker.matcher import PAIRS, TOP, Matcher
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Sequence
 
-    from siftline.spark.counts import Counts
-    from siftline.spark.events import Shape
+    from siftline.spark.worker.counts import Counts
+    from siftline.spark.worker.events import Shape
 
 _NOTIFICATION: Final = "notification"
 # The keys while duplicates are looked for, and what tells events apart whose keys do not.

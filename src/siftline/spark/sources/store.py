@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 
 from siftline.errors import SparkError
-from siftline.spark.deltas import apply
+from siftline.spark.changes import apply
 from siftline.storage.rows import microseconds
 from siftline.storage.store import Store
 

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from siftline.encoding.tables import spelling
-from siftline.spark.pairs import name_hashes
-from siftline.spark.parsed import WITHOUT_VALUE
+from siftline.spark.sharding.pairs import name_hashes
+from siftline.spark.sharding.parsed import WITHOUT_VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from siftline.spark.parsed import Parsed
+    from siftline.spark.sharding.parsed import Parsed
 
 # Of a clause that needs no attribute: above all ranks.
 NO_PIVOT: Final = 2**31 - 1

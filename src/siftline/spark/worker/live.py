@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 from siftline.engine import Engine
 from siftline.language.text import parse_stored
 from siftline.operators.modules import load_modules
-from siftline.spark.deltas import END, PUT, read_delta
-from siftline.spark.directory import IndexDirectory, delta_numbers
-from siftline.spark.worker import open_shards, stamp_of
+from siftline.spark.changes import END, PUT, read_delta
+from siftline.spark.directory.versions import IndexDirectory, delta_numbers
+from siftline.spark.worker.matcher import open_shards, stamp_of
 
 if TYPE_CHECKING:
     import os
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from siftline.encoding.events import EncodedEvents
     from siftline.operators.stage import Stage
-    from siftline.spark.deltas import Delta
-    from siftline.spark.worker import Matcher
+    from siftline.spark.changes import Delta
+    from siftline.spark.worker.matcher import Matcher
     from siftline.subscriptions import Id
 
 NEVER: Final = 2**63 - 1

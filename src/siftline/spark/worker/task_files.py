@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import StorageError
-from siftline.spark.paths import is_remote
+from siftline.spark.runtime.paths import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

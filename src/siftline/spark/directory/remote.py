@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from siftline.encoding.statistics import Statistics
 from siftline.errors import SnapshotError, SparkError
-from siftline.spark.directory import KEPT, KEPT_FOR, IndexDirectory, Shard, described
-from siftline.spark.documents import document_bytes, parsed_document
-from siftline.spark.hadoop import HadoopFolder
-from siftline.spark.mirror import PREFIX, SCHEME, SHARDS, VERSION, mirror_of
+from siftline.spark.directory.documents import document_bytes, parsed_document
+from siftline.spark.directory.hadoop import HadoopFolder
+from siftline.spark.directory.mirror import PREFIX, SCHEME, SHARDS, VERSION, mirror_of
+from siftline.spark.directory.versions import KEPT, KEPT_FOR, IndexDirectory, Shard, described
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,10 +23,10 @@ from siftline.encoding.domains import Domains
 from siftline.encoding.events import EncodedEvents
 from siftline.indexes.sift_bits import Bits, Costs
 from siftline.kernels.routing import no_filters, visits
-from siftline.spark.pairs import save_pairs
-from siftline.spark.parsed import Collector, Parsed
-from siftline.spark.pivots import Ranks, pivots_of
-from siftline.spark.shards import engine_of
+from siftline.spark.sharding.pairs import save_pairs
+from siftline.spark.sharding.parsed import Collector, Parsed
+from siftline.spark.sharding.pivots import Ranks, pivots_of
+from siftline.spark.sharding.shards import engine_of
 
 # One subscription for each way through the kernels.
 _EXPRESSIONS: Final = (

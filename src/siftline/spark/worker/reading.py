@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from siftline.encoding.events import EncodedEvents
-    from siftline.spark.dead_letters import TaskLetters
-    from siftline.spark.events import Shape
+    from siftline.spark.worker.dead_letters import TaskLetters
+    from siftline.spark.worker.events import Shape
 
     Encode = Callable[[Any], EncodedEvents]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from siftline.errors import SparkError
-from siftline.spark.paths import local_path
+from siftline.spark.runtime.paths import local_path
 from siftline.spark.session import is_connect
-from siftline.spark.task_files import TaskFolder
+from siftline.spark.worker.task_files import TaskFolder
 
 _NOTE: Final = "counts"
 

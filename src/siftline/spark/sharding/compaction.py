@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from siftline.engine import Engine
 from siftline.language.text import parse_stored
 from siftline.operators.modules import load_modules
-from siftline.spark.directory import KEPT_FOR, Draft, IndexDirectory, Shard
-from siftline.spark.live import NEVER, Overlay
-from siftline.spark.pairs import FILE
-from siftline.spark.parsed import required_attributes
-from siftline.spark.shards import folder_bytes
+from siftline.spark.directory.versions import KEPT_FOR, Draft, IndexDirectory, Shard
+from siftline.spark.sharding.pairs import FILE
+from siftline.spark.sharding.parsed import required_attributes
+from siftline.spark.sharding.shards import folder_bytes
+from siftline.spark.worker.live import NEVER, Overlay
 from siftline.storage.files import named_errors
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from siftline.encoding.statistics import Statistics
-    from siftline.spark.live import Put
+    from siftline.spark.worker.live import Put
     from siftline.subscriptions import Id
 
 

@@ -26,10 +26,10 @@ import pyarrow.compute as pc
 from siftline.errors import SnapshotError, SparkError, StorageError, SubscriptionError, TableError
 from siftline.ids import plain_id
 from siftline.operators.modules import load_modules
-from siftline.spark.directory import IndexDirectory, delta_file, last_delta
-from siftline.spark.documents import read_document, write_document
-from siftline.spark.paths import local_path
-from siftline.spark.subscriptions import LANGUAGES, PREDICATES, SOURCES, parsed_text, refusal
+from siftline.spark.directory.documents import read_document, write_document
+from siftline.spark.directory.versions import IndexDirectory, delta_file, last_delta
+from siftline.spark.runtime.paths import local_path
+from siftline.spark.worker.subscriptions import LANGUAGES, PREDICATES, SOURCES, parsed_text, refusal
 from siftline.storage.files import File, named_errors
 from siftline.storage.rows import Change, microseconds
 

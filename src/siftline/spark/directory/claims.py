@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from siftline.errors import SnapshotError, SparkError
-from siftline.spark.documents import read_document, write_document
-from siftline.spark.live import State, state_of
-from siftline.spark.paths import local_path
+from siftline.spark.directory.documents import read_document, write_document
+from siftline.spark.runtime.paths import local_path
+from siftline.spark.worker.live import State, state_of
 from siftline.storage.files import named_errors, sync_folder
 
 _QUERY: Final = "sql.streaming.queryId"

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from siftline.spark.directory import IndexDirectory
-    from siftline.spark.pivots import Pivots, Ranks
+    from siftline.spark.directory.versions import IndexDirectory
+    from siftline.spark.sharding.pivots import Pivots, Ranks
 
 FILE: Final = "pairs.npy"
 # More than this would be too much for every router.

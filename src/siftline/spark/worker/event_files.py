@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from siftline.errors import SparkError, StorageError, TableError
-from siftline.spark.paths import file_uri, is_remote, literal, local_path
+from siftline.spark.runtime.paths import file_uri, is_remote, literal, local_path
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from siftline.spark.events import Shape
+    from siftline.spark.worker.events import Shape
 
 # Events that are read at a time.
 _READ_ROWS: Final = 50_000

@@ -14,15 +14,15 @@ import pyarrow as pa
 from siftline.engine import Engine
 from siftline.language.text import parse_stored
 from siftline.operators.modules import load_modules
-from siftline.spark.pairs import save_pairs
-from siftline.spark.parsed import Parsed
-from siftline.spark.pivots import NO_PIVOT, pivots_of
+from siftline.spark.sharding.pairs import save_pairs
+from siftline.spark.sharding.parsed import Parsed
+from siftline.spark.sharding.pivots import NO_PIVOT, pivots_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from siftline.encoding.statistics import Statistics
-    from siftline.spark.pivots import Line, Ranks
+    from siftline.spark.sharding.pivots import Line, Ranks
 
 ATTRIBUTE_COUNTS: Final = "attribute string, n bigint"
 PIVOT_COUNTS: Final = "pivot bigint, n bigint"

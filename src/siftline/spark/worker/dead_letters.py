@@ -22,17 +22,17 @@ import numpy as np
 import pyarrow as pa
 
 from siftline.errors import EventError
-from siftline.spark.counts import Done
-from siftline.spark.fail_above import check_fail_above, is_above
-from siftline.spark.paths import is_remote, local_path
-from siftline.spark.task_files import TaskFolder
+from siftline.spark.runtime.fail_above import check_fail_above, is_above
+from siftline.spark.runtime.paths import is_remote, local_path
+from siftline.spark.worker.counts import Done
+from siftline.spark.worker.task_files import TaskFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from siftline.spark.counts import Counts
-    from siftline.spark.events import Shape
-    from siftline.spark.task_files import TaskFile
+    from siftline.spark.worker.counts import Counts
+    from siftline.spark.worker.events import Shape
+    from siftline.spark.worker.task_files import TaskFile
 
 # In the place of a folder: leave out what cannot be read.
 IGNORE: Final = "ignore"

@@ -22,8 +22,8 @@ from weakref import WeakKeyDictionary
 
 from siftline.errors import SnapshotError, StorageError
 from siftline.operators.learned import Learned, summed
-from siftline.spark.documents import read_document, write_document
-from siftline.spark.paths import local_path
+from siftline.spark.directory.documents import read_document, write_document
+from siftline.spark.runtime.paths import local_path
 from siftline.storage.files import File
 
 if TYPE_CHECKING:

@@ -23,22 +23,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from siftline.errors import SparkError
-from siftline.spark.directory import IndexDirectory
-from siftline.spark.event_files import dealt_out, event_files, mounted
-from siftline.spark.events import EVENT, MOST_EVENT_BYTES, column_of, quoted, shape_of
-from siftline.spark.failures import own_errors
-from siftline.spark.live import LiveMatcher
+from siftline.spark.directory.versions import IndexDirectory
 from siftline.spark.match import function_of, letters_of, matcher_of, result_schema, state_for
-from siftline.spark.worker import PAIRS
+from siftline.spark.runtime.failures import own_errors
+from siftline.spark.worker.event_files import dealt_out, event_files, mounted
+from siftline.spark.worker.events import EVENT, MOST_EVENT_BYTES, column_of, quoted, shape_of
+from siftline.spark.worker.live import LiveMatcher
+from siftline.spark.worker.matcher import PAIRS
 from siftline.storage.files import named_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from siftline.spark.counts import Counts
-    from siftline.spark.event_files import EventFiles, Reader
-    from siftline.spark.events import Shape
-    from siftline.spark.worker import Matcher
+    from siftline.spark.worker.counts import Counts
+    from siftline.spark.worker.event_files import EventFiles, Reader
+    from siftline.spark.worker.events import Shape
+    from siftline.spark.worker.matcher import Matcher
 
 _GROUPS: Final = "place int, file string, group int"
 _WRITTEN: Final = "file string, rows bigint"

@@ -43,9 +43,9 @@ import pyarrow as pa
 import siftline
 from siftline.encoding.statistics import Statistics
 from siftline.errors import SnapshotError, SparkError, StorageError
-from siftline.spark.documents import read_document, write_document
-from siftline.spark.mirror import unpacked
-from siftline.spark.paths import file_uri, is_remote, local_path
+from siftline.spark.directory.documents import read_document, write_document
+from siftline.spark.directory.mirror import unpacked
+from siftline.spark.runtime.paths import file_uri, is_remote, local_path
 from siftline.storage.files import File, named_errors
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class IndexDirectory:
     def open(cls, path: str | os.PathLike[str], version: int | None = None) -> IndexDirectory:
         """Read which version is current, or a given one, and what it holds."""
         if is_remote(path):
-            from siftline.spark.remote import open_remote
+            from siftline.spark.directory.remote import open_remote
 
             return open_remote(os.fspath(path), version)
         folder = local_path(path)
@@ -212,7 +212,7 @@ class IndexDirectory:
 
     def learned(self) -> dict[str, dict[str, Any]]:
         """Return what jobs have learned about calls, by operator: how many there were, how often they are true, ..."""
-        from siftline.spark.learning import learned_of
+        from siftline.spark.worker.learning import learned_of
 
         return learned_of(self.path).shown()
 

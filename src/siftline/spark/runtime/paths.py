@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from siftline.errors import SparkError
-from siftline.spark import mirror
+from siftline.spark.directory import mirror
 
 # A name with a colon is a local one, as `2026-11-17T10:00` and `a:b` are, unless a slash comes next.
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")

@@ -23,15 +23,15 @@ from siftline.encoding.domains import Domains
 from siftline.encoding.events import EncodedEvents
 from siftline.kernels.routing import visits
 from siftline.operators.modules import load_modules
-from siftline.spark.directory import IndexDirectory
-from siftline.spark.events import JSON, Shape, quoted
-from siftline.spark.learning import partition
-from siftline.spark.live import engine_of_shard, overlay_of
+from siftline.spark.directory.versions import IndexDirectory
 from siftline.spark.match import function_of
-from siftline.spark.pairs import filters_of
-from siftline.spark.reading import are_whole, joined, pieces, readable
 from siftline.spark.session import tasks_at_a_time
-from siftline.spark.worker import COUNTS, LISTS, PAIRS, TOP, stamp_of
+from siftline.spark.sharding.pairs import filters_of
+from siftline.spark.worker.events import JSON, Shape, quoted
+from siftline.spark.worker.learning import partition
+from siftline.spark.worker.live import engine_of_shard, overlay_of
+from siftline.spark.worker.matcher import COUNTS, LISTS, PAIRS, TOP, stamp_of
+from siftline.spark.worker.reading import are_whole, joined, pieces, readable
 from siftline.storage.snapshot import read_table
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from siftline.spark.dead_letters import TaskLetters
-    from siftline.spark.learning import TaskLearning
-    from siftline.spark.live import Overlay, State
-    from siftline.spark.worker import Matcher
+    from siftline.spark.worker.dead_letters import TaskLetters
+    from siftline.spark.worker.learning import TaskLearning
+    from siftline.spark.worker.live import Overlay, State
+    from siftline.spark.worker.matcher import Matcher
 
 # The number of an event in the job, by which its matches in several shards are united.
 _NUMBER: Final = "_siftline_event"

@@ -21,11 +21,11 @@ import pyarrow.compute as pc
 from siftline.errors import SnapshotError
 from siftline.model import Timestamp
 from siftline.operators.modules import load_modules
-from siftline.spark.checked import open_checked
-from siftline.spark.directory import missing
-from siftline.spark.learning import Learning
-from siftline.spark.paths import local_path
-from siftline.spark.reading import are_whole, joined, pieces, readable
+from siftline.spark.directory.versions import missing
+from siftline.spark.runtime.checked import open_checked
+from siftline.spark.runtime.paths import local_path
+from siftline.spark.worker.learning import Learning
+from siftline.spark.worker.reading import are_whole, joined, pieces, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.engine import Engine
-    from siftline.spark.dead_letters import DeadLetters, TaskLetters
-    from siftline.spark.events import Shape
+    from siftline.spark.worker.dead_letters import DeadLetters, TaskLetters
+    from siftline.spark.worker.events import Shape
 
 PAIRS, LISTS, COUNTS, TOP = "pairs", "arrays", "counts", "top-k"
 HOW: Final = (PAIRS, LISTS, COUNTS, TOP)

@@ -20,8 +20,8 @@ from siftline.language.printer import to_text
 from siftline.model import leaf_of
 from siftline.model.expression import walk
 from siftline.operators.modules import load_modules
-from siftline.spark.parsed import Collector, Parsed
-from siftline.spark.quarantine import Quarantine, is_unicode
+from siftline.spark.sharding.parsed import Collector, Parsed
+from siftline.spark.worker.quarantine import Quarantine, is_unicode
 from siftline.storage.written import CLOUDEVENTS, DIALECTS, EVENTBRIDGE, TEXT, Written
 from siftline.subscriptions import accepted
 

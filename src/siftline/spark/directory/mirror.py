@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import SnapshotError, SparkError
-from siftline.spark.checked import own_folder
-from siftline.spark.documents import read_document
+from siftline.spark.directory.documents import read_document
+from siftline.spark.runtime.checked import own_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
