@@ -9,7 +9,7 @@ from siftline import Engine
 from siftline.spark.changes import apply
 
 if TYPE_CHECKING:
-    from siftline.spark.worker.live import State
+    from siftline.spark.directory.state import State
 
 ATTRIBUTES = "abc"
 NEVER = 2**63 - 1

@@ -7,8 +7,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from siftline.spark.directory.documents import read_document
+from siftline.spark.directory.state import State
 from siftline.spark.stream import stream
-from siftline.spark.worker.live import State
 
 if TYPE_CHECKING:
     from pathlib import Path

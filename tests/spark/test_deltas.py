@@ -16,11 +16,14 @@ import pytest
 from siftline import Store
 from siftline.errors import SnapshotError, SparkError
 from siftline.model import Timestamp
-from siftline.spark.changes import apply, read_delta
+from siftline.spark.changes import apply, compact
 from siftline.spark.directory.claims import claim
-from siftline.spark.directory.versions import Draft, IndexDirectory, delta_file, delta_numbers
-from siftline.spark.sharding.compaction import compact
-from siftline.spark.worker.live import State, engines_of, state_of
+from siftline.spark.directory.deltas import read_delta
+from siftline.spark.directory.draft import Draft
+from siftline.spark.directory.layout import delta_file, delta_numbers
+from siftline.spark.directory.state import State, state_of
+from siftline.spark.directory.versions import IndexDirectory
+from siftline.spark.worker.live import engines_of
 from spark.changing import Model, expression, tree
 from spark.directories import directory
 

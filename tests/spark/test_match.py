@@ -265,7 +265,8 @@ def test_the_result_is_that_of_an_engine(spark: Any, tmp_path: Path) -> None:
     path = tmp_path / "index"
     whole = Engine()
     whole.add_many(workload.predicates)
-    from siftline.spark.directory.versions import Draft, Shard
+    from siftline.spark.directory.draft import Draft
+    from siftline.spark.directory.versions import Shard
 
     with Draft(path) as draft:
         whole.save(draft.folder / "made")

@@ -14,9 +14,9 @@ from strategies import events, subscriptions
 from siftline import Engine
 from siftline.language.printer import to_text
 from siftline.spark.compile import compile
+from siftline.spark.directory.state import State
 from siftline.spark.directory.versions import IndexDirectory
 from siftline.spark.match import match
-from siftline.spark.worker.live import State
 from spark.changing import Model, tree
 from spark.test_deltas import first_rows
 

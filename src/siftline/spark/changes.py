@@ -1,47 +1,45 @@
-"""Deltas: what changed since a version was compiled, in small numbered files beside it.
+"""apply and compact: the subscriptions of an index change while streams and jobs go on.
 
-    deltas/7.json   {"time": ..., "changes": [["put", "ann", "price <= 600", 1.0, null],
-                                              ["remove", "bob"],
-                                              ["end", "eve", 1794824320000000]]}
-
-A version has all deltas up to a number; the later ones go on top, in order, so that (version, delta) names one state of
-the subscriptions for ever. `apply` writes the next delta in one step; the next micro-batch of a stream sees it.
-
-A `put` gives a subscription its whole content, whether it was there or not, so changes may come twice. An `end` lets
-one end at a time (microseconds since 1970) and leaves its content alone; one that is over by the time of the delta
-stays over, so that it makes no difference whether `compact` has dropped it by then.
+apply     changes → checked → the next delta beside the version (`directory/deltas.py`)
+compact   a version and the deltas on top of it → the next version (`sharding/compaction.py`)
 """
 
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from siftline.errors import SnapshotError, SparkError, StorageError, SubscriptionError, TableError
+from siftline.errors import SubscriptionError, TableError
 from siftline.ids import plain_id
 from siftline.operators.modules import load_modules
-from siftline.spark.directory.documents import read_document, write_document
-from siftline.spark.directory.versions import IndexDirectory, delta_file, last_delta
+from siftline.spark.directory.deltas import END, PUT, REMOVE, Delta, Refused, delta_lock, last_delta, write_delta
+from siftline.spark.directory.draft import Draft
+from siftline.spark.directory.overlay import Overlay
+from siftline.spark.directory.retention import RETENTION_PERIOD
+from siftline.spark.directory.versions import IndexDirectory
 from siftline.spark.runtime.paths import local_path
+from siftline.spark.sharding.compaction import compacted_ends, compacted_shards
 from siftline.spark.worker.subscriptions import LANGUAGES, PREDICATES, SOURCES, parsed_text, refusal
-from siftline.storage.files import File, named_errors
+from siftline.storage.files import named_errors
 from siftline.storage.rows import Change, microseconds
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
+    from datetime import timedelta
     from pathlib import Path
 
     from siftline.subscriptions import Id
 
-PUT, REMOVE, END = "put", "remove", "end"
-# What a change may be called: as an order, or as the feed of a store reports it.
+    # The number of a change, if it has one, and the change, or why it is refused.
+    _Checked = tuple[int | None, list[Any] | Refused]
+
+# The names of changes: as users write them, and as the feed of a store reports them.
 _KINDS: Final = {
     "add": PUT,
     "added": PUT,
@@ -54,40 +52,6 @@ _KINDS: Final = {
     "expired": REMOVE,
 }
 _INT64: Final = range(-(2**63), 2**63)
-# How long to wait for others who are writing a delta, which takes milliseconds.
-_WAIT_SECONDS: Final = 30.0
-
-
-class Refused(NamedTuple):
-    """A change that was not made, and why."""
-
-    id: Any
-    expression: str | None
-    reason: str
-
-
-class Delta(NamedTuple):
-    """Changes that take effect together.
-
-    Attributes
-    ----------
-    number : int
-        Of the delta; the state of an index is a version with all deltas up to a number.
-    time : int
-        When it was written, in microseconds since 1970.
-    changes : list of list
-        As above.
-    refused : list of Refused
-        What was left out.
-    marks : dict
-        How far each source of changes has been followed.
-    """
-
-    number: int
-    time: int
-    changes: list[list[Any]]
-    refused: list[Refused]
-    marks: dict[str, int]
 
 
 def apply(
@@ -107,13 +71,13 @@ def apply(
         The index directory.
     changes : DataFrame, Arrow table, iterable of mappings or of changes of a store
         `change` (add, replace, remove or expire; add if left out), `subscription`, `expression`, `weight`, `expires`,
-        in order; rows of a DataFrame have none, unless there is a column `sequence`. `add` and `replace` give the
+        in order; rows of a DataFrame have no order, unless there is a column `sequence`. `add` and `replace` give the
         whole content of a subscription; with `expire` one ends at `expires`, or at once.
     language : str, optional
-        Of the expressions, if it shall not be guessed; a column `language` goes before it.
+        Of the expressions, if it is not to be guessed; a column `language` overrides it.
     source, sequence : str and int, optional
-        Where the changes come from, and the number of the last one: what a source has delivered already is not applied
-        again. Changes that have a number themselves (`sequence`) are looked at one by one.
+        Where the changes come from, and the number of the last one: changes that a source has delivered before are not
+        applied again. Changes that have their own number (`sequence`) are compared one by one.
     now : int, optional
         The time of the delta, in microseconds since 1970.
 
@@ -134,64 +98,78 @@ def apply(
         raise ValueError("source and sequence go together")
     directory = IndexDirectory.open(folder)
     load_modules(directory.operators)
-    is_text = directory.id_type == "string"
-    checked = _checked(rows_of(changes), language, is_text)
-    with _turn(folder):
-        number, marks = last_delta(folder)
-        moment = time.time_ns() // 1000 if now is None else now
-        mark = -1 if source is None else marks.get(source, -1)
-        new = [outcome for place, outcome in checked if source is None or place is None or place > mark]
-        good = [outcome for outcome in new if not isinstance(outcome, Refused)]
-        refused = [outcome for outcome in new if isinstance(outcome, Refused)]
-        is_known = sequence is not None and mark >= sequence
-        if is_known or (source is None and not good):
-            return Delta(number, moment, [], refused, marks)
-        if source is not None and sequence is not None:
-            marks = {**marks, source: sequence}
-        delta = Delta(number + 1, moment, good, refused, marks)
-        write_document(delta_file(folder, delta.number), {k: v for k, v in delta._asdict().items() if k != "number"})
+    checked = _checked(rows_of(changes), language, directory.id_type == "string")
+    with delta_lock(folder):
+        moment = time.time_ns() // 1000 if now is None else now  # later deltas have later times
+        delta, is_new = _next_delta(folder, checked, source, sequence, moment)
+        if is_new:
+            write_delta(folder, delta)
         return delta
 
 
-def read_delta(folder: Path, number: int) -> Delta:
-    """Return a delta that was written."""
-    file = delta_file(folder, number)
-    if not file.is_file():
-        raise SnapshotError(f"the index {folder} lacks its delta {number}: there is no {file}")
-    document = read_document(file)
-    try:
-        refused = [Refused(*row) for row in document["refused"]]
-        return Delta(number, document["time"], document["changes"], refused, document["marks"])
-    except (KeyError, TypeError) as error:
-        raise SnapshotError(f"{file} is damaged: {error!r}") from None
+def _next_delta(
+    folder: Path, checked: list[_Checked], source: str | None, sequence: int | None, now: int
+) -> tuple[Delta, bool]:
+    """Return the delta of some changes, and whether it has to be written: a source may have delivered them before."""
+    number, marks = last_delta(folder)
+    mark = -1 if source is None else marks.get(source, -1)
+    new = [outcome for place, outcome in checked if source is None or place is None or place > mark]
+    accepted = [outcome for outcome in new if not isinstance(outcome, Refused)]
+    refused = [outcome for outcome in new if isinstance(outcome, Refused)]
+    is_known = sequence is not None and mark >= sequence
+    if is_known or (source is None and not accepted):
+        return Delta(number, now, [], refused, marks), False
+    if source is not None and sequence is not None:
+        marks = {**marks, source: sequence}
+    return Delta(number + 1, now, accepted, refused, marks), True
 
 
-@contextmanager
-def _turn(folder: Path) -> Iterator[None]:
-    """Let one at a time write a delta."""
-    with named_errors(folder / "deltas", "written"):
-        (folder / "deltas").mkdir(exist_ok=True)
-    file = File.opened(folder / "deltas" / "lock", is_new=True)
-    end = time.monotonic() + _WAIT_SECONDS
-    try:
-        while not _is_locked(file):
-            if time.monotonic() > end:
-                raise SparkError(f"{folder}: others have been writing deltas for {_WAIT_SECONDS:.0f} s")
-            time.sleep(0.005)
-        yield
-    finally:
-        file.close()
+def compact(
+    path: str | os.PathLike[str], *, now: int | None = None, keep: timedelta = RETENTION_PERIOD
+) -> IndexDirectory:
+    """Merge all changes of an index into a new version, and return it; it needs no Spark.
+
+    Streams and jobs may run meanwhile, and changes may come: those that come later stay on top of the new version.
+    Subscriptions that have ended by now are dropped.
+
+    Parameters
+    ----------
+    path : str or path
+        The index directory.
+    now : int, optional
+        Microseconds since 1970.
+    keep : timedelta
+        How long a version stays after another has taken its place, for the jobs that began before. The last three
+        versions, and those that streams still need, stay in any case.
+
+    Raises
+    ------
+    SparkError
+        If something is being compiled into the directory, or compacted, at this time.
+    StorageError
+        If something cannot be written.
+    """
+    moment = time.time_ns() // 1000 if now is None else now
+    with Draft(path, keep) as draft, named_errors(draft.folder, "written"):
+        directory = IndexDirectory.open(draft.path)
+        load_modules(directory.operators)
+        if draft.delta == directory.delta and not any(end <= moment for end in directory.ends["end"].to_pylist()):
+            return directory
+        overlay = Overlay(directory)
+        overlay.advance(draft.delta)
+        return draft.commit(
+            compacted_shards(overlay, moment, draft.shards),
+            id_type=directory.id_type,
+            quarantined=directory.quarantined,
+            statistics=directory.statistics,
+            ends=compacted_ends(overlay, moment),
+            operators=directory.operators,
+            schedule=directory.schedule,
+            compiled=directory.compiled if overlay.has_changes or directory.compiled < directory.delta else None,
+        )
 
 
-def _is_locked(file: File) -> bool:
-    try:
-        file.lock()
-    except StorageError:
-        return False
-    return True
-
-
-# rows
+# rows of changes
 
 
 def rows_of(changes: Any) -> Iterable[Mapping[str, Any]]:
@@ -207,7 +185,7 @@ def _collected(frame: Any) -> Any:
     """Return a DataFrame as an Arrow table, by sequence if there is one."""
     table = frame.toArrow()
     if "expires" in table.column_names and pa.types.is_timestamp(table["expires"].type):
-        # A timestamp without a zone is meant in the zone of the session.
+        # A timestamp without a zone has the zone of the session.
         moments = table["expires"].cast(pa.timestamp("us"))
         if table["expires"].type.tz is None:
             moments = pc.assume_timezone(moments, frame.sparkSession.conf.get("spark.sql.session.timeZone"))
@@ -225,11 +203,9 @@ def _mapping(change: Change) -> dict[str, Any]:
     return {**row, **written, "weight": subscription.weight, "expires": subscription.expires}
 
 
-def _checked(
-    rows: Iterable[Mapping[str, Any]], language: str | None, is_text: bool
-) -> list[tuple[int | None, list[Any] | Refused]]:
-    """Return each row as a change, or why it is none, with its number if it has one."""
-    checked: list[tuple[int | None, list[Any] | Refused]] = []
+def _checked(rows: Iterable[Mapping[str, Any]], language: str | None, is_text: bool) -> list[_Checked]:
+    """Return each row as a change, or why it is refused, with its number if it has one."""
+    checked: list[_Checked] = []
     for row in rows:
         if not hasattr(row, "get"):
             raise TableError(f"a change must be a mapping with a subscription, not {type(row).__name__}")

@@ -1,4 +1,4 @@
-"""Small documents of an index directory: JSON with a format and a checksum, whole or not there."""
+"""The small documents of an index directory: JSON with a format and a checksum, written in one step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FORMAT_VERSION: Final = 1
 
 
 def write_document(file: Path, content: dict[str, Any]) -> None:
-    """Write a document in one step and for good."""
+    """Write a document in one step, and wait until it is on the disk."""
     draft = file.with_name(f".{file.name}-draft")
     with named_errors(file, "written"):
         with draft.open("wb") as stream:
@@ -30,7 +30,7 @@ def write_document(file: Path, content: dict[str, Any]) -> None:
 
 
 def read_document(file: Path) -> dict[str, Any]:
-    """Return a document that is as it was written; raise SnapshotError if it is not."""
+    """Return a document; raise SnapshotError if it is not as it was written."""
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -46,7 +46,7 @@ def document_bytes(content: dict[str, Any]) -> bytes:
 
 
 def parsed_document(content: bytes, name: str) -> dict[str, Any]:
-    """Return what a document says; raise SnapshotError if it is not as it was written."""
+    """Return the content of a document; raise SnapshotError if it is not as it was written."""
     try:
         document = json.loads(content)
     except ValueError as error:

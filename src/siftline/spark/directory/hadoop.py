@@ -1,9 +1,10 @@
-"""A folder on any file system that Spark knows, as the driver sees it: through the JVM, with Hadoop's own client.
+"""A folder on any file system that Spark knows, for the driver: through the JVM, with Hadoop's own client.
 
-A file is created whole or not at all, and by one only. What decides is one step of the file system: on a store that
-creates files on a condition (S3A says so of itself), the end of the upload; elsewhere the renaming of a finished draft,
-which HDFS refuses if there is a file of that name. A file system that allows it nevertheless, as the local one does, is
-asked before: then two at the very same moment may both succeed, and the later one counts.
+A file is created whole or not at all, and only one process can create it. One step of the file system decides. On a
+store with conditional writes (S3A reports this capability) it is the end of the upload. Elsewhere it is the renaming of
+a finished draft, which HDFS refuses if there is a file of that name. Some file systems, such as the local one, would
+replace the file. There it is first checked whether it exists; two processes that do so at the same moment can then both
+succeed, and the later file counts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import SparkError, StorageError
-from siftline.spark.session import is_connect
+from siftline.spark.runtime.sessions import is_connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

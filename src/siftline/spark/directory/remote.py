@@ -3,16 +3,16 @@
     URI/
       commits/<n>.json            names the folder of version n; the greatest n is current
       versions/<name>/            never changed after the commit, and never shared by two compilations
-        version.json              as in a local index directory
+        version.json              as in a local index directory (`layout.py`)
         statistics.json           if there are any
         shards/*.parquet          snapshots of engines, in chunks of their files
         quarantine/*.parquet      subscriptions that were refused
 
-Executors build shards on their own disks, and Spark writes the chunks, so nothing large goes through the driver and no
-file system needs to be shared; tasks that Spark repeats are its own affair. No folder is ever renamed, which an object
-store cannot do in one step. One small file decides: whoever creates `commits/<n>.json` has made version n, and all
-others who began with the same current version are told so. Readers look for commits alone, so they see a version whole
-or not at all.
+Executors build shards on their own disks, and Spark writes the chunks. So nothing large goes through the driver, no
+file system needs to be shared, and Spark itself takes care of tasks that it repeats. No folder is ever renamed, because
+an object store cannot do that in one step. One small file decides: the driver that creates `commits/<n>.json` has made
+version n, and all others that began with the same current version get an error. Readers look for commits alone, so they
+see a version whole or not at all.
 """
 
 from __future__ import annotations
@@ -29,22 +29,24 @@ from siftline.encoding.statistics import Statistics
 from siftline.errors import SnapshotError, SparkError
 from siftline.spark.directory.documents import document_bytes, parsed_document
 from siftline.spark.directory.hadoop import HadoopFolder
-from siftline.spark.directory.mirror import PREFIX, SCHEME, SHARDS, VERSION, mirror_of
-from siftline.spark.directory.versions import KEPT, KEPT_FOR, IndexDirectory, Shard, described
+from siftline.spark.directory.layout import SHARDS, STATISTICS, VERSION
+from siftline.spark.directory.mirror import PREFIX, mirror_of, reference_to
+from siftline.spark.directory.retention import MIN_VERSIONS, RETENTION_PERIOD
+from siftline.spark.directory.versions import IndexDirectory, Shard, description_of
+from siftline.spark.runtime.sessions import local_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-_STATISTICS: Final = "statistics.json"
-# A folder that nobody has committed for so long was left over by a driver that is no more.
-_LEFT_OVER_MS: Final = 7 * 24 * 3600 * 1000
-# What the driver has to know of the shards that were written.
+# A folder of this age that was never committed was left by a driver that was killed.
+_DRAFT_LIFETIME_MS: Final = 7 * 24 * 3600 * 1000
+# The columns of a shard that the driver needs when it is written.
 _SUMMARY: Final = ("shard", "subscriptions", "bytes", "pairs", "pivots")
 
 
 class RemoteDirectory(IndexDirectory):
-    """One version of an index directory on another file system; `path` is what this machine has of it, if anything."""
+    """One version of an index directory on another file system; `path` is this machine's mirror, if there is one."""
 
     def __init__(self, folder: HadoopFolder, version: int, name: str, description: dict[str, Any]) -> None:
         super().__init__(mirror_of(name), version, description)
@@ -57,15 +59,15 @@ class RemoteDirectory(IndexDirectory):
 
     @property
     def reference(self) -> str:
-        """What workers call the directory: each machine has its own copy."""
-        return f"{SCHEME}:{self._name}"
+        """The name by which workers find the directory: each machine has its own mirror."""
+        return reference_to(self._name)
 
     @property
     def learning_path(self) -> None:
         """Workers cannot write there; each one learns for itself."""
 
     def shard_references(self) -> tuple[str, ...]:
-        """Return what workers call the snapshots, which they unpack when they need them."""
+        """Return the names by which workers find the snapshots, which they unpack when they need them."""
         return tuple(f"{self.reference}/versions/{self.version}/{SHARDS}/{shard.name}" for shard in self.shards)
 
     def share(self, spark: Any) -> None:
@@ -76,17 +78,17 @@ class RemoteDirectory(IndexDirectory):
             return
         removed = {name for name in shared if not self._files.exists(f"versions/{name}")}
         _forget(context, [self._files.encoded(f"versions/{name}") for name in removed])
-        # Unlike all others, this takes a URI for what it says, and `#` for the beginning of a fragment.
+        # Unlike other calls of Spark, this one decodes the URI, and takes `#` for the beginning of a fragment.
         context.addFile(self._files.encoded(f"versions/{self._name}"), recursive=True)
         shared -= removed
         shared.add(self._name)
 
     @cached_property
     def statistics(self) -> Statistics | None:
-        """What the subscriptions were compiled with."""
+        """The statistics that the subscriptions were compiled with."""
         if self._statistics_checksum is None:
             return None
-        name = f"versions/{self._name}/{_STATISTICS}"
+        name = f"versions/{self._name}/{STATISTICS}"
         content = self._files.read(name)
         if content is None or zlib.crc32(content) != self._statistics_checksum:
             raise SnapshotError(f"{self._files.path_of(name)} is damaged or missing")
@@ -94,7 +96,7 @@ class RemoteDirectory(IndexDirectory):
 
     @property
     def quarantine_path(self) -> str:
-        """Where the refused subscriptions are; there is nothing if none was."""
+        """The folder of the refused subscriptions; it does not exist if none was refused."""
         return self._files.path_of(f"versions/{self._name}/quarantine")
 
 
@@ -103,9 +105,9 @@ _shared: dict[tuple[str, str], set[str]] = {}
 
 
 def _forget(context: Any, uris: Sequence[str]) -> None:
-    """Let Spark not bring versions that are removed: executors that join later would look for them, and all tasks fail.
+    """Tell Spark not to bring versions that were removed: executors that join later would fail to find them.
 
-    Spark has no call for this; where it keeps its list elsewhere, nothing is forgotten.
+    Spark has no call for this, so its own list is changed; where it keeps the list elsewhere, nothing happens.
     """
     from py4j.protocol import Py4JError
 
@@ -118,10 +120,8 @@ def _forget(context: Any, uris: Sequence[str]) -> None:
 
 
 def open_remote(uri: str, version: int | None, spark: Any = None) -> RemoteDirectory:
-    """Read which version is current, or a given one, and what it holds."""
-    from siftline.spark.session import session
-
-    folder = HadoopFolder(uri, spark or session())
+    """Read the description of the current version, or of a given one."""
+    folder = HadoopFolder(uri, spark or local_session())
     chosen = _current(folder) if version is None else version
     if not chosen:
         raise SnapshotError(f"there is no index at {uri}: it has no commits")
@@ -142,16 +142,16 @@ def open_remote(uri: str, version: int | None, spark: Any = None) -> RemoteDirec
 
 
 class RemoteDraft:
-    """A version in the making; use it in a `with`."""
+    """A version that is being written; use it in a `with`."""
 
-    def __init__(self, uri: str, spark: Any, keep: timedelta = KEPT_FOR) -> None:
+    def __init__(self, uri: str, spark: Any, keep: timedelta = RETENTION_PERIOD) -> None:
         self._spark = spark
         self._keep = keep
         self._folder = HadoopFolder(uri, spark)
         self._number = _current(self._folder) + 1
         self._name = f"{PREFIX}{uuid.uuid4().hex}"
         self._is_done = False
-        # Where this machine would have them; only workers that match make it so.
+        # Where this machine's mirror would have them; workers make it when they match.
         self.shards = mirror_of(self._name) / SHARDS
 
     def __enter__(self) -> Self:
@@ -163,16 +163,16 @@ class RemoteDraft:
 
     @property
     def quarantine_uri(self) -> str:
-        """Where Spark shall write what was refused."""
+        """Where Spark writes the subscriptions that are refused."""
         return self._path_of("quarantine")
 
     def _path_of(self, name: str) -> str:
         return self._folder.path_of(f"versions/{self._name}/{name}")
 
     def written(self, chunks: Any) -> list[Any]:
-        """Let Spark write the chunks of all shards, and return what is known of each shard."""
+        """Let Spark write the chunks of all shards, and return a summary of each shard."""
         target = self._path_of(SHARDS)
-        # Values of megabytes have no use for a dictionary.
+        # Values of megabytes do not repeat, so a dictionary of them is of no use.
         chunks.write.option("compression", "zstd").option("parquet.enable.dictionary", "false").parquet(target)
         found: list[Any] = self._spark.read.parquet(target).where("file is null").select(*_SUMMARY).collect()
         return found
@@ -192,9 +192,9 @@ class RemoteDraft:
         if statistics is not None:
             content = json.dumps(statistics.to_dict()).encode("utf-8")
             checksum = zlib.crc32(content)
-            self._create(_STATISTICS, content)
+            self._create(STATISTICS, content)
         description = {
-            **described(shards, id_type, quarantined),
+            **description_of(shards, id_type, quarantined),
             "statistics": checksum,
             "number": self._number,
             "operators": list(operators),
@@ -207,7 +207,7 @@ class RemoteDraft:
                 f"{self._number} now; nothing was changed, try again"
             )
         self._is_done = True
-        _remove_old(self._folder, self._number, self._keep)
+        _remove_old_versions(self._folder, self._number, self._keep)
         return open_remote(self._folder.uri, self._number, self._spark)
 
     def _create(self, name: str, content: bytes) -> None:
@@ -239,19 +239,19 @@ def _name_of(folder: HadoopFolder, number: int) -> str | None:
     return name
 
 
-def _remove_old(folder: HadoopFolder, current: int, keep: timedelta) -> None:
-    """Remove versions that nobody needs any more, and what was never committed."""
+def _remove_old_versions(folder: HadoopFolder, current: int, keep: timedelta) -> None:
+    """Remove the versions that no job needs, and folders that were never committed."""
     kept = set()
     now_ms = time.time_ns() // 1_000_000
     numbers, ages_ms = _commits(folder), folder.ages_ms("commits", now_ms)
     for number, successor in zip(numbers, [*numbers[1:], current], strict=True):
         name = _name_of(folder, number)
         replaced_ms = ages_ms.get(f"{successor}.json", 0)
-        if number > current - KEPT or replaced_ms <= keep.total_seconds() * 1000:
+        if number > current - MIN_VERSIONS or replaced_ms <= keep.total_seconds() * 1000:
             kept.add(name)
         elif name is not None:
             folder.remove(_commit(number))
             folder.remove(f"versions/{name}")
     for name, age_ms in folder.ages_ms("versions", now_ms).items():
-        if name not in kept and age_ms > _LEFT_OVER_MS:
+        if name not in kept and age_ms > _DRAFT_LIFETIME_MS:
             folder.remove(f"versions/{name}")

@@ -1,15 +1,14 @@
 """Snapshots that this machine has checked: every byte is compared with its checksum once, and not by each worker.
 
-What was checked is remembered in a folder of the user's own among the temporary files, by inode, size and time of every
-file: a file that was written to since, or put in its place, is checked again. Files of the last seconds are not
-remembered, because they could be written to once more within a tick of the clock. (The time of the last change of an
-inode would say more, but `compact` links files, which is one.)
+A private folder among the temporary files has a mark for each snapshot that was checked. The mark is named after inode,
+size and time of every file, so that a file that was changed or replaced since is checked again. Files that were written
+within the last seconds get no mark, because they could be written to once more within a tick of the clock. (The time of
+the last change of an inode would be more exact, but `compact` links files, which changes it.)
 """
 
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from contextlib import suppress
 from hashlib import blake2b
@@ -17,10 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from siftline.engine import Engine
+from siftline.spark.runtime.paths import private_folder
 
-# Within this time a file may change without another time of its own.
+# Within this time a file may change and keep its time of modification.
 _SETTLED_SECONDS: Final = 2.0
-_KEPT_SECONDS: Final = 30 * 24 * 3600
+_MARK_LIFETIME_SECONDS: Final = 30 * 24 * 3600
 
 
 def open_checked(path: str) -> Engine:
@@ -33,20 +33,20 @@ def open_checked(path: str) -> Engine:
     if start - newest > _SETTLED_SECONDS:
         with suppress(OSError):
             mark.touch()
-            _forget_old(mark.parent, start)
+            _remove_old_marks(mark.parent, start)
     return engine
 
 
-def _forget_old(folder: Path, now: float) -> None:
-    """Remove what says that something was checked long ago; it may be gone, and if not, is checked again."""
+def _remove_old_marks(folder: Path, now: float) -> None:
+    """Remove old marks. The snapshot may be gone; if it is not, it is checked again."""
     for mark in folder.iterdir():
-        if mark.stat().st_mtime < now - _KEPT_SECONDS:
+        if mark.stat().st_mtime < now - _MARK_LIFETIME_SECONDS:
             mark.unlink(missing_ok=True)
 
 
 def _mark(snapshot: Path) -> tuple[Path | None, float]:
-    """Return the file that says that these files were checked, None without a place for it, and the newest time."""
-    folder = own_folder("siftline-checked")
+    """Return the mark of these files, None if there is no folder for it, and the time of the newest file."""
+    folder = private_folder("siftline-checked")
     if folder is None:
         return None, 0.0
     newest = 0.0
@@ -57,15 +57,3 @@ def _mark(snapshot: Path) -> tuple[Path | None, float]:
         newest = max(newest, status.st_mtime)
         digest.update(f"{file.relative_to(snapshot)!r} {stamps}".encode())
     return folder / digest.hexdigest(), newest
-
-
-def own_folder(name: str) -> Path | None:
-    """Return a folder among the temporary files that nobody else can write to; None if there can be none."""
-    folder = Path(tempfile.gettempdir(), f"{name}-{os.getuid()}")
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        status = folder.lstat()
-    except OSError:
-        return None
-    is_ours = status.st_uid == os.getuid() and status.st_mode & 0o077 == 0 and not folder.is_symlink()
-    return folder if is_ours else None

@@ -1,27 +1,25 @@
-"""Paths of index directories: local ones, those of other file systems, and what a machine has of the latter.
+"""Paths that users name: on this machine, on a file system that only Spark can reach, and private folders of the user.
 
-/data/index, file:///data/index     a folder here, which all machines have mounted
-hdfs://cluster/index, s3a://...     on a file system that Spark knows (`remote.py`)
-mirror:NAME/...                     what each machine keeps of a version there (`mirror.py`); workers get such paths
+/data/index, file:///data/index     a folder that all machines have mounted
+hdfs://cluster/index, s3a://...     on a file system that Spark knows
 """
 
 from __future__ import annotations
 
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
 from siftline.errors import SparkError
-from siftline.spark.directory import mirror
 
-# A name with a colon is a local one, as `2026-11-17T10:00` and `a:b` are, unless a slash comes next.
+# `2026-11-17T10:00` and `a:b` are local names: a scheme is followed by a colon and a slash.
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _FILE: Final = re.compile(r"file:(//[^/]*)?/", re.IGNORECASE)
-# What has a meaning in the patterns of Hadoop.
+# Characters that have a meaning in the patterns of Hadoop.
 _PATTERN: Final = re.compile(r"[][{}*?\\]")
-_MIRROR: Final = f"{mirror.SCHEME}:{mirror.PREFIX}"
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
@@ -30,11 +28,11 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
     >>> [is_remote(path) for path in ("/data/index", "file:///data/index", "hdfs://cluster/index", "run:7/index")]
     [False, False, True, False]
     """
-    return _scheme(os.fspath(path)) not in ("", "file", mirror.SCHEME)
+    return _scheme(os.fspath(path)) not in ("", "file")
 
 
 def local_path(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a local name, a `file:` URI or something of a mirror, which this machine then has.
+    """Return the path of a local name or of a `file:` URI.
 
     >>> local_path("file:///tmp/an%20index")
     PosixPath('/tmp/an index')
@@ -43,10 +41,8 @@ def local_path(path: str | os.PathLike[str]) -> Path:
     scheme = _scheme(text)
     if not scheme:
         return Path(text).absolute()
-    if scheme == mirror.SCHEME:
-        return mirror.mirrored(text.partition(":")[2])
     if scheme == "file":
-        # A `#` or `?` is a character of the name: there is nothing else that it could mean here.
+        # A `#` or `?` is a character of the name, because such a URI has neither a fragment nor a query here.
         return Path(unquote(_FILE.sub("/", text, count=1)))
     raise SparkError(
         f"{text}: this must be on a file system that all machines have mounted, not on {scheme}:; "
@@ -55,7 +51,7 @@ def local_path(path: str | os.PathLike[str]) -> Path:
 
 
 def spark_path(path: str | os.PathLike[str]) -> str:
-    """Return a path as Spark takes it, whatever characters it has: its JVM has a working directory of its own.
+    """Return an absolute path as Spark takes it, whatever characters it has: the JVM has its own working directory.
 
     A path without a scheme stays one, because Spark may take it for one of another file system.
 
@@ -86,8 +82,18 @@ def literal(text: str) -> str:
     return _PATTERN.sub(r"\\\g<0>", text)
 
 
+def private_folder(name: str) -> Path | None:
+    """Return a folder among the temporary files that only this user can write to; None if it cannot be made."""
+    folder = Path(tempfile.gettempdir(), f"{name}-{os.getuid()}")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+    except OSError:
+        return None
+    is_ours = status.st_uid == os.getuid() and status.st_mode & 0o077 == 0 and not folder.is_symlink()
+    return folder if is_ours else None
+
+
 def _scheme(text: str) -> str:
-    if text.startswith(_MIRROR):
-        return mirror.SCHEME
     found = _SCHEME.match(text)
     return "" if found is None else found[1].lower()

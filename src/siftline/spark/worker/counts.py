@@ -1,4 +1,4 @@
-"""Counts: what a job has done, added up by its tasks in accumulators of Spark, or in a folder."""
+"""Counts: how much a job has done, counted by its tasks in accumulators of Spark or in files of a folder."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Final, NamedTuple
 
 from siftline.errors import SparkError
 from siftline.spark.runtime.paths import local_path
-from siftline.spark.session import is_connect
+from siftline.spark.runtime.sessions import is_connect
 from siftline.spark.worker.task_files import TaskFolder
 
 _NOTE: Final = "counts"
 
 
 class Done(NamedTuple):
-    """What a task has done."""
+    """How much a task has done."""
 
     events: int = 0
     matches: int = 0
@@ -23,17 +23,18 @@ class Done(NamedTuple):
 
 
 class Counts:
-    """What a job has done, counted by its tasks: `events` read, `matches` found, `dead_letters` put aside.
+    """How much a job has done, counted by its tasks: `events` read, `matches` found, `dead_letters` put aside.
 
-    The numbers are there when the result has been computed. A result that is computed twice is counted twice.
+    The numbers are complete when the result has been computed. A result that is computed twice is counted twice.
 
     Parameters
     ----------
     spark : SparkSession
         The session of the job.
     folder : str, optional
-        A folder that all machines see, for a small file of each task, where a task that is repeated replaces what it
-        has counted before. Without it there are accumulators, which count such a task again; Spark Connect has none.
+        A folder that all machines have mounted. Each task writes a small file there, and a task that is repeated
+        replaces its file. Without a folder there are accumulators, which count a repeated task twice; Spark Connect has
+        none.
     """
 
     def __init__(self, spark: Any, folder: str | None = None) -> None:
@@ -60,7 +61,7 @@ class Counts:
         return self._place.sums().dead_letters
 
     def add(self, done: Done, run: str, stage: str, start: str = "") -> None:
-        """Add what this task has done; run and start are the same when it is repeated."""
+        """Add what this task has done; a task that is repeated has the same run and start."""
         self._place.add(done, run, stage, start)
 
 

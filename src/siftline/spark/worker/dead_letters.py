@@ -1,13 +1,13 @@
-"""Events that cannot be read: put aside with the reason and counted, while the job goes on; or the job fails.
+"""Dead letters: events that cannot be read. They are put aside with the reason, or they fail the job.
 
-A task writes its own into one Parquet file beside the job, `PATH/run=.../part-00007-0-1312.parquet`, which gets its
-name when the task is done (`task_files.py`). So they cost nothing where there are none, no event is read twice to find
-them, and a task that Spark repeats replaces its file instead of adding to it. (A second DataFrame would be the other
-way: Spark would compute everything again for it, or keep all matches for it.)
+A task writes its dead letters into one Parquet file beside the job, `PATH/run=.../part-00007-0-1312.parquet`, which
+gets its name when the task is done (`task_files.py`). So dead letters cost nothing where there are none, no event is
+read twice to find them, and a task that Spark repeats replaces its file instead of adding to it. (The alternative is a
+second DataFrame, for which Spark would compute everything again, or keep all matches.)
 
-With `fail_above`, tasks also note how many events they have read and how many not, and then look at what all have
-noted: the last one that ends sees all, whichever it is. A number can be exceeded at any time, so tasks that have read
-everything need not note it. A share is only known when all tasks have noted theirs, so their number must be known
+With `fail_above`, each task also records how many events it could read and how many it could not, and then adds up the
+records of all tasks: the last task that ends sees all of them. A number can be exceeded at any time, so a task without
+dead letters needs no record. A share is known only when all tasks have recorded theirs, so their number must be known
 (`n_tasks`).
 """
 
@@ -34,31 +34,31 @@ if TYPE_CHECKING:
     from siftline.spark.worker.events import Shape
     from siftline.spark.worker.task_files import TaskFile
 
-# In the place of a folder: leave out what cannot be read.
+# Given instead of a folder: events that cannot be read are left out.
 IGNORE: Final = "ignore"
 # Columns beside the keys.
 EVENT, REASON = "event", "reason"
-# The stage in which events are read; in later ones there is nothing more to count.
+# The stage in which events are read and counted; later stages do not count them again.
 READING: Final = "part"
-# So many wait in memory before they are written.
-_WAITING: Final = 4096
+# Dead letters that are collected in memory before they are written.
+_WRITE_BUFFER_ROWS: Final = 4096
 _NOTE: Final = "read"
-# Of a key, so many characters are shown.
-_SHOWN: Final = 80
+# A message shows at most this many characters of a key.
+_SHOWN_KEY_CHARACTERS: Final = 80
 
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """What becomes of the events that a job cannot read.
+    """What a job does with the events that it cannot read.
 
     Attributes
     ----------
     path : str or None
-        A folder for them; IGNORE: they are left out; None: the job fails.
+        A folder for them; IGNORE leaves them out; None fails the job.
     counts : Counts or None
         Counts them, and the others.
     fail_above : int, float or None
-        With more of them, or a greater share, the job fails.
+        More of them, or a greater share of all events, fail the job.
     n_tasks : int or None
         How many tasks read events, if `fail_above` is a share.
     run, start : str
@@ -76,7 +76,7 @@ class DeadLetters:
         check_fail_above(self.fail_above)
         if self.fail_above is not None and not self.has_folder:
             raise ValueError("fail_above needs a folder in which tasks can add up: dead_letters='...'")
-        # Workers have other working directories, and take a file: URI for a name.
+        # Workers have another working directory, and would take a `file:` URI for a name.
         if self.path is not None and self.has_folder and not is_remote(self.path):
             object.__setattr__(self, "path", str(local_path(self.path)))
 
@@ -122,7 +122,7 @@ class TaskLetters:
         self._n_matches += n_matches
 
     def without(self, batch: Any, problems: dict[int, str]) -> Any:
-        """Put some rows of a batch aside, and return the others; raise EventError if there is no place for them."""
+        """Put some rows of a batch aside, and return the others; raise EventError if the job has no folder for them."""
         rows = sorted(problems)
         self._first = self._first or f"{self._named(batch, rows[0])}{problems[rows[0]]}"
         if self._owner.path is None:
@@ -138,9 +138,9 @@ class TaskLetters:
         return batch.filter(pa.array(is_good))
 
     def _named(self, batch: Any, row: int) -> str:
-        """Return how the keys name an event, for a message."""
+        """Return the keys of an event, for a message."""
         keys = zip(self._shape.keys, self._shape.keys_of(batch), strict=True)
-        shown = ", ".join(f"{name}={str(column[row].as_py())[:_SHOWN]}" for name, column in keys)
+        shown = ", ".join(f"{name}={str(column[row].as_py())[:_SHOWN_KEY_CHARACTERS]}" for name, column in keys)
         return f"{shown}: " if shown else ""
 
     def _keep(self, batch: Any, rows: list[int], problems: dict[int, str]) -> None:
@@ -150,7 +150,7 @@ class TaskLetters:
         columns.append(pa.array([problems[row] for row in rows], pa.string()))
         self._waiting.append(pa.Table.from_arrays(columns, names=[*shape.keys, EVENT, REASON]))
         self._n_waiting += len(rows)
-        if self._n_waiting >= _WAITING:
+        if self._n_waiting >= _WRITE_BUFFER_ROWS:
             self._write()
 
     def _write(self) -> None:
@@ -160,7 +160,7 @@ class TaskLetters:
         self._waiting, self._n_waiting = [], 0
 
     def finish(self) -> None:
-        """Write what is left, and put the file into its place; raise EventError if there are too many by now."""
+        """Write what is left, and give the file its name; raise EventError if there are too many by now."""
         if self._waiting:
             self._write()
         if self._file is not None:
@@ -174,7 +174,7 @@ class TaskLetters:
             self._check()
 
     def _check(self) -> None:
-        """Note what this task has read, and look at what all have, as soon as that can decide anything."""
+        """Record what this task has read, and add up the records of all tasks when that can decide anything."""
         owner, folder = self._owner, self._folder
         assert folder is not None
         is_share_needed = owner.needs_tasks and self._stage == READING

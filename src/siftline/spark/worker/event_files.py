@@ -20,6 +20,7 @@ from pyarrow import types
 
 from siftline.errors import SparkError, StorageError, TableError
 from siftline.spark.runtime.paths import file_uri, is_remote, literal, local_path
+from siftline.spark.worker.events import column_of, quoted
 
 if TYPE_CHECKING:
     import os
@@ -48,6 +49,8 @@ _SIGNED: Final = {
     pa.uint64(): pa.decimal128(20, 0),
 }
 _LISTED: Final = "_siftline_listed"
+# What a task is given: the row groups that it reads, and the values of the folders above each.
+_GROUPS: Final = "place int, file string, group int"
 # Row groups of so many bytes together make another task, where there are more of them than cores.
 _TASK_BYTES: Final = 1 << 26
 _TASKS_PER_CORE: Final = 4
@@ -236,11 +239,37 @@ def _partition_values(
 # tasks
 
 
-def dealt_out(groups: Sequence[Group], n_tasks: int) -> list[tuple[Any, ...]]:
+def task_rows(spark: Any, files: EventFiles, n_tasks: int) -> Any:
+    """Return a DataFrame of the row groups, those of a task in one partition."""
+    from pyspark.sql import types as spark_types
+
+    partitions = [spark_types.StructField(f"value{i}", field.dataType) for i, field in enumerate(files.partitions)]
+    fields = [*spark_types.StructType.fromDDL(_GROUPS), *partitions]
+    groups = distributed(files.groups, n_tasks)
+    return spark.createDataFrame(groups, spark_types.StructType(fields)).repartitionById(n_tasks, "place")
+
+
+def key_columns(files: EventFiles, shape: Shape) -> list[Any]:
+    """Return the keys as columns of the result; a key that has several types gets one that holds them all."""
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField
+
+    fields = []
+    for name, path in zip(shape.keys, shape.paths, strict=False):
+        kind = column_of(files.schema, quoted(*path))
+        assert kind is not None
+        spark_type = kind.type
+        if len(path) == 1 and len(files.kinds.get(path[0], ())) > 1 and path[0] not in files.partition_names:
+            spark_type = from_arrow_type(files.united(path[0], "key"))
+        fields.append(StructField(name, spark_type))
+    return fields
+
+
+def distributed(groups: Sequence[Group], n_tasks: int) -> list[tuple[Any, ...]]:
     """Return for each row group its task, file, number and values: neighbours to one task, as many events to each.
 
     >>> groups = [Group("a", 0, 10, 1, ()), Group("a", 1, 10, 1, ()), Group("b", 0, 20, 1, ())]
-    >>> dealt_out(groups, 2)
+    >>> distributed(groups, 2)
     [(0, 'a', 0), (0, 'a', 1), (1, 'b', 0)]
     """
     total, before, rows = max(1, sum(group.n_rows for group in groups)), 0, []
@@ -253,7 +282,7 @@ def dealt_out(groups: Sequence[Group], n_tasks: int) -> list[tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class Reader:
-    """What a worker does with rows of `dealt_out`: batches of events, with the columns of a shape in its order.
+    """What a worker does with rows of `distributed`: batches of events, with the columns of a shape in its order.
 
     Attributes
     ----------

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # The column that holds whole events if nothing else is said.
 EVENT: Final = "event"
 # Larger events are put aside: a batch of them would not fit into memory.
-MOST_EVENT_BYTES: Final = 1 << 24
+MAX_EVENT_BYTES: Final = 1 << 24
 # Of an event that cannot be read, so much is kept beside the reason.
 _SHOWN_BYTES: Final = 1 << 16
 
@@ -66,7 +66,7 @@ class Shape:
     kind: str
     keys: tuple[str, ...]
     columns: tuple[str, ...]
-    most_bytes: int = MOST_EVENT_BYTES
+    most_bytes: int = MAX_EVENT_BYTES
     # A VARIANT, which Spark turns into JSON text first.
     is_variant: bool = False
     paths: tuple[tuple[str, ...], ...] = ()
@@ -131,7 +131,7 @@ def shape_of(
     schema: Any,
     key: str | Sequence[str],
     event: str | Sequence[str] | None = EVENT,
-    most_bytes: int = MOST_EVENT_BYTES,
+    most_bytes: int = MAX_EVENT_BYTES,
 ) -> Shape:
     """Return how the events stand in a DataFrame with this schema.
 

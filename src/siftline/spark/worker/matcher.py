@@ -1,30 +1,24 @@
-"""What a Python worker does: Arrow batches of events in, Arrow batches of matches out.
+"""Matcher: Arrow batches of events in, Arrow batches of matches out.
 
     batch of 50,000 rows → pieces of 4,096 → encoded from their buffers → matched by each shard → ids as Arrow arrays
 
-No Python object is made for an event or a match, only for events that cannot be read. Opened indexes stay in the
-process for the next task; their arrays are memory maps, which all workers of a machine share.
+No Python object is made for an event or a match, only for events that cannot be read.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from siftline.errors import SnapshotError
 from siftline.model import Timestamp
 from siftline.operators.modules import load_modules
-from siftline.spark.directory.versions import missing
-from siftline.spark.runtime.checked import open_checked
-from siftline.spark.runtime.paths import local_path
 from siftline.spark.worker.learning import Learning
+from siftline.spark.worker.loading import open_shards
 from siftline.spark.worker.reading import are_whole, joined, pieces, readable
 
 if TYPE_CHECKING:
@@ -39,46 +33,6 @@ if TYPE_CHECKING:
 PAIRS, LISTS, COUNTS, TOP = "pairs", "arrays", "counts", "top-k"
 HOW: Final = (PAIRS, LISTS, COUNTS, TOP)
 
-# Shards that stay open beside those of the current task: of the last versions of a stream's index, or the other shards
-# that tasks of this process have to do with.
-_MOST_OPEN: Final = 16
-
-_opened: OrderedDict[tuple[str, int, int], Engine] = OrderedDict()
-
-
-def open_shards(paths: Sequence[str]) -> list[Engine]:
-    """Return the engines of the snapshots at some paths, opened once in this process."""
-    paths = [str(local_path(path)) for path in paths]
-    # A folder that was made anew under its old name is another index.
-    stamps = [(path, *stamp_of(path)) for path in paths]
-    for stamp in stamps:
-        known = _opened.pop(stamp, None)
-        _opened[stamp] = _opened_now(stamp[0]) if known is None else known
-    while len(_opened) > max(_MOST_OPEN, len(paths)):
-        _opened.popitem(last=False)
-    return [_opened[stamp] for stamp in stamps]
-
-
-def _opened_now(path: str) -> Engine:
-    """Open a snapshot, which may be removed at the same time."""
-    try:
-        return open_checked(path)
-    except (SnapshotError, OSError):
-        if Path(path).exists():
-            raise
-        raise missing(Path(path)) from None
-
-
-def stamp_of(path: str) -> tuple[int, int]:
-    """Return what tells a folder from another one of the same name."""
-    try:
-        status = Path(path).stat()
-    except FileNotFoundError:
-        raise missing(Path(path)) from None
-    except OSError as error:
-        raise SnapshotError(f"cannot open {path}: {error.strerror}") from None
-    return status.st_ino, status.st_mtime_ns
-
 
 class Found(NamedTuple):
     """Matches, by ascending events; within one event by weight, if they are the best only."""
@@ -90,14 +44,14 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Matcher:
-    """All that a worker has to know to match events.
+    """Everything that a worker needs to match events.
 
     Attributes
     ----------
     shape : Shape
         Where keys and events stand in a batch.
     shards : sequence of str
-        Where the snapshots are that every event is matched against.
+        References to the snapshots that every event is matched with (`directory/mirror.py`).
     are_ids_text : bool
         Whether the ids are strings.
     how : str
@@ -109,11 +63,11 @@ class Matcher:
     dead_letters : DeadLetters
         What becomes of events that cannot be read.
     learning : Learning
-        Where tasks write down what they learn about calls.
+        Where tasks record what they learn about calls.
     operators : tuple of str
         Modules that define operators; they are loaded before an index is opened.
     now : int
-        The instant that `now()` means, in nanoseconds since 1970.
+        The value of `now()`, in nanoseconds since 1970.
     """
 
     shape: Shape
@@ -146,7 +100,7 @@ class Matcher:
         return self.columns(piece, found)
 
     def matched(self, piece: Any, letters: TaskLetters, engines: Sequence[Engine]) -> tuple[Any, Found]:
-        """Return what is left of some events without the bad ones, and what they match."""
+        """Return the events that can be read, and what they match."""
         good, encoded, now = piece, list[Any](), Timestamp(self.now)
         for engine in engines:
             left, events = readable(good, self.shape, letters, partial(engine.encode, now=now))
@@ -167,7 +121,7 @@ class Matcher:
         return Found(table["event"].to_numpy(), ids, weights)
 
     def united(self, parts: Sequence[Found]) -> Found:
-        """Return the matches of several shards in one."""
+        """Return the matches of several shards together."""
         events = np.concatenate([part.events for part in parts])
         ids = pa.concat_arrays([part.ids for part in parts])
         weights = np.concatenate([part.weights for part in parts]) if self.has_weights else None
@@ -187,7 +141,7 @@ class Matcher:
         return pa.string() if self.are_ids_text else pa.int64()
 
     def columns(self, piece: Any, found: Found) -> Any:
-        """Return matches as they go back to Spark."""
+        """Return matches as rows of the result."""
         keys, names = self.shape.keys_of(piece), self.shape.keys
         if self.how in (PAIRS, TOP):
             rows = pa.array(found.events)

@@ -1,4 +1,4 @@
-"""From Arrow batches to encoded events, without those that cannot be read, and from small batches to large ones."""
+"""Reading: Arrow batches become encoded events, without those that cannot be read."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
 
     Encode = Callable[[Any], EncodedEvents]
 
-# Events that are encoded and matched together: enough for the bitmaps of `sift`, and few enough that what they match
-# stays in the cache.
-_PIECE: Final = 4096
+# Events that are encoded and matched together: enough for the bitmaps of `sift`, and few enough for their matches to
+# stay in the cache.
+_PIECE_ROWS: Final = 4096
 # Rows of a batch that goes back to Spark: 100,000 are a quarter faster than 10,000.
-_ROWS: Final = 100_000
-# A position before the reason, which says nothing outside of its batch.
+_RESULT_ROWS: Final = 100_000
+# Before the reason stands the position of the event, which means nothing outside of its batch.
 _POSITION: Final = re.compile(r"^event \d+: ")
 
 
 def pieces(batch: Any, *, whole: bool = False) -> Iterator[Any]:
-    """Cut a batch into pieces that are matched one after the other; with `whole` it is one piece."""
-    size = max(1, batch.num_rows) if whole else _PIECE
+    """Cut a batch into pieces that are matched one after the other; with `whole` there is one piece."""
+    size = max(1, batch.num_rows) if whole else _PIECE_ROWS
     for first in range(0, batch.num_rows, size):
         yield batch.slice(first, size)
 
 
 def are_whole(engines: Iterable[Any]) -> bool:
-    """Return whether some operator of these engines wants all events of a batch at once."""
+    """Return whether an operator of these engines takes all events of a batch at once."""
     stages = [engine.call_stage for engine in engines]
     return any(stage is not None and stage.takes_batches for stage in stages)
 
 
 def readable(piece: Any, shape: Shape, letters: TaskLetters, encode: Encode) -> tuple[Any, EncodedEvents]:
-    """Return the events that can be read, also encoded; the others are put aside."""
+    """Return the events that can be read, and their encoding; the others become dead letters."""
     problems = shape.problems(piece)
     good = letters.without(piece, problems) if problems else piece
     try:
@@ -56,7 +56,7 @@ def readable(piece: Any, shape: Shape, letters: TaskLetters, encode: Encode) -> 
 
 
 def _unreadable(piece: Any, first: int, shape: Shape, encode: Encode) -> Iterator[tuple[int, str]]:
-    """Find the events with values that have no meaning, by halves: there are few of them."""
+    """Find the events with values that have no meaning, by bisection, because there are few of them."""
     try:
         encode(shape.source(piece))
     except EventError as error:
@@ -69,14 +69,14 @@ def _unreadable(piece: Any, first: int, shape: Shape, encode: Encode) -> Iterato
 
 
 def joined(results: Iterable[Any]) -> Iterator[Any]:
-    """Put small batches together, as one batch costs as much as thousands of rows."""
+    """Join small batches, because the overhead of a batch is that of thousands of rows."""
     waiting: list[Any] = []
     n_rows = 0
     for result in results:
         if result.num_rows:
             waiting.append(result)
             n_rows += result.num_rows
-        if n_rows >= _ROWS:
+        if n_rows >= _RESULT_ROWS:
             yield _one(waiting)
             waiting, n_rows = [], 0
     if waiting:

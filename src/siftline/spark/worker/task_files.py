@@ -2,10 +2,10 @@
 
     PATH/run=3f9c1a/part-00007-0-1312.parquet     stage, partition, piece, attempt
 
-A task that Spark repeats replaces what an earlier attempt at it wrote. After `coalesce` one task does the work of
-several partitions, one after the other and all under its own number; each of them is a piece of the task. A micro-batch
-that a stream repeats when it starts again may have other partitions: names of its files end with the start that they
-belong to, and those of earlier starts go away.
+A task that Spark repeats replaces what an earlier attempt at it has written. After `coalesce` one task does the work of
+several partitions, one after the other and all under its own number; each of them is a piece of the task. When a stream
+starts again it repeats a micro-batch, which may then have other partitions. So the names of its files end with the
+start of the query that they belong to, and files of earlier starts are removed.
 """
 
 from __future__ import annotations
@@ -16,25 +16,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import StorageError
 from siftline.spark.runtime.paths import is_remote
+from siftline.spark.runtime.tasks import task_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PARQUET, JSON = ".parquet", ".json"
-# Spark's readers skip names that begin so.
+# Spark's readers skip files whose names begin with this.
 _HIDDEN: Final = "_"
 
 
-def task_numbers() -> tuple[int, int]:
-    """Return the numbers of this task's partition and of the attempt at it."""
-    from pyspark import TaskContext
-
-    task = TaskContext.get()
-    return (task.partitionId(), task.taskAttemptId()) if task is not None else (0, 0)
-
-
 class TaskFolder:
-    """The folder of a run, as one task sees it."""
+    """The folder of a run, for one task."""
 
     def __init__(self, path: str, run: str, stage: str, start: str = "") -> None:
         self.path = f"{path}/run={run}"
@@ -64,7 +57,7 @@ class TaskFolder:
         return f"{self._folder}/{_HIDDEN}draft-{self._stage}-{self._partition:05d}-{self._attempt}{self._start}"
 
     def commit(self, draft: str) -> None:
-        """Give a finished file its name, in the place of that of an earlier attempt."""
+        """Give a finished file its name; it replaces the file of an earlier attempt."""
         with self._named_errors():
             self._files.move(draft, self._new_name("", PARQUET))
             self._remove_earlier_starts()
@@ -91,12 +84,12 @@ class TaskFolder:
     def notes(self, kind: str) -> Iterator[Any]:
         """Return the documents of all tasks of this run."""
         for name in self.note_names(kind):
-            # One that was replaced meanwhile has been written again under another name.
+            # A document that is gone was replaced: it has been written again under another name.
             with suppress(FileNotFoundError), self._files.open_input_stream(f"{self._folder}/{name}") as stream:
                 yield json.loads(stream.read())
 
     def _new_name(self, prefix: str, suffix: str) -> str:
-        """Return the name of the next piece of this task, without what an earlier attempt at it has written."""
+        """Return the name of the next piece of this task, and remove what an earlier attempt at it has written."""
         task = f"{prefix}{self._stage}-{self._partition:05d}-"
         end = f"-{self._attempt}{self._start}{suffix}"
         names = [name for name in self._names() if name.startswith(task) and name.endswith(self._start + suffix)]
