@@ -51,10 +51,10 @@ def write_learned(folder: Path, name: str, learned: Learned) -> None:
 
 
 def merge(folder: Path, *, run: str = "", pause: float = 0.0) -> None:
-    """Add what tasks have recorded to the sum, unless another process does, or nobody may write here.
+    """Add what tasks have recorded to the sum, unless another process does, or the index is read-only.
 
-    The files of `run` are left alone, because its tasks may be repeated. With `pause`, nothing is done for so many
-    seconds after the last merge, unless too many files are waiting.
+    The files of `run` are left alone, because its tasks may be repeated. With `pause`, nothing is done until this
+    many seconds after the last merge, unless too many files are waiting.
     """
     waiting = _waiting(folder, run)
     if not waiting or (len(waiting) < _MAX_WAITING_FILES and _age(total_file(folder)) < pause):

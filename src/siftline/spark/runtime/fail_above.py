@@ -1,10 +1,10 @@
-"""fail_above: how much of its input a job may refuse before it fails as a whole: a number, or a share of all."""
+"""fail_above: the limit above which refused input fails a job: a number, or a share of all input."""
 
 from __future__ import annotations
 
 
 def check_fail_above(limit: object) -> None:
-    """Raise ValueError if this is neither a number nor a share nor None.
+    """Raise ValueError if a limit is neither a number nor a share nor None.
 
     >>> check_fail_above(100), check_fail_above(0.01), check_fail_above(None)
     (None, None, None)

@@ -1,4 +1,4 @@
-"""What went wrong in a worker, as an error of ours: Spark hands it on as the text of a traceback."""
+"""Failures: an error in a worker reaches the driver as the text of a traceback, of which an error is made again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OURS: Final = re.compile(r"^siftline\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 
 def own_error(error: Exception) -> errors.SiftlineError | None:
-    """Return the error of ours that made a job of Spark fail, None if it was another one."""
+    """Return the error of Siftline that made a job of Spark fail, None if it was another one."""
     found = _OURS.findall(str(error))
     if not found:
         return None
@@ -27,7 +27,7 @@ def own_error(error: Exception) -> errors.SiftlineError | None:
 
 @contextmanager
 def own_errors(place: str) -> Iterator[None]:
-    """Raise errors of ours as what they are, whichever process they come from; name the place of a file of the JVM."""
+    """Raise errors of Siftline from any process as what they are, and errors of files in the JVM as StorageError."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -46,7 +46,7 @@ def own_errors(place: str) -> Iterator[None]:
 
 
 def _file_error(error: Any) -> str | None:
-    """Return what went wrong with a file in the JVM, None if it was something else."""
+    """Return the message of an IOException in the JVM, None if the error has another cause."""
     while error is not None:
         kind = error.getClass()
         while kind is not None and kind.getName() != "java.io.IOException":

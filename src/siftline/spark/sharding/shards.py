@@ -1,4 +1,4 @@
-"""What workers do with parsed subscriptions: count their attributes, send them to their shards, build the shards."""
+"""Shards: workers count the attributes of parsed subscriptions, send them to their shards, and build the shards."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BUILT: Final = {
     "pairs": pa.int64(),
     "pivots": pa.binary(),
 }
-# Large enough that rows cost nothing, small enough for the heap of an executor that holds a few of them.
+# Large enough that the overhead of a row does not matter, small enough for the heap of an executor with a few of them.
 _CHUNK_BYTES: Final = 4 << 20
 
 
@@ -57,7 +57,7 @@ def count_attributes(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def count_pivots(ranks: Ranks) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Return what counts subscriptions by pivot, in a worker."""
+    """Return a function that counts subscriptions by pivot, in a worker."""
 
     def count(batches: Iterable[Any]) -> Iterator[Any]:
         for parsed in _parsed(batches):
@@ -68,7 +68,7 @@ def count_pivots(ranks: Ranks) -> Callable[[Iterable[Any]], Iterator[Any]]:
 
 
 def route(ranks: Ranks, line: Line) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Return what sorts subscriptions by shard, in a worker: rows of ROUTED."""
+    """Return a function that groups subscriptions by shard, in a worker: rows of ROUTED."""
 
     def sort(batches: Iterable[Any]) -> Iterator[Any]:
         for parsed in _parsed(batches):
@@ -86,14 +86,14 @@ def route(ranks: Ranks, line: Line) -> Callable[[Iterable[Any]], Iterator[Any]]:
 
 
 class Calls(NamedTuple):
-    """What subscriptions with calls need: modules of operators, and a schedule."""
+    """What subscriptions that call operators need: the modules of the operators, and a schedule."""
 
     operators: tuple[str, ...] = ()
     schedule: str | None = None
 
 
 class Plan(NamedTuple):
-    """What workers have to know to build shards; ranks only if there are several."""
+    """What workers need to build shards; ranks only if there are several shards."""
 
     statistics: Statistics | None
     ranks: Ranks | None
@@ -101,12 +101,12 @@ class Plan(NamedTuple):
 
 
 def build(folder: Path, plan: Plan) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Return what makes a snapshot of each shard in a folder, in a worker: a row of BUILT for each."""
+    """Return a function that writes a snapshot of each shard into a folder, in a worker: a row of BUILT for each."""
 
     def build_all(batches: Iterable[Any]) -> Iterator[Any]:
         load_modules(plan.calls.operators)
         for shard, parsed, pivots in _by_shard(batches):
-            # A name of its own for every attempt: Spark may run a task twice.
+            # Every attempt has its own name, because Spark may run a task twice.
             name = f".{shard}-{uuid.uuid4().hex}"
             row = _saved(shard, parsed, pivots, folder / name, plan)
             yield _batch({**row, "folder": [name]}, [*_BUILT.values(), pa.string()])
@@ -115,7 +115,7 @@ def build(folder: Path, plan: Plan) -> Callable[[Iterable[Any]], Iterator[Any]]:
 
 
 def build_chunks(plan: Plan) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Return what makes a snapshot of each shard, in a worker: rows of CHUNKS, of which the last has no file."""
+    """Return a function that makes rows of CHUNKS of a snapshot of each shard; the last row has no file."""
 
     def build_all(batches: Iterable[Any]) -> Iterator[Any]:
         load_modules(plan.calls.operators)
@@ -149,12 +149,12 @@ def _chunk(row: dict[str, Any], name: str | None = None, offset: int | None = No
 
 
 def _chunks_of(snapshot: Path) -> Iterator[tuple[str, int, bytes]]:
-    """Return the content of all files, with the places where it belongs."""
+    """Return the content of all files in chunks, each with its file and its offset."""
     for file in sorted(path for path in snapshot.rglob("*") if path.is_file()):
         name = file.relative_to(snapshot).as_posix()
         with file.open("rb") as stream:
             content = stream.read(_CHUNK_BYTES)
-            yield name, 0, content  # also if there is nothing in it
+            yield name, 0, content  # also of an empty file
             while content := stream.read(_CHUNK_BYTES):
                 yield name, stream.tell() - len(content), content
 

@@ -1,7 +1,7 @@
-"""The process that Spark forks Python workers from, with the kernels loaded and used once.
+"""Daemon: the process that Spark forks Python workers from, with the kernels loaded and used once.
 
-Name it in `spark.python.daemon.module`; `siftline.spark.session` does. A worker is then ready at once; otherwise each
-one takes two seconds to load the compiler and the kernels.
+The setting `spark.python.daemon.module` names this module; `siftline.spark.session` sets it. A worker is then ready at
+once; otherwise each worker takes two seconds to load the compiler and the kernels.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from siftline.spark.sharding.parsed import Collector, Parsed
 from siftline.spark.sharding.pivots import Ranks, pivots_of
 from siftline.spark.sharding.shards import engine_of
 
-# One subscription for each way through the kernels.
+# One subscription for each path through the kernels.
 _EXPRESSIONS: Final = (
     "a = 1 and b >= 2.5",
     "a between 1 and 3 or not (c = 'x')",
@@ -38,19 +38,17 @@ _EXPRESSIONS: Final = (
     "d is null",
 )
 _ATTRIBUTES: Final = ("a", "b", "c", "d", "items.sku", "items.qty")
-# Enough for trees in the index, and for bitmaps of events: these are made after some batches.
+# Enough for trees in the index, and for bitmaps of events, which are built after some batches.
 _N_RANGES: Final = 300
 _N_EVENTS: Final = 128
 _N_BATCHES: Final = 8
 _EVENT: Final = '{"a": 1, "b": 3.5, "c": "xy", "items": [{"sku": "x", "qty": 3}], "e": null}'
-
-
-# With these, bitmaps are laid out as soon as may be, and used.
+# With these costs, bitmaps are built and used as early as possible.
 _FREE: Final = Costs(*[0.0] * len(Costs._fields))
 
 
 def warm_up() -> None:
-    """Use the kernels that workers need, without starting a thread: threads do not survive the fork."""
+    """Use the kernels that workers need, without starting a thread, because threads do not survive the fork."""
     with tempfile.TemporaryDirectory() as folder:
         engine = _compiled(Path(folder))
         texts = pa.array([_EVENT] * _N_EVENTS)
@@ -75,7 +73,7 @@ def _compiled(folder: Path) -> siftline.Engine:
 
 
 def _match_in_bitmaps(engine: siftline.Engine, texts: Any) -> None:
-    """Match some batches as if bitmaps cost nothing; otherwise they come when many events were matched."""
+    """Match some batches as if bitmaps cost nothing; otherwise they are built only after many events."""
     index: Any = engine._index
     for part in index._parts:
         part.batching = Bits(_FREE)
@@ -84,7 +82,7 @@ def _match_in_bitmaps(engine: siftline.Engine, texts: Any) -> None:
 
 
 def _route(texts: Any) -> None:
-    """Find the shards of events, of which there are two."""
+    """Route events to two shards."""
     domains = Domains()
     for name in _ATTRIBUTES:
         domains.intern(name)
@@ -98,8 +96,8 @@ def _route(texts: Any) -> None:
 if __name__ == "__main__":
     from pyspark import daemon
 
-    # Spark reads the number of a port from the standard output, and nothing else must stand there.
+    # Spark reads the number of a port from the standard output, to which nothing else may be written.
     with redirect_stdout(sys.stderr):
         warm_up()
-    gc.freeze()  # what is loaded stays: workers need not look through it again and again, nor copy its pages
+    gc.freeze()  # workers neither scan what is loaded by now again and again, nor copy its pages
     daemon.manager()

@@ -1,9 +1,9 @@
-"""Parquet files of events, for workers that read them themselves: which there are, their columns, who reads what.
+"""Parquet files of events that workers read themselves: the list of files, their columns, and the tasks that read them.
 
-Spark only lists the files and finds out what folders such as `day=2026-11-17` mean: it opens none. The driver reads the
-footers. Files may have different columns: what a file lacks is null in all its events, and a struct has the fields that
-it has in any file. A column of the event may even have another type in each file; keys and nested columns are taken for
-one type that holds them all.
+Spark only lists the files and finds the types of folders such as `day=2026-11-17`; it opens no file. The driver reads
+the footers. Files may have different columns: a column that a file lacks is null in all its events, and a struct has
+all fields that it has in any file. A column of the event may even have another type in each file; keys and nested
+columns are converted to one type that holds them all.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 # Events that are read at a time.
 _READ_ROWS: Final = 50_000
-# What a folder holds besides Parquet files if these are those of a table format, and how to read such a table.
+# Table formats that keep Parquet files: what else their folder holds, and how to read such a table.
 _TABLE_FORMATS: Final = (
     ("_delta_log", "Delta Lake", "spark.read.format('delta').load(...)"),
     ("metadata/*.metadata.json", "Iceberg", "spark.table(...)"),
     (".hoodie", "Hudi", "spark.read.format('hudi').load(...)"),
 )
-# A folder of this value means null.
+# The name of a folder whose value is null.
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-# Where Spark writes down which columns it wrote.
+# The metadata of a file in which Spark records the columns that it wrote.
 _SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
-# As Spark reads unsigned integers.
+# The types as which Spark reads unsigned integers.
 _SIGNED: Final = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -51,7 +51,7 @@ _SIGNED: Final = {
 _LISTED: Final = "_siftline_listed"
 # What a task is given: the row groups that it reads, and the values of the folders above each.
 _GROUPS: Final = "place int, file string, group int"
-# Row groups of so many bytes together make another task, where there are more of them than cores.
+# There is a task for this many bytes of row groups, if that makes more tasks than a few for each core.
 _TASK_BYTES: Final = 1 << 26
 _TASKS_PER_CORE: Final = 4
 
@@ -74,7 +74,7 @@ def check_plain(path: Path) -> None:
 
 
 class Group(NamedTuple):
-    """A row group of a file, and the values that the folders above it stand for."""
+    """A row group of a file, and the values of the folders above it."""
 
     file: str
     number: int
@@ -93,7 +93,7 @@ class EventFiles(NamedTuple):
     partitions : list of pyspark.sql.types.StructField
         The columns of the folders.
     kinds : dict
-        By column of the files, the Arrow types that it has, each with a file that has it so.
+        By column of the files, the Arrow types that it has, each with a file in which it has that type.
     groups : list of Group
         All row groups, in the order of the files.
     """
@@ -104,7 +104,7 @@ class EventFiles(NamedTuple):
     groups: list[Group]
 
     def n_tasks(self, n_cores: int) -> int:
-        """Return how many tasks shall read them: none that has nothing to do."""
+        """Return the number of tasks that read the files, each of which has something to do."""
         n_bytes = sum(group.n_bytes for group in self.groups)
         return min(len(self.groups), max(_TASKS_PER_CORE * n_cores, n_bytes // _TASK_BYTES))
 
@@ -165,7 +165,7 @@ def event_files(spark: Any, paths: Sequence[str | os.PathLike[str]]) -> EventFil
 
 
 def _roots(path: str | os.PathLike[str]) -> list[Path]:
-    """Return what a path means: itself, or, if there is nothing of this name, what fits it as a pattern."""
+    """Return the path itself, or, if nothing has this name, the files and folders that match it as a pattern."""
     root = mounted(path, "events")
     if root.exists():
         return [root]
@@ -176,7 +176,7 @@ def _roots(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def _footer(file: Path) -> tuple[Any, Any]:
-    """Return what a file says about itself, and its columns as workers read them."""
+    """Return the metadata of a file, and its columns as workers read them."""
     import pyarrow.parquet as pq
 
     try:
@@ -187,7 +187,7 @@ def _footer(file: Path) -> tuple[Any, Any]:
 
 
 def _spark_fields(schema: Any, file: Path) -> Iterator[Any]:
-    """Return columns as Spark sees them: as it wrote them down itself, or by their Arrow types."""
+    """Return the columns of a file as Spark reads them: as it has recorded them, or by their Arrow types."""
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructField, StructType
@@ -211,11 +211,11 @@ def _value_type(kind: Any) -> Any:
     return kind.value_type if types.is_dictionary(kind) else kind
 
 
-# folders that stand for values
+# values of folders
 
 
 def _folder_values(file: Path, roots: Sequence[Path], partitions: Sequence[Any]) -> tuple[str | None, ...]:
-    """Return the texts that the folders between a root and a file have for some columns."""
+    """Return the texts of the folders between a root and a file, for the columns of the folders."""
     inside = next(file.relative_to(root) for root in roots if file.is_relative_to(root))
     found = dict(part.split("=", 1) for part in inside.parts[:-1] if "=" in part)
     texts = {unquote(name): unquote(value) for name, value in found.items() if value != _NULL}
@@ -225,7 +225,7 @@ def _folder_values(file: Path, roots: Sequence[Path], partitions: Sequence[Any])
 def _partition_values(
     spark: Any, partitions: Sequence[Any], texts: Sequence[tuple[str | None, ...]]
 ) -> list[tuple[Any, ...]]:
-    """Return texts as values of the types that Spark found for them, by Spark itself."""
+    """Let Spark convert the texts of folders to the types that it has found for them."""
     if not partitions:
         return list(texts)
     different = sorted(set(texts), key=repr)
@@ -266,7 +266,7 @@ def key_columns(files: EventFiles, shape: Shape) -> list[Any]:
 
 
 def distributed(groups: Sequence[Group], n_tasks: int) -> list[tuple[Any, ...]]:
-    """Return for each row group its task, file, number and values: neighbours to one task, as many events to each.
+    """Return for each row group its task, file, number and values: neighbours share a task, and tasks have equal work.
 
     >>> groups = [Group("a", 0, 10, 1, ()), Group("a", 1, 10, 1, ()), Group("b", 0, 20, 1, ())]
     >>> distributed(groups, 2)
@@ -282,7 +282,7 @@ def distributed(groups: Sequence[Group], n_tasks: int) -> list[tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class Reader:
-    """What a worker does with rows of `distributed`: batches of events, with the columns of a shape in its order.
+    """Reads the row groups of a task: rows of `distributed` in, batches of events with the columns of a shape out.
 
     Attributes
     ----------
@@ -291,7 +291,7 @@ class Reader:
     partitions : tuple of str
         The columns of the folders, which come with the rows.
     kinds : dict
-        By column of the files, the type that it has in all of them; null: each file has its own.
+        By column of the files, the type that it has in all of them; null if each file has its own.
     """
 
     paths: tuple[tuple[str, ...], ...]
@@ -310,14 +310,14 @@ class Reader:
     def _read(self, file: str, group: int) -> Iterator[Any]:
         import pyarrow.parquet as pq
 
-        # Spark writes times as INT96 by default; as nanoseconds they would end in 2262.
+        # Spark writes times as INT96 by default; nanoseconds cannot represent times after 2262.
         with pq.ParquetFile(file, memory_map=True, coerce_int96_timestamp_unit="us") as opened:
             there = set(opened.schema_arrow.names)
             names = [name for name in self.kinds if name in there]
             if names:
                 yield from opened.iter_batches(_READ_ROWS, [group], columns=names, use_threads=False)
                 return
-            n_rows = opened.metadata.row_group(group).num_rows  # of a file that has none of the columns
+            n_rows = opened.metadata.row_group(group).num_rows  # the file has none of the columns
             for first in range(0, n_rows, _READ_ROWS):
                 nothing = pa.nulls(min(_READ_ROWS, n_rows - first))
                 yield pa.RecordBatch.from_arrays([nothing], names=[_LISTED])
@@ -325,8 +325,8 @@ class Reader:
     def _columns(self, events: Any, values: dict[str, Any]) -> Any:
         columns = []
         for name, *fields in self.paths:
-            is_given = name in values  # by the folder
-            column = pa.repeat(values[name], events.num_rows) if is_given else self._column(events, name)
+            is_folder = name in values
+            column = pa.repeat(values[name], events.num_rows) if is_folder else self._column(events, name)
             columns.append(pc.struct_field(column, fields) if fields else column)
         return pa.RecordBatch.from_arrays(columns, names=[str(i) for i in range(len(columns))])
 
@@ -337,6 +337,6 @@ class Reader:
         column = events.column(place)
         if types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        # Plain values keep their own type, in which they are exact.
+        # Plain values keep the type of the file, in which they are exact.
         is_other = types.is_nested(self.kinds[name]) and column.type != self.kinds[name]
         return column.cast(self.kinds[name]) if is_other else column

@@ -1,4 +1,4 @@
-"""Which columns of a DataFrame hold its events, and how.
+"""Shape: which columns of a DataFrame hold its events, and in which form.
 
     JSON         event: string or binary               {"price": 550, "model": "x"}
     a map        event: map<string, ...>               {price -> 550.0}
@@ -7,9 +7,9 @@
     two arrays   event=("names", "values")             [price], [550.0]
     columns      event=None, or no column `event`      every column but the keys is an attribute
 
-The driver finds the shape once, from the schema; workers get the keys first and then the columns of the event, and
-read Arrow batches by position. A column is named as it is, whatever characters it has, or as Spark would have it: `a.b`
-may be the column of that name, or else the field b of the struct a, and backticks quote a part.
+The driver finds the shape once, from the schema. Workers get the keys first and then the columns of the event, and read
+Arrow batches by position. The name of a column may have any characters; otherwise it is read as Spark reads it: `a.b`
+is the column of that name, or else the field b of the struct a, and backticks quote a part.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from siftline.errors import EventError, TableError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# The column that holds whole events if nothing else is said.
+# The column that holds whole events by default.
 EVENT: Final = "event"
-# Larger events are put aside: a batch of them would not fit into memory.
+# Larger events become dead letters by default, because a batch of them would not fit into memory.
 MAX_EVENT_BYTES: Final = 1 << 24
-# Of an event that cannot be read, so much is kept beside the reason.
-_SHOWN_BYTES: Final = 1 << 16
+# How much of an event that cannot be read is kept with the reason.
+_DEAD_LETTER_BYTES: Final = 1 << 16
 
 JSON, WHOLE, ENTRIES, ARRAYS, COLUMNS = "json", "whole", "entries", "arrays", "columns"
 
@@ -51,16 +51,16 @@ _LISTS: Final = (types.is_list, types.is_large_list)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Where keys and events stand, for workers by position: keys first.
+    """Where the keys and the event are in a row: for workers by position, keys first.
 
     Attributes
     ----------
     kind : str
-        How events stand in their columns.
+        The form of the events: one of JSON, WHOLE, ENTRIES, ARRAYS, COLUMNS.
     keys, columns : tuple of str
         The names of the keys in the result, and of the columns of the event.
     paths : tuple of tuple of str
-        For drivers, where all these are: the name of a column, and those of the fields that lead further into it.
+        For the driver, where these are: the name of a column, followed by those of the fields inside it.
     """
 
     kind: str
@@ -77,7 +77,7 @@ class Shape:
         return columns
 
     def problems(self, batch: Any) -> dict[int, str]:
-        """Return which rows of an Arrow batch hold no event at all, and why."""
+        """Return the rows of an Arrow batch that hold no event, and why."""
         n_keys = len(self.keys)
         found: dict[int, str] = {}
         if self.kind == ARRAYS:
@@ -94,7 +94,7 @@ class Shape:
         return found
 
     def source(self, batch: Any) -> ArrowSource:
-        """Return the events of an Arrow batch; those that are no JSON objects become its errors."""
+        """Return the events of an Arrow batch; texts that are no JSON objects become errors of the source."""
         columns = batch.columns[len(self.keys) :]
         if self.kind == COLUMNS:
             return ArrowSource(pa.RecordBatch.from_arrays(columns, names=list(self.columns)))
@@ -105,14 +105,14 @@ class Shape:
         return ArrowSource(columns[0], skip_bad=True)
 
     def text(self, batch: Any, row: int) -> str | None:
-        """Return an event as text, for whoever looks at what could not be read; of JSON the beginning is enough."""
+        """Return an event as text, for a dead letter; a long one is cut off."""
         values = [column[row] for column in batch.columns[len(self.keys) :]]
         if self.kind == JSON:
             content = values[0].as_buffer()
-            return None if content is None else content[:_SHOWN_BYTES].to_pybytes().decode("utf-8", "replace")
+            return None if content is None else content[:_DEAD_LETTER_BYTES].to_pybytes().decode("utf-8", "replace")
         shown = [python_value(value) for value in values]
         tree = dict(zip(self.columns, shown, strict=True)) if self.kind == COLUMNS else shown
-        return json.dumps(tree, ensure_ascii=False)[:_SHOWN_BYTES]
+        return json.dumps(tree, ensure_ascii=False)[:_DEAD_LETTER_BYTES]
 
 
 def _lengths(lists: Any) -> Any:
@@ -120,7 +120,7 @@ def _lengths(lists: Any) -> Any:
 
 
 def _map_of(lists: Any, names: Any, values: Any) -> Any:
-    """Return maps from the names to the values of lists, all of them put behind each other; a name may repeat."""
+    """Return maps from names to values, which are the concatenated elements of lists; a name may repeat."""
     if names.null_count:
         raise EventError("the name of an attribute is null")
     offsets = np.concatenate([[0], np.cumsum(_lengths(lists))]).astype(np.int32)
@@ -133,14 +133,14 @@ def shape_of(
     event: str | Sequence[str] | None = EVENT,
     most_bytes: int = MAX_EVENT_BYTES,
 ) -> Shape:
-    """Return how the events stand in a DataFrame with this schema.
+    """Return the shape of the events in a DataFrame with this schema.
 
     Parameters
     ----------
     schema : pyspark.sql.types.StructType
         Of the DataFrame.
     key : str or sequence of str
-        The columns that name an event in the result; there may be none.
+        The columns that identify an event in the result; there may be none.
     event : str, pair of str, or None
         The column with whole events; the columns with names and values; or None, if the columns are the attributes.
     most_bytes : int
@@ -149,7 +149,7 @@ def shape_of(
     Raises
     ------
     TableError
-        If a column is missing, or has a type that holds no events.
+        If a column is missing, or its type cannot hold events.
     """
     keys = [_column(schema, name, "key") for name in ([key] if isinstance(key, str) else key)]
     names = [column.name for column in keys]
@@ -194,7 +194,7 @@ def column_of(schema: Any, name: str) -> Column | None:
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    """Return the parts of a name that are separated by dots, without backticks; nothing if it is no such name.
+    """Return the parts of a name that are separated by dots, without backticks; none if the syntax is wrong.
 
     >>> _parts("meta.`the.id`"), _parts("`a``b`"), _parts("a..b")
     (('meta', 'the.id'), ('a`b',), ())
@@ -223,7 +223,7 @@ def _wide(schema: Any, keys: Sequence[Column], event: str | None) -> tuple[str, 
     taken = {key.path for key in keys}
     columns = [Column((field.name,), field.dataType) for field in schema if (field.name,) not in taken]
     if event is not None and len(columns) == 1 and _kind(_arrow_type(columns[0])) is not None:
-        # Most likely the column of whole events by another name; as an attribute it would never match.
+        # Most likely this column holds whole events and has another name; as an attribute it would never match.
         raise TableError(
             f"there is no column {EVENT!r}; write event={columns[0].name!r} if that column holds the events, "
             f"event=None if it is an attribute"
@@ -253,7 +253,7 @@ def _whole(column: Column) -> tuple[str, list[Column]]:
 
 
 def _kind(type_: Any) -> str | None:
-    """Return how a column of this type holds whole events, None if it does not."""
+    """Return in which form a column of this type holds whole events, None if it cannot."""
     if _is_any(type_, _TEXTS):
         return JSON
     if types.is_map(type_) or types.is_struct(type_):
@@ -281,7 +281,7 @@ def _arrow_type(column: Column) -> Any:
 
 
 def _checked(shape: Shape, columns: Sequence[Column]) -> Shape:
-    """Raise TableError if a type inside has no meaning in an event: no row of it could be read."""
+    """Raise TableError if a type inside has no meaning in an event, because then no row could be read."""
     if not shape.is_variant:
         empty = [pa.array([], _arrow_type(column)) for column in columns]
         shape.source(pa.RecordBatch.from_arrays(empty, names=[str(i) for i in range(len(empty))]))
@@ -289,9 +289,9 @@ def _checked(shape: Shape, columns: Sequence[Column]) -> Shape:
 
 
 def selected(events: Any, shape: Shape) -> Any:
-    """Return the DataFrame with the keys and the columns of the event alone, as workers take it: by position.
+    """Return the DataFrame with the keys and the columns of the event alone, in the order that workers expect.
 
-    Their names are numbers, because `mapInArrow` would take one with a dot for a field of a struct.
+    Their names are numbers, because `mapInArrow` would take a name with a dot for a field of a struct.
     """
     from pyspark.sql import functions
 
@@ -302,7 +302,7 @@ def selected(events: Any, shape: Shape) -> Any:
 
 
 def key_fields(rows: Any, shape: Shape) -> list[Any]:
-    """Return the keys of what was selected, with their names in the result."""
+    """Return the keys of a DataFrame that `selected` has returned, with their names in the result."""
     from pyspark.sql.types import StructField
 
     fields = zip(shape.keys, rows.schema.fields, strict=False)
@@ -310,7 +310,7 @@ def key_fields(rows: Any, shape: Shape) -> list[Any]:
 
 
 def quoted(*path: str) -> str:
-    """Return the name of a column, or of a field in it, as Spark takes it, whatever characters it has.
+    """Return the quoted name of a column, or of a field in it; it may have any characters.
 
     >>> quoted("a.b"), quoted("meta", "id")
     ('`a.b`', '`meta`.`id`')

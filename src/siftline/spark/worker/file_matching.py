@@ -1,4 +1,4 @@
-"""Workers that read events from Parquet files, match them, and write matches as Parquet files of their own.
+"""Workers that read events from Parquet files, match them, and write the matches into Parquet files.
 
     row groups → distributed over tasks → a worker reads them, matches, and writes a file → folder renamed at the end
 

@@ -49,7 +49,7 @@ class Matcher:
     Attributes
     ----------
     shape : Shape
-        Where keys and events stand in a batch.
+        Where the keys and the event are in a row.
     shards : sequence of str
         References to the snapshots that every event is matched with (`directory/mirror.py`).
     are_ids_text : bool

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _PIECE_ROWS: Final = 4096
 # Rows of a batch that goes back to Spark: 100,000 are a quarter faster than 10,000.
 _RESULT_ROWS: Final = 100_000
-# Before the reason stands the position of the event, which means nothing outside of its batch.
+# The reason begins with the position of the event, which means nothing outside of its batch.
 _POSITION: Final = re.compile(r"^event \d+: ")
 
 

@@ -1,4 +1,4 @@
-"""Which form a table of subscriptions has, and how workers parse it: text, JSON dialects, or rows of predicates."""
+"""Tables of subscriptions: the form that a table has, and how workers parse it (text, JSON dialects, predicates)."""
 
 from __future__ import annotations
 
@@ -33,16 +33,18 @@ if TYPE_CHECKING:
 PREDICATES: Final = "predicates"
 LANGUAGES: Final = (*DIALECTS, PREDICATES)
 
-# What leaves a worker: GOOD rows hold a `Parsed`, BAD ones a batch of the quarantine, both packed; n counts them.
+# What leaves a worker: a row holds a packed `Parsed` if it is good, otherwise a packed batch of the quarantine, and n
+# is the number of subscriptions in it.
 PACKED: Final = "is_good boolean, n bigint, content binary"
-_PACKED_TOGETHER: Final = 20_000
+# Subscriptions in one row: few enough for the JVM to hold some rows.
+_SUBSCRIPTIONS_PER_ROW: Final = 20_000
 
 _IDS: Final = ("subscription", "id")
-# The columns that an expression may stand in, and the language that they imply.
+# The columns that may hold an expression, and the language that each implies.
 SOURCES: Final = {"expression": None, "pattern": EVENTBRIDGE, "filters": CLOUDEVENTS}
 _INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 _NUMBERS: Final = (*_INTEGERS, "float", "double")
-# Columns of predicates, and what they become.
+# Columns of predicates, and the types that they are cast to.
 _COLUMNS: Final = {
     "clause": "bigint",
     "attribute": "string",
@@ -60,7 +62,7 @@ _COLUMNS: Final = {
 }
 _MOMENTS: Final = ("timestamp", "timestamp_ntz", "string")
 _ARROW: Final = {"bigint": pa.int64(), "string": pa.string()}
-# The first character of a JSON document, with which no text expression begins.
+# The first character of a JSON document tells its language; no text expression begins with one of these.
 _BY_BRACKET: Final = {"{": EVENTBRIDGE, "[": CLOUDEVENTS}
 
 
@@ -69,7 +71,7 @@ class Form(NamedTuple):
 
     table: Any
     id_type: str
-    language: str | None  # None: each expression shows by itself
+    language: str | None  # None: guessed for each expression
 
     @property
     def is_predicates(self) -> bool:
@@ -78,7 +80,7 @@ class Form(NamedTuple):
 
 
 def form_of(table: Any, language: str | None) -> Form:
-    """Return a DataFrame in the form that workers take; raise TableError if it lacks a column."""
+    """Return a DataFrame in the form that workers parse; raise TableError if it lacks a column."""
     if language is not None and language not in LANGUAGES:
         raise ValueError(f"unknown language {language!r}; there are {', '.join(LANGUAGES)}")
     types = dict(table.dtypes)
@@ -131,9 +133,9 @@ def _is_number(kind: str) -> bool:
 
 
 def parser(form: Form, operators: tuple[str, ...] = ()) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Return what workers do with batches of a form's table: rows of PACKED come out.
+    """Return a function that parses batches of a table in a worker, and returns rows of PACKED.
 
-    `operators` are the modules that define what expressions may call.
+    `operators` are the modules of the operators that expressions may call.
     """
     id_type, language = _ARROW[form.id_type], form.language
 
@@ -143,7 +145,7 @@ def parser(form: Form, operators: tuple[str, ...] = ()) -> Callable[[Iterable[An
             yield from _packed(*_parsed_texts(batch, language, id_type))
 
     def parse_predicates(batches: Iterable[Any]) -> Iterator[Any]:
-        found = list(batches)  # a subscription may have rows in several
+        found = list(batches)  # a subscription may have rows in several batches
         if found:
             yield from _packed(*_parsed_predicates(pa.Table.from_batches(found), id_type))
 
@@ -151,7 +153,7 @@ def parser(form: Form, operators: tuple[str, ...] = ()) -> Callable[[Iterable[An
 
 
 def checker(form: Form, operators: tuple[str, ...] = ()) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Return what workers do to learn which rows of a form's table are good: one more column."""
+    """Return a function that adds a column to batches of a table in a worker: whether the row can be parsed."""
     language = form.language
 
     def check(batches: Iterable[Any]) -> Iterator[Any]:
@@ -176,9 +178,9 @@ def _parses(text: str, language: str | None) -> bool:
 
 
 def _packed(good: Parsed, bad: Quarantine) -> Iterator[Any]:
-    """Yield rows of PACKED, each of so few subscriptions that the JVM can carry it."""
-    for start in range(0, len(good), _PACKED_TOGETHER):
-        part = good.sliced(start, _PACKED_TOGETHER)
+    """Yield rows of PACKED, each of a limited number of subscriptions."""
+    for start in range(0, len(good), _SUBSCRIPTIONS_PER_ROW):
+        part = good.sliced(start, _SUBSCRIPTIONS_PER_ROW)
         yield _packed_row(True, len(part), part.packed())
     if len(bad):
         yield _packed_row(False, len(bad), packed_batch(bad.batch()))
@@ -208,7 +210,7 @@ def unpack_batches(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _parsed_texts(batch: Any, language: str | None, id_type: Any) -> tuple[Parsed, Quarantine]:
-    """Parse all expressions of a batch; what is refused goes to the quarantine."""
+    """Parse all expressions of a batch; those that are refused go to the quarantine."""
     columns = batch.to_pydict()
     texts = columns["expression"]
     good, bad = Collector(id_type), Quarantine(id_type)
@@ -231,7 +233,7 @@ def _weights(columns: dict[str, list[Any]], n: int) -> list[float]:
 
 
 def refusal(id: Any, text: str | None, weight: float) -> str | None:
-    """Say what is wrong besides the expression."""
+    """Return the reason to refuse a subscription, apart from its expression; None if there is none."""
     if id is None:
         return "the id is null"
     if text is None:
@@ -239,10 +241,10 @@ def refusal(id: Any, text: str | None, weight: float) -> str | None:
     return None if math.isfinite(weight) else f"the weight must be a finite number, not {weight}"
 
 
-# Texts that repeat are parsed once; keeping all of them would have the garbage collector look at them again and again.
+# Repeated texts are parsed once. If all were kept, the garbage collector would scan them again and again.
 @lru_cache(maxsize=1024)
 def parsed_text(text: str, language: str | None) -> tuple[str, Expression]:
-    """Return an expression, and the text to keep of it: as it was written, or in the text language."""
+    """Return the text to keep of an expression, in the text language, and the expression."""
     chosen = language or _BY_BRACKET.get(text.lstrip()[:1], TEXT)
     if chosen == TEXT:
         return text, accepted(text)
@@ -253,7 +255,7 @@ def parsed_text(text: str, language: str | None) -> tuple[str, Expression]:
 
 
 def _check_attributes(expression: Expression) -> None:
-    """Raise SubscriptionError if an attribute is no Unicode text: only escapes of JSON can write such a thing."""
+    """Raise SubscriptionError if an attribute has a lone surrogate, which only an escape in JSON can produce."""
     for node in walk(expression):
         name = getattr(node, "attribute", None) or ""
         if not is_unicode(name):
@@ -290,7 +292,7 @@ def _parsed_predicates(table: Any, id_type: Any) -> tuple[Parsed, Quarantine]:
 
 
 def _refuse_rows(table: Any, bad: Quarantine) -> set[Any]:
-    """Look at each row, and quarantine the subscriptions that have a bad one; return their ids."""
+    """Check each row, quarantine the subscriptions that have a bad one, and return their ids."""
     refused: set[Any] = set()
     weights: dict[Any, float] = {}
     for row in table.to_pylist():
@@ -305,14 +307,14 @@ def _refuse_rows(table: Any, bad: Quarantine) -> set[Any]:
 
 
 def _without_decimals(value: Any) -> Any:
-    """Return a decimal as the number that it means."""
+    """Return a decimal as the number of the model that has its value, and any other value as it is."""
     if isinstance(value, list):
         return [_without_decimals(element) for element in value]
     return leaf_of(value, "") if isinstance(value, Decimal) else value
 
 
 def _row_error(row: dict[str, Any], weights: dict[Any, float]) -> str | None:
-    """Say what is wrong with a row; `weights` has those of the subscriptions so far."""
+    """Return what is wrong with a row, None if it is good; `weights` has those of the subscriptions so far."""
     for name in ("clause", "attribute", "op"):
         if name in row and row[name] is None:
             return f"column {name!r} is null"
