@@ -250,6 +250,31 @@ def test_changes_while_labels_are_dealt_out(
         check(each)
 
 
+def test_additions_in_bulk_do_not_overtake_renewals_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = loaded()
+    build, firsts = Renewal.build, count(100_000, 300)
+    bulks: list[int] = []
+
+    def overtaken(self: Renewal) -> None:
+        """Let a bulk with new constants come whenever the thread has dealt out labels."""
+        is_nested = len(bulks) % 2 == 1
+        if threading.current_thread().name == "siftline-tidier" and not is_nested and len(bulks) < 20:
+            bulks.append(first := next(firsts))
+            engine.add_many((first + i, f"b{first} > {i} and a = {i % 7}") for i in range(300))
+            bulks.append(first)
+        build(self)
+
+    monkeypatch.setattr(Renewal, "build", overtaken)
+    conditions = adversary()
+    for i in range(400):
+        engine.add(next(conditions), id=10_000 + i)
+    engine.settle()
+    assert 4 <= len(bulks) <= 12
+    assert not engine._wants_renewal()
+    engine._check()
+    check(engine)
+
+
 def test_constants_that_come_while_flat_arrays_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = loaded()
     monkeypatch.setattr("siftline.tidying._AT_ONCE", 100)

@@ -31,6 +31,7 @@ ALLOWED = {
     "tail": {"encoding", "indexes", "kernels"},
     "tidying": {"errors"},
     "renewing": {"encoding", "indexes", "tail"},
+    "sweeping": {"encoding", "indexes"},
     "shortcuts": {"indexes", "kernels"},
     "subsets": {"encoding", "ids", "subscriptions", "tail"},
     "changes": {
@@ -43,6 +44,7 @@ ALLOWED = {
         "subscriptions",
         "shortcuts",
         "renewing",
+        "sweeping",
         "tail",
         "tidying",
     },

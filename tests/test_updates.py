@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from siftline import Engine
+from siftline.encoding.domains import Merging
 from siftline.errors import SiftlineError
 from siftline.indexes.parts import Merge
 from siftline.indexes.sift import Sift
@@ -186,6 +187,27 @@ def test_errors_in_the_background_are_shown(engine: Engine, monkeypatch: pytest.
     engine._check()
     assert n_parts(engine) == 1
     assert sorted(engine.match({"a": 3, "b": 4})) == expected(N + 1700, {"a": 3, "b": 4})
+
+
+def test_a_merge_of_constants_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    engine = Engine("sift")
+    engine.add_many((i, f"a > {i}") for i in range(1200))
+
+    def fail(_: Merging) -> None:
+        raise MemoryError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Merging, "run", fail)
+        for i in range(1200, 2400):
+            engine.add(f"a > {i}", id=i)
+        with pytest.raises(SiftlineError, match="no room"):
+            engine.settle()
+        assert engine._domains._placed is None
+    engine.add("a > 2400", id=2400)
+    engine.settle()
+    engine._check()
+    assert len(engine.match({"a": 1750.5})) == 1751
 
 
 def test_every_match_sees_one_state(engine: Engine) -> None:

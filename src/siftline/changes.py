@@ -29,24 +29,23 @@ from siftline.encoding.clauses import (
     of_slots,
     picked,
     relabelled,
-    select,
-    swept,
 )
 from siftline.encoding.conjunctions import encode_many
 from siftline.encoding.domains import Domains
-from siftline.encoding.patterns import matcher_of
-from siftline.encoding.plain import PlainRows, plain_rows, unplaced_rows
+from siftline.encoding.patterns import matcher_of, merged_layer, n_new_patterns
+from siftline.encoding.plain import PlainRows, known_rows, placed_rows
 from siftline.errors import TooLargeError
 from siftline.indexes.protocol import Batch, Index
 from siftline.indexes.registry import make_index
 from siftline.kernels.sharing import first_alike
 from siftline.language.normal_form import Cover, cover, cover_with_alternatives
-from siftline.model import has_calls
+from siftline.model import has_calls, pack
 from siftline.renewing import renew
 from siftline.shortcuts import Shortcuts
 from siftline.subscriptions import ParsedExpressions, SubscriptionTable
+from siftline.sweeping import sweep
 from siftline.tail import Tail
-from siftline.tidying import Tidier
+from siftline.tidying import Nobody, Tidier, at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     from siftline.model import Expression
     from siftline.subscriptions import Expressions, Id, Tenants
     from siftline.subsets import Tenant
+    from siftline.tidying import Run
 
 # Removed subscriptions are swept out when they are this many and as many as the live ones.
 _SWEEP: Final = 1024
@@ -76,6 +76,8 @@ _MANY: Final = 256
 _VERY_MANY: Final = 4096
 # So many clauses of unplaced subscriptions stay in the tail.
 _MOST_KEPT: Final = 256
+# So many new patterns are left to the next event.
+_FEW_PATTERNS: Final = 256
 # Labels are dealt out again for this many unplaced subscriptions, and one more for so many others.
 _UNPLACED: Final = 64
 _OTHERS: Final = 1024
@@ -113,9 +115,13 @@ class Changing:
         self._tail = Tail(_TAIL)
         self._n_indexed = 0  # slots from here on are in the tail
         self._unplaced: set[int] = set()  # slots whose constants did not all get labels
-        self._entries: dict[Expression, int] = {}  # the slots of expressions that may be shared; some may be gone
+        # By the hashes of expressions, slots that may be shared; some may be gone. With the expressions themselves as
+        # keys, each would be one more object for the garbage collector.
+        self._entries: dict[int, int] = {}
+        self._brings_new = False  # whether the last plain one had new constants: the next one may have some, too
         self._n_added = 0
         self._n_replaced = 0
+        self._n_overtaken = 0  # how many renewals in a row were overtaken by something that exchanged domains or index
         self._generation = 0
         self._laid_out_s = 0.0  # what it took when the whole index was laid out last
         self._tidier = Tidier()
@@ -142,43 +148,53 @@ class Changing:
     def _add_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
         """Add one expression whose id was checked."""
         table, slot = self._table, self._table.n_slots
-        leader = self._entries.get(expression) if self._index.shares else None
-        if leader is not None and table.is_entry(leader):
+        key = hash(expression) if self._index.shares else 0
+        leader = self._leader(key, expression)
+        if leader is not None:
             with self._shortcuts:
-                table.append_one(id, weight, table.expression(leader), tenant)
+                table.append_one(id, weight, table.packed(leader), tenant)
                 table.follow([slot], [leader])
             return
         rows = self._plain_rows(expression)
-        has_room = rows is not None and self._tail.has_room(*rows.sizes, 0)
-        if rows is None or not self._has_room(rows):
+        sizes = None if rows is None else rows.sizes
+        has_room = sizes is not None and self._tail.has_room(*sizes)
+        if rows is None or sizes is None or not (has_room or self._makes_room(sizes)):
             self._add_coded([id], [weight], [expression], tenant)
         else:
             with self._shortcuts:
-                table.append_one(id, weight, expression, tenant)
+                table.append_one(id, weight, pack(expression), tenant)
                 self._add_plain(slot, rows)
         if self._index.shares:
-            self._entries[expression] = slot
+            self._entries[key] = slot
         if not has_room or (rows is not None and rows.wide):
             self._tidier.tidy(self)  # at the end, because a sweep renumbers slots and attributes
 
+    def _leader(self, key: int, expression: Expression) -> int | None:
+        """Return the slot whose entry an expression may share, given its hash."""
+        leader = self._entries.get(key) if self._index.shares else None
+        if leader is None or not self._table.is_entry(leader) or self._table.expression(leader) != expression:
+            return None
+        return leader
+
     def _plain_rows(self, expression: Expression) -> PlainRows | None:
         """Return the literals of an expression for the tail, with labels for its constants; None if it is not plain."""
-        if not self._index.has_tail:
+        if not self._index.has_tail or self._index.takes_patterns:
             return None
-        rows = plain_rows(expression, self._domains)
-        if rows is None or rows:
-            return None if rows is None else PlainRows(rows)
+        domains = self._domains
+        if not self._brings_new:
+            known = known_rows(expression, domains)
+            if known is None or known:
+                return None if known is None else PlainRows(known)
         with self._changing():
-            rows = plain_rows(expression, self._domains, may_place=True)
-            if rows is None or rows:
-                return None if rows is None else PlainRows(rows)
-            return unplaced_rows(expression, self._domains)
+            version = domains.version
+            rows = placed_rows(expression, domains)
+            self._brings_new = rows is not None and (domains.version != version or bool(rows.wide))
+            return rows
 
-    def _has_room(self, rows: PlainRows) -> bool:
-        """Return whether the tail has room for a conjunction, or has it when it is emptied as far as it may be."""
-        if not self._tail.has_room(*rows.sizes, 0):
-            self._flush()
-        return self._tail.has_room(*rows.sizes, 0)
+    def _makes_room(self, sizes: tuple[int, int, int]) -> bool:
+        """Empty the tail as far as it may be emptied, and return whether it has room then."""
+        self._flush()
+        return self._tail.has_room(*sizes)
 
     def _add_plain(self, slot: int, rows: PlainRows) -> None:
         """Add a plain conjunction to the tail, which has room for it."""
@@ -189,13 +205,13 @@ class Changing:
     def _replace_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
         """Give a subscription another expression."""
         rows = self._plain_rows(expression)
-        if rows is None or not self._has_room(rows):
+        if rows is None or not (self._tail.has_room(*rows.sizes) or self._makes_room(rows.sizes)):
             self._add_coded([id], [weight], [expression], tenant, replaced=[id])
         else:
             slot = self._table.n_slots
             with self._changing():
                 self._take_away([id])
-                self._table.append_one(id, weight, expression, tenant)
+                self._table.append_one(id, weight, pack(expression), tenant)
                 self._add_plain(slot, rows)
         self._tidier.tidy(self)
 
@@ -215,22 +231,22 @@ class Changing:
             self._entries |= entries
         else:
             self._add_coded(ids, weights, expressions, tenants)
-        self._tidier.tidy(self)
+        self._tidier.tidy(self, is_bulk=len(ids) >= _MANY)
 
-    def _leaders(self, expressions: list[Expression]) -> tuple[list[int], dict[Expression, int]]:
-        """Return the slot that has the entry of each expression, and which expressions are new."""
+    def _leaders(self, expressions: list[Expression]) -> tuple[list[int], dict[int, int]]:
+        """Return the slot that has the entry of each expression, and the slots of new ones by their hashes."""
         by_object: dict[int, int] = {}  # hashing an expression takes long, and texts that repeat are parsed once
         entries: dict[Expression, int] = {}
-        leaders = []
+        leaders: list[int] = []
         for slot, expression in enumerate(expressions, self._table.n_slots):
             leader = by_object.get(builtins.id(expression))
             if leader is None:
-                leader = self._entries.get(expression, slot)
-                if leader == slot or not self._table.is_entry(leader):
+                leader = self._leader(hash(expression), expression)
+                if leader is None:
                     leader = entries.setdefault(expression, slot)
                 by_object[builtins.id(expression)] = leader
             leaders.append(leader)
-        return leaders, entries
+        return leaders, {hash(expression): slot for expression, slot in entries.items()}
 
     def _add_coded(
         self,
@@ -285,7 +301,7 @@ class Changing:
             clauses = picked(clauses, np.flatnonzero(leaders[clauses.slots - self._table.n_slots] == clauses.slots))
         new = New(ids, weights, expressions, tenants, leaders=() if leaders is None else leaders.tolist())
         self._add_many(clauses, new, domains, moves)
-        self._tidier.tidy(self)
+        self._tidier.tidy(self, is_bulk=True)
         return len(ids)
 
     def _add_many(self, clauses: Clauses, new: New, domains: Domains, moves: list[Move]) -> None:
@@ -403,24 +419,15 @@ class Changing:
         n_unneeded = self._table.n_unneeded
         return n_unneeded >= _SWEEP and 2 * n_unneeded >= self._table.n_slots
 
-    def _sweep(self) -> None:
+    def _sweep(self, run: Run = at_once) -> None:
         """Give back the memory of removed subscriptions, their constants and attributes included."""
-        table, new_slots = self._table.compacted()
-        domains, clauses = swept(self._domains, select(self._joined_clauses(), new_slots))
-        unplaced = new_slots[list(self._unplaced)]
-        unplaced = unplaced[unplaced >= 0]
-        self._name_all(domains, [table.expression(slot) for slot in unplaced.tolist() if table.is_entry(slot)])
-        batch = Batch(0, table.n_slots, clauses, domains, table.expression, self._statistics)
-        index = self._laid_out(batch, is_new=False)
-        matcher_of(domains)
-        entries = {
-            expression: int(new_slots[slot]) for expression, slot in self._entries.items() if new_slots[slot] >= 0
-        }
-        with self._changing():
-            self._put(table, domains, [clauses], index)
-        self._unplaced = set(unplaced.tolist())
-        self._entries = entries
-        self._tenants.clear()  # they know the old table, which would stay as long as they do
+        sweep(self, run)
+
+    def _without_subscriptions(self) -> Changing:
+        """Return an engine of the same kind that has none, and leaves it to others to tidy up."""
+        other = Changing(self._index_name, self._statistics, self._schedule, self._options)
+        other._tail_size, other._tidier = self._tail_size, Nobody()
+        return other
 
     def _name_all(self, domains: Domains, expressions: list[Expression]) -> None:
         """Let domains know all attributes, constants and patterns of expressions, which a renewal will ask for."""
@@ -459,9 +466,30 @@ class Changing:
         """Return whether so many subscriptions are unplaced that labels should be dealt out again."""
         return bool(self._unplaced) and len(self._unplaced) >= _UNPLACED + len(self) // _OTHERS
 
-    def _renew(self) -> None:
+    def _renew(self, run: Run = at_once) -> None:
         """Deal out labels for all constants that have none."""
-        renew(self)
+        renew(self, run)
+
+    def _take_in_patterns(self) -> bool:
+        """Let the matcher know new patterns, if they are many; return whether some of its layers should be merged.
+
+        The next event would have to wait for as many as there are.
+        """
+        if n_new_patterns(self._domains) >= _FEW_PATTERNS:
+            with self._publishing:
+                matcher_of(self._domains)
+        matcher = self._domains.matcher
+        return matcher is not None and matcher.wants_merge
+
+    def _merge_patterns(self) -> None:
+        """Merge layers of patterns, as long as some should be one; without the writers' lock."""
+        while (matcher := self._domains.matcher) is not None and (chosen := matcher.mergeable()) is not None:
+            path, layers = chosen
+            layer = merged_layer(layers)
+            with self._publishing:
+                domains = self._domains
+                if domains.matcher is not None:
+                    domains.matcher = domains.matcher.merged(path, layers, layer)
 
     def _clauses_of(self, slots: NDArray[np.int32]) -> Clauses:
         """Return the clauses of some ascending slots."""
@@ -519,7 +547,7 @@ class Changing:
             assert all(slot >= self._n_indexed or slot in self._unplaced for slot in waiting)
             assert all(self._table.is_entry(slot) for slot in self._unplaced)
             assert self._index.has_tail or self._n_indexed == self._table.n_slots
-            assert all(self._table.expression(slot) == e for e, slot in self._entries.items())
+            assert all(hash(self._table.expression(slot)) == key for key, slot in self._entries.items())
             self._index._check()
 
 

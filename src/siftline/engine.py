@@ -319,7 +319,7 @@ class Engine(Matching):
         if type(event) is dict:
             with self._publishing:
                 event = EncodedEvents(DictSource((event,)), self._domains, instant)
-        elif self._domains.has_ages and type(event) is EncodedEvents:
+        elif (instant is not None or self._domains.has_ages) and type(event) is EncodedEvents:
             with self._publishing:
                 event = event.at(instant, self._domains)
         is_plain = top is None and within is None and tenant is None
@@ -596,6 +596,9 @@ class Engine(Matching):
         self.__dict__.update(pickle.loads(state["pickled"]))
         self._writing = threading.RLock()
         self._publishing = threading.Lock()
+        self._table.removed = None
+        # Hashes of strings are others in every process.
+        self._entries = {hash(self._table.expression(slot)): slot for slot in self._entries.values()}
 
 
 def _checked_schedule(schedule: str | None, index: str) -> str:

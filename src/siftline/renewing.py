@@ -29,15 +29,16 @@ if TYPE_CHECKING:
     from siftline.encoding.clauses import Clauses
     from siftline.encoding.domains import Domains, Move
     from siftline.indexes.protocol import Index
+    from siftline.tidying import Run
 
 # The last round, under the lock, has at most this many subscriptions.
 _FEW: Final = 1024
 
 
-def renew(engine: Changing) -> None:
+def renew(engine: Changing, run: Run) -> None:
     """Give labels to all constants; who calls this under the writers' lock holds it throughout.
 
-    One that another thread is at is given up.
+    What takes long is done by `run`. A renewal that another thread is at is given up.
     """
     with engine._writing:
         if not engine._unplaced:
@@ -47,7 +48,7 @@ def renew(engine: Changing) -> None:
         renewal.deal()
         with engine._writing:
             renewal.open()
-        renewal.build()
+        run(renewal.build)
         while not renewal.is_over:
             renewal.follow()
     except BaseException:
@@ -116,11 +117,11 @@ class Renewal:
             if self._is_overtaken():
                 return
             first, end = self._n_done, self._engine._n_indexed
-            since = concatenate([between(part, first, end) for part in self._engine._clauses])
-            since = relabelled(since, self._moves())
+            since, moves = concatenate([between(part, first, end) for part in self._engine._clauses]), self._moves()
+            since = relabelled(since, moves)
             if end - first <= _FEW:
                 self._take_in(since, first, end, self._domains.frozen().renewed(self._heirs))
-                self._finish()
+                self._finish(moves)
                 return
             domains = self._domains.frozen().renewed(self._heirs)
         self._take_in(since, first, end, domains)
@@ -131,7 +132,7 @@ class Renewal:
         self._new.append(clauses)
         self._n_done = end
 
-    def _finish(self) -> None:
+    def _finish(self, moves: list[Move]) -> None:
         """Take the place of the old parts; under the writers' lock."""
         engine, index, table = self._engine, self._new_index, self._table
         assert index is not None
@@ -140,7 +141,7 @@ class Renewal:
         waiting = engine._tail.clauses()
         is_left = [slot not in self._unplaced for slot in waiting.slots.tolist()]
         tail = Tail(engine._tail_size)
-        tail.add(relabelled(picked(waiting, np.flatnonzero(is_left)), self._moves()))
+        tail.add(relabelled(picked(waiting, np.flatnonzero(is_left)), moves))
         for key, values in self._crowded.items():
             crowded = self._domains.crowded.pop(key)
             if len(crowded) > len(values):  # those that came since are behind the others
@@ -150,6 +151,7 @@ class Renewal:
             engine._put(table, domains, self._new, index)
             engine._tail, engine._n_indexed = tail, self._n_done
             engine._unplaced -= self._unplaced
+        engine._n_overtaken = 0
         self.is_over = True
 
     def give_up(self) -> None:
@@ -162,6 +164,7 @@ class Renewal:
         """Give up if the index or the heirs are others by now; the next change begins again if need be."""
         engine, domains = self._engine, self._domains
         if engine._index is not self._index or engine._domains is not domains or domains.heirs is not self._given:
+            engine._n_overtaken += 1
             self.give_up()
         return self.is_over
 

@@ -30,10 +30,12 @@ from siftline.model import (
     has_calls,
     instant_of,
     instant_of_text,
+    pack,
+    unpack,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,6 +48,10 @@ _LAST: Final = -1
 # So many predicates of so many constants are always accepted.
 _SMALL: Final = 64
 
+# So many parsed expressions are kept in one tuple.
+_CHUNK: Final = 256
+# So many of them are kept as objects after somebody has asked for them.
+_MOST_UNPACKED: Final = 1024
 # So many ids of a snapshot are entered at a time.
 _IDS_AT_ONCE: Final = 4096
 # Held while ids of a snapshot are entered.
@@ -66,25 +72,64 @@ class Expressions(Protocol):
 
 
 class ParsedExpressions:
-    """Expressions kept as objects."""
+    """Expressions that were parsed, kept as plain tuples in chunks that are tuples, too (see `model/packing.py`)."""
 
-    def __init__(self, expressions: list[Expression]) -> None:
-        self.expressions = expressions
+    __slots__ = ("_chunks", "_last", "_unpacked")
+
+    def __init__(self, expressions: Iterable[Expression]) -> None:
+        self._chunks: list[tuple[Any, ...]] = []
+        self._last: list[Any] = []
+        self._unpacked: dict[int, Expression] = {}  # those that were asked for lately
+        known: dict[int, Any] = {}  # by object: texts that repeat are parsed once
+        for expression in expressions:
+            packed = known.get(id(expression))
+            if packed is None:
+                packed = known[id(expression)] = pack(expression)
+            self.append(packed)
 
     def __len__(self) -> int:
-        return len(self.expressions)
+        return len(self._chunks) * _CHUNK + len(self._last)
+
+    def append(self, packed: Any) -> None:
+        """Take in one more, packed."""
+        last = self._last
+        last.append(packed)
+        if len(last) == _CHUNK:
+            self._chunks.append(tuple(last))  # before the list goes: see `packed`
+            self._last = []
+
+    def extend(self, others: ParsedExpressions) -> None:
+        """Take in those of another group behind these."""
+        for chunk in (*others._chunks, others._last):
+            for packed in chunk:
+                self.append(packed)
+
+    def packed(self, position: int) -> Any:
+        """Return one expression, packed; others may append meanwhile."""
+        last = self._last
+        chunk, place = divmod(position, _CHUNK)
+        # If the chunk is not there yet, the list that was looked up before is the one that holds the position.
+        return self._chunks[chunk][place] if chunk < len(self._chunks) else last[place]
 
     def expression(self, position: int) -> Expression:
         """Return one expression."""
-        return self.expressions[position]
+        expression = self._unpacked.get(position)
+        if expression is None:
+            if len(self._unpacked) >= _MOST_UNPACKED:
+                self._unpacked = {}
+            expression = self._unpacked[position] = unpack(self.packed(position))
+        return expression
 
     def select(self, positions: NDArray[np.int64]) -> ParsedExpressions:
         """Return the expressions at these positions."""
-        return ParsedExpressions([self.expressions[position] for position in positions.tolist()])
+        chosen = ParsedExpressions(())
+        for position in positions.tolist():
+            chosen.append(self.packed(position))
+        return chosen
 
     def texts(self) -> list[str]:
         """Return all expressions as text."""
-        return [to_text(expression) for expression in self.expressions]
+        return [to_text(unpack(self.packed(position))) for position in range(len(self))]
 
 
 class TextExpressions:
@@ -150,6 +195,7 @@ class SubscriptionTable:
         self._lasts: dict[int, int] = {}
         self.stage: Stage | None = None  # of the conditions with calls; None before the first
         self.owners: Growable | None = None  # the number of each slot's condition in the stage, or -1
+        self.removed: list[Id] | None = None  # the ids that were removed since somebody wanted to know
 
     @property
     def n_slots(self) -> int:
@@ -230,6 +276,10 @@ class SubscriptionTable:
         if self._found(id) is not None:
             raise DuplicateIdError(f"the id {id!r} is already in use")
 
+    def enter_ids(self) -> None:
+        """Enter all ids, so that no look has to enter some."""
+        self._slot_of()
+
     def _slot_of(self) -> dict[Id, int]:
         """Return the slots of all ids."""
         if self._n_entered < self._n_restored:
@@ -295,11 +345,11 @@ class SubscriptionTable:
             self.following.extend(np.full(len(ids), _LAST, dtype=np.int32))
             self.plain.extend(len(ids))
 
-    def append_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
+    def append_one(self, id: Id, weight: float, packed: Any, tenant: str | None) -> None:
         """Give the next slot to a subscription whose id was checked; a tenth of the time of `append`."""
         ids, parts, slot = self._ids, self._parts, self.n_slots
         if ids is None or not parts or type(parts[-1]) is not ParsedExpressions:
-            self.append([id], [weight], ParsedExpressions([expression]), tenant)
+            self.append([id], [weight], ParsedExpressions([unpack(packed)]), tenant)
             return
         if tenant is not None or self.tenants is not None:
             self._append_tenants(1, tenant)
@@ -308,7 +358,7 @@ class SubscriptionTable:
             self._largest_id = id
         self.weights.append(weight)
         self._slots[id] = slot
-        parts[-1].expressions.append(expression)
+        parts[-1].append(packed)
         if self.owners is not None:
             self.owners.append(_NO_OWNER)
         self.is_live.append(True)
@@ -359,7 +409,7 @@ class SubscriptionTable:
     def _append_expressions(self, expressions: Expressions, first: int) -> None:
         last = self._parts[-1] if self._parts else None
         if isinstance(last, ParsedExpressions) and isinstance(expressions, ParsedExpressions):
-            last.expressions += expressions.expressions
+            last.extend(expressions)
         else:
             self._parts.append(expressions)
             self._part_starts.append(first)
@@ -369,6 +419,8 @@ class SubscriptionTable:
         known = self._slot_of()
         for id in ids:
             del known[id]
+        if self.removed is not None:
+            self.removed += ids
         self.is_live.view[slots] = False
         self.n_live -= len(slots)
         if self.leaders is None:
@@ -382,6 +434,8 @@ class SubscriptionTable:
         with _looking_up:  # nobody enters the id of a slot that is no longer live
             self._slots.pop(id, None)
             self.is_live.set(slot, False)
+        if self.removed is not None:
+            self.removed.append(id)
         self.n_live -= 1
         if self.leaders is None:
             self.n_unneeded += 1
@@ -477,6 +531,24 @@ class SubscriptionTable:
         """Return the expression in a slot."""
         part = bisect_right(self._part_starts, slot) - 1
         return self._parts[part].expression(slot - self._part_starts[part])
+
+    def packed(self, slot: int) -> Any:
+        """Return the expression in a slot, packed; slots with the same expression share what they have."""
+        place = bisect_right(self._part_starts, slot) - 1
+        part, position = self._parts[place], slot - self._part_starts[place]
+        return part.packed(position) if type(part) is ParsedExpressions else pack(part.expression(position))
+
+    def frozen(self) -> SubscriptionTable:
+        """Return this table as it is now, for reading it while others change it."""
+        other = SubscriptionTable()
+        other.__dict__.update(self.__dict__)
+        other.is_live = Growable(self.is_live.view.copy())
+        other._parts, other._part_starts = self._parts.copy(), self._part_starts.copy()
+        other._n_members, other.tenant_numbers = self._n_members.copy(), self.tenant_numbers.copy()
+        for name in ("tenants", "leaders", "owners"):
+            growable = getattr(self, name)
+            setattr(other, name, None if growable is None else Growable(growable.view.copy()))
+        return other
 
     def compacted(self) -> tuple[SubscriptionTable, NDArray[np.int32]]:
         """Return a table of what is needed only, and the new slot of each old one (-1 for none)."""

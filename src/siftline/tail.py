@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.encoding.clauses import RANGE, VETO, Clauses, spans
+from siftline.encoding.clauses import RANGE, SET, VETO, Clauses, spans
 from siftline.indexes.protocol import Candidates, Many
 from siftline.kernels.tail import (
     ATTRIBUTE,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.encoding.events import EncodedEvents
-    from siftline.encoding.plain import PlainRows
+    from siftline.encoding.plain import PlainRows, Row
 
 _N_COLUMNS: Final = PATTERN + 1
 _NO_PATTERN: Final = -1
@@ -104,17 +104,27 @@ class Tail:
         )
 
     def add_plain(self, slot: int, rows: PlainRows) -> None:
-        """Add a subscription of ranges."""
+        """Add a subscription of ranges and sets of them."""
         n_clauses = self.n_clauses
         self._places[slot] = n_clauses
         for literals, exactness in ((rows.exact, EXACT), (rows.wide, INEXACT)):
             if literals:
                 first, end = self._n_literals, self._n_literals + len(literals)
-                self._literals[first:end] = [(*row, RANGE, 0, 0, 0, _NO_PATTERN) for row in literals]
-                self._heads[n_clauses] = (slot, first, end, exactness, *literals[0], 0)
+                self._literals[first:end] = [self._plain_literal(row) for row in literals]
+                self._heads[n_clauses] = (slot, first, end, exactness, *literals[0][:3], 0)
                 self._n_literals = end
                 n_clauses += 1
         self.n_clauses = n_clauses
+
+    def _plain_literal(self, row: Row) -> tuple[int, ...]:
+        """Return the columns of a literal, whose ranges, if there are several, are written behind the others."""
+        attribute, low, high, ranges = row
+        if not ranges:
+            return attribute, low, high, RANGE, 0, 0, 0, _NO_PATTERN
+        start, end = self._n_ranges, self._n_ranges + len(ranges)
+        self._ranges[start:end] = ranges
+        self._n_ranges = end
+        return attribute, low, high, SET, start, end, 0, _NO_PATTERN
 
     def add(self, clauses: Clauses) -> None:
         """Add the clauses of new slots."""

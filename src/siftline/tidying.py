@@ -1,8 +1,10 @@
 """Tidying up behind changes: small merges at once, large ones in a thread of their own.
 
-The thread lives only while there is something to do, at low priority, and holds the writers' lock only to choose a
-merge and to put its result in place; a sweep holds it throughout. Matching never waits for it. In a process that forks
-meanwhile, the child does the merge again when it next changes something.
+The thread lives only while there is something to do, and holds the writers' lock only to choose a merge and to put its
+result in place. What takes long runs in a second thread at low priority. The first one has
+the usual priority, because while it holds a lock, a writer would wait until the processor has nobody else to serve.
+Matching never waits for it. In a process that forks meanwhile, the child does the merge again when it next changes
+something.
 """
 
 from __future__ import annotations
@@ -21,12 +23,17 @@ if TYPE_CHECKING:
     from siftline.changes import Changing
     from siftline.indexes.protocol import Merge
 
-# Merges of at most this many clauses, or constants, are done at once, in some milliseconds.
-_AT_ONCE: Final = 4096
+    # Does some work that takes long, here or elsewhere, and waits for it.
+    Run = Callable[[Callable[[], None]], None]
+
+# Merges of at most this many clauses, or constants, are done at once, in a few milliseconds.
+_AT_ONCE: Final = 1024
 # The same for what builds the whole index, by slots.
 _FEW_SLOTS: Final = 1024
 # So many constants are entered while the lock is held.
 _FEW_CONSTANTS: Final = 256
+# So many renewals in a row may be overtaken by additions in bulk.
+_PATIENCE: Final = 2
 # How much the thread steps back behind others; see nice(1).
 _NICENESS: Final = 10
 
@@ -49,8 +56,12 @@ class Tidier:
     def __setstate__(self, state: dict[str, object]) -> None:
         Tidier.__init__(self)
 
-    def tidy(self, engine: Changing) -> None:
-        """Do what is small, and leave what is large to the thread, which looks again before it ends."""
+    def tidy(self, engine: Changing, *, is_bulk: bool = False) -> None:
+        """Do what is small, and leave what is large to the thread, which looks again before it ends.
+
+        Additions in bulk bring domains of their own, so that a renewal in the thread is overtaken by each of them. When
+        that has happened a few times, the next one waits for a renewal.
+        """
         is_left = self._is_left and self._thread is not None
         while not is_left and (merge := engine._index.merge()) is not None:
             if merge.n_clauses > _AT_ONCE:
@@ -66,8 +77,13 @@ class Tidier:
             else:
                 with engine._publishing:
                     domains.merge()
+        if engine._take_in_patterns():
+            self._start(engine)
         if engine._wants_renewal():
-            self._do(engine, engine._renew)
+            if is_bulk and engine._n_overtaken >= _PATIENCE:
+                engine._renew()
+            else:
+                self._do(engine, engine._renew)
         if engine._has_many_dead():
             self._do(engine, engine._sweep)
 
@@ -86,6 +102,7 @@ class Tidier:
             engine._renew()
         while (merge := engine._index.merge()) is not None:
             _done(merge, engine)
+        engine._merge_patterns()
 
     def join(self) -> None:
         """Wait for the thread, and raise what it met."""
@@ -104,7 +121,6 @@ class Tidier:
         self._thread.start()
 
     def _run(self, engine: Changing) -> None:
-        _step_back()
         try:
             while self._does_something(engine):
                 pass
@@ -118,14 +134,17 @@ class Tidier:
 
     def _does_something(self, engine: Changing) -> bool:
         with engine._writing:
-            if engine._has_many_dead():
-                engine._sweep()
+            has_many_dead = engine._has_many_dead()
+        if has_many_dead:
+            engine._sweep(stepped_back)
+        with engine._writing:
             wants_renewal = engine._wants_renewal()
         if wants_renewal:
-            engine._renew()
+            engine._renew(stepped_back)
         _merge_constants(engine)
+        engine._merge_patterns()
         with engine._writing:
-            if engine._wants_renewal() or engine._domains.wants_merge:
+            if engine._has_many_dead() or engine._wants_renewal() or engine._domains.wants_merge:
                 return True
             index, version = engine._index, engine._domains.version
             self._is_left = False
@@ -134,7 +153,7 @@ class Tidier:
                 self._thread = None  # under the lock, so that the next change starts another one
                 return False
         try:
-            merge.run()
+            stepped_back(merge.run)
         except Exception:
             with engine._writing:
                 self._give_up()
@@ -157,6 +176,14 @@ class Tidier:
         self._thread = None
         self._give_up()
         engine._domains.abandon()
+        engine._table.removed = None
+
+
+class Nobody(Tidier):
+    """Leaves everything as it is, for an engine that is only on its way to become another's parts."""
+
+    def tidy(self, engine: Changing, *, is_bulk: bool = False) -> None:
+        """Do nothing."""
 
 
 def _merge_constants(engine: Changing) -> None:
@@ -165,9 +192,14 @@ def _merge_constants(engine: Changing) -> None:
         if not engine._domains.wants_merge:
             return
         merging = engine._domains.start_merge()
-    merging.run()
-    while merging.n_behind > _FEW_CONSTANTS:
-        merging.catch_up()
+    try:
+        stepped_back(merging.run)
+        while merging.n_behind > _FEW_CONSTANTS:
+            merging.catch_up()
+    except BaseException:
+        with engine._writing:
+            merging.give_up()
+        raise
     with engine._writing, engine._publishing:  # a batch may merge them, too
         merging.finish()
 
@@ -180,6 +212,29 @@ def _done(merge: Merge, engine: Changing) -> None:
         raise
     with engine._shortcuts:
         merge.finish()
+
+
+def at_once(work: Callable[[], None]) -> None:
+    """Do some work in this thread."""
+    work()
+
+
+def stepped_back(work: Callable[[], None]) -> None:
+    """Do some work in a thread at low priority, and wait for it; it must hold no lock."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        _step_back()
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name=threading.current_thread().name, daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
 
 
 def _step_back() -> None:

@@ -16,7 +16,7 @@ from siftline.broker import matching
 from siftline.broker.broker import Broker
 from siftline.broker.keys import Keys
 from siftline.broker.limits import Limits
-from siftline.broker.notifications import Everybody, Position
+from siftline.broker.notifications import START, Everybody, Position
 from siftline.broker.recent import Recent
 from siftline.errors import (
     BusyError,
@@ -307,11 +307,12 @@ def test_a_listener_that_falls_behind_goes_on_from_the_log(tmp_path: Path) -> No
         listener.listen()
         broker.publish({"a": 1})
         assert woken.is_set()
-        [first] = listener.take()
-        assert first.payload == b'{"a": 1}'
+        [message] = listener.take(9)
+        [first] = message.after(START)
+        assert (first.payload, list(message.after(first.position))) == (b'{"a": 1}', [])
         broker.publish_many([{"a": n} for n in range(1, 9)])
         assert listener.is_behind
-        assert listener.take() == []
+        assert listener.take(9) == []
         assert len(broker.notifications(lease.id, None, first.position)) == 8
         broker.unsubscribe(lease.id, lease.ticket)
         assert listener.is_ended
@@ -325,7 +326,7 @@ def test_an_owner_hears_of_new_subscriptions_too(broker: Broker) -> None:
     listener.listen()
     new, other = broker.subscribe("a = 2", owner="ann"), broker.subscribe("a = 2", owner="bob")
     broker.publish({"a": 2})
-    assert [each.subscription for each in listener.take()] == [new.id]
+    assert [each.subscription for message in listener.take(9) for each in message.after(START)] == [new.id]
     assert other.id != new.id
     broker.unsubscribe(new.id, new.ticket)
     assert not listener.is_ended
@@ -532,14 +533,15 @@ def test_what_waits_is_bounded_in_bytes(tmp_path: Path) -> None:
 
 
 def test_a_queue_is_bounded_in_bytes(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store.db", limits=Limits(stream_bytes=5000, hub_bytes=8000)) as broker:
+    with Broker(tmp_path / "store.db", limits=Limits(stream_bytes=5000, hub_bytes=8500)) as broker:
         lease = broker.subscribe("a > 0")
         listeners = [broker.listen(lease.id, wake=lambda: None) for _ in range(3)]
         for listener in listeners:
             listener.listen()
         for n in range(1, 3):
             broker.publish({"a": n, "pad": "x" * 1000})
-        assert [len(listener.take()) for listener in listeners] == [2, 2, 2]
+        assert [len(listener.take(9)) for listener in listeners] == [2, 2, 2]
+        assert [listener.take(9) for listener in listeners] == [[], [], []]  # what was taken is sent by now
         for n in range(3, 6):
             broker.publish({"a": n, "pad": "x" * 1000})
         # Nine notifications are more than all may have together: who came last has to read the log.

@@ -186,6 +186,36 @@ def test_an_event_that_is_damaged_is_told(tmp_path: Path) -> None:
         assert [each.sequence for each in broker.cluster.read(last - 4, 10)] == list(range(last - 3, last + 1))
 
 
+def test_damage_while_it_runs_is_told(tmp_path: Path) -> None:
+    with Broker(tmp_path / "s.db", matches_here=False) as broker:
+        assert broker.cluster is not None
+        last = broker.publish_many([{"a": n} for n in range(10)]).sequence
+        with closing(sqlite3.connect(tmp_path / "s.db-notifications", isolation_level=None)) as connection:
+            connection.execute("UPDATE published SET payload = ? WHERE sequence = ?", (b"{}", last - 4))
+        assert [each.sequence for each in broker.cluster.read(last - 7, 10)] == [last - 6, last - 5]
+        with pytest.raises(LimitError, match=f"up to {last - 4} some are lost"):
+            broker.cluster.read(last - 5, 10)
+        assert len(broker.cluster.read(last - 4, 10)) == 4
+
+
+def test_a_loss_behind_numbers_that_were_never_used(tmp_path: Path) -> None:
+    """A reader at the end of a run is told of what is lost of the next one; it does not wait for it for ever."""
+    path = tmp_path / "s.db"
+    with Broker(path, matches_here=False, clock=hours_ago(2)) as broker:
+        known = broker.publish({"a": 1}).sequence
+    with Broker(path, matches_here=False, clock=hours_ago(1)) as broker:
+        lost = broker.publish({"a": 2}).sequence
+        assert lost > known + 1
+    with closing(sqlite3.connect(f"{path}-notifications", isolation_level=None)) as connection:
+        connection.execute("DELETE FROM published WHERE sequence = ?", (lost,))
+    with Broker(path, matches_here=False) as broker:
+        assert broker.cluster is not None
+        with pytest.raises(LimitError, match=f"up to {lost} some are lost"):
+            broker.cluster.read(known, 10)
+        new = broker.publish({"a": 3}).sequence
+        assert [each.sequence for each in broker.cluster.read(lost, 10)] == [new]
+
+
 def test_starts_without_events_are_no_gap(tmp_path: Path) -> None:
     ends = []
     for hours in (4, 3, 2):

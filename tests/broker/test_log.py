@@ -8,6 +8,7 @@ import random
 import shutil
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +21,19 @@ from siftline.broker.log_file import verify
 from siftline.broker.losses import _MOST_LOSSES, DAMAGED, DROPPED, UNKNOWN, Losses, Run
 from siftline.broker.names import Names
 from siftline.broker.notifications import LAST_PLACE, START, Everybody, Gap, Position
+from siftline.broker.recent import Snapshot
 from siftline.broker.remembered import Done, Name
 from siftline.broker.waiting import Waiting
 from siftline.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from siftline.broker.deliveries import Delivery
     from siftline.broker.logged import LoggedEvent
     from siftline.broker.notifications import Notification
+    from siftline.broker.recent import Found
 
 HOUR = 3_600_000_000
 
@@ -211,6 +214,64 @@ def test_readers_beside_the_one_who_appends(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
     assert wrong == []
+
+
+def test_nobody_waits_for_who_looks_through_the_log(tmp_path: Path) -> None:
+    """What somebody looks for is looked for without the guard, and what is dropped meanwhile is told, or left out."""
+
+    class Slow(list[str]):
+        def __iter__(self) -> Iterator[str]:
+            is_looking.set()
+            assert may_go_on.wait(60)
+            return super().__iter__()
+
+    for after, expected in ((Position(HOUR, 0), DROPPED), (START, None)):
+        is_looking, may_go_on = threading.Event(), threading.Event()
+        path = tmp_path / f"log {after}"
+        with Fast(path, log_events=3) as log, ThreadPoolExecutor() as threads:
+            log.put((b"1", ["a", "b"]), (b"2", ["a"]))
+            reading = threads.submit(log.read, Slow(["a", "b"]), after, 10)
+            try:
+                assert is_looking.wait(60)
+                # All of it is dropped, and the numbers of a and b are given to others and back.
+                putting = threads.submit(lambda: [log.put((b"x", [f"x{n}", "y"])) for n in range(9)])
+                putting.result(timeout=60)
+                log.put((b"new", ["b"]))
+            finally:
+                may_go_on.set()
+            page = reading.result(timeout=60)
+            assert (None if page.gap is None else page.gap.reason) == expected
+            assert page == []
+            assert payloads(log, after, {"a", "b"}) == [each for each in (expected, b"new") if each is not None]
+
+
+def test_a_poll_looks_no_further_than_the_last_match(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int | None] = []
+    find = Snapshot.find
+
+    def counted(self: Snapshot, after: Position, wanted: Any, *, limit: int, until: int | None = None) -> Found:
+        looked.append(until)
+        return find(self, after, wanted, limit=limit, until=until)
+
+    with Fast(tmp_path / "log") as log:
+        log.put((b"1", ["rare", "often"]))
+        log.put(*((b"%d" % n, ["often", f"x{n}"]) for n in range(2000)))
+    for start in (2, 3):
+        with Fast(tmp_path / "log", now=start * HOUR) as log:
+            matches = log.read({"rare"}, START, 10)
+            first, last = matches[0], matches[-1]
+            monkeypatch.setattr(Snapshot, "find", counted)
+            looked.clear()
+            assert len(log.read({"rare"}, first.position, 10)) == start - 2
+            assert looked == [last.position.sequence]
+            looked.clear()
+            assert log.read({"rare"}, Position(log.last, LAST_PLACE), 10) == []
+            assert log.read({"nobody"}, START, 10) == []
+            assert looked == []
+            [new] = log.put((b"new", ["often", "rare"]))
+            assert [each.payload for each in log.read({"rare"}, Position(new.sequence, 0), 10)] == [b"new"]
+            assert log.read({"rare"}, Position(new.sequence, 1), 10) == []
+            monkeypatch.undo()
 
 
 # gaps

@@ -45,7 +45,7 @@ def test_a_constant_without_room_lies_among_the_codes_around_it(
     line = Line(NUMBER_SECTION)
     line.insert(first)
     without = [value for value in values if not line.has(value) and not _place(line, value)]
-    around = [line.codes_around(value) for value in without]
+    around = [line.codes_within(line.gap(value)) for value in without]
     heir, (old, new) = line.dealt(line.unknown(without), without)
     line.check()
     heir.check()
@@ -63,7 +63,7 @@ def test_a_constant_without_room_lies_among_the_codes_around_it(
 
 def _place(line: Line, value: Any) -> bool:
     """Place a constant, but leave out what happens to be odd: as if there was no room."""
-    if int(value * 7) % 2 or not line.has_room(value):
+    if int(value * 7) % 2 or not line.has_room(line.gap(value)):
         return False
     assert line.place(value) == line.label(value)
     return True

@@ -153,6 +153,43 @@ def test_snapshots_and_sweeps(tmp_path: Path) -> None:
     assert opened.match(encoded) == [3]
 
 
+@pytest.mark.parametrize("index", ["sift", "op-index"])
+def test_ages_go_with_the_last_condition_that_looks_at_them(index: str) -> None:
+    engine = Engine(index)
+    engine.add_many([(1, "at > now()"), (2, "not any b (this > now())"), (3, "c = 1"), (4, "d > now() or c = 2")])
+    for gone, ages in ((4, {"at age", " age"}), (1, {" age"}), (2, set())):
+        engine.remove(gone)
+        engine._sweep_all()
+        engine._check()
+        names = {engine._domains.names[attribute] for attribute in engine._domains.pattern_attributes}
+        assert names == ages
+    assert not engine._domains.has_ages
+    engine.add("at < now()", id=5)
+    assert engine.match({"at": TIMES[0], "c": 1}, now="2999-01-01") == [3, 5]
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_an_instant_that_was_given_counts_for_a_condition_that_comes_meanwhile(
+    is_batch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = filled([Predicate("n", "=", 1)])
+    encoded = engine.encode({"at": "2026-01-31T10:00:00Z", "n": 1})
+    within = Engine._within
+
+    def slow(self: Engine, *arguments: Any) -> Any:
+        if 7 not in self:
+            self.add("at > now()", id=7)
+        return within(self, *arguments)
+
+    monkeypatch.setattr(Engine, "_within", slow)
+    moment = "2026-01-31T09:00:00Z"
+    if is_batch:
+        found = engine.match_batch(encoded, now=moment)["subscription"].to_pylist()
+    else:
+        found = engine.match(encoded, now=moment, top=5)
+    assert sorted(found) == [0, 7]
+
+
 def test_encoded_events_are_matched_at_the_instant_of_the_match() -> None:
     engine = filled([attr("at") > now() - datetime.timedelta(hours=1)])
     encoded = engine.encode({"at": "2026-01-31T10:00:00Z"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -277,6 +278,50 @@ def test_patterns_added_one_by_one_are_merged_now_and_then(monkeypatch: pytest.M
         assert found == ([8] if n >= 7 else [])
     assert n_built < 1_000 * (64 + 10)
     assert len(matcher_of(domains).by_path["a"]) < 10
+
+
+def test_large_layers_are_merged_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_AT_ONCE", 600)
+    monkeypatch.setattr(module, "_LARGEST", 2048)
+    monkeypatch.setattr("siftline.changes._FEW_PATTERNS", 64)
+    built: list[tuple[str, int]] = []
+
+    class Counted(Layer):
+        __slots__ = ()
+
+        def __init__(self, entries: Any) -> None:
+            built.append((threading.current_thread().name, len(entries)))
+            super().__init__(entries)
+
+    monkeypatch.setattr(module, "Layer", Counted)
+    engine = Engine()
+    for n in range(6_000):
+        engine.add(f"a contains '{n:04}'", id=n)
+        if n % 10 == 0 and n < 3_000:
+            assert engine.match({"a": "--0007--"}) == ([7] if n >= 7 else [])
+    assert engine.match({"a": "--0007--5999"}) == [7, 5999]
+    engine.settle()
+    engine._check()
+    assert sorted(engine.match({"a": "00075999"})) == [7, 75, 759, 5999]
+    # 512 come between two looks at them.
+    assert max(n for name, n in built if name == "MainThread") <= 600
+    assert max(n for name, n in built if name == "siftline-tidier") > 1024
+    sizes = [len(layer.entries) for layer in matcher_of(engine._domains).by_path["a"]]
+    assert sum(sizes) == 6_000
+    assert max(sizes) <= 2048
+    assert len(sizes) < 12
+
+
+def test_a_layer_that_was_merged_meanwhile_is_not_put_back() -> None:
+    domains = Domains()
+    domains.add({"a": ()})
+    matcher = matcher_of(domains)
+    for text in "xy":
+        domains.pattern_attribute(Pattern(0, "contains", text))
+        matcher = matcher_of(domains)
+    layers = matcher.by_path["a"]
+    assert matcher.merged("a", [*layers, Layer([])], Layer([])) is matcher
+    assert matcher.merged("a", layers, Layer([(1, Pattern(0, "contains", "x"))])).found("a", "xy") == [1]
 
 
 def test_a_copy_of_domains_goes_its_own_way() -> None:

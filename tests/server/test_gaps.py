@@ -117,3 +117,43 @@ def test_what_was_for_others_is_no_gap(tmp_path: Path) -> None:
             service.broker.publish_many([{"a": n, "rare": 1} for n in range(60, 65)])
             assert [next(stream).event["a"] for _ in range(5)] == list(range(60, 65))
             assert gaps == []
+
+
+@pytest.mark.parametrize("path", ["/subscriptions/{id}/stream", "/owners/ann/stream"])
+def test_what_a_reader_does_not_take_counts(tmp_path: Path, path: str) -> None:
+    """Bytes that a stream has read, from the log or its queue, count until they are sent or the stream is over."""
+    with serving(tmp_path / "store.db") as service:
+        lease = service.broker.subscribe("a > 0", owner="ann")
+        key = service.broker.keys.add("subscribe", "ann")
+        head = f"GET {path.format(id=lease.id)}?after=0-0 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
+        events = [{"a": n, "pad": "x" * 200_000} for n in range(1, 40)]
+        service.broker.publish_many(events)
+        stuck = socket.socket()
+        stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stuck.connect(("127.0.0.1", service.server.port))
+        load = service.broker.hub._load
+        with stuck:
+            stuck.sendall(head.encode())
+            wait_for(lambda: load._n >= 200_000)  # of the log, and in nobody's queue
+            stuck.settimeout(20)
+            text = b""
+            while b'"a": 39' not in text:
+                text += stuck.recv(1 << 20)
+            wait_for(lambda: load._n == 0)  # it waits for more, and has nothing
+            service.broker.publish_many(events)
+            wait_for(lambda: load._n >= 200_000)
+        wait_for(lambda: not len(service.broker.hub))
+        assert load._n == 0
+
+
+def test_a_position_that_is_yet_to_come_is_one_gap(tmp_path: Path) -> None:
+    with serving(tmp_path / "store.db") as service:
+        lease = service.broker.subscribe("a > 0")
+        service.broker.publish({"a": 1})
+        with siftline.Client(service.url, use_proxies=False) as client:
+            gaps: list[str] = []
+            stream = client.stream(lease.id, lease.ticket, after="999999999999999999-0", on_gap=gaps.append)
+            assert next(stream).event["a"] == 1
+            service.broker.publish({"a": 2})
+            assert next(stream).event["a"] == 2
+            assert len(gaps) == 1

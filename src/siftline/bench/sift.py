@@ -14,6 +14,7 @@ import numpy as np
 from siftline.bench import new_constants, updates
 from siftline.bench.checks import check_reference, check_same, find_all
 from siftline.bench.measure import Timed, time_each, time_once
+from siftline.bench.new_constants import TEXTS
 from siftline.bench.readings import Bench, Reading, Sizes
 from siftline.bench.runner import REFERENCE, Choice, Plan, find_within, run_in_turn
 from siftline.bench.targets import Target, Verdict
@@ -85,7 +86,9 @@ def targets(index: str) -> list[Target]:
         Target("dense", index, "us a new constant's add, median", at_most=50),
         Target("dense", index, "us a new constant's add, median by processor time", at_most=50),
         Target("dense", index, "ms a new constant's add, longest", at_most=20),
+        Target("dense", index, "ms a new constant's add, longest without waits for a processor", at_most=20),
         Target("dense", index, "ms a new constant's add, longest by processor time", at_most=20),
+        *(Target("dense", index, f"us a new constant's add, {what}, median", at_most=50) for what in TEXTS),
         Target("dense", index, "s to add_many", at_most=0.1),
         Target("dense", index, "s to remove_many", at_most=0.1),
         Target("dense", index, "x as slow while 1 %/s change", at_most=1.1),

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from siftline.broker.log import marked
-from siftline.broker.log_file import connect, insert, row
+from siftline.broker.log_file import connect
+from siftline.broker.log_rows import checksum, insert, row
 from siftline.broker.losses import Losses, Run
 from siftline.broker.matching import matched_ids
 from siftline.broker.notifications import LAST_PLACE, Position
@@ -54,7 +55,7 @@ _MATCHED_BYTES: Final = 80
 # ahead of those that were used before as long as a broker takes fewer than 100,000 events a second for all its life.
 _UNIT_MICROSECONDS: Final = 10
 # A mark that was written with an event is no further apart from it in time.
-_MOST_APART_MICROSECONDS: Final = 30_000_000
+_MOST_APART_MICROSECONDS: Final = 5_000_000
 # What the file knows beside the events: the last one that was dropped, and the runs of numbers.
 _FLOOR: Final = "published floor"
 _RUN: Final = "published run "
@@ -227,19 +228,36 @@ class Cluster:
         with self._guard, plain_errors(self._log.path):
             position = Position(after, LAST_PLACE)
             lost = self._losses.ahead(position)
-            until = self.last if lost is None else lost[0]
-            is_lost = lost is not None and (after >= until or after == 0)
-            is_dropped = after == 0 and self._kept.floor > 0
-            if is_lost or is_dropped or self._losses.at(position) is not None:
-                reason = "" if lost is None else f"; up to {lost[1].resume.sequence} some are lost"
-                raise LimitError(
-                    f"events {self.first} to {self.last} are kept, and those after {after} were asked for{reason}"
-                )
-            query = (
-                "SELECT sequence, at, payload FROM published WHERE sequence > ? AND sequence <= ?"
-                " ORDER BY sequence LIMIT ?"
-            )
-            return [PublishedEvent(*row) for row in self._connection.execute(query, (after, until, limit))]
+            is_gone = after == 0 and (self._kept.floor > 0 or lost is not None)
+            if is_gone or self._losses.at(position) is not None:
+                raise self._gap(after)
+            events = self._whole(after, self.last if lost is None else lost[0], limit)
+            if not events and self._losses.ahead(position) is not None:
+                raise self._gap(after)
+            return events
+
+    def _whole(self, after: int, until: int, limit: int) -> list[PublishedEvent]:
+        """Return events after a number, up to another one or to one that is damaged."""
+        query = (
+            "SELECT sequence, at, payload, checksum FROM published WHERE sequence > ? AND sequence <= ?"
+            " ORDER BY sequence LIMIT ?"
+        )
+        events: list[PublishedEvent] = []
+        for *values, expected in self._connection.execute(query, (after, until, limit)):
+            event = PublishedEvent(*values)
+            if checksum(*event) != expected:
+                self._losses.add(event.sequence - 1, event.sequence)
+                break
+            events.append(event)
+        return events
+
+    def _gap(self, after: int) -> LimitError:
+        """Return what to tell who asks for events that cannot be given."""
+        lost = self._losses.ahead(Position(after, LAST_PLACE))
+        reason = "" if lost is None else f"; up to {lost[1].resume.sequence} some are lost"
+        return LimitError(
+            f"events {self.first} to {self.last} are kept, and those after {after} were asked for{reason}"
+        )
 
     def deliver(
         self,

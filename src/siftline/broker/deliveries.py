@@ -13,7 +13,8 @@ import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siftline.broker.letters import Letters, Lost
-from siftline.broker.log_file import connect, insert, row
+from siftline.broker.log_file import connect
+from siftline.broker.log_rows import insert, row
 from siftline.broker.notifications import LAST_PLACE, Notification, Position
 from siftline.broker.waiting import Waiting
 from siftline.storage.sqlite_files import plain_errors, transaction

@@ -6,41 +6,88 @@
 A listener has a queue that is bounded in items and in bytes; all queues together are bounded too. If one is full, it is
 given up and the listener is *behind*: its stream goes back to the log, and comes to the queue again when it has caught
 up. If the log has gone on without it meanwhile, the log says so.
+
+The publisher does as little as possible. What an event has for all streams of an owner, or for those of everybody, is
+one message that they share, and becomes notifications when a stream sends it. A stream is woken once for all events
+that were published together. The subscriptions of an owner are one set, however many streams he has.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from bisect import bisect_right
+from collections import deque
+from itertools import repeat
+from typing import TYPE_CHECKING, Final
 
-from siftline.broker.notifications import LAST_PLACE, START, Everybody, Position
+from siftline.broker.notifications import LAST_PLACE, START, Everybody, Notification, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from siftline.broker.logged import LoggedEvent
-    from siftline.broker.notifications import Notification
     from siftline.subscriptions import Id
 
-# What a notification takes in a queue beside its payload.
-_ITEM_BYTES: Final = 300
+# What a message takes in a queue beside the payload, and for each of its notifications.
+_MESSAGE_BYTES: Final = 300
+_PLACE_BYTES: Final = 50
 
 
 class Load:
-    """Bytes that wait in all queues together."""
+    """Bytes that wait in all queues together, and what streams have taken and not yet sent."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._n = 0
         self._guard = threading.Lock()
 
+    @property
+    def is_short(self) -> bool:
+        """Whether there is little room left."""
+        return self._n > self._most // 2
+
     def take(self, n: int) -> bool:
         """Return whether there is room for so many bytes; then they count."""
         with self._guard:
-            if n > 0 and self._n + n > self._most:
+            if self._n + n > self._most:
                 return False
             self._n += n
             return True
+
+    def change(self, n: int) -> None:
+        """Count bytes that are there in any case; or so many less."""
+        with self._guard:
+            self._n += n
+
+
+class Message:
+    """What one event has for some subscriptions; nobody changes it, so listeners share it.
+
+    Parameters
+    ----------
+    event : LoggedEvent
+        The event.
+    places : sequence of int
+        In ascending order.
+    ids : list of ids
+        The subscription at each of the places.
+    """
+
+    __slots__ = ("_at", "_ids", "_payload", "_places", "n_bytes", "sequence")
+
+    def __init__(self, event: LoggedEvent, places: Sequence[int], ids: list[Id]) -> None:
+        self.sequence, self._at, self._payload = event.sequence, event.at, event.payload
+        self._places, self._ids = places, ids
+        self.n_bytes = len(event.payload) + _MESSAGE_BYTES + _PLACE_BYTES * len(ids)
+
+    def after(self, position: Position) -> Iterator[Notification]:
+        """Give the notifications that come after a position, one by one."""
+        first = 0
+        if position.sequence >= self.sequence:
+            is_past = position.sequence > self.sequence
+            first = len(self._ids) if is_past else bisect_right(self._places, position.place)
+        positions = map(Position, repeat(self.sequence), self._places[first:])
+        return map(Notification, positions, self._ids[first:], repeat(self._at), repeat(self._payload))
 
 
 class Listener:
@@ -53,66 +100,88 @@ class Listener:
     owner : str, optional
         Whose new subscriptions it gets as well.
     most_items, most_bytes : int
-        The length of the queue.
+        The length of the queue: events that have notifications for it, and bytes.
     wake : callable
         Called, from any thread, when there is something to do.
     """
 
     def __init__(
         self,
-        wanted: set[Id] | Everybody,
+        wanted: Collection[Id] | Everybody,
         *,
         owner: str | None,
         most_items: int,
         most_bytes: int,
         wake: Callable[[], None],
     ) -> None:
-        self.wanted = wanted
+        self._wanted = wanted
+        self._of_owner: _Owner | None = None
         self.owner = owner
         self._most_items, self._most_bytes = most_items, most_bytes
-        self._wake = wake
-        self._load: Load | None = None
-        self._queue: list[Notification] = []
-        self._n_bytes = 0
+        self.wake = wake
+        self._load = Load(most_bytes)  # until it joins
+        self._queue: deque[Message] = deque()
+        self._n_queued = self._n_held = 0
         self._passed = START
         self._guard = threading.Lock()
+        self._has_left = False
         self.is_behind = True  # at first there may be something in the log
         self.is_ended = False
 
-    def join(self, load: Load) -> None:
-        """Let what waits here count."""
-        self._load = load
+    @property
+    def wanted(self) -> Collection[Id] | Everybody:
+        """Whose notifications it gets at this moment; nobody changes it."""
+        return self._wanted if self._of_owner is None else self._of_owner.ids()
 
-    def put(self, event: LoggedEvent, items: list[tuple[int, Id]] | None) -> None:
-        """Take what an event has for this listener: places and subscriptions, None for all."""
-        n = len(event.numbers) if items is None else len(items)
-        n_bytes = n * (len(event.payload) + _ITEM_BYTES)
+    def join(self, load: Load, of_owner: _Owner | None) -> None:
+        """Let what waits here count; and share what an owner has with his other streams."""
+        self._load = load
+        if of_owner is not None:
+            self._of_owner, self._wanted = of_owner, ()
+
+    def put(self, message: Message) -> bool:
+        """Take what an event has for this listener; return whether it has to be woken."""
+        n_bytes = message.n_bytes
         with self._guard:
             if self.is_behind or self.is_ended:
-                return
-            is_full = len(self._queue) + n > self._most_items or self._n_bytes + n_bytes > self._most_bytes
-            if is_full or (self._load is not None and not self._load.take(n_bytes)):
-                first = self._queue[0].position.sequence if self._queue else event.sequence
+                return False
+            is_full = len(self._queue) >= self._most_items or self._n_queued + n_bytes > self._most_bytes
+            if is_full or not self._load.take(n_bytes):
+                first = self._queue[0].sequence if self._queue else message.sequence
                 self._passed = Position(first - 1, LAST_PLACE)
                 self._empty()
                 self.is_behind = True
             else:
-                chosen = enumerate(event.subscriptions()) if items is None else items
-                self._queue += [event.notification(place, id) for place, id in chosen]
-                self._n_bytes += n_bytes
-        self._wake()
+                self._queue.append(message)
+                self._n_queued += n_bytes
+        return True
 
-    def _empty(self) -> list[Notification]:
-        taken, self._queue = self._queue, []
-        if self._load is not None:
-            self._load.take(-self._n_bytes)
-        self._n_bytes = 0
+    def _empty(self) -> None:
+        self._queue.clear()
+        self._load.change(-self._n_queued)
+        self._n_queued = 0
+
+    def take(self, most_items: int) -> list[Message]:
+        """Return the next messages; they count until more is taken, so what was taken before must have been sent."""
+        with self._guard:
+            taken = [self._queue.popleft() for _ in range(min(most_items, len(self._queue)))]
+            n_bytes = sum(message.n_bytes for message in taken)
+            self._n_queued -= n_bytes
+            self._load.change(-self._n_held)
+            self._n_held = n_bytes
         return taken
 
-    def take(self) -> list[Notification]:
-        """Return everything in the queue, and empty it."""
+    def hold(self, n_bytes: int) -> None:
+        """Let what the stream has and not yet sent count so many bytes, until it says otherwise or takes more."""
         with self._guard:
-            return self._empty()
+            if not self._has_left:
+                self._load.change(n_bytes - self._n_held)
+                self._n_held = n_bytes
+
+    @property
+    def is_short(self) -> bool:
+        """Whether there is little room left for what waits in memory."""
+        return self._load.is_short
 
     def listen(self) -> Position:
         """Fill the queue from now on: who reads the log after this misses nothing.
@@ -120,19 +189,63 @@ class Listener:
         Returns up to where it has got everything; what came after its last notification until then was for others.
         """
         with self._guard:
-            self.is_behind = False
+            self.is_behind = self._has_left
             return self._passed
 
     def leave(self) -> None:
         """Take nothing more."""
         with self._guard:
             self._empty()
-            self.is_behind = True
+            self._load.change(-self._n_held)
+            self._n_held = 0
+            self._has_left = self.is_behind = True
 
     def end(self) -> None:
         """There will be nothing more."""
         self.is_ended = True
-        self._wake()
+        self.wake()
+
+
+class _Owner:
+    """An owner who has streams: his subscriptions, once for all of them."""
+
+    def __init__(self) -> None:
+        self.listeners: set[Listener] = set()
+        self.audience = _Audience(frozenset(), self)  # of subscriptions that have no streams of their own
+        self._ids: set[Id] = set()
+        self._seen: frozenset[Id] | None = None
+        self._guard = threading.Lock()
+
+    def ids(self) -> frozenset[Id]:
+        """Return the subscriptions at this moment."""
+        with self._guard:
+            if self._seen is None:
+                self._seen = frozenset(self._ids)
+            return self._seen
+
+    def add(self, ids: Iterable[Id]) -> list[Id]:
+        """Add subscriptions, and return those that are new."""
+        with self._guard:
+            new = [id for id in ids if id not in self._ids]
+            if new:
+                self._ids.update(new)
+                self._seen = None
+            return new
+
+    def discard(self, ids: Iterable[Id]) -> None:
+        """Remove subscriptions."""
+        with self._guard:
+            self._ids.difference_update(ids)
+            self._seen = None
+
+
+class _Audience:
+    """Who hears of a subscription: its own streams, and those of its owner."""
+
+    __slots__ = ("of_owner", "own")
+
+    def __init__(self, own: frozenset[Listener], of_owner: _Owner | None) -> None:
+        self.own, self.of_owner = own, of_owner
 
 
 class Hub:
@@ -153,89 +266,134 @@ class Hub:
         self.told = 0
         self._load = Load(most_bytes)
         self._guard = threading.Lock()
-        self._by_id: dict[Id, set[Listener]] = {}
-        self._by_owner: dict[str, set[Listener]] = {}
+        self._listeners: set[Listener] = set()
+        self._audiences: dict[Id, _Audience] = {}
+        self._owners: dict[str, _Owner] = {}
         self._of_all: set[Listener] = set()
 
     def __len__(self) -> int:
-        with self._guard:
-            return len(self._everyone())
-
-    def _everyone(self) -> set[Listener]:
-        return self._of_all.union(*self._by_id.values(), *self._by_owner.values())
+        return len(self._listeners)
 
     def join(self, listener: Listener) -> None:
         """Let a listener hear of events."""
-        listener.join(self._load)
         with self._guard:
-            if isinstance(listener.wanted, Everybody):
+            wanted = listener.wanted
+            self._listeners.add(listener)
+            if isinstance(wanted, Everybody):
+                listener.join(self._load, None)
                 self._of_all.add(listener)
-                return
-            for id in listener.wanted:
-                self._by_id.setdefault(id, set()).add(listener)
-            if listener.owner is not None:
-                self._by_owner.setdefault(listener.owner, set()).add(listener)
+            elif listener.owner is None:
+                listener.join(self._load, None)
+                for id in wanted:
+                    self._open_to(id, listener)
+            else:
+                owner = self._owners.setdefault(listener.owner, _Owner())
+                owner.listeners.add(listener)
+                listener.join(self._load, owner)
+                self._share(owner, wanted)
+
+    def _open_to(self, id: Id, listener: Listener) -> None:
+        """Let one more stream of its own hear of a subscription."""
+        known = self._audiences.get(id)
+        own, of_owner = (frozenset[Listener](), None) if known is None else (known.own, known.of_owner)
+        self._audiences[id] = _Audience(own | {listener}, of_owner)
+
+    def _share(self, owner: _Owner, ids: Iterable[Id]) -> None:
+        """Let the streams of an owner hear of subscriptions."""
+        for id in owner.add(ids):
+            known = self._audiences.get(id)
+            self._audiences[id] = owner.audience if known is None else _Audience(known.own, owner)
 
     def leave(self, listener: Listener) -> None:
         """Let it hear no more."""
         listener.leave()
         with self._guard:
+            if listener not in self._listeners:
+                return
+            self._listeners.discard(listener)
             self._of_all.discard(listener)
-            if not isinstance(listener.wanted, Everybody):
-                for id in listener.wanted:
-                    _discard(self._by_id, id, listener)
             if listener.owner is not None:
-                _discard(self._by_owner, listener.owner, listener)
+                self._leave_owner(listener, listener.owner)
+            elif not isinstance(listener.wanted, Everybody):
+                for id in listener.wanted:
+                    known = self._audiences.get(id)
+                    if known is not None:
+                        self._set(id, known.own - {listener}, known.of_owner)
+
+    def _leave_owner(self, listener: Listener, name: str) -> None:
+        owner = self._owners[name]
+        owner.listeners.discard(listener)
+        if not owner.listeners:
+            del self._owners[name]
+            for id in owner.ids():
+                self._set(id, self._audiences[id].own, None)
+
+    def _set(self, id: Id, own: frozenset[Listener], of_owner: _Owner | None) -> None:
+        if own:
+            self._audiences[id] = _Audience(own, of_owner)
+        elif of_owner is not None:
+            self._audiences[id] = of_owner.audience
+        else:
+            del self._audiences[id]
 
     def added(self, id: Id, owner: str | None) -> None:
-        """Let those who listen for an owner hear of a new subscription of his."""
+        """Let those who listen for an owner hear of a new subscription of his; renewals come here, too."""
         with self._guard:
-            for listener in self._by_owner.get(owner, ()) if owner is not None else ():
-                if isinstance(listener.wanted, set) and id not in listener.wanted:  # renewals come here, too
-                    listener.wanted = listener.wanted | {id}
-                    self._by_id.setdefault(id, set()).add(listener)
+            known = None if owner is None else self._owners.get(owner)
+            if known is not None:
+                self._share(known, (id,))
 
     def removed(self, ids: Iterable[Id]) -> None:
         """End the streams of subscriptions that are gone; those of owners go on."""
+        ended: list[Listener] = []
         with self._guard:
-            gone: dict[Listener, set[Id]] = {}
-            for id in ids:
-                for listener in self._by_id.pop(id, ()):
-                    gone.setdefault(listener, set()).add(id)
-        for listener, theirs in gone.items():
-            if listener.owner is None:
-                listener.end()
-            elif isinstance(listener.wanted, set):
-                listener.wanted = listener.wanted - theirs
+            gone: dict[_Owner, list[Id]] = {}
+            for id in ids if self._audiences else ():
+                audience = self._audiences.pop(id, None)
+                if audience is not None:
+                    ended += audience.own
+                    if audience.of_owner is not None:
+                        gone.setdefault(audience.of_owner, []).append(id)
+            for owner, theirs in gone.items():
+                owner.discard(theirs)
+        for listener in ended:
+            listener.end()
 
     def tell(self, events: Sequence[LoggedEvent]) -> None:
-        """Give events to all who want them."""
+        """Give events to all who want them, and wake those then."""
+        woken: dict[Listener, None] = {}
         for event in events:
             with self._guard:
-                told = self._listeners(event)
-            for listener, items in told:
-                listener.put(event, items)
+                told = self._messages(event) if self._listeners else []
+            for message, listeners in told:
+                for listener in listeners:
+                    if listener.put(message):
+                        woken[listener] = None
             self.told = event.sequence
+        for listener in woken:
+            listener.wake()
 
-    def _listeners(self, event: LoggedEvent) -> list[tuple[Listener, list[tuple[int, Id]] | None]]:
-        """Return who gets something of an event, and what."""
-        found: dict[Listener, list[tuple[int, Id]]] = {}
-        for place, id in event.among(self._by_id) if self._by_id else ():
-            for listener in self._by_id[id]:
-                found.setdefault(listener, []).append((place, id))
-        return [*found.items(), *((listener, None) for listener in self._of_all)]
+    def _messages(self, event: LoggedEvent) -> list[tuple[Message, Collection[Listener]]]:
+        """Return what there is to tell of an event, and whom."""
+        told: list[tuple[Message, Collection[Listener]]] = []
+        of_owners: dict[_Owner, list[tuple[int, Id]]] = {}
+        for place, id in event.among(self._audiences) if self._audiences else ():
+            audience = self._audiences[id]
+            if audience.own:
+                told.append((Message(event, (place,), [id]), audience.own))
+            if audience.of_owner is not None:
+                of_owners.setdefault(audience.of_owner, []).append((place, id))
+        for owner, items in of_owners.items():
+            message = Message(event, [place for place, _ in items], [id for _, id in items])
+            told.append((message, tuple(owner.listeners)))
+        if self._of_all:
+            message = Message(event, range(len(event.numbers)), event.subscriptions())
+            told.append((message, tuple(self._of_all)))
+        return told
 
     def end(self) -> None:
         """End all streams."""
         with self._guard:
-            everyone = self._everyone()
+            everyone = list(self._listeners)
         for listener in everyone:
             listener.end()
-
-
-def _discard(listeners: dict[Any, set[Listener]], key: Any, listener: Listener) -> None:
-    known = listeners.get(key)
-    if known is not None:
-        known.discard(listener)
-        if not known:
-            del listeners[key]

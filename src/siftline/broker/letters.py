@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from siftline.broker.log_file import checksum, insert, row
+from siftline.broker.log_rows import checksum, insert, row
 from siftline.broker.notifications import Position
 
 if TYPE_CHECKING:

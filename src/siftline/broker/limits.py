@@ -43,9 +43,9 @@ class Limits:
     publish_names : int
         Idempotency keys that are remembered, beside those whose notifications the log has.
     stream_items, stream_bytes : int
-        Notifications that wait in memory for one stream; what is beyond is read from the log again.
+        Events whose notifications wait in memory for one stream; what is beyond is read from the log again.
     hub_bytes : int
-        Notifications that wait in memory for all streams together.
+        What waits in memory for all streams together, with what they are about to send.
     streams, streams_per_owner, streams_per_ticket : int
         Streams at the same time: in all, of one owner and his subscriptions, and of one subscription.
     connections, connections_per_address : int

@@ -17,18 +17,20 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
+from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from siftline.broker.deliveries import Deliveries
-from siftline.broker.log_file import checksum, connect, event_row, insert, open_log, row
+from siftline.broker.log_file import connect, open_log
+from siftline.broker.log_rows import checksum, event_row, insert, row
 from siftline.broker.logged import LoggedEvent
 from siftline.broker.losses import Losses, Run
 from siftline.broker.names import NAME_BYTES, Names
 from siftline.broker.notifications import Everybody, Notification, Page, Position
-from siftline.broker.recent import Recent, event_cost
+from siftline.broker.recent import Found, Recent, event_cost
 from siftline.broker.remembered import PUBLISH_NAME_BYTES, Remembered
 from siftline.errors import StoreError
 from siftline.storage.mark import Mark
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
     from siftline.broker.letters import Lost
     from siftline.broker.limits import Limits
-    from siftline.broker.recent import Found
+    from siftline.broker.recent import Snapshot
     from siftline.broker.remembered import Done
     from siftline.subscriptions import Id
 
@@ -156,6 +158,7 @@ class NotificationLog:
                 self._names.hold(numbers)
                 n = n_names.get(sequence, 0)
                 self._recent.add(sequence, _cost(n_bytes, len(numbers), n), numbers, n)
+                self._names.seen(numbers, sequence)
         unused = self._names.unused()  # the broker was killed, or events are damaged
         self._writer.executemany("DELETE FROM names WHERE number = ?", ((number,) for number in unused))
         self._names.settle(unused)
@@ -362,6 +365,7 @@ class NotificationLog:
                 self._recent.forget(len(change.dropped))
             for event, n in zip(change.logged, change.n_names, strict=True):
                 self._recent.add(event.sequence, _cost_of(event, n), event.numbers, n)
+                self._names.seen(event.numbers, event.sequence)
             self._names.settle([*change.freed, *self._names.unheld()])
             self.last += len(change.logged)
             self._losses.advance(self.last)
@@ -383,12 +387,16 @@ class NotificationLog:
                 gap = self._losses.at(after)
                 if gap is not None:
                     return Page((), gap)
-                ahead = self._losses.ahead(after)
-                found = self._found(wanted, after, limit, None if ahead is None else ahead[0])
-                ids = self._names.ids(found.numbers)
+                ahead, snapshot = self._losses.ahead(after), self._recent.snapshot()
+            found = self._found(snapshot, wanted, after, limit, None if ahead is None else ahead[0])
+            with self._guard:
+                if self._losses.at(after) is not None:
+                    continue  # what came next was dropped meanwhile
+                kept = self._kept(found)
+                ids = self._names.ids(kept.numbers)
             if not found.sequences:
                 return Page((), None if ahead is None else ahead[1])
-            notifications = self._notifications(found, ids, most_bytes)
+            notifications = self._notifications(kept, ids, most_bytes)
             if notifications:
                 return Page(notifications)
 
@@ -410,14 +418,32 @@ class NotificationLog:
             after = part[-1].position
         return Page(found, gap)
 
-    def _found(self, wanted: Collection[Id] | Everybody, after: Position, limit: int, until: int | None) -> Found:
+    def _found(
+        self,
+        snapshot: Snapshot,
+        wanted: Collection[Id] | Everybody,
+        after: Position,
+        limit: int,
+        until: int | None = None,
+    ) -> Found:
+        """Return the next matches of some subscriptions, without the guard: nobody waits until they are found.
+
+        What has a number in the snapshot has it still, or its events were dropped; `_kept` leaves those out.
+        """
         chosen: Any = None
         if not isinstance(wanted, Everybody):
             numbers = [number for id in wanted if (number := self._names.number(id)) is not None]
-            if not numbers:
-                limit = 0
+            last = self._names.last(numbers)
+            if not numbers or last < after.sequence:
+                return Found([], [], [])
+            until = last if until is None else min(until, last)
             chosen = numbers[0] if len(numbers) == 1 else self._names.mask(numbers)
-        return self._recent.find(after, chosen, limit=limit, until=until)
+        return snapshot.find(after, chosen, limit=limit, until=until)
+
+    def _kept(self, found: Found) -> Found:
+        """Return those matches whose events were not dropped since they were found."""
+        n_dropped = bisect_left(found.sequences, self._first())
+        return Found(*(each[n_dropped:] for each in found))
 
     def _notifications(self, found: Found, ids: list[Id], most_bytes: int) -> list[Notification]:
         """Return the notifications up to the first one that is no longer there."""
@@ -461,8 +487,11 @@ class NotificationLog:
     def _next_of(self, id: Id, after: Position, limit: int) -> list[Position]:
         """Return the next notifications of a subscription."""
         with self._guard:
-            found = self._found([id], after, limit, None)
-        return [Position(*each) for each in zip(found.sequences, found.places, strict=True)]
+            snapshot = self._recent.snapshot()
+        found = self._found(snapshot, [id], after, limit)
+        with self._guard:
+            kept = self._kept(found)
+        return [Position(*each) for each in zip(kept.sequences, kept.places, strict=True)]
 
 
 def marked(mark: Mark, problems: list[str]) -> int:

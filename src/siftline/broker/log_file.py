@@ -16,19 +16,16 @@ of version 0.1.0. What a copy lacks can be seen in the sequences, and streams ar
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sqlite3
-import zlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from siftline.broker import remembered
-from siftline.broker.recent import event_cost
+from siftline.broker.log_rows import checksum
+from siftline.broker.old_log import copy_old_log
+from siftline.broker.salvage import Salvage, open_damaged
 from siftline.errors import StoreError
 from siftline.storage.sqlite_files import open_sqlite, plain_errors, transaction
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 VERSION: Final = 2
 _WAIT_SECONDS: Final = 5.0
@@ -54,34 +51,6 @@ _INDEXES: Final = (
     "CREATE INDEX IF NOT EXISTS letters_by_sequence ON letters (sequence)",
     "CREATE UNIQUE INDEX IF NOT EXISTS matched_by_event ON matched (event, subscription)",
 )
-
-
-def checksum(*values: Any) -> int:
-    """Return the checksum of a row.
-
-    >>> checksum(1, "ann") == checksum(1, "ann") != checksum(1, "anne")
-    True
-    """
-    found = 0
-    for value in values:
-        part = value if isinstance(value, bytes) else repr(value).encode("utf-8", "surrogatepass")
-        found = zlib.crc32(part, zlib.crc32(b"%d:" % len(part), found))
-    return found
-
-
-def insert(table: str, n_values: int, or_replace: bool = False) -> str:
-    """Return the statement that writes a row of a table, with its checksum."""
-    return f"INSERT {'OR REPLACE ' if or_replace else ''}INTO {table} VALUES ({', '.join('?' * n_values)}, ?)"
-
-
-def row(*values: Any) -> tuple[Any, ...]:
-    """Return a row with its checksum."""
-    return (*values, checksum(*values))
-
-
-def event_row(sequence: int, at: int, payload: bytes, matches: bytes) -> tuple[Any, ...]:
-    """Return a row of `logged`: the payload has a checksum of its own, because it is read without the matches."""
-    return sequence, at, payload, matches, checksum(sequence, matches), checksum(sequence, at, payload)
 
 
 def _is_whole(table: str, values: tuple[Any, ...]) -> bool:
@@ -123,11 +92,11 @@ def open_log(path: str, most_bytes: int) -> list[str]:
         problems = [str(error)]
     if version > VERSION:
         raise StoreError(f"{path} is from a newer version of Siftline ({version}; this one knows {VERSION})")
-    if version == VERSION and not problems:
+    if not problems:
         problems = _damage(path)
     if version == VERSION and not problems:
         return []
-    return problems + _copied(path, version, most_bytes, has_problems=bool(problems))
+    return problems + _copied(path, most_bytes, is_damaged=bool(problems))
 
 
 def _damage(path: str) -> list[str]:
@@ -189,11 +158,10 @@ def verify(path: str) -> list[str]:
 
 def _problems(path: str) -> list[str]:
     with contextlib.closing(open_sqlite(path, is_read_only=True, wait_seconds=_WAIT_SECONDS)) as connection:
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version < VERSION:
-            return []  # of 0.1.0, which had no checksums
         found = [text for (text,) in connection.execute("PRAGMA quick_check(10)") if text != "ok"]
         problems = [f"{path}: {text}" for text in found]
+        if connection.execute("PRAGMA user_version").fetchone()[0] < VERSION:
+            return problems  # 0.1.0 had no checksums
         try:
             for table in (*TABLES, "remembered"):
                 n_bad = sum(not _is_whole(table, values) for values in connection.execute(f"SELECT * FROM {table}"))
@@ -204,7 +172,7 @@ def _problems(path: str) -> list[str]:
         return problems
 
 
-def _copied(path: str, version: int, most_bytes: int, *, has_problems: bool) -> list[str]:
+def _copied(path: str, most_bytes: int, *, is_damaged: bool) -> list[str]:
     """Put what is whole of a file into a new one in its place; return what was left behind.
 
     The old file stays as it is until the new one is complete, and aside if anything of it was left out.
@@ -212,9 +180,9 @@ def _copied(path: str, version: int, most_bytes: int, *, has_problems: bool) -> 
     new_path = f"{path}-new"
     with plain_errors(path), contextlib.closing(connect(new_path)) as new:
         _create(new)
-        problems = _copy(path, new, _copy_first_version if version < VERSION else _copy_whole, most_bytes)
+        problems = _copy(path, new, most_bytes, is_damaged=is_damaged)
         new.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    if has_problems or problems:
+    if is_damaged or problems:
         aside = _put_aside(path)
         problems.append(f"{path} was damaged: what is whole of it is in a new file, and it is kept as {aside}")
     os.chmod(new_path, 0o600)
@@ -223,18 +191,20 @@ def _copied(path: str, version: int, most_bytes: int, *, has_problems: bool) -> 
     return problems
 
 
-def _copy(path: str, new: sqlite3.Connection, copy: Callable[..., list[str]], most_bytes: int) -> list[str]:
+def _copy(path: str, new: sqlite3.Connection, most_bytes: int, *, is_damaged: bool) -> list[str]:
     """Copy the rows that can be read; raise if something else than damage prevents it, a full disk, say."""
     old: sqlite3.Connection | None = None
     try:
         with plain_errors(path):
-            old = connect(path)
-            return copy(old, new, most_bytes)
+            old = open_damaged(path, _WAIT_SECONDS)
+            tables = {name for (name,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if "logged" in tables:
+                return _copy_whole(old, new)
+            with transaction(new) as execute:
+                return copy_old_log(old, execute, most_bytes, is_damaged=is_damaged)
     except StoreError as error:
         if not _is_damage(error):
             raise
-        return [f"{path}: nothing of it can be read ({error})"]
-    except (TypeError, ValueError) as error:  # of rows without checksums
         return [f"{path}: nothing of it can be read ({error})"]
     finally:
         if old is not None:
@@ -263,13 +233,13 @@ def _switch(path: str) -> None:
     os.replace(f"{path}-whole", path)
 
 
-def _copy_whole(old: sqlite3.Connection, new: sqlite3.Connection, most_bytes: int) -> list[str]:
+def _copy_whole(old: sqlite3.Connection, new: sqlite3.Connection) -> list[str]:
     problems: list[str] = []
     for table in (*TABLES, "remembered"):
         n_columns = len(new.execute(f"PRAGMA table_info({table})").fetchall())
         n_whole = n_bad = 0
         with transaction(new) as execute:
-            for values in _readable(old, table):
+            for values in (rows := Salvage(old, table)):
                 try:
                     is_whole = len(values) == n_columns and _is_whole(table, values)
                 except (TypeError, ValueError):
@@ -279,93 +249,6 @@ def _copy_whole(old: sqlite3.Connection, new: sqlite3.Connection, most_bytes: in
                 n_whole, n_bad = n_whole + is_whole, n_bad + (not is_whole)
         if n_bad:
             problems.append(f"{n_bad:,} rows of {table} do not fit their checksums; {n_whole:,} do")
+        if rows.lost:
+            problems.append(f"some rows of {table} cannot be read; {n_whole:,} can")
     return problems
-
-
-def _readable(connection: sqlite3.Connection, table: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows that can be read: from the beginning up to a damaged page, then from the end back to one."""
-    seen: set[Any] = set()
-    for order in ("ASC", "DESC"):
-        try:
-            rows = connection.execute(f"SELECT rowid, * FROM {table} ORDER BY rowid {order}")
-            for number, *values in rows:
-                if number in seen:
-                    return
-                seen.add(number)
-                yield tuple(values)
-            return
-        except (sqlite3.Error, UnicodeDecodeError, OverflowError):
-            continue
-
-
-# version 0.1.0
-
-
-def _copy_first_version(old: sqlite3.Connection, new: sqlite3.Connection, most_bytes: int) -> list[str]:
-    """Copy a log of version 0.1.0, the newest events as far as they are within the bound."""
-    tables = {name for (name,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    with transaction(new) as execute:
-        if "events" in tables:
-            _copy_events(old, execute, most_bytes)
-        if "deliveries" in tables:
-            _copy_deliveries(old, execute)
-        if "dead_letters" in tables:
-            _copy_letters(old, execute)
-        if "published" in tables:
-            for values in old.execute("SELECT sequence, at, payload FROM published ORDER BY sequence"):
-                execute(insert("published", 3), row(*values))
-        if "matched" in tables:
-            for values in old.execute("SELECT event, subscription FROM matched"):
-                execute(insert("matched", 2), row(*values))
-        if "remembered" in tables:
-            for values in old.execute("SELECT * FROM remembered ORDER BY number"):
-                execute(f"INSERT INTO remembered VALUES ({', '.join('?' * len(values))})", values)
-    return []
-
-
-def _copy_events(old: sqlite3.Connection, execute: Callable[..., Any], most_bytes: int) -> None:
-    import numpy as np
-
-    numbers: dict[Any, int] = {}
-    before, n_places = _cut(old, most_bytes), 0
-    floor, last = before, before
-    query = "SELECT sequence, at, payload, subscriptions FROM events WHERE sequence > ? ORDER BY sequence"
-    for sequence, at, payload, subscriptions in old.execute(query, (before,)):
-        ids = json.loads(subscriptions)
-        for id in ids:
-            if id not in numbers:
-                numbers[id] = len(numbers)
-                execute(insert("names", 2), row(numbers[id], id))
-        matches = np.array([numbers[id] for id in ids], "<u4").tobytes()
-        execute("INSERT INTO logged VALUES (?, ?, ?, ?, ?, ?)", event_row(sequence, at, payload, matches))
-        if sequence != last + 1:
-            floor = sequence - 1  # what was before it is gone, but for events that webhooks still had to get
-        last = sequence
-    execute(insert("runs", 2), row(1, last))
-    execute(insert("facts", 3), row("floor", floor, n_places))
-
-
-def _cut(old: sqlite3.Connection, most_bytes: int) -> int:
-    """Return the newest event that is too much."""
-    query = "SELECT sequence, length(payload), length(subscriptions) FROM events ORDER BY sequence DESC"
-    for sequence, n_bytes, n_characters in old.execute(query):
-        most_bytes -= event_cost(n_bytes, n_characters // 4)
-        if most_bytes < 0:
-            return int(sequence)
-    (first,) = old.execute("SELECT coalesce(min(sequence), 1) FROM events").fetchone()
-    return int(first) - 1
-
-
-def _copy_deliveries(old: sqlite3.Connection, execute: Callable[..., Any]) -> None:
-    # SQLite takes the other columns from the row with the minimum.
-    query = "SELECT subscription, min(sequence) - 1, attempts, due FROM deliveries GROUP BY subscription"
-    for values in old.execute(query):
-        execute(insert("cursors", 4), row(*values))
-
-
-def _copy_letters(old: sqlite3.Connection, execute: Callable[..., Any]) -> None:
-    query = "SELECT number, subscription, notification, at, attempts, reason, payload FROM dead_letters ORDER BY number"
-    for number, subscription, notification, at, attempts, reason, payload in old.execute(query):
-        sequence, _, place = notification.partition("-")
-        execute(insert("letters", 7), row(number, subscription, int(sequence), int(place), at, attempts, reason))
-        execute(insert("letter_events", 2, or_replace=True), row(int(sequence), payload))

@@ -43,6 +43,7 @@ class Names:
         self._numbers: dict[Id, int] = {}
         self._ids: list[Id | None] = []
         self._counts = np.zeros(1024, np.int32)  # how many events refer to a number
+        self._last = np.zeros(1024, np.int64)  # the newest of them
         self._free: list[int] = []
         self._fresh: list[int] = []  # given since `settle`, and so not yet in the file
 
@@ -79,9 +80,10 @@ class Names:
 
     def _grow(self, number: int) -> None:
         if number >= len(self._counts):
-            counts = np.zeros(max(number + 1, 2 * len(self._counts)), np.int32)
-            counts[: len(self._counts)] = self._counts
-            self._counts = counts
+            n = len(self._counts)
+            counts, last = np.zeros(max(number + 1, 2 * n), np.int32), np.zeros(max(number + 1, 2 * n), np.int64)
+            counts[:n], last[:n] = self._counts, self._last
+            self._last, self._counts = last, counts
 
     def number(self, id: Id) -> int | None:
         """Return the number of a subscription, None if it has none."""
@@ -107,6 +109,14 @@ class Names:
     def capacity(self) -> int:
         """All numbers are less than this."""
         return len(self._counts)
+
+    def seen(self, numbers: NDArray[np.uint32], sequence: int) -> None:
+        """Take note that an event, newer than all others, has matched these numbers."""
+        self._last[numbers] = sequence
+
+    def last(self, numbers: list[int]) -> int:
+        """Return an event after which none has matched any of these numbers."""
+        return int(self._last[numbers].max(initial=0))
 
     # who refers to whom
 

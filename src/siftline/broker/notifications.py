@@ -13,6 +13,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from siftline.broker.raw_json import raw_members
 from siftline.errors import LimitError
 
 if TYPE_CHECKING:
@@ -70,10 +71,12 @@ class Notification(NamedTuple):
         return json.loads(self.payload)
 
     @classmethod
-    def of(cls, envelope: dict[str, Any]) -> Notification:
-        """Return what an envelope holds; the id of the subscription is a text there."""
-        at = (datetime.fromisoformat(envelope["time"]) - _EPOCH) // _MICROSECOND
-        return cls(Position.of(envelope["id"]), envelope["subject"], at, json.dumps(envelope["data"]).encode())
+    def of(cls, text: str) -> Notification:
+        """Return what an envelope holds: the event byte for byte; the id of the subscription is a text there."""
+        members = raw_members(text)
+        id, subject, time = (json.loads(members[name]) for name in ("id", "subject", "time"))
+        at = (datetime.fromisoformat(time) - _EPOCH) // _MICROSECOND
+        return cls(Position.of(id), subject, at, members["data"].encode("utf-8", "surrogatepass"))
 
     def envelope(self) -> bytes:
         """Return the notification as a CloudEvent in JSON; the event is its data, byte for byte."""

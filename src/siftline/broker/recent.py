@@ -5,7 +5,8 @@
     numbers     0  1  0   1  2      the matches of all events; a subscription has a small number (`names.py`)
 
 Who asks for the events of a subscription looks through the numbers from a position on. That is a comparison of whole
-arrays, millions of numbers in a few milliseconds; a list for each subscription would take many times the memory.
+arrays, millions of numbers in a few milliseconds; a list for each subscription would take many times the memory. Nobody
+waits for it: what is in the arrays never changes, so a reader takes a snapshot of them and looks without a lock.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ def event_cost(n_bytes: int, n_matches: int) -> int:
 
 
 class Column:
-    """Numbers that come at the end and go at the beginning, in one array."""
+    """Numbers that come at the end and go at the beginning, in one array.
+
+    A number stays where it is in its array; those that are moved are moved into another one. So a view stays as it is.
+    """
 
     def __init__(self, dtype: Any) -> None:
         self._array: NDArray[Any] = np.empty(_LEAST_CAPACITY, dtype)
@@ -49,7 +53,7 @@ class Column:
 
     @property
     def view(self) -> NDArray[Any]:
-        """The numbers; not to be kept."""
+        """The numbers at this moment; not to be kept for long, because it keeps the array."""
         return self._array[self._start : self._end]
 
     def extend(self, values: Any) -> None:
@@ -71,11 +75,9 @@ class Column:
             self._move(0)  # gives memory back
 
     def _move(self, n_more: int) -> None:
-        """Make room for more at the end: where others were forgotten if they were many, otherwise in a larger array."""
+        """Make room for more at the end, in another array."""
         kept = self.view
-        wanted = max(_LEAST_CAPACITY, (len(kept) + n_more) * 5 // 4)
-        is_fit = len(kept) + n_more <= len(self._array) * 9 // 10 and wanted * 4 > len(self._array)
-        array = self._array if is_fit else np.empty(wanted, self._array.dtype)
+        array = np.empty(max(_LEAST_CAPACITY, (len(kept) + n_more) * 5 // 4), self._array.dtype)
         array[: len(kept)] = kept
         self._array, self._start, self._end = array, 0, len(kept)
 
@@ -163,6 +165,33 @@ class Recent:
         """Return where in the numbers the matches of an event begin."""
         return int(self._ends.view[position - 1]) - self._base if position else 0
 
+    def snapshot(self) -> Snapshot:
+        """Return what is known at this moment, without copying it."""
+        return Snapshot(self._sequences.view, self._ends.view, self._numbers.view, self._base)
+
+    def find(
+        self, after: Position, wanted: int | NDArray[np.bool_] | None, *, limit: int, until: int | None = None
+    ) -> Found:
+        """Return the next matches after a position."""
+        return self.snapshot().find(after, wanted, limit=limit, until=until)
+
+
+class Snapshot(NamedTuple):
+    """What was known of the events at a moment; it stays as it is, so it is looked through while others publish.
+
+    Attributes
+    ----------
+    sequences, ends, numbers : arrays
+        As above.
+    base : int
+        Where the matches of the first event begin, in the count of `ends`.
+    """
+
+    sequences: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    numbers: NDArray[np.uint32]
+    base: int
+
     def find(
         self, after: Position, wanted: int | NDArray[np.bool_] | None, *, limit: int, until: int | None = None
     ) -> Found:
@@ -170,13 +199,17 @@ class Recent:
 
         `until` is the last event to look at.
         """
-        sequences = self._sequences.view
-        position = int(np.searchsorted(sequences, after.sequence))
+        position = int(np.searchsorted(self.sequences, after.sequence))
         first = self._start(position)
-        if position < len(sequences) and sequences[position] == after.sequence:
+        if position < len(self.sequences) and self.sequences[position] == after.sequence:
             first = min(first + after.place + 1, self._start(position + 1))
-        end = self._start(len(self) if until is None else int(np.searchsorted(sequences, until, "right")))
+        n_events = len(self.sequences)
+        end = self._start(n_events if until is None else int(np.searchsorted(self.sequences, until, "right")))
         return self._found(self._hits(first, end, wanted, limit))
+
+    def _start(self, position: int) -> int:
+        """Return where in the numbers the matches of an event begin."""
+        return int(self.ends[position - 1]) - self.base if position else 0
 
     def _hits(self, first: int, end: int, wanted: int | NDArray[np.bool_] | None, limit: int) -> NDArray[np.int64]:
         """Return where in the numbers the wanted ones are."""
@@ -185,7 +218,7 @@ class Recent:
         found: list[NDArray[np.int64]] = []
         n_found, size = 0, _FIRST_WINDOW
         while first < end and n_found < limit:
-            window = self._numbers.view[first : min(first + size, end)]
+            window = self.numbers[first : min(first + size, end)]
             hits = np.flatnonzero(window == wanted if isinstance(wanted, int) else wanted[window])
             found.append(hits[: limit - n_found] + first)
             n_found += len(found[-1])
@@ -194,6 +227,6 @@ class Recent:
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
     def _found(self, hits: NDArray[np.int64]) -> Found:
-        events = np.searchsorted(self._ends.view, hits + self._base, "right")
-        starts = np.where(events > 0, self._ends.view[np.maximum(events, 1) - 1] - self._base, 0) if len(hits) else hits
-        return Found(self._sequences.view[events].tolist(), (hits - starts).tolist(), self._numbers.view[hits].tolist())
+        events = np.searchsorted(self.ends, hits + self.base, "right")
+        starts = np.where(events > 0, self.ends[np.maximum(events, 1) - 1] - self.base, 0) if len(hits) else hits
+        return Found(self.sequences[events].tolist(), (hits - starts).tolist(), self.numbers[hits].tolist())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from siftline import errors
 from siftline.broker.leases import Lease
 from siftline.broker.notifications import Gap, Notification, Page
+from siftline.broker.raw_json import raw_elements
 
 if TYPE_CHECKING:
     from siftline.subscriptions import Id
@@ -196,10 +197,11 @@ def delivered_of(document: dict[str, Any]) -> Delivered:
     return Delivered(**document)
 
 
-def notifications_of(document: dict[str, Any]) -> Page:
-    """Return what `notifications` gives."""
-    gap = document.get("gap")
-    return Page(map(Notification.of, document["notifications"]), None if gap is None else Gap.of(gap))
+def notifications_of(members: dict[str, str]) -> Page:
+    """Return what `notifications` gives, from the texts of its members."""
+    gap = json.loads(members.get("gap", "null"))
+    envelopes = raw_elements(members["notifications"])
+    return Page(map(Notification.of, envelopes), None if gap is None else Gap.of(gap))
 
 
 def _moment(text: str) -> datetime:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
+from siftline.broker.raw_json import raw_members
 from siftline.client.answers import (
     changes_of,
     delivered_of,
@@ -53,6 +54,8 @@ class Call(NamedTuple, Generic[Result]):
         The expression, to show the place of an error in it.
     idempotency : str or None
         What a publish is known by: sent again under the same name, it counts once.
+    parse : callable
+        From the text of the answer to what `read` takes.
     """
 
     method: str
@@ -64,6 +67,7 @@ class Call(NamedTuple, Generic[Result]):
     refusal: type[SiftlineError] = SubscriptionError
     text: str | None = None
     idempotency: str | None = None
+    parse: Callable[[str], Any] = json.loads
 
     def headers(self) -> dict[str, str]:
         """Return the headers of the request."""
@@ -133,8 +137,8 @@ def match(event: Any) -> Call[list[Id]]:
 def explain(event: Any, expression: Any, *, id: Id | None, dialect: str) -> Call[dict[str, Any]]:
     """Ask why an event matches an expression or a subscription, or why not."""
     asked = {"id": id} if expression is None else _expression(expression, dialect)
-    document = asked | {"event": json.loads(_line(event))}
-    return Call("POST", "/explain", dict, body=_document(document), text=_text(document))
+    body = b'%b,"event":%b}' % (_document(asked)[:-1], _object(event))
+    return Call("POST", "/explain", dict, body=body, text=_text(asked))
 
 
 def owned(owner: str, after: str | None) -> Call[SubscriptionPage]:
@@ -146,7 +150,8 @@ def owned(owner: str, after: str | None) -> Call[SubscriptionPage]:
 def notifications(id: Id, ticket: str | None, after: str | None, limit: int) -> Call[Page]:
     """Ask for what a subscription was notified of."""
     since = "" if after is None else f"&after={quote(after, safe='')}"
-    return Call("GET", f"{_place(id)}/notifications?limit={limit}{since}", notifications_of, ticket, refusal=LimitError)
+    path = f"{_place(id)}/notifications?limit={limit}{since}"
+    return Call("GET", path, notifications_of, ticket, refusal=LimitError, parse=raw_members)
 
 
 def published(after: int | None, limit: int) -> Call[Published]:
@@ -227,6 +232,16 @@ def _validity(validity: Any) -> Any:
 def _events(path: str, events: list[Any], read: Callable[[Any], Result]) -> Call[Result]:
     lines = b"\n".join(map(_line, events))
     return Call("POST", path, read, body=lines, media=_LINES, refusal=EventError)
+
+
+def _object(event: Any) -> bytes:
+    """Return an event as a JSON object that can stand in another one, as it was written."""
+    line = _line(event).removeprefix(b"\xef\xbb\xbf")
+    try:
+        raw_members(line.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError) as error:
+        raise EventError(f"not a JSON object: {error}") from None
+    return line
 
 
 def _line(event: Any) -> bytes:

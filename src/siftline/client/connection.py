@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import ssl
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -57,7 +56,7 @@ def result_of(call: Call[Result], response: httpx.Response) -> Result:
     if response.status_code // 100 != 2:
         raise refusal_of(response, response.content, call.refusal, call.text)
     try:
-        return call.read(json.loads(response.content) if response.content else None)
+        return call.read(call.parse(response.content.decode()) if response.content else None)
     except (ValueError, KeyError, TypeError) as error:
         raise ServerError(f"the answer is not that of a broker: {error!r}", response.status_code) from None
 

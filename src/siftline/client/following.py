@@ -113,7 +113,7 @@ class Following:
 
 def _notification(data: bytes) -> Notification:
     try:
-        return Notification.of(json.loads(data))
+        return Notification.of(data.decode())
     except (ValueError, KeyError, TypeError):
         raise ServerError(f"the stream sends what is no notification: {data[:100]!r}") from None
 

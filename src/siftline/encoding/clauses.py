@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from siftline.encoding.domain import STRINGS, TRUE
-from siftline.encoding.domains import AGE, PATTERN_OPS, Domains, MomentOf, Pattern
+from siftline.encoding.domains import PATTERN_OPS, Domains, MomentOf, Pattern
 from siftline.encoding.flat_domains import kept as kept_constants
 from siftline.encoding.moments import ages_of, derived_comparison, has_moments
 from siftline.encoding.ranges import SECTIONS, boundaries, presence, simplified, spaces, subtract
@@ -449,16 +449,24 @@ def _move(
     highs[rows[is_on]] = (new_labels[above] - distance)[is_on]
 
 
-def swept(domains: Domains, clauses: Clauses) -> tuple[Domains, Clauses]:
+def checked_slots(clauses: Clauses) -> list[int]:
+    """Return the slots some of whose candidates are checked exactly."""
+    return np.unique(clauses.slots[~clauses.is_exact]).tolist()  # type: ignore[no-any-return]
+
+
+def swept(domains: Domains, clauses: Clauses, checked: Iterable[Expression] = ()) -> tuple[Domains, Clauses]:
     """Return domains with the attributes, constants and patterns that clauses still use, and the clauses for them.
 
     Labels stay as they are; attributes and patterns are numbered anew. Constants that had to do without a label are
-    forgotten: who still needs them places them again.
+    forgotten: who still needs them places them again. The ages that the `checked` expressions look at stay, because
+    that there are some tells that events depend on the time.
     """
     is_used = np.zeros(len(domains), dtype=np.bool_)
     is_used[clauses.attributes] = True
-    # All ages stay: that there are some tells that events depend on the time, also of what is checked exactly.
-    old_patterns = {a: pattern for a, pattern in domains.pattern_attributes.items() if is_used[a] or pattern.op == AGE}
+    if domains.has_ages:
+        ages = {domains.known_id(of) for expression in checked for of in ages_of(expression)}
+        is_used[[age for age in ages if age is not None]] = True
+    old_patterns = {a: pattern for a, pattern in domains.pattern_attributes.items() if is_used[a]}
     is_used[list(old_patterns)] = True
     is_used[[pattern.attribute for pattern in old_patterns.values()]] = True
     used = np.flatnonzero(is_used)

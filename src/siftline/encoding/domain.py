@@ -19,6 +19,7 @@ has the time to deal out the labels of that line again (`dealt`), and to follow 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -61,7 +62,7 @@ _EXACT_INTEGERS: Final = 2**53
 # The labels of a line before and after they were dealt out again.
 Relabelling = tuple["NDArray[np.int32]", "NDArray[np.int32]"]
 # Where a constant goes among the old ones and among the new ones of a line.
-_Gap = tuple[int, int]
+Gap = tuple[int, int]
 
 
 class Section(NamedTuple):
@@ -94,6 +95,24 @@ class Keys(Protocol):
 
     def __getitem__(self, i: int, /) -> Any:
         """Return one of them; raise IndexError behind the last."""
+
+
+class SearchedKeys(ABC):
+    """Constants in order that know a shorter way to a place among them than a search over Python objects."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return how many they are."""
+
+    @abstractmethod
+    def __getitem__(self, i: int, /) -> Any:
+        """Return one of them; raise IndexError behind the last."""
+
+    @abstractmethod
+    def place(self, value: Any) -> int:
+        """Return what `bisect_left` would."""
 
 
 class Line:
@@ -159,9 +178,9 @@ class Line:
             return self.code(value)
         return _code_in(self.new_keys, self.new_labels, value, code if len(self._old_keys) else self.section.first)
 
-    def codes_around(self, value: Any) -> tuple[int, int]:
+    def codes_within(self, gap: Gap) -> tuple[int, int]:
         """Return the first and the last code that values between the neighbours of a new constant can have."""
-        below, above = self._neighbours(self._gap(value))
+        below, above = self._neighbours(gap)
         return below + 1, above - 1
 
     def has(self, value: Any) -> bool:
@@ -175,19 +194,32 @@ class Line:
 
     def label(self, value: Any) -> int:
         """Return the label of a constant, NO_LABEL if the value is none."""
-        for keys, labels in ((self._old_keys, self._old_labels), (self.new_keys, self.new_labels)):
-            i = bisect_left(keys, value)
-            if i < len(keys) and keys[i] == value:
-                return int(labels[i])
-        return NO_LABEL
+        return self.find(value)[0]
 
-    def has_room(self, value: Any) -> bool:
-        """Return whether a new constant can have a label while all others keep theirs."""
-        return self._fits(self._gap(value), 1)
+    def find(self, value: Any) -> tuple[int, Gap]:
+        """Return the label of a constant, and where it stands; of a new one NO_LABEL, and where it would stand."""
+        old, new = gap = self.gap(value)
+        if old < len(self._old_keys) and self._old_keys[old] == value:
+            return int(self._old_labels[old]), gap
+        if new < len(self.new_keys) and self.new_keys[new] == value:
+            return self.new_labels[new], gap
+        return NO_LABEL, gap
 
-    def place(self, value: Any) -> int:
-        """Give a label to one new constant for which there is room, and return it."""
-        return self._squeeze_in(self._gap(value), [value])
+    def gap(self, value: Any) -> Gap:
+        """Return where a new constant would stand."""
+        old = self._old_keys
+        place = old.place(value) if isinstance(old, SearchedKeys) else bisect_left(old, value)
+        return place, bisect_left(self.new_keys, value)
+
+    def has_room(self, gap: Gap) -> bool:
+        """Return whether a new constant can have a label there while all others keep theirs."""
+        return self._fits(gap, 1)
+
+    def place(self, value: Any, gap: Gap | None = None) -> int:
+        """Give a label to one new constant and return it, NO_LABEL if there is no room for it."""
+        gap = self.gap(value) if gap is None else gap
+        below, above = self._neighbours(gap)
+        return self._squeeze_in(gap[1], below, above, [value]) if above - below >= _NARROWEST_GAP else NO_LABEL
 
     def enter(self, value: Any, label: int) -> None:
         """Take in a constant that has a label already."""
@@ -208,46 +240,43 @@ class Line:
             if not self._fits(gap, len(group)):
                 return self._deal(new, group)
         for gap in sorted(groups, reverse=True):  # from the end, so that the places before stay what they are
-            self._squeeze_in(gap, groups[gap])
+            self._squeeze_in(gap[1], *self._neighbours(gap), groups[gap])
         return None
 
     def unknown(self, values: Iterable[Any]) -> list[Any]:
         """Return which values are no constants yet, ascending."""
         return sorted(value for value in set(values) if not self.has(value))
 
-    def _by_gap(self, new: list[Any]) -> dict[_Gap, list[Any]]:
+    def _by_gap(self, new: list[Any]) -> dict[Gap, list[Any]]:
         """Return new constants by the places, among old and new ones, where they go."""
-        groups: dict[_Gap, list[Any]] = {}
+        groups: dict[Gap, list[Any]] = {}
         for value in new:
-            groups.setdefault(self._gap(value), []).append(value)
+            groups.setdefault(self.gap(value), []).append(value)
         return groups
 
-    def _gap(self, value: Any) -> _Gap:
-        return bisect_left(self._old_keys, value), bisect_left(self.new_keys, value)
-
-    def _fits(self, gap: _Gap, n: int) -> bool:
+    def _fits(self, gap: Gap, n: int) -> bool:
         below, above = self._neighbours(gap)
         return above - below >= _NARROWEST_GAP // 2 * (n + 1)
 
     def _are_many(self, new: list[Any]) -> bool:
         return len(new) > _MANY and 4 * len(new) > len(self)
 
-    def _neighbours(self, gap: _Gap) -> tuple[int, int]:
+    def _neighbours(self, gap: Gap) -> tuple[int, int]:
         """Return the labels below and above a gap; at the ends, the codes just outside the section."""
         below, above = self.section.first - 1, self.section.last + 1
-        for i, labels in zip(gap, (self._old_labels, self.new_labels), strict=True):
-            if i > 0:
-                below = max(below, labels[i - 1])
-            if i < len(labels):
-                above = min(above, labels[i])
+        for i, labels in ((gap[0], self._old_labels), (gap[1], self.new_labels)):
+            if i > 0 and labels[i - 1] > below:
+                below = labels[i - 1]
+            if i < len(labels) and labels[i] < above:
+                above = labels[i]
         return below, above
 
-    def _squeeze_in(self, place: _Gap, group: list[Any]) -> int:
-        """Insert constants into one gap, evenly, or behind one another if they continue a run; return the first label.
+    def _squeeze_in(self, i: int, below: int, above: int, group: list[Any]) -> int:
+        """Insert constants between two labels, evenly, or behind one another if they continue a run.
 
-        Labels come before keys, so that one who looks on without a lock finds a label for every key.
+        They go to place i of the new ones. Labels come before keys, so that one who looks on without a lock finds a
+        label for every key. Returns the first label.
         """
-        below, above = self._neighbours(place)
         n, gap = len(group), above - below
         is_first, is_last = below < self.section.first, above > self.section.last
         step = self._step(gap // n, is_first or is_last)
@@ -259,7 +288,6 @@ class Line:
         else:
             first = newest = above - n * step
         self._newest = newest
-        i = place[1]
         self.new_labels[i:i] = range(first, first + n * step, step)
         self.new_keys[i:i] = group
         return first
@@ -408,8 +436,8 @@ class Domain:
         if isinstance(constant, bool):
             return Bounds(self.code(constant), self.code(constant), True)
         line = self.strings if isinstance(constant, str) else self.numbers
-        label = line.label(constant)
-        return Bounds(*line.codes_around(constant), False) if label == NO_LABEL else Bounds(label, label, True)
+        label, gap = line.find(constant)
+        return Bounds(*line.codes_within(gap), False) if label == NO_LABEL else Bounds(label, label, True)
 
 
 def after_prefix(prefix: str) -> str | None:

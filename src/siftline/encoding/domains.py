@@ -27,7 +27,7 @@ LineKey = tuple[int, bool]
 
 # New constants are merged into the flat arrays when they are this many and a quarter of those that are there, or many.
 _FEW: Final = 256
-_MANY: Final = 1 << 16
+_MANY: Final = 1 << 14
 # Without a table of paths, an event takes longer by what it takes to enter this many paths.
 _PATHS_PER_EVENT: Final = 32
 
@@ -191,19 +191,21 @@ class Domains:
 
     def place(self, attribute: int, value: float | str) -> int:
         """Return the label of a constant, a new one if it is new, NO_LABEL if there is no room for it."""
-        label = self.label(attribute, value)
+        key = attribute, isinstance(value, str)
+        domain = self._domain(attribute)
+        label, gap = (domain.strings if key[1] else domain.numbers).find(value)
         if label != NO_LABEL:
             return label
-        key = attribute, isinstance(value, str)
         if key in self.crowded and value in self.crowded[key]:
             return NO_LABEL  # gaps do not become wider
-        heir = self.heirs.get(key)
         domain = self._own(attribute)
         line = domain.strings if key[1] else domain.numbers
-        if (heir is None and key in self.heirs) or not line.has_room(value) or (heir and not heir.line.has_room(value)):
+        heir = self.heirs.get(key)
+        has_room = key not in self.heirs if heir is None else heir.has_room(value)
+        label = line.place(value, gap) if has_room else NO_LABEL
+        if label == NO_LABEL:
             self.crowded.setdefault(key, {})[value] = None
             return NO_LABEL
-        label = line.place(value)
         if heir is not None:
             heir.place(value, label)
         if self._placed is not None:
@@ -300,6 +302,18 @@ class Domains:
         else:
             self.pattern_counts[pattern.attribute] += 1
 
+    def known_id(self, path: str | MomentOf) -> int | None:
+        """Return the id of an attribute or of its moments, None if it is new."""
+        if type(path) is str:
+            return self.ids.get(path)
+        assert isinstance(path, MomentOf)
+        attribute = self.ids.get(path.path)
+        return None if attribute is None else self.known_pattern_attribute(Pattern(attribute, path.op, ""))
+
+    def known_pattern_attribute(self, pattern: Pattern) -> int | None:
+        """Return the pattern attribute of a pattern, None if there is none yet."""
+        return self._pattern_attribute_ids.get(pattern)
+
     def intern_any(self, path: str | MomentOf) -> int:
         """Return the id of an attribute or of its moments, a new one if it is new."""
         if isinstance(path, MomentOf):
@@ -391,6 +405,10 @@ class Heir:
         self._relabelling = relabelling
         self._placed: list[tuple[int, int]] = []  # labels that constants got in both lines since
 
+    def has_room(self, value: Any) -> bool:
+        """Return whether a new constant can have a label here, too."""
+        return self.line.has_room(self.line.gap(value))
+
     def place(self, value: Any, label: int) -> None:
         """Take in a constant that got this label in the other line."""
         self._placed.append((label, self.line.place(value)))
@@ -440,11 +458,15 @@ class Merging:
             (domain.strings if isinstance(value, str) else domain.numbers).enter(value, label)
         self._n_done = end
 
+    def give_up(self) -> None:
+        """Leave everything as it is, and note no more constants."""
+        if self._domains._placed is self._placed:
+            self._domains._placed = None
+
     def finish(self) -> None:
         """Use the arrays from now on, unless others were made meanwhile; no code changes."""
         domains = self._domains
-        if domains._placed is self._placed:
-            domains._placed = None
+        self.give_up()
         if domains.lines[0] is self._old:
             self.catch_up()
             domains.lines = self._base, self._new

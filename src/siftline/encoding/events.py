@@ -152,7 +152,20 @@ class EncodedEvents:
 
     def at(self, now: int | None, domains: Domains) -> EncodedEvents:
         """Return these events as they are at an instant, at this one if none is given."""
-        return EncodedEvents(self.source, domains, now) if domains.has_ages and self.now != now else self
+        if self.now == now:
+            return self
+        if domains.has_ages:
+            return EncodedEvents(self.source, domains, now)
+        return self if now is None else self.encoded_for(domains)._dated(now)
+
+    def _dated(self, now: int) -> EncodedEvents:
+        """Return the same events for an instant, which counts as soon as the domains have ages."""
+        other = EncodedEvents.__new__(EncodedEvents)
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        other.now, other.address, other._events, other._latest = now, 0, {}, None
+        other._header = np.empty_like(self._header)
+        return other
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
         return None, {name: getattr(self, name) for name in self.__slots__} | {"address": 0}

@@ -6,13 +6,13 @@ are merged into new arrays.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.encoding.domain import NO_LABEL, NUMBERS, STRINGS, Domain, Line
+from siftline.encoding.domain import NO_LABEL, NUMBERS, STRINGS, Domain, Line, SearchedKeys
 from siftline.kernels.lines import deal_labels, lay_tables, mark_labels, merge_numbers, merge_texts
 from siftline.kernels.locate import LINE_COLUMNS, FlatDomains, text_heads
 from siftline.kernels.locate import NUMBERS as NUMBER_COLUMN
@@ -92,14 +92,22 @@ class Base:
         return self._numbers[start:end]
 
 
-class _TextKeys:
+class _TextKeys(SearchedKeys):
     """String constants as a sequence of Python strings."""
 
-    __slots__ = ("_end", "_start", "_starts", "_texts")
+    __slots__ = ("_end", "_heads", "_start", "_starts", "_texts")
 
     def __init__(self, flat: FlatDomains, start: int, end: int) -> None:
-        self._starts, self._texts = _view(flat.text_starts), _view(flat.texts)
+        self._starts, self._texts, self._heads = _view(flat.text_starts), _view(flat.texts), _view(flat.heads)
         self._start, self._end = start, end
+
+    def place(self, text: str) -> int:
+        """Do as `bisect_left`, by the first eight bytes, and by whole texts only where these are the same."""
+        encoded = text.encode("utf-8", "surrogatepass")
+        head = int.from_bytes(encoded[:8].ljust(8, b"\0"))
+        low = bisect_left(self._heads, head, self._start, self._end)
+        high = bisect_right(self._heads, head, low, self._end)
+        return bisect_left(self, text, low - self._start, high - self._start)
 
     def __len__(self) -> int:
         return self._end - self._start

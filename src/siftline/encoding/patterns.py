@@ -2,7 +2,10 @@
 
 Patterns of one attribute are kept in a few immutable *layers*, old and large ones first. New patterns make a new layer
 when the next event comes, which is merged with the one before unless that is much larger: adding n patterns, with an
-event after each, costs O(n log n) in all. In a layer
+event after each, costs O(n log n) in all. An event waits for a thousand of them at most; larger layers are merged in
+the background (`tidying.py`), up to a size whose automaton holds up other threads for some milliseconds only.
+
+In a layer
 
     ends with 'x', like '%x'     a table for each length of suffix, of which few go with the end of a string
     contains 'x', like '%x%'     an Aho-Corasick automaton: one pass over the string, however many texts it looks for
@@ -46,6 +49,10 @@ if TYPE_CHECKING:
 
 # A layer below this many patterns is made anew with what comes.
 _SMALL: Final = 64
+# An event that meets new patterns merges layers up to this size, in two milliseconds.
+_AT_ONCE: Final = 1024
+# Merging goes up to this size: an automaton is made, and freed, in one go that no other thread can interrupt.
+_LARGEST: Final = 1 << 14
 # So many texts are looked for one by one: the automaton has something to say at every place where one of them is.
 _FEW_PARTS: Final = 8
 # A shorter literal is found too often to be worth a test each time.
@@ -60,9 +67,17 @@ _LIKE_ADDRESS: Final = re.compile(r"[0-9a-fA-F:.]{2,45}(?:%.*)?", re.DOTALL)
 
 
 class Matcher:
-    """All pattern attributes of some domains; never changed once it is made."""
+    """All pattern attributes of some domains; never changed once it is made.
 
-    __slots__ = ("_last", "by_path", "n_patterns", "prefixes")
+    Attributes
+    ----------
+    by_path : dict
+        The layers of each path.
+    wants_merge : bool
+        Whether some layers should become one, in the background.
+    """
+
+    __slots__ = ("_last", "by_path", "n_patterns", "prefixes", "wants_merge")
 
     def __init__(self, domains: Domains, previous: Matcher | None) -> None:
         last: int = previous._last if previous else -1
@@ -78,6 +93,28 @@ class Matcher:
             self.by_path[path] = _extended(self.by_path.get(path, ()), entries)
         # What may hold a string with patterns somewhere below it.
         self.prefixes = prefixes_of(self.by_path)
+        self.wants_merge = any(_mergeable(self.by_path[path]) for path in groups)
+        if previous is not None and previous.wants_merge and not self.wants_merge:
+            self.wants_merge = self.mergeable() is not None
+
+    def mergeable(self) -> tuple[str, Sequence[Layer]] | None:
+        """Return layers of a path that should become one, if there are any."""
+        for path, layers in self.by_path.items():
+            if chosen := _mergeable(layers):
+                return path, chosen
+        return None
+
+    def merged(self, path: str, chosen: Sequence[Layer], layer: Layer) -> Matcher:
+        """Return a matcher with one layer in the place of several; the same if these are gone."""
+        layers = self.by_path.get(path, ())
+        places = [place for place, each in enumerate(layers) if any(each is old for old in chosen)]
+        if len(places) < len(chosen):
+            return self
+        other = Matcher.__new__(Matcher)
+        other.by_path = {**self.by_path, path: (*layers[: places[0]], layer, *layers[places[-1] + 1 :])}
+        other.n_patterns, other._last, other.prefixes = self.n_patterns, self._last, self.prefixes
+        other.wants_merge = other.mergeable() is not None
+        return other
 
     def find(self, path: str, text: str, found: set[int]) -> None:
         """Add the pattern attributes that an event with this string at the path has."""
@@ -97,6 +134,11 @@ def matcher_of(domains: Domains) -> Matcher:
     if matcher is None or matcher.n_patterns != len(domains.pattern_attributes):
         matcher = domains.matcher = Matcher(domains, matcher)
     return matcher
+
+
+def n_new_patterns(domains: Domains) -> int:
+    """Return how many patterns the matcher does not know yet."""
+    return len(domains.pattern_attributes) - (domains.matcher.n_patterns if domains.matcher is not None else 0)
 
 
 def append_patterns(tree: Mapping[str, Any], domains: Domains, owners: list[int], values: list[Any]) -> None:
@@ -126,11 +168,39 @@ def _look_into(value: Any, path: str, matcher: Matcher, found: set[int]) -> None
 
 
 def _extended(layers: tuple[Layer, ...], entries: Sequence[Entry]) -> tuple[Layer, ...]:
-    """Return layers with new patterns in the last one."""
+    """Return layers with new patterns in the last one.
+
+    Where very many come, whoever brings them waits, and the limits do not count.
+    """
     kept, merged = list(layers), list(entries)
+    is_bulk = len(merged) > _AT_ONCE
     while kept and len(kept[-1].entries) < max(_SMALL, 2 * len(merged)):
+        if len(kept[-1].entries) + len(merged) > _AT_ONCE and not is_bulk:
+            break
         merged = [*kept.pop().entries, *merged]
     return (*kept, Layer(merged))
+
+
+def _mergeable(layers: tuple[Layer, ...]) -> Sequence[Layer]:
+    """Return layers behind each other that should become one: of a similar size, and no longer changed by events."""
+    sizes = [len(layer.entries) for layer in layers]
+    end = len(layers)
+    while end and 2 * sizes[end - 1] < _AT_ONCE:
+        end -= 1
+    while end > 1:
+        first, size = end - 1, sizes[end - 1]
+        while first and sizes[first - 1] < 2 * size and size + sizes[first - 1] <= _LARGEST:
+            first -= 1
+            size += sizes[first]
+        if end - first > 1:
+            return layers[first:end]
+        end -= 1
+    return ()
+
+
+def merged_layer(layers: Iterable[Layer]) -> Layer:
+    """Return one layer with the patterns of several."""
+    return Layer([entry for layer in layers for entry in layer.entries])
 
 
 class Layer:
@@ -206,7 +276,7 @@ class _Texts:
         self._parts: dict[str, _Part] = {}
         self._tests: list[tuple[int, Test]] = []
         self._automaton: Any = None
-        self._numbered: list[_Part] = []
+        self._numbered: list[tuple[tuple[int, ...], tuple[tuple[int, Test], ...]]] = []
 
     # filling
 
@@ -309,7 +379,8 @@ class _Texts:
 
     def _build_automaton(self) -> None:
         self._automaton = ahocorasick.Automaton(ahocorasick.STORE_INTS)
-        self._numbered = list(self._parts.values())
+        # Tuples of numbers cost the garbage collector nothing.
+        self._numbered = [(tuple(part.attributes), tuple(part.tests)) for part in self._parts.values()]
         for number, text in enumerate(self._parts):
             self._automaton.add_word(text, number)
         self._automaton.make_automaton()
@@ -335,7 +406,10 @@ class _Texts:
 
     def _find_parts(self, text: str, found: set[int]) -> None:
         for number in {number for _, number in self._automaton.iter(text)}:
-            self._numbered[number].find(text, found)
+            attributes, tests = self._numbered[number]
+            found.update(attributes)
+            if tests:
+                found.update(attribute for attribute, test in tests if test(text))
 
     def _find_few_parts(self, text: str, found: set[int]) -> None:
         for wanted, part in self._parts.items():

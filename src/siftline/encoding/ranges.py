@@ -52,7 +52,7 @@ def spaces(predicate: Predicate, domain: Domain) -> Spaces:
     predicate = simplified(predicate)
     positive = POSITIVE_OF.get(predicate.op, predicate.op)
     comparable: Ranges = [SECTIONS[kind] for kind in sorted({kind_of(value) for value in predicate.constants()})]
-    found = satisfying_codes(positive, predicate, domain)
+    found = satisfying_codes(positive, tuple(predicate.constants()), domain)
     if found is None:
         return Spaces([STRINGS], [], comparable, True)
     satisfying, surely = found
@@ -92,20 +92,20 @@ def _is_opaque(op: str) -> bool:
     return op.endswith(("ends with", "contains", "like", "matches", "cidr"))
 
 
-def satisfying_codes(positive: str, predicate: Predicate, domain: Domain) -> tuple[Ranges, Ranges] | None:
+def satisfying_codes(positive: str, constants: tuple[Any, ...], domain: Domain) -> tuple[Ranges, Ranges] | None:
     """Return the codes that values may have that satisfy a predicate, and those that only such values have."""
     if _is_opaque(positive):
         return None
-    bounds = [domain.bounds(value) for value in predicate.constants()]  # type: ignore[arg-type]
+    if positive == "starts with":
+        return _with_prefix(constants[0], domain)
+    bounds = [domain.bounds(value) for value in constants]
     match positive:
         case "=" | "in":
             return sorted({each[:2] for each in bounds}), sorted({each[:2] for each in bounds if each.is_exact})
         case "between":
             return _between(*bounds)
-        case "starts with":
-            return _with_prefix(predicate.operand, domain)  # type: ignore[arg-type]
         case "<" | "<=" | ">" | ">=":
-            return _half_line(positive, bounds[0], SECTIONS[kind_of(predicate.operand)])
+            return _half_line(positive, bounds[0], SECTIONS[kind_of(constants[0])])
     return None
 
 

@@ -35,6 +35,7 @@ from siftline.model.expression import (
     has_calls,
     walk,
 )
+from siftline.model.packing import pack, unpack
 from siftline.model.predicate import (
     OPERATORS,
     POSITIVE_OF,
@@ -120,10 +121,12 @@ __all__ = [
     "matches",
     "opened",
     "own_variables",
+    "pack",
     "plain_tree",
     "same",
     "text_of_instant",
     "truth_under",
+    "unpack",
     "variables_of",
     "walk",
 ]

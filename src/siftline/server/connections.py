@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import resource
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -38,11 +38,21 @@ _LINGER_SECONDS: Final = 2.0
 _LEFT_BYTES: Final = 64 << 20
 _REFUSED_BYTES: Final = 1 << 20
 # Refused connections that linger at the same time; more are dropped without an answer.
-_MOST_REFUSED: Final = 100
+MOST_REFUSED: Final = 100
 # The application answers a body that is late by itself; the connection waits a little longer.
 _GRACE_SECONDS: Final = 5.0
 # A peer that takes in less than this is one that does not read.
 _LEAST_BYTES_PER_SECOND: Final = 1024
+
+
+class Peer(Protocol):
+    """What counts as a connection: a transport, or one that is on its way to become one (`tls.py`)."""
+
+    def get_extra_info(self, name: str) -> Any:
+        """Return what is known of it."""
+
+    def abort(self) -> None:
+        """End it at once."""
 
 
 class Connections:
@@ -53,14 +63,14 @@ class Connections:
         n_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.most = max(1, min(limits.connections, n_files - _OTHER_FILES))
         self.n_refused = 0
-        self._clients: dict[asyncio.Transport, str] = {}
+        self._clients: dict[Peer, str] = {}
         self._counts: Counter[str] = Counter()
-        self._idle: dict[asyncio.Transport, None] = {}
+        self._idle: dict[Peer, None] = {}
 
     def __len__(self) -> int:
         return len(self._clients)
 
-    def admit(self, transport: asyncio.Transport) -> bool:
+    def admit(self, transport: Peer) -> bool:
         """Count a new connection, unless there are too many."""
         peer = transport.get_extra_info("peername")
         client = client_of(str(peer[0])) if isinstance(peer, tuple) else ""
@@ -79,7 +89,7 @@ class Connections:
             return True
         return False
 
-    def release(self, transport: asyncio.Transport) -> None:
+    def release(self, transport: Peer) -> None:
         """Count a connection no more."""
         self._idle.pop(transport, None)
         client = self._clients.pop(transport, None)
@@ -88,7 +98,7 @@ class Connections:
             if not self._counts[client]:
                 del self._counts[client]
 
-    def set_idle(self, transport: asyncio.Transport, is_idle: bool) -> None:
+    def set_idle(self, transport: Peer, is_idle: bool) -> None:
         """Note whether a connection waits for a request."""
         self._idle.pop(transport, None)
         if is_idle and transport in self._clients:
@@ -134,6 +144,7 @@ class HttpConnection(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._is_in_head = self._is_in_body = self._is_refused = self._is_turned_away = False
         self._n_head_bytes = self._n_left_bytes = 0
+        self.handshake: Peer | None = None
 
     # from the transport
 
@@ -141,10 +152,12 @@ class HttpConnection(HttpToolsProtocol):
         """Take the connection, or refuse it."""
         super().connection_made(transport)
         self._sending = SendTimer(self.loop, transport, self._limits.send_seconds)
+        if self.handshake is not None:
+            self._connections.release(self.handshake)
         if self._connections.admit(transport):
             self._connections.set_idle(transport, True)
             self._within(self._limits.header_seconds)
-        elif self._connections.n_refused < _MOST_REFUSED:
+        elif self._connections.n_refused < MOST_REFUSED:
             self._connections.n_refused += 1
             self._is_turned_away = True
             self._refuse(503, "there are too many connections")

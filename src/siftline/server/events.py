@@ -10,6 +10,7 @@ any, with ce-* headers               a CloudEvent in binary form; becomes the sa
 from __future__ import annotations
 
 import base64
+import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -51,7 +52,7 @@ def events_of(headers: Headers, body: bytes, limits: Limits) -> Events:
     if f"{_PREFIX}specversion" in headers:
         _check_size(body, limits)
         event = _binary(headers, kind, body)
-        return Events([event], [_name(event)])
+        return Events([_joined(event, kind, body)], [_name(event)])
     if kind == CLOUDEVENT:
         _check_size(body, limits)
         return Events([body], [_name(_checked(body))])
@@ -142,11 +143,22 @@ def _binary(headers: Headers, kind: str, body: bytes) -> Any:
     if not body:
         return _check_cloudevent(event)
     event["datacontenttype"] = headers.get("content-type", JSON)
-    if kind == JSON or kind.endswith("+json"):
-        event["data"] = json_of(body)
-    else:
+    if not _is_json(kind):
         try:
             event["data"] = body.decode()
         except UnicodeDecodeError:
             event["data_base64"] = base64.b64encode(body).decode()
     return _check_cloudevent(event)
+
+
+def _joined(event: dict[str, Any], kind: str, body: bytes) -> Any:
+    """Return a CloudEvent with its data: JSON as it was written, so that numbers stay as they are."""
+    if not body or not _is_json(kind):
+        return event
+    json_of(body)
+    attributes = json.dumps({name: value for name, value in event.items() if name != "data"}).encode()
+    return b'%b,"data":%b}' % (attributes[:-1], body.removeprefix(b"\xef\xbb\xbf"))
+
+
+def _is_json(kind: str) -> bool:
+    return kind == JSON or kind.endswith("+json")

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
+import sys
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from siftline.errors import ServerError
 from siftline.server.app import application
 from siftline.server.connections import Connections, HttpConnection, WebSocketConnection
+from siftline.server.tls import Tls, TlsListener
 
 if TYPE_CHECKING:
     import socket
@@ -22,15 +25,11 @@ if TYPE_CHECKING:
 
     from siftline.broker.broker import Broker
 
+__all__ = ["Server", "Tls", "running"]
+
 _STOP_SECONDS = 20
-
-
-class Tls(NamedTuple):
-    """Files of a certificate and its key; with `ca`, clients must have a certificate too."""
-
-    certificate: str
-    key: str | None = None
-    ca: str | None = None
+# What uvicorn ends with if it cannot listen.
+_CANNOT_START = 3
 
 
 class Server(uvicorn.Server):
@@ -56,13 +55,7 @@ class Server(uvicorn.Server):
         self.connections = Connections(broker.limits)
         http: Any = partial(HttpConnection, self.connections)
         websocket: Any = partial(WebSocketConnection, self.connections)
-        secure: dict[str, Any] = {}
-        if tls is not None:
-            secure = {"ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}
-            if tls.ca is not None:
-                import ssl
-
-                secure |= {"ssl_ca_certs": tls.ca, "ssl_cert_reqs": ssl.CERT_REQUIRED}
+        self._context = None if tls is None else tls.context()
         super().__init__(
             uvicorn.Config(
                 self._app,
@@ -78,7 +71,6 @@ class Server(uvicorn.Server):
                 timeout_keep_alive=math.ceil(broker.limits.idle_seconds) + 1,  # ours is sooner
                 timeout_graceful_shutdown=_STOP_SECONDS,
                 lifespan="off",
-                **secure,
             )
         )
 
@@ -91,7 +83,28 @@ class Server(uvicorn.Server):
     def url(self) -> str:
         """Where it is reached."""
         host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
-        return f"{'https' if self.config.is_ssl else 'http'}://{host}:{self.port}"
+        return f"{'http' if self._context is None else 'https'}://{host}:{self.port}"
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        if self._context is None:
+            await super().startup(sockets)
+            return
+        make: Any = self.config.http_protocol_class
+        protocol = partial(make, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        try:
+            listener: Any = TlsListener(
+                self.connections,
+                self._context,
+                protocol,
+                host=self.config.host,
+                port=self.config.port,
+                backlog=self.config.backlog,
+            )
+        except OSError as error:
+            logging.getLogger("uvicorn.error").error(error)
+            sys.exit(_CANNOT_START)
+        self.servers, self.started = [listener], True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, so that the connections can end; requests that have begun are answered."""

@@ -5,13 +5,16 @@
                                        └───────── the queue ran over: the receiver is slow ────────────────┘
 
 A receiver that does not read only makes its own stream wait; after a while the connection is closed. If the log has to
-drop what such a stream has yet to read, the stream is told of the gap before it goes on.
+drop what such a stream has yet to read, the stream is told of the gap before it goes on. What a stream has read and not
+yet sent counts as much as what is in its queue.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
+from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.concurrency import run_in_threadpool
@@ -21,7 +24,7 @@ from siftline.broker.notifications import LAST_PLACE, Gap, Position
 from siftline.server.problems import ProblemError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
     from starlette.requests import HTTPConnection
     from starlette.types import Receive, Scope, Send
@@ -29,12 +32,18 @@ if TYPE_CHECKING:
 
     from siftline.broker.broker import Broker
     from siftline.broker.hub import Listener
-    from siftline.broker.notifications import Notification
+    from siftline.broker.notifications import Notification, Page
 
 MEDIA: Final = "text/event-stream; charset=utf-8"
 _CHUNK: Final = 200
-_PART_ITEMS: Final = 50
+_PART_ITEMS: Final = 100
 _PART_BYTES: Final = 64 << 10
+# What a notification takes beside its payload while it is sent.
+_ITEM_BYTES: Final = 300
+# A stream that has much to send works for so long, and then lets others work: Python runs one thread at a time, and who
+# publishes would wait for the event loop, and his answer for all parts of the stream.
+_BURST_SECONDS: Final = 0.001
+_PAUSE_SECONDS: Final = 0.001
 _QUIET_SECONDS: Final = 15.0
 _SEND_SECONDS: Final = 60.0
 _REVOKED: Final = 4401
@@ -49,14 +58,14 @@ class Stream:
         Whose log is read.
     listener : Listener
         One that has joined the hub of the broker.
-    is_woken : asyncio.Event
-        Set when the listener is woken.
+    alarm : Alarm
+        Wakes the stream when there is something to do.
     after : Position, optional
         Where the client wants to go on; without it, `position` is where the log ended.
     """
 
-    def __init__(self, broker: Broker, listener: Listener, is_woken: asyncio.Event, position: Position) -> None:
-        self._broker, self._listener, self._is_woken = broker, listener, is_woken
+    def __init__(self, broker: Broker, listener: Listener, alarm: Alarm, position: Position) -> None:
+        self._broker, self._listener, self._alarm = broker, listener, alarm
         self._position = position
         self._on_close: list[Callable[[], None]] = []
         self.is_revoked = False
@@ -66,14 +75,14 @@ class Stream:
         cls, broker: Broker, join: Callable[[Callable[[], None]], Listener], after: Position | None
     ) -> Stream:
         """Join the hub, in a thread: the event loop never waits for a lock of the broker."""
-        loop, is_woken = asyncio.get_running_loop(), asyncio.Event()
+        alarm = Alarm(asyncio.get_running_loop())
 
         def joined() -> tuple[Position, Listener]:
             position = Position(broker.log.last, LAST_PLACE) if after is None else after
-            return position, join(lambda: _call_soon(loop, is_woken.set))
+            return position, join(alarm.ring)
 
         position, listener = await run_in_threadpool(joined)
-        return cls(broker, listener, is_woken, position)
+        return cls(broker, listener, alarm, position)
 
     @property
     def position(self) -> Position:
@@ -96,63 +105,108 @@ class Stream:
         asyncio.get_running_loop().run_in_executor(None, self._broker.hub.leave, self._listener)
 
     async def pages(self) -> AsyncIterator[list[Notification | Gap]]:
-        """Give notifications, and gaps where some are missing, as many as there are; an empty page after a while."""
+        """Give notifications, and gaps where some are missing, in parts to be sent at once; an empty one after a while.
+
+        When the next part is asked for, the one before it counts as sent.
+        """
+        listener, turn = self._listener, _Turn()
         while True:
-            self._is_woken.clear()
-            if self._listener.is_behind and not self._listener.is_ended:
-                async for page in self._caught_up():
+            self._alarm.clear()
+            if listener.is_behind and not listener.is_ended:
+                async for part in self._caught_up():
                     if self.is_revoked:
                         return
-                    yield page
-            is_ended = self._listener.is_ended  # asked first: what is in the queue by now is given all the same
+                    yield part
+                    await turn.pause()
+            is_ended = listener.is_ended  # asked first: what is in the queue by now is given all the same
             told = self._broker.hub.told
-            if (taken := self._taken()) and not self.is_revoked:
-                yield taken
+            while messages := listener.take(_PART_ITEMS):
+                new = (each for message in messages for each in message.after(self._position))
+                for part in self._parts(new, sum(message.n_bytes for message in messages)):
+                    if self.is_revoked:
+                        return
+                    yield part
+                    await turn.pause()
             if is_ended:
                 return
-            if not self._listener.is_behind:
+            if not listener.is_behind:
                 self._pass(told)
-                if not await self._wait():
+                if not await self._alarm.wait(_QUIET_SECONDS):
                     yield []
+                turn = _Turn()
 
-    def _taken(self) -> list[Notification | Gap]:
-        """Return what the queue has that the log has not given yet."""
-        taken = [each for each in self._listener.take() if each.position > self._position]
-        if taken:
-            self._position = taken[-1].position
-        return [*taken]
+    def _parts(self, page: Iterable[Notification | Gap], n_bytes: int) -> Iterator[list[Notification | Gap]]:
+        """Give a page in parts, and let them count with the bytes of the page."""
+        for part, part_bytes in _parts(page):
+            last = part[-1]
+            self._position = last.resume if isinstance(last, Gap) else last.position
+            self._listener.hold(n_bytes + part_bytes)
+            yield part
+            part.clear()  # whoever has sent it may wait for the next one for long
 
     async def _caught_up(self) -> AsyncIterator[list[Notification | Gap]]:
         """Give what the log has, up to where the queue begins."""
         self._position = max(self._position, self._listener.listen())
         while True:
             last = self._broker.log.last
-            page = await run_in_threadpool(self._broker.log.read, self._listener.wanted, self._position, _CHUNK)
+            page = await run_in_threadpool(self._read)
             if page.gap is None and not page:
                 self._pass(last)
                 return
-            if page.gap is not None:
-                self._position = page.gap.resume
-            if page:
-                self._position = page[-1].position
-            yield [*([] if page.gap is None else [page.gap]), *page]
+            for part in self._parts([*([] if page.gap is None else [page.gap]), *page], _page_bytes(page)):
+                yield part
+
+    def _read(self) -> Page:
+        """Return the next page of the log: of one event if there is little room for what waits to be sent."""
+        read, wanted = self._broker.log.read, self._listener.wanted
+        if self._listener.is_short:
+            return read(wanted, self._position, _PART_ITEMS, most_bytes=0)
+        return read(wanted, self._position, _CHUNK)
 
     def _pass(self, sequence: int) -> None:
         """Go past events that were for others; so they are no gap when the log drops them."""
         self._position = max(self._position, Position(sequence, LAST_PLACE))
 
-    async def _wait(self) -> bool:
+
+class _Turn:
+    """How long a stream has worked without a pause."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    async def pause(self) -> None:
+        """Let others work if it is their turn."""
+        if time.monotonic() - self._began > _BURST_SECONDS:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            self._began = time.monotonic()
+
+
+class Alarm:
+    """Wakes a task from any thread; however often it rings until the task clears it, the event loop is called once."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._event = loop, asyncio.Event()
+        self._is_rung = False
+
+    def ring(self) -> None:
+        """Wake the task; from any thread, after what it is to find."""
+        if not self._is_rung and not self._loop.is_closed():
+            self._is_rung = True
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    def clear(self) -> None:
+        """Have it ring again; on the event loop, before looking for what there is."""
+        self._event.clear()
+        self._is_rung = False
+
+    async def wait(self, seconds: float) -> bool:
+        """Return whether it rings within some time."""
         try:
-            async with asyncio.timeout(_QUIET_SECONDS):
-                await self._is_woken.wait()
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
         except TimeoutError:
             return False
         return True
-
-
-def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(call)
 
 
 def position_of(connection: HTTPConnection) -> Position | None:
@@ -192,10 +246,8 @@ class EventStream:
             if not page:
                 # The position is sent instead: who comes back later has not missed what was for others.
                 await _chunk(send, b"id: %b\n\n" % str(self._stream.position).encode())
-            for part in _parts(page):
-                if self._stream.is_revoked:
-                    break
-                await _chunk(send, b"".join(map(_sse, part)))
+            else:
+                await _chunk(send, _sse(page))
         await send({"type": "http.response.body", "body": b"event: end\ndata: {}\n\n", "more_body": False})
 
 
@@ -205,24 +257,70 @@ async def _chunk(send: Send, body: bytes) -> None:
     await asyncio.sleep(0)  # others have their turn, also while the connection takes all that it is given
 
 
-def _parts(page: list[Notification | Gap]) -> Iterator[list[Notification | Gap]]:
-    """Give what is sent at once: little enough for others not to wait, and much more than one at a time."""
+def _page_bytes(page: Page) -> int:
+    """Return what a page of the log takes: notifications of one event share its payload."""
+    payloads = {each.position.sequence: len(each.payload) for each in page}
+    return sum(payloads.values()) + _ITEM_BYTES * len(page)
+
+
+def _parts(page: Iterable[Notification | Gap]) -> Iterator[tuple[list[Notification | Gap], int]]:
+    """Give what is sent at once, and its bytes: little enough for others not to wait, much more than one at a time."""
     part: list[Notification | Gap] = []
     n_bytes = 0
     for item in page:
         part.append(item)
-        n_bytes += 0 if isinstance(item, Gap) else len(item.payload)
+        n_bytes += _ITEM_BYTES + (0 if isinstance(item, Gap) else len(item.payload))
         if n_bytes >= _PART_BYTES or len(part) >= _PART_ITEMS:
-            yield part
+            yield part, n_bytes
             part, n_bytes = [], 0
     if part:
-        yield part
+        yield part, n_bytes
 
 
-def _sse(item: Notification | Gap) -> bytes:
-    if isinstance(item, Gap):
-        return b"id: %b\nevent: gap\ndata: %b\n\n" % (str(item.resume).encode(), json.dumps(item.document).encode())
-    return b"id: %b\nevent: match\ndata: %b\n\n" % (str(item.position).encode(), item.envelope())
+class Envelopes:
+    """Writes envelopes, most of which differ from the one before in the place and the subscription alone.
+
+    It keeps the last event, so it is for one part of a stream.
+
+    Examples
+    --------
+    >>> from siftline.broker.notifications import Notification
+    >>> several = [Notification(Position(7, place), f"'{place}", 5, b'{"a": 1}') for place in range(3)]
+    >>> envelopes = Envelopes()
+    >>> [envelopes.of(each) == each.envelope() for each in several]
+    [True, True, True]
+    """
+
+    def __init__(self) -> None:
+        self._sequence = -1
+        self._before = self._between = self._after = b""
+
+    def of(self, notification: Notification) -> bytes:
+        """Return what `notification.envelope()` does."""
+        (sequence, place), id, *_ = notification
+        if sequence != self._sequence:
+            self._learn(notification)
+        subject = encode_basestring_ascii(str(id)).encode()
+        return b"%b%d-%d%b%b%b" % (self._before, sequence, place, self._between, subject, self._after)
+
+    def _learn(self, notification: Notification) -> None:
+        """Take the envelope of an event apart, where the place and the subscription stand in it."""
+        envelope = notification._replace(subscription="").envelope()
+        self._before, _, rest = envelope.partition(str(notification.position).encode())
+        between, subject, self._after = rest.partition(b'"subject":""')
+        self._between = between + subject[:-2]
+        self._sequence = notification.position.sequence
+
+
+def _sse(page: list[Notification | Gap]) -> bytes:
+    """Return notifications and gaps as server-sent events."""
+    text, envelopes = [], Envelopes()
+    for item in page:
+        if isinstance(item, Gap):
+            text.append(b"id: %d-%d\nevent: gap\ndata: %b\n\n" % (*item.resume, json.dumps(item.document).encode()))
+        else:
+            text.append(b"id: %d-%d\nevent: match\ndata: %b\n\n" % (*item.position, envelopes.of(item)))
+    return b"".join(text)
 
 
 async def _disconnected(receive: Receive) -> None:
@@ -245,14 +343,12 @@ async def send_over(websocket: WebSocket, stream: Stream) -> None:
 
 async def _send_all(websocket: WebSocket, stream: Stream) -> None:
     async for page in stream.pages():
-        for part in _parts(page):
-            if stream.is_revoked:
-                break
-            for item in part:
-                text = json.dumps({"gap": item.document}) if isinstance(item, Gap) else item.envelope().decode()
-                async with asyncio.timeout(_SEND_SECONDS):
-                    await websocket.send_text(text)
-            await asyncio.sleep(0)
+        envelopes = Envelopes()
+        for item in page:
+            text = json.dumps({"gap": item.document}) if isinstance(item, Gap) else envelopes.of(item).decode()
+            async with asyncio.timeout(_SEND_SECONDS):
+                await websocket.send_text(text)
+        await asyncio.sleep(0)
     if stream.is_revoked:
         await websocket.close(_REVOKED, "the key opens this no more")
     else:

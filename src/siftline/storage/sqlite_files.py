@@ -104,8 +104,11 @@ def plain_error(error: sqlite3.Error, path: str) -> StoreError:
     return StoreError(f"{path}: {meaning} ({error})" if meaning else f"{path}: {error}", public=meaning or None)
 
 
-def open_sqlite(path: str, *, is_read_only: bool, wait_seconds: float) -> sqlite3.Connection:
-    """Open a file for any thread, with transactions left to the caller."""
+def open_sqlite(path: str, *, is_read_only: bool, wait_seconds: float, is_cut_off: bool = False) -> sqlite3.Connection:
+    """Open a file for any thread, with transactions left to the caller.
+
+    One that is shorter than it says is refused by SQLite, unless `is_cut_off` allows for that.
+    """
     refuse_unusable(path, is_read_only=is_read_only)
     uri = f"file:{quote(os.path.abspath(path))}?mode={'ro' if is_read_only else 'rwc'}"
     if is_read_only and not os.access(Path(path).resolve().parent, os.W_OK) and not has_log(path):
@@ -114,6 +117,8 @@ def open_sqlite(path: str, *, is_read_only: bool, wait_seconds: float) -> sqlite
         uri, wait_seconds, isolation_level=None, check_same_thread=False, uri=True, factory=Connection
     )
     try:
+        if is_cut_off:
+            connection.execute("PRAGMA writable_schema = ON")  # by which it takes the size that the file has
         connection.execute("PRAGMA cache_size = -16384")
         if not is_read_only:
             _make_durable(connection, path)

@@ -1,0 +1,181 @@
+"""Connections with TLS: counted, and timed, from the first moment, not from the end of the handshake.
+
+    accepted ──► handshake ──► idle, head, body, ... as any other connection (`connections.py`)
+                 │
+                 └── header_seconds; the first to go where all connections are taken
+
+Event loops make a connection known when its handshake is over; a peer that says nothing, or half of its first message,
+would hold one that counts nowhere. So connections are accepted here, and the event loop gets them with what they count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from siftline.errors import ServerError
+from siftline.server.connections import MOST_REFUSED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from siftline.server.connections import Connections, HttpConnection
+
+# How long the end of a connection may take, after which the system is told to forget it.
+_GOODBYE_SECONDS: Final = 2.0
+# How long to wait if the system has no file for one more connection.
+_PAUSE_SECONDS: Final = 0.2
+
+
+class Tls(NamedTuple):
+    """Files of a certificate and its key; with `ca`, clients must have a certificate too."""
+
+    certificate: str
+    key: str | None = None
+    ca: str | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Return what handshakes are made by."""
+        try:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.ca)
+            context.load_cert_chain(self.certificate, self.key)
+        except OSError as error:
+            raise ServerError(f"the certificate, its key or the authority cannot be used: {error}") from None
+        if self.ca is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+
+class Handshake:
+    """A connection up to the end of its handshake, as `Connections` counts it."""
+
+    def __init__(self, plain: socket.socket) -> None:
+        self._plain = plain
+        self._peer = plain.getpeername()
+
+    def get_extra_info(self, name: str) -> Any:
+        """Return the address of the peer."""
+        return self._peer if name == "peername" else None
+
+    def abort(self) -> None:
+        """End the connection, whoever has it: the handshake fails."""
+        with contextlib.suppress(OSError):
+            self._plain.shutdown(socket.SHUT_RDWR)
+
+
+class TlsListener:
+    """Accepts connections, and hands them on with TLS; looks like a server of asyncio.
+
+    Parameters
+    ----------
+    connections : Connections
+        Counts them.
+    context : ssl.SSLContext
+        Of the server.
+    protocol : callable
+        Makes what goes on with a connection.
+    host, port, backlog
+        Where to listen, and how many may wait to be accepted.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        context: ssl.SSLContext,
+        protocol: Callable[[], HttpConnection],
+        *,
+        host: str,
+        port: int,
+        backlog: int,
+    ) -> None:
+        self._connections, self._context, self._protocol = connections, context, protocol
+        self.sockets = _listening(host, port, backlog)
+        self._loop = asyncio.get_running_loop()
+        self._accepting = [self._loop.create_task(self._accept(each)) for each in self.sockets]
+        self._handshakes: dict[asyncio.Task[None], Handshake] = {}
+
+    def close(self) -> None:
+        """Accept no more, and end the handshakes that are under way."""
+        for task in self._accepting:
+            task.cancel()
+        for each in self.sockets:
+            each.close()
+        for handshake in self._handshakes.values():
+            handshake.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until all of it has ended."""
+        await asyncio.gather(*self._accepting, *self._handshakes, return_exceptions=True)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                plain, _ = await self._loop.sock_accept(listener)
+            except OSError:  # of a peer that is gone already; or there are no more files
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            with contextlib.suppress(OSError):
+                self._begin(plain)
+
+    def _begin(self, plain: socket.socket) -> None:
+        try:
+            plain.setblocking(False)
+            handshake = Handshake(plain)
+            is_admitted = self._connections.admit(handshake)
+            if not is_admitted and self._connections.n_refused >= MOST_REFUSED:
+                plain.close()
+                return
+        except OSError:
+            plain.close()
+            raise
+        self._connections.set_idle(handshake, True)
+        task = self._loop.create_task(self._shake_hands(plain, handshake, is_admitted=is_admitted))
+        self._handshakes[task] = handshake
+        task.add_done_callback(self._handshakes.pop)
+
+    async def _shake_hands(self, plain: socket.socket, handshake: Handshake, *, is_admitted: bool) -> None:
+        """Bring TLS about; who is one too many is told so afterwards, in his own language."""
+
+        def protocol() -> HttpConnection:
+            made = self._protocol()
+            made.handshake = handshake  # which it takes the place of
+            return made
+
+        self._connections.n_refused += not is_admitted
+        try:
+            with contextlib.suppress(OSError):  # no TLS, not in time, or gone
+                await self._loop.connect_accepted_socket(
+                    protocol,
+                    plain,
+                    ssl=self._context,
+                    ssl_handshake_timeout=self._connections.limits.header_seconds,
+                    ssl_shutdown_timeout=_GOODBYE_SECONDS,
+                )
+        finally:
+            self._connections.release(handshake)
+            self._connections.n_refused -= not is_admitted
+
+
+def _listening(host: str, port: int, backlog: int) -> list[socket.socket]:
+    """Return sockets for all addresses that a host name has."""
+    found: list[socket.socket] = []
+    try:
+        for family, kind, number, _, address in socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            listener = socket.socket(family, kind, number)
+            found.append(listener)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.setblocking(False)
+            listener.bind(address)
+            listener.listen(backlog)
+    except OSError:
+        for listener in found:
+            listener.close()
+        raise
+    return found
