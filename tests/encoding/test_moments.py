@@ -135,7 +135,7 @@ def test_lists_of_timestamps_and_other_constants_need_no_exact_check(index: str)
     engine = Engine(index)
     mixed = "at in (timestamp '2026-01-31T10:00:00Z', 'x', 3, true, now(), timestamp '2026-02-01')"
     engine.add_many([(1, mixed), (2, f"n = 1 and {mixed}"), (3, f"not ({mixed})"), (4, "at in (now(), 'y')")])
-    clauses = engine._joined_clauses()
+    clauses = engine._updates.joined_clauses()
     assert clauses.is_exact[clauses.slots != 2].all()
     oracle = Engine("scan")
     oracle.add_many([(id, engine.expression(id)) for id in engine.ids()])

@@ -12,10 +12,10 @@ from pyspark.sql import functions
 
 from siftline import Engine
 from siftline.errors import SnapshotError, TableError
-from siftline.spark.counts import Counts
 from siftline.spark.match import match
 from siftline.spark.profile import profile
-from siftline.spark.sharded import in_order
+from siftline.spark.worker.counts import Counts
+from siftline.spark.worker.sharded import in_order
 from spark.directories import directory
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent.parent / "cases.json").read_text(encoding="utf-8"))
@@ -265,7 +265,8 @@ def test_the_result_is_that_of_an_engine(spark: Any, tmp_path: Path) -> None:
     path = tmp_path / "index"
     whole = Engine()
     whole.add_many(shop.subscriptions)
-    from siftline.spark.directory import Draft, Shard
+    from siftline.spark.directory.draft import Draft
+    from siftline.spark.directory.versions import Shard
 
     with Draft(path) as draft:
         whole.save(draft.folder / "made")

@@ -307,8 +307,8 @@ def _asked(stage: Stage, data: Data, shard: str) -> list[Any]:
 
         import pyarrow as pa
 
-        from siftline.spark.checked import open_checked
-        from siftline.spark.worker import open_shards
+        from siftline.spark.runtime.checked import open_checked
+        from siftline.spark.worker.loading import open_shards
 
         texts = [batch.column(1) for batch in batches]
         engine, times = open_shards((shard,))[0], []
@@ -357,8 +357,8 @@ def _visits(data: Data, directory: IndexDirectory) -> list[int]:
     import pyarrow.parquet as pq
 
     from siftline.encoding.arrow_events import ArrowSource
-    from siftline.spark.events import JSON, Shape
-    from siftline.spark.sharded import Routes
+    from siftline.spark.worker.events import JSON, Shape
+    from siftline.spark.worker.routing import Routes
 
     routes = Routes(directory, Shape(JSON, ("id",), ("event",)))
     texts = pq.read_table(data.events)["event"].slice(0, data.workload.n_events).combine_chunks()

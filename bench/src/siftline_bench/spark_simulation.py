@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from siftline.kernels.routing import no_filters, visits
-from siftline.spark.parsed import Parsed
-from siftline.spark.pivots import NO_PIVOT, Line, Ranks, coded, pivots_of
+from siftline.spark.sharding.parsed import Parsed
+from siftline.spark.sharding.pivots import NO_PIVOT, Line, Ranks, coded, pivots_of
 from siftline_bench.targets import shown
 from siftline_bench.workloads import cached, make_parameters
 
