@@ -12,7 +12,7 @@ from strategies import conjunctions
 from siftline import Engine, parse
 from siftline.encoding.clauses import Clauses, encode_covers
 from siftline.encoding.domains import Domains
-from siftline.encoding.flat_domains import base_of, flatten
+from siftline.encoding.flat_domains import flatten
 from siftline.encoding.plain import PlainRows, known_rows, placed_rows
 from siftline.engine.updates import Updates
 from siftline.engine.write_buffer import WriteBuffer
@@ -121,7 +121,7 @@ def test_new_constants_of_every_kind_take_the_short_way(text: str, monkeypatch: 
 def test_places_among_texts_by_their_heads(keys: list[str], value: str) -> None:
     domains = Domains()
     domains.add({"s": ["", *keys]})
-    line = base_of(flatten([domains.domains[0]])._asdict()).domain(0).strings
+    line = flatten([domains.domains[0]]).domain(0).strings
     keys = sorted({"", *keys})
     assert line.keys == keys
     for each in (value, value + "\0", *keys):

@@ -10,7 +10,6 @@ from siftline import Engine
 from siftline.errors import TooLargeError
 from siftline.indexes import registry
 from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, check_memory
-from siftline.kernels.verify import verify_clauses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +36,7 @@ class Everything(PartedIndex):
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
         chosen = part.arrays.chosen
-        found, n_tested = verify_clauses(chosen, event.attributes, event.codes, self._dense(), *part.literals)
+        found, n_tested = self._verified(part, chosen, event)
         return Found(found, len(part.arrays.chosen), n_tested, 1)
 
     def _check_part(self, part: Part) -> None:

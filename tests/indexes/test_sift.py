@@ -21,6 +21,7 @@ from test_against_scan import check_property, lists_of_events, lists_of_subscrip
 from siftline import Engine, Statistics
 from siftline.errors import TooLargeError
 from siftline.indexes import sift
+from siftline.kernels.sift_arrays import Cuts
 from siftline.kernels.sift_layout import MORE, SLOT, guided_ordinal, lay_guides
 from siftline.kernels.sift_lists import N_WAITING
 
@@ -204,12 +205,12 @@ def test_guides_find_ordinals_however_cuts_are_spread(n: int, far: tuple[int, ..
     for spacing in (1, 2, 4096):
         cuts = np.unique([*far, *(10**9 + spacing * rng.choice(2 * n, n, replace=False))]).astype(np.int32)
         starts = np.array([0, 0, len(cuts)])
-        bases, guides = lay_guides(starts, cuts)
+        laid = Cuts(starts, cuts, *lay_guides(starts, cuts))
         if n == 50:
-            assert np.diff(guides[2:]).max() <= max(2, len(far))
+            assert np.diff(laid.guides[2:]).max() <= max(2, len(far))
         codes = np.unique([0, 1, 2**31 - 2, *(np.repeat(cuts.astype(np.int64), 3) + np.tile([-1, 0, 1], len(cuts)))])
         codes = codes[codes >= 0].astype(np.int32)
-        found = [guided_ordinal(1, code, starts, cuts, bases, guides) for code in codes]
+        found = [guided_ordinal(1, code, laid) for code in codes]
         assert found == np.searchsorted(cuts, codes, side="right").tolist()
 
 

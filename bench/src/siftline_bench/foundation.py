@@ -191,14 +191,14 @@ class Foundation:
     def json(self) -> list[Figure]:
         """JSON bytes to arrays: the parser alone, and with locating every value."""
         from siftline.encoding.json_leaves import parse_json
-        from siftline.encoding.path_hash import build_path_hash
+        from siftline.encoding.path_hash import Paths
 
         lines = self.workload.json
         lines = (lines * (self.sizes.n_batch // len(lines) + 1))[: self.sizes.n_batch]
         data = b"\n".join(lines)
         ends = np.cumsum([len(line) + 1 for line in lines]) - 1
         starts = np.concatenate([[0], ends[:-1] + 1])
-        paths = build_path_hash([f"a{i}" for i in range(self.sizes.n_attributes)])
+        paths = Paths([f"a{i}" for i in range(self.sizes.n_attributes)])
         parse_json(data, starts[:1], ends[:1], paths)
         self.engine.encode(data[: ends[-1] // 10].rpartition(b"\n")[0])
         parsed = self._times(lambda: parse_json(data, starts, ends, paths))

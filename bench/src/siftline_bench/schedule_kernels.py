@@ -14,12 +14,15 @@ from siftline.kernels.schedules import (
     CURSOR_SIZE,
     DONE,
     FALSE,
-    LITERAL,
     N_BUCKETS,
     TRUE,
-    begin_greedy,
+    GreedyRun,
+    SequenceRun,
+    WalkRun,
     greedy_step,
     sequence_step,
+    start_greedy,
+    start_sequence,
     walk_step,
 )
 
@@ -60,9 +63,10 @@ def run_walk(
 ) -> Any:
     """Run `next_in_walk` to its end."""
     cursor = np.zeros(CURSOR_SIZE, dtype=np.int64)
+    run = WalkRun(chain_starts, literals, owners, order, known, is_settled, cursor)
     n = 0
     while True:
-        step = walk_step(chain_starts, literals, owners, order, known, is_settled, cursor, looks_ahead)
+        step = walk_step(run, looks_ahead)
         if step == DONE:
             return n
         if step >= 0:
@@ -86,13 +90,14 @@ def run_sequence(
 ) -> Any:
     """Run `next_in_sequence` to its end."""
     cursor = np.zeros(CURSOR_SIZE, dtype=np.int64)
-    cursor[LITERAL] = -1
-    n_left = (chain_starts[1:] - chain_starts[:-1]).astype(np.int32)
+    n_left = np.empty(len(owners), dtype=np.int32)
+    run = SequenceRun(
+        chain_starts, literals, owners, order, node_starts, node_chains, known, is_settled, n_left, cursor
+    )
+    start_sequence(run)
     n, step = 0, DONE
     while True:
-        step = sequence_step(
-            chain_starts, literals, owners, order, node_starts, node_chains, known, is_settled, n_left, cursor, step
-        )
+        step = sequence_step(run, step)
         if step == DONE:
             return n
         if step >= 0:
@@ -121,26 +126,14 @@ def run_greedy(
     heads = np.empty(N_BUCKETS, dtype=np.int32)
     following = np.empty(len(known), dtype=np.int32)
     pending = np.empty(2 * len(owners), dtype=np.int32)
-    begin_greedy(rows, rates, n_open, key, heads, following, pending, cursor)
+    run = GreedyRun(
+        chain_starts, owners, node_starts, node_rows, rates, known, is_settled,
+        rows, n_open, key, heads, following, pending, cursor,
+    )  # fmt: skip
+    start_greedy(run)
     n, step = 0, DONE
     while True:
-        step = greedy_step(
-            chain_starts,
-            owners,
-            node_starts,
-            node_rows,
-            rates,
-            known,
-            is_settled,
-            rows,
-            n_open,
-            key,
-            heads,
-            following,
-            pending,
-            cursor,
-            step,
-        )
+        step = greedy_step(run, step)
         if step == DONE:
             return n
         if step >= 0:

@@ -16,7 +16,7 @@ from siftline.encoding.bulk import add_in_bulk, distinct_numbers, distinct_texts
 from siftline.encoding.clauses import SATISFIED, Clauses, pattern_of
 from siftline.encoding.domain import NUMBERS, STRINGS, TRUE, after_prefix
 from siftline.encoding.domains import Pattern
-from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers, read_only
+from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers
 from siftline.encoding.moments import derived_comparison, has_moments
 from siftline.encoding.ranges import boundaries, presence, spaces
 from siftline.encoding.row_ranges import COMPARISONS, CodedPredicate, RowRanges
@@ -31,13 +31,13 @@ from siftline.encoding.tables import (
 )
 from siftline.errors import SubscriptionError
 from siftline.kernels.columns import point_sets
-from siftline.kernels.locate import locate_leaves
+from siftline.kernels.leaves import LeafColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.encoding.domains import Domains, Move
-    from siftline.kernels.locate import FlatDomains
+    from siftline.encoding.flat_domains import Base
     from siftline.model import Predicate
 
 # Patterns that need no check and are never anything simpler.
@@ -212,33 +212,33 @@ class _Loader:
 
     def clauses(self) -> Clauses:
         """Encode all rows, once their constants are in the domains."""
-        flat = self.domains.merged_base().flat
+        base = self.domains.merged_base()
         self.ranges = RowRanges(self.n_rows)
-        self._encode_comparisons(flat)
-        self._encode_prefixes(flat)
-        self._encode_lists(flat)
+        self._encode_comparisons(base)
+        self._encode_prefixes(base)
+        self._encode_lists(base)
         self._encode_inside()
         self._encode_others()
         return self._assembled()
 
-    def _encode_comparisons(self, flat: FlatDomains) -> None:
+    def _encode_comparisons(self, base: Base) -> None:
         for part, section in ((self.numbers, NUMBERS), (self.texts, STRINGS)):
             if not len(part.rows):
                 continue
-            codes = self._codes(part, None, flat)
+            codes = self._codes(part, None, base)
             ops = self.comparisons[part.rows]
             uppers = codes.copy()
             if section is NUMBERS and len(self.uppers.rows):
-                uppers[ops == COMPARISONS.index("between")] = self._codes(self.uppers, None, flat)
+                uppers[ops == COMPARISONS.index("between")] = self._codes(self.uppers, None, base)
             self.ranges.add_comparisons(part.rows, ops, codes, uppers, section)
 
-    def _encode_prefixes(self, flat: FlatDomains) -> None:
+    def _encode_prefixes(self, base: Base) -> None:
         if len(self.prefixes.rows):
             lasts = np.full(self.n_rows, STRINGS.last, dtype=np.int32)
             if len(self.prefix_ends.rows):
-                lasts[self.prefix_ends.rows] = self._codes(self.prefix_ends, None, flat) - 1
+                lasts[self.prefix_ends.rows] = self._codes(self.prefix_ends, None, base) - 1
             rows = self.prefixes.rows
-            self.ranges.add(rows, self._codes(self.prefixes, None, flat), lasts[rows])
+            self.ranges.add(rows, self._codes(self.prefixes, None, base), lasts[rows])
 
     def _encode_inside(self) -> None:
         """Give rows that look inside strings the attributes of their patterns."""
@@ -256,13 +256,13 @@ class _Loader:
         self.attributes[rows] = np.array(found, dtype=np.int32)[places]
         self.ranges.add(rows, TRUE, TRUE)
 
-    def _encode_lists(self, flat: FlatDomains) -> None:
+    def _encode_lists(self, base: Base) -> None:
         for part, starts in (self.number_lists, self.text_lists):
             if len(part.rows):
-                set_starts, points = point_sets(starts, self._codes(part, starts, flat))
+                set_starts, points = point_sets(starts, self._codes(part, starts, base))
                 self.ranges.add_sets(part.rows, np.diff(set_starts), points, points)
 
-    def _codes(self, part: _Constants, starts: NDArray[np.int64] | None, flat: FlatDomains) -> NDArray[np.int32]:
+    def _codes(self, part: _Constants, starts: NDArray[np.int64] | None, base: Base) -> NDArray[np.int32]:
         attributes = self._owners_of(part, starts)
         n = len(attributes)
         no_texts = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64), np.zeros(0, dtype=np.uint8)
@@ -273,10 +273,16 @@ class _Loader:
             offsets, texts = binary_buffers(part.values)
             numbers, text_starts, text_ends = np.zeros(n), offsets[:-1], offsets[1:]
             kind = _STRING_KIND
-        kinds, residuals = np.full(n, kind, np.uint8), np.zeros(n, np.int64)
-        leaves: list[Any] = [attributes, kinds, numbers, residuals, text_starts, text_ends, texts]
-        codes: NDArray[np.int32] = locate_leaves(*[*map(read_only, leaves), *flat])
-        return codes
+        columns = LeafColumns(
+            attributes=attributes,
+            kinds=np.full(n, kind, np.uint8),
+            numbers=numbers,
+            residuals=np.zeros(n, np.int64),
+            text_starts=text_starts,
+            text_ends=text_ends,
+            texts=texts,
+        )
+        return base.located(columns)
 
     def _encode_others(self) -> None:
         """Encode the remaining rows, each distinct predicate once."""

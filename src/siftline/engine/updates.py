@@ -521,7 +521,7 @@ def _with_calls(expressions: Sequence[Expression | None], clauses: Clauses, firs
 def _alike(clauses: Clauses, first: int, n: int) -> NDArray[np.int32] | None:
     """Return for each of n new slots the first one with the same clauses; None if all are different."""
     starts = np.searchsorted(clauses.slots, np.arange(first, first + n + 1)).astype(np.int64)
-    leaders: NDArray[np.int32] = first_alike(starts, clauses.is_exact, *clauses.literals)
+    leaders: NDArray[np.int32] = first_alike(starts, clauses.is_exact, clauses.literals)
     if (leaders == np.arange(n)).all():
         return None
     return leaders + np.int32(first)

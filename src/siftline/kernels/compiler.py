@@ -20,7 +20,8 @@ from numba.core import config, event
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_IMPORT = re.compile(rb"^from ([\w.]+) import", re.MULTILINE)
+# Imports for types count as well: kernels read the fields of NamedTuples by their places.
+_IMPORT = re.compile(rb"^ *from ([\w.]+) import", re.MULTILINE)
 
 
 def kernel(function: Function) -> Function:

@@ -107,13 +107,13 @@ class IntervalTree:
         self._lows[id], self._highs[id] = low, high
         self._is_stored[id] = True
         self._n += 1
-        self._root = int(insert_node(id, *self._arrays()))
+        self._root = int(insert_node(id, self._root, self._lows, self._highs, self._children, self._max_highs))
 
     def delete(self, id: int) -> None:
         """Delete an interval."""
         if not 0 <= id < len(self._is_stored) or not self._is_stored[id]:
             raise UnknownIdError(f"no interval has the id {id}")
-        self._root = int(delete_node(id, *self._arrays()))
+        self._root = int(delete_node(id, self._root, self._lows, self._highs, self._children, self._max_highs))
         self._is_stored[id] = False
         self._n -= 1
         n_ids = len(self._is_stored)
@@ -130,9 +130,6 @@ class IntervalTree:
             new[: len(old)] = old[:n]
             setattr(self, name, new)
 
-    def _arrays(self) -> tuple[Any, ...]:
-        return self._root, self._lows, self._highs, self._children, self._max_highs
-
     def query(self, value: float) -> NDArray[np.int32]:
         """Return the ids of the intervals that contain a value."""
         return self.query_many(np.array([value]))[1]
@@ -140,12 +137,20 @@ class IntervalTree:
     def query_many(self, values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return (starts, ids) of the intervals that contain each value."""
         values = checked_points(values, self._lows.dtype)
-        starts = starts_of(count_in_tree(values, *self._arrays()))
-        return starts, query_tree(values, starts, *self._arrays())
+        starts = starts_of(self._counted(values))
+        found: NDArray[np.int32] = query_tree(
+            values, starts, self._root, self._lows, self._highs, self._children, self._max_highs
+        )
+        return starts, found
 
     def count_many(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """Return how many intervals contain each value."""
-        counts: NDArray[np.int64] = count_in_tree(checked_points(values, self._lows.dtype), *self._arrays())
+        return self._counted(checked_points(values, self._lows.dtype))
+
+    def _counted(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        counts: NDArray[np.int64] = count_in_tree(
+            values, self._root, self._lows, self._highs, self._children, self._max_highs
+        )
         return counts
 
     def stats(self) -> dict[str, Any]:
