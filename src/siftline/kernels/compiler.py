@@ -7,6 +7,7 @@ they run as plain Python, which is how the tests look at them a second time.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import re
 import sys
 import zlib
@@ -77,10 +78,22 @@ def _checksum(module: str) -> int:
     while pending:
         name = pending.pop()
         if name not in sources:
-            sources[name] = Path(sys.modules[name].__file__ or "").read_bytes()
+            sources[name] = _source(name)
             imported = (each.decode() for each in _IMPORT.findall(sources[name]))
             pending += [each for each in imported if each.partition(".")[0] in packages]
     return zlib.crc32(b"".join(sources[name] for name in sorted(sources)))
+
+
+def _source(module: str) -> bytes:
+    """Return the source of a module, which may not be loaded: it may be imported for types alone."""
+    loaded = sys.modules.get(module)
+    if loaded is not None and loaded.__file__ is not None:
+        return Path(loaded.__file__).read_bytes()
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):  # a name in a text that looks like an import
+        return b""
+    return b"" if spec is None or spec.origin is None else Path(spec.origin).read_bytes()
 
 
 def _interpreted(function: Function) -> Function:
