@@ -261,18 +261,19 @@ def test_tables_are_kept_for_a_version() -> None:
     domains = domains_of({"a": {1, 2}, "b.c": {"x"}})
     tables = tables_of(domains)
     assert tables_of(domains) is tables
-    assert tables.flat is tables.flat
+    assert tables.base is tables.base
     assert tables.prefixes == {"b"}
-    assert tables.line_of(0) == (tables.flat, 0)
+    assert tables.line_of(0) == (tables.base, 0)
     domains.add({"a": {3}})
     renewed = tables_of(domains)
     assert renewed is not tables
     alone, attribute = renewed.line_of(0)
     assert attribute == 0
-    assert alone.numbers.tolist() == [1.0, 2.0, 3.0]
+    assert alone.flat.numbers.tolist() == [1.0, 2.0, 3.0]
     assert renewed.line_of(0)[0] is alone
     assert renewed.line_of(1)[1] == 1
-    assert [array.tolist() for array in renewed.flat] == [array.tolist() for array in flatten(list(domains.domains))]
+    flattened = flatten(list(domains.domains)).flat
+    assert [array.tolist() for array in renewed.base.flat] == [array.tolist() for array in flattened]
     assert tables_of(domains.copied()) is not renewed
 
 
@@ -292,7 +293,7 @@ def test_merging_waits_for_enough_events(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_tables_do_not_keep_domains_alive() -> None:
     domains = domains_of({"a": {1}})
     tables_of(domains).line_of(0)
-    assert tables_of(domains).flat.numbers.tolist() == [1.0]
+    assert tables_of(domains).base.flat.numbers.tolist() == [1.0]
     reference = weakref.ref(domains)
     del domains
     gc.collect()

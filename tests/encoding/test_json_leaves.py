@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numba.core import config
 
 from siftline.encoding.json_leaves import BAD, FALSE, NULL, NUMBER, OK, SLOW, STRING, TRUE, Leaves, parse_json
-from siftline.encoding.path_hash import PathHash, build_path_hash
+from siftline.encoding.path_hash import Paths, build_path_hash
 from siftline.errors import EventError
 from siftline.model import MAX_EVENT_DEPTH, Event
 
@@ -33,10 +33,10 @@ PATHS = [
     *["\ud800", "\ud800.\ud800", "\U0001f600", "x" * 7, "x" * 8, "x" * 9, "a." + "x" * 7, "b." + "x" * 8],
     *["long key name " * 3, "a.b." + "long key name " * 3, "\x00", "a.\x00", "a.b.a.b.a.b.a.b.a.b.a.b"],
 ]
-PATH_HASH = build_path_hash(PATHS)
+PATH_HASH = Paths(PATHS)
 
 
-def parse_one(event: bytes, path_hash: PathHash = PATH_HASH, before: bytes = b"", behind: bytes = b"") -> Leaves:
+def parse_one(event: bytes, path_hash: Paths = PATH_HASH, before: bytes = b"", behind: bytes = b"") -> Leaves:
     """Parse one event that stands between other bytes."""
     start = len(before)
     return parse_json(before + event + behind, np.array([start]), np.array([start + len(event)]), path_hash)
@@ -86,14 +86,14 @@ def typed(values: dict[str, list[Any]]) -> dict[str, list[tuple[type, Any]]]:
     }
 
 
-def check(event: bytes, path_hash: PathHash = PATH_HASH, paths: list[str] = PATHS) -> int:
+def check(event: bytes, path_hash: Paths = PATH_HASH, paths: list[str] = PATHS) -> int:
     """Compare the parser with Python on one event; return its status."""
     leaves = parse_one(event, path_hash)
     status = int(leaves.statuses[0])
     assert 0 <= leaves.positions[0] <= len(event)
     if status != OK:
         assert leaves.event_starts.tolist() == [0, 0]
-        assert [len(column) for column in leaves[1:8]] == [0] * 7
+        assert [len(column) for column in leaves.columns] == [0] * 7
     try:
         expected = expected_values(event, paths)
     except EventError:
@@ -340,7 +340,7 @@ def test_all_short_sequences_of_bytes() -> None:
         assert (status == OK) == (expected is not None and not is_raw_surrogate), event
 
 
-def parse_many(events: list[bytes], path_hash: PathHash) -> Leaves:
+def parse_many(events: list[bytes], path_hash: Paths) -> Leaves:
     ends = np.cumsum([len(event) for event in events], dtype=np.int64)
     starts = ends - np.array([len(event) for event in events], dtype=np.int64)
     return parse_json(b"".join(events), starts, ends, path_hash)
@@ -363,11 +363,11 @@ def test_arrays_grow() -> None:
     dense = b'{"a":[' + b"1," * n + b"2]}"
     deep = b'{"' + b"k" * (2 * n) + b'":{"' + b"l" * n + b'":"' + b"t" * n + b'"}}'
     paths = ["a", "k" * (2 * n) + "." + "l" * n]
-    leaves = parse_many([dense, deep, b'{"a":1,"a":1}', dense], build_path_hash(paths))
+    leaves = parse_many([dense, deep, b'{"a":1,"a":1}', dense], Paths(paths))
     assert leaves.statuses.tolist() == [OK, OK, SLOW, OK]
     assert np.diff(leaves.event_starts).tolist() == [n + 1, 1, 0, n + 1]
     assert leaf_values(leaves, 1, paths) == {paths[1]: ["t" * n]}
-    overlapping = parse_json(deep, np.zeros(9, np.int64), np.full(9, len(deep)), build_path_hash(paths))
+    overlapping = parse_json(deep, np.zeros(9, np.int64), np.full(9, len(deep)), Paths(paths))
     assert overlapping.texts.size == 9 * n
 
 
@@ -393,7 +393,7 @@ def test_events_outside_the_data(starts: list[int], ends: list[int]) -> None:
 def test_threads_do_not_share_their_workspace() -> None:
     rng = random.Random(7)
     events = [json.dumps({f"a{rng.randrange(50)}": i for _ in range(10)}).encode() for i in range(20)]
-    path_hash = build_path_hash([f"a{i}" for i in range(50)])
+    path_hash = Paths([f"a{i}" for i in range(50)])
     expected: tuple[NDArray[Any], ...] = parse_many(events, path_hash)
     wrong: list[int] = []
 
@@ -414,7 +414,7 @@ def test_threads_do_not_share_their_workspace() -> None:
 @given(st.lists(st.text(st.sampled_from("ab.é"), max_size=24) | keys, unique=True, max_size=60), keys)
 @settings(max_examples=EXAMPLES // 4, deadline=None)
 def test_path_hash_finds_every_path(paths: list[str], other: str) -> None:
-    path_hash = build_path_hash(paths)
+    path_hash = Paths(paths)
     for i, path in enumerate(paths):
         leaves = parse_one(json.dumps({path: 1}).encode(), path_hash)
         assert leaves.attributes.tolist() == [i]

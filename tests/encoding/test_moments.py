@@ -135,7 +135,7 @@ def test_lists_of_timestamps_and_other_constants_need_no_exact_check(index: str)
     engine = Engine(index)
     mixed = "at in (timestamp '2026-01-31T10:00:00Z', 'x', 3, true, now(), timestamp '2026-02-01')"
     engine.add_many([(1, mixed), (2, f"n = 1 and {mixed}"), (3, f"not ({mixed})"), (4, "at in (now(), 'y')")])
-    clauses = engine._joined_clauses()
+    clauses = engine._updates.joined_clauses()
     assert clauses.is_exact[clauses.slots != 2].all()
     oracle = Engine("scan")
     oracle.add_many([(id, engine.expression(id)) for id in engine.ids()])
@@ -178,7 +178,7 @@ def test_snapshots_and_sweeps(tmp_path: Path) -> None:
     assert pairs_of(opened, trees) == pairs_of(engine, trees) == expected
     assert opened.expression(1) == expressions[1]
     opened.remove_many([0, 1, 2, 4])
-    opened._sweep_all()
+    opened._updates.sweep_all()
     opened._check()
     # What is left is checked exactly, at the instant of the match and no other.
     assert pairs_of(opened, trees) == [pair for pair in expected if pair[1] == 3]
@@ -193,11 +193,11 @@ def test_ages_go_with_the_last_condition_that_looks_at_them(index: str) -> None:
     engine.add_many([(1, "at > now()"), (2, "not any b (this > now())"), (3, "c = 1"), (4, "d > now() or c = 2")])
     for gone, ages in ((4, {"at age", " age"}), (1, {" age"}), (2, set())):
         engine.remove(gone)
-        engine._sweep_all()
+        engine._updates.sweep_all()
         engine._check()
-        names = {engine._domains.names[attribute] for attribute in engine._domains.pattern_attributes}
+        names = {engine._state.domains.names[attribute] for attribute in engine._state.domains.pattern_attributes}
         assert names == ages
-    assert not engine._domains.has_ages
+    assert not engine._state.domains.has_ages
     engine.add("at < now()", id=5)
     assert engine.match({"at": TIMES[0], "c": 1}, now="2999-01-01") == [3, 5]
 
@@ -245,7 +245,7 @@ def test_one_instant_for_a_batch_that_only_the_exact_check_decides() -> None:
     """Nothing of `not any` is indexed, and still the events depend on the time."""
     engine = Engine()
     engine.add("not any at (this > now())", id=1)
-    assert engine._domains.has_ages
+    assert engine._state.domains.has_ages
     encoded = engine.encode({"at": ["2026-01-31T10:00:00Z"]})
     assert engine.match(encoded, now="2026-01-31T09:00:00Z") == []
     assert engine.match(encoded, now="2026-01-31T11:00:00Z") == [1]
@@ -287,7 +287,7 @@ def test_strings_of_conditions_stay_strings() -> None:
 def test_a_key_cannot_pass_for_a_derived_attribute() -> None:
     engine = Engine()
     engine.add("at > timestamp '1970-01-01'", id=1)
-    name = engine._domains.names[-1]
+    name = engine._state.domains.names[-1]
     assert engine.match({name: 5 * 10**18, "at": "x"}) == []
     assert len(engine.match_batch(json.dumps({name: 5 * 10**18}).encode())) == 0
 

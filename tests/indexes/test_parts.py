@@ -10,7 +10,6 @@ from siftline import Engine
 from siftline.errors import TooLargeError
 from siftline.indexes import registry
 from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, check_memory
-from siftline.kernels.verify import verify_clauses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +36,7 @@ class Everything(PartedIndex):
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
         chosen = part.arrays.chosen
-        found, n_tested = verify_clauses(chosen, event.attributes, event.codes, self._dense(), *part.literals)
+        found, n_tested = self._verified(part, chosen, event)
         return Found(found, len(part.arrays.chosen), n_tested, 1)
 
     def _check_part(self, part: Part) -> None:
@@ -53,7 +52,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sizes(engine: Engine) -> list[int]:
-    return [part.n_clauses for part in engine._index._parts]  # type: ignore[attr-defined]
+    return [part.n_clauses for part in engine._state.index._parts]  # type: ignore[attr-defined]
 
 
 def test_parts_halve_in_size(monkeypatch: pytest.MonkeyPatch) -> None:

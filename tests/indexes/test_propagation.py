@@ -13,7 +13,7 @@ from siftline.errors import UnknownIndexError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from siftline.indexes.propagation import Arrays
+    from siftline.kernels.propagation import Layout
 
 
 def filled(subscriptions: dict[int, str], statistics: Statistics | None = None) -> Engine:
@@ -23,9 +23,9 @@ def filled(subscriptions: dict[int, str], statistics: Statistics | None = None) 
     return engine
 
 
-def arrays_of(engine: Engine) -> Arrays:
-    (part,) = engine._index._parts  # type: ignore[attr-defined]
-    arrays: Arrays = part.arrays
+def arrays_of(engine: Engine) -> Layout:
+    (part,) = engine._state.index._parts  # type: ignore[attr-defined]
+    arrays: Layout = part.arrays
     return arrays
 
 

@@ -12,11 +12,11 @@ import pytest
 from numba.core import config
 
 from siftline.encoding.json_leaves import NULL, OK, SLOW, parse_json
-from siftline.encoding.path_hash import build_path_hash
+from siftline.encoding.path_hash import Paths
 from siftline.kernels.json_number import multiply_high, powers_of_five
 
 N_RANDOM = 300 if config.DISABLE_JIT else 100_000
-PATH_HASH = build_path_hash(["a"])
+PATH_HASH = Paths(["a"])
 
 
 def check(decimals: list[str]) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from siftline.broker.leases import Webhook
     from siftline.broker.limits import Limits
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 # As integers are written: no sign of plus, no leading zeros, no other digits than ours.
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")

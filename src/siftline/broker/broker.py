@@ -61,9 +61,9 @@ if TYPE_CHECKING:
     from siftline.broker.publisher import Pairs, Published
     from siftline.broker.remembered import Answer, Done
     from siftline.engine import Engine
+    from siftline.ids import Id
     from siftline.storage.rows import Change, StoredSubscription
     from siftline.storage.transaction import Transaction
-    from siftline.subscriptions import Id
 
     Observer = Callable[[int, int, float], None]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from siftline.broker.logged import LoggedEvent
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 # What a message takes in a queue beside the payload, and for each of its notifications.
 _MESSAGE_BYTES: Final = 300

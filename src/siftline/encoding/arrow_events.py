@@ -401,11 +401,11 @@ class _Block:
         rows = np.where(attributes >= 0, rows, _NOWHERE)
         values = self._read(items, rows, lambda i: paths[keys[i]])
         if self._tables.is_worth_merging(len(items)):
-            codes = values.located_each(self._tables.flat, np.maximum(attributes, 0))
+            codes = values.located_each(self._tables.base, np.maximum(attributes, 0))
         else:
             used = np.unique(attributes[attributes >= 0])
-            flat = self._tables.several(used.tolist())
-            codes = values.located_each(flat, np.searchsorted(used, np.maximum(attributes, 0)).astype(np.int32))
+            base = self._tables.several(used.tolist())
+            codes = values.located_each(base, np.searchsorted(used, np.maximum(attributes, 0)).astype(np.int32))
         self._add_ragged(rows, attributes, codes)
         for i in [i for i, path in enumerate(paths) if path in self._matcher.by_path]:
             self._add_patterns(values, paths[i], rows, keys == i)

@@ -30,6 +30,7 @@ from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers, read_
 from siftline.encoding.json_leaves import NUMBER, STRING, powers
 from siftline.kernels.arrange import DATE_BYTES, MOMENT_BYTES, date_texts, locate_column, moment_texts
 from siftline.kernels.decimals import nearest_doubles
+from siftline.kernels.leaves import LeafColumns
 from siftline.kernels.locate import (
     NUMBERS,
     NUMBERS_END,
@@ -37,7 +38,6 @@ from siftline.kernels.locate import (
     STRINGS_END,
     TABLE,
     TABLE_END,
-    locate_leaves,
     locate_numbers,
     locate_texts,
 )
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from siftline.kernels.locate import FlatDomains
+    from siftline.encoding.flat_domains import Base
 
     # Which values count: not null, and not under a null. None: all of them.
     Mask = NDArray[np.bool_] | None
@@ -81,11 +81,11 @@ class Fixed(NamedTuple):
 
     codes: NDArray[np.int32]
 
-    def located(self, flat: FlatDomains, attribute: int) -> NDArray[np.int32]:
+    def located(self, base: Base, attribute: int) -> NDArray[np.int32]:
         """Return the codes."""
         return self.codes
 
-    def located_each(self, flat: FlatDomains, attributes: NDArray[np.int32]) -> NDArray[np.int32]:
+    def located_each(self, base: Base, attributes: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the codes."""
         return self.codes
 
@@ -97,26 +97,34 @@ class Numbers(NamedTuple):
     residuals: NDArray[np.int64]
     mask: Mask
 
-    def located(self, flat: FlatDomains, attribute: int) -> NDArray[np.int32]:
+    def located(self, base: Base, attribute: int) -> NDArray[np.int32]:
         """Return the codes in the line of an attribute."""
         numbers, residuals = read_only(self.numbers), read_only(self.residuals)
-        line = flat.lines[attribute]
+        flat, line = base.flat, base.flat.lines[attribute]
         if line[TABLE_END] > line[TABLE]:
-            codes = locate_numbers(numbers, residuals, attribute, *flat[:5])
+            codes = locate_numbers(numbers, residuals, attribute, base.handle)
         else:
             own = slice(line[NUMBERS], line[NUMBERS_END])
             codes = locate_column(numbers, residuals, flat.numbers[own], flat.residuals[own], flat.number_labels[own])
         return _without(codes, self.mask)
 
-    def located_each(self, flat: FlatDomains, attributes: NDArray[np.int32]) -> NDArray[np.int32]:
+    def located_each(self, base: Base, attributes: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the codes in the lines of an attribute each."""
         known = np.isfinite(self.numbers)
         if self.mask is not None:
             known &= self.mask
         residuals = self.residuals if self.residuals.size else np.zeros(len(known), dtype=np.int64)
         nowhere = np.zeros(len(known), dtype=np.int64)
-        kinds = np.where(known, NUMBER, NULL).astype(np.uint8)
-        return _located_leaves(attributes, kinds, self.numbers, residuals, nowhere, nowhere, _NO_TEXTS, flat)
+        columns = LeafColumns(
+            attributes=attributes,
+            kinds=np.where(known, NUMBER, NULL).astype(np.uint8),
+            numbers=self.numbers,
+            residuals=residuals,
+            text_starts=nowhere,
+            text_ends=nowhere,
+            texts=_NO_TEXTS,
+        )
+        return base.located(columns)
 
 
 class Texts(NamedTuple):
@@ -126,21 +134,28 @@ class Texts(NamedTuple):
     source: NDArray[np.uint8]
     mask: Mask
 
-    def located(self, flat: FlatDomains, attribute: int) -> NDArray[np.int32]:
+    def located(self, base: Base, attribute: int) -> NDArray[np.int32]:
         """Return the codes in the line of an attribute."""
         source, starts = read_only(self.source), read_only(self.starts)
-        codes = locate_texts(source, starts, attribute, flat.lines, *flat[5:])
+        codes = locate_texts(source, starts, attribute, base.handle)
         return _without(codes, self.mask)
 
-    def located_each(self, flat: FlatDomains, attributes: NDArray[np.int32]) -> NDArray[np.int32]:
+    def located_each(self, base: Base, attributes: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the codes in the lines of an attribute each."""
         n = len(attributes)
         kinds = np.full(n, STRING, dtype=np.uint8)
         if self.mask is not None:
             kinds[~self.mask] = NULL
-        residuals = np.zeros(n, dtype=np.int64)
-        starts, ends = self.starts[:-1], self.starts[1:]
-        return _located_leaves(attributes, kinds, np.zeros(n), residuals, starts, ends, self.source, flat)
+        columns = LeafColumns(
+            attributes=attributes,
+            kinds=kinds,
+            numbers=np.zeros(n),
+            residuals=np.zeros(n, dtype=np.int64),
+            text_starts=self.starts[:-1],
+            text_ends=self.starts[1:],
+            texts=self.source,
+        )
+        return base.located(columns)
 
     def distinct(self, chosen: Mask = None) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
         """Return the different strings among the (chosen) values, which values are strings, and which of them each is.
@@ -206,16 +221,16 @@ class Times:
         there = np.ones(len(self.seconds), dtype=np.bool_) if self.mask is None else self.mask
         return np.flatnonzero(there if chosen is None else there & chosen)
 
-    def located(self, flat: FlatDomains, attribute: int) -> NDArray[np.int32]:
+    def located(self, base: Base, attribute: int) -> NDArray[np.int32]:
         """Return the codes in the line of an attribute."""
-        line = flat.lines[attribute]
+        line = base.flat.lines[attribute]
         if line[STRINGS_END] > line[STRINGS]:
-            return self.texts().located(flat, attribute)
+            return self.texts().located(base, attribute)
         return _without(np.full(len(self.seconds), FIRST_STRING, dtype=np.int32), self.mask)
 
-    def located_each(self, flat: FlatDomains, attributes: NDArray[np.int32]) -> NDArray[np.int32]:
+    def located_each(self, base: Base, attributes: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the codes in the lines of an attribute each."""
-        return self.texts().located_each(flat, attributes)
+        return self.texts().located_each(base, attributes)
 
 
 def _decoded(binaries: Any) -> list[str]:
@@ -231,11 +246,6 @@ def texts_of(values: Values) -> Texts | None:
     if isinstance(values, Times):
         return values.texts()
     return values if isinstance(values, Texts) else None
-
-
-def _located_leaves(*arguments: Any) -> NDArray[np.int32]:
-    *arrays, flat = arguments
-    return locate_leaves(*map(read_only, arrays), *flat)
 
 
 def _without(codes: NDArray[np.int32], mask: Mask) -> NDArray[np.int32]:

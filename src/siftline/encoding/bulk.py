@@ -53,14 +53,14 @@ class Texts(NamedTuple):
 
     def known(self, base: Base) -> NDArray[np.bool_]:
         """Return which of them are constants already."""
-        flat, own = base.flat, (read_only(self.text_starts), read_only(self.texts))
-        heads = text_heads(own[1], own[0])
-        return known_texts(self.starts, heads, *own, flat.lines, flat.heads, flat.text_starts, flat.texts)
+        flat, starts, texts = base.flat, read_only(self.text_starts), read_only(self.texts)
+        heads = text_heads(texts, starts)
+        return known_texts(self.starts, heads, starts, texts, flat.lines, flat.heads, flat.text_starts, flat.texts)
 
     def chosen(self, is_chosen: NDArray[np.bool_]) -> Texts:
         """Return some of them."""
-        texts = taken_texts(self.text_starts, self.texts, np.flatnonzero(is_chosen))
-        return Texts(_chosen_starts(self.starts, is_chosen), *texts)
+        text_starts, texts = taken_texts(self.text_starts, self.texts, np.flatnonzero(is_chosen))
+        return Texts(_chosen_starts(self.starts, is_chosen), text_starts, texts)
 
     def listed(self) -> list[str]:
         """Return them as Python objects."""
@@ -76,7 +76,9 @@ def distinct_numbers(parts: Sequence[tuple[NDArray[np.int32], NDArray[np.float64
     """Return all different numbers of some columns, each with the attributes that its numbers belong to."""
     owners = np.concatenate([np.zeros(0, np.int32), *(owners for owners, _ in parts)])
     values = np.concatenate([np.zeros(0, np.float64), *(values for _, values in parts)])
-    return Numbers(*distinct_by_attribute(*[*without_repeats(owners, values), n_attributes]))
+    owners, values = without_repeats(owners, values)
+    starts, found = distinct_by_attribute(owners, values, n_attributes)
+    return Numbers(starts, found)
 
 
 def distinct_texts(parts: Sequence[tuple[NDArray[np.int32], Any]], n_attributes: int) -> Texts:
@@ -88,8 +90,11 @@ def distinct_texts(parts: Sequence[tuple[NDArray[np.int32], Any]], n_attributes:
     ranks = np.empty(len(order), dtype=np.float64)
     ranks[order] = np.arange(len(order))
     places = coded.indices.to_numpy(zero_copy_only=False)
-    starts, found = distinct_by_attribute(*[*without_repeats(owners, ranks[places]), n_attributes])
-    return Texts(starts, *taken_texts(*binary_buffers(coded.dictionary), order[found.astype(np.int64)]))
+    owners, found_ranks = without_repeats(owners, ranks[places])
+    starts, found = distinct_by_attribute(owners, found_ranks, n_attributes)
+    all_starts, all_texts = binary_buffers(coded.dictionary)
+    text_starts, texts = taken_texts(all_starts, all_texts, order[found.astype(np.int64)])
+    return Texts(starts, text_starts, texts)
 
 
 def _binaries(values: Any) -> Any:
@@ -110,14 +115,18 @@ def add_in_bulk(domains: Domains, numbers: Numbers, texts: Texts, others: Mappin
         for value in values:
             lines[attribute, int(type(value) is str)] = True
     constants: dict[int, list[Any]] = {attribute: list(values) for attribute, values in others.items()}
-    fresh: list[Any] = []
+    chosen: list[Any] = []
     parts: list[Numbers | Texts] = [numbers, texts]
     for kind, part in enumerate(parts):
         is_fresh = np.repeat(~lines[:, kind], np.diff(part.starts))
         _collect(part.chosen(~is_fresh & ~part.known(base)), constants)
-        fresh.append(part.chosen(is_fresh))
+        chosen.append(part.chosen(is_fresh))
     moves = domains.add_to(constants)
-    domains.take_fresh(fresh_numbers(*fresh[0]), fresh_texts(*fresh[1]))
+    new_numbers, new_texts = chosen
+    domains.take_fresh(
+        fresh_numbers(new_numbers.starts, new_numbers.values),
+        fresh_texts(new_texts.starts, new_texts.text_starts, new_texts.texts),
+    )
     return moves
 
 

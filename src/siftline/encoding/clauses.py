@@ -27,6 +27,7 @@ from siftline.encoding.domains import PATTERN_OPS, Domains, MomentOf, Pattern
 from siftline.encoding.flat_domains import kept as kept_constants
 from siftline.encoding.moments import ages_of, derived_comparison, has_moments
 from siftline.encoding.ranges import SECTIONS, boundaries, presence, simplified, spaces, subtract
+from siftline.kernels.literals import Literals
 from siftline.language.normal_form import Asked, parts_of
 from siftline.model import Expression, Or, Predicate, kind_of
 
@@ -71,10 +72,9 @@ class Clauses(NamedTuple):
         return len(self.slots)
 
     @property
-    def literals(self) -> tuple[Any, ...]:
-        """What `kernels.verify` takes, in its order."""
-        columns = (self.attributes, self.lows, self.highs, self.kinds, self.sets, self.is_alternative)
-        return (self.starts, *columns, self.set_starts, self.set_lows, self.set_highs)
+    def literals(self) -> Literals:
+        """The arrays that kernels need to test literals."""
+        return Literals(*(getattr(self, name) for name in Literals._fields))
 
     def check(self) -> None:
         """Assert that all offsets fit together."""

@@ -32,14 +32,14 @@ from siftline.encoding.tables import (
 )
 from siftline.errors import SubscriptionError
 from siftline.kernels.columns import point_sets
-from siftline.kernels.locate import locate_leaves
+from siftline.kernels.leaves import LeafColumns
 from siftline.kernels.moments import read_instants, split_nanoseconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.encoding.domains import Domains, Move
-    from siftline.kernels.locate import FlatDomains
+    from siftline.encoding.flat_domains import Base
     from siftline.model import Predicate
 
 # Patterns that need no check and are never anything simpler.
@@ -256,16 +256,16 @@ class _Loader:
 
     def clauses(self) -> Clauses:
         """Encode all rows, once their constants are in the domains."""
-        flat = self.domains.merged_base().flat
+        base = self.domains.merged_base()
         self.ranges = RowRanges(self.n_rows)
-        self._encode_comparisons(flat)
-        self._encode_prefixes(flat)
-        self._encode_lists(flat)
+        self._encode_comparisons(base)
+        self._encode_prefixes(base)
+        self._encode_lists(base)
         self._encode_inside()
         self._encode_others()
         return self._assembled()
 
-    def _encode_comparisons(self, flat: FlatDomains) -> None:
+    def _encode_comparisons(self, base: Base) -> None:
         no_uppers = _Constants(self.uppers.rows[:0], None)
         for part, upper, section in (
             (self.numbers, self.uppers, NUMBERS),
@@ -274,20 +274,20 @@ class _Loader:
         ):
             if not len(part.rows):
                 continue
-            codes = self._codes(part, None, flat)
+            codes = self._codes(part, None, base)
             ops = self.comparisons[part.rows]
             uppers = codes.copy()
             if len(upper.rows):
-                uppers[ops == COMPARISONS.index("between")] = self._codes(upper, None, flat)
+                uppers[ops == COMPARISONS.index("between")] = self._codes(upper, None, base)
             self.ranges.add_comparisons(part.rows, ops, codes, uppers, section)
 
-    def _encode_prefixes(self, flat: FlatDomains) -> None:
+    def _encode_prefixes(self, base: Base) -> None:
         if len(self.prefixes.rows):
             lasts = np.full(self.n_rows, STRINGS.last, dtype=np.int32)
             if len(self.prefix_ends.rows):
-                lasts[self.prefix_ends.rows] = self._codes(self.prefix_ends, None, flat) - 1
+                lasts[self.prefix_ends.rows] = self._codes(self.prefix_ends, None, base) - 1
             rows = self.prefixes.rows
-            self.ranges.add(rows, self._codes(self.prefixes, None, flat), lasts[rows])
+            self.ranges.add(rows, self._codes(self.prefixes, None, base), lasts[rows])
 
     def _encode_inside(self) -> None:
         """Give rows that look inside strings the attributes of their patterns."""
@@ -305,13 +305,13 @@ class _Loader:
         self.attributes[rows] = np.array(found, dtype=np.int32)[places]
         self.ranges.add(rows, TRUE, TRUE)
 
-    def _encode_lists(self, flat: FlatDomains) -> None:
+    def _encode_lists(self, base: Base) -> None:
         for part, starts in (self.number_lists, self.text_lists):
             if len(part.rows):
-                set_starts, points = point_sets(starts, self._codes(part, starts, flat))
+                set_starts, points = point_sets(starts, self._codes(part, starts, base))
                 self.ranges.add_sets(part.rows, np.diff(set_starts), points, points)
 
-    def _codes(self, part: _Constants, starts: NDArray[np.int64] | None, flat: FlatDomains) -> NDArray[np.int32]:
+    def _codes(self, part: _Constants, starts: NDArray[np.int64] | None, base: Base) -> NDArray[np.int32]:
         attributes = self._owners_of(part, starts)
         n = len(attributes)
         no_texts = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64), np.zeros(0, dtype=np.uint8)
@@ -322,11 +322,16 @@ class _Loader:
             offsets, texts = binary_buffers(part.values)
             numbers, text_starts, text_ends = np.zeros(n), offsets[:-1], offsets[1:]
             kind = _STRING_KIND
-        kinds = np.full(n, kind, np.uint8)
-        residuals = np.zeros(n, np.int64) if part.residuals is None else part.residuals
-        leaves: list[Any] = [attributes, kinds, numbers, residuals, text_starts, text_ends, texts]
-        codes: NDArray[np.int32] = locate_leaves(*[*map(read_only, leaves), *flat])
-        return codes
+        columns = LeafColumns(
+            attributes=attributes,
+            kinds=np.full(n, kind, np.uint8),
+            numbers=numbers,
+            residuals=np.zeros(n, np.int64) if part.residuals is None else part.residuals,
+            text_starts=text_starts,
+            text_ends=text_ends,
+            texts=texts,
+        )
+        return base.located(columns)
 
     def _encode_others(self) -> None:
         """Encode the remaining rows, each distinct predicate once."""

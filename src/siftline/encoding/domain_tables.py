@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from siftline.encoding.flat_domains import Base
     from siftline.encoding.path_hash import Paths
-    from siftline.kernels.locate import FlatDomains
 
 # Encoding an event from Python objects takes as long as merging this many constants into flat arrays.
 _CONSTANTS_PER_EVENT: Final = 512
@@ -38,7 +38,7 @@ class DomainTables:
         self._lock = threading.Lock()
         self._path_attributes: NDArray[np.int32] | None = None
         self._prefixes: frozenset[str] | None = None
-        self._alone: dict[int, FlatDomains] = {}
+        self._alone: dict[int, Base] = {}
         self._n_waiting = 0
 
     @property
@@ -49,13 +49,13 @@ class DomainTables:
         return domains
 
     @property
-    def flat(self) -> FlatDomains:
+    def base(self) -> Base:
         """All attributes as flat arrays."""
         with self._lock:
             domains = self.domains
             if domains.lines[1] or domains.lines[0].n_attributes < len(domains):
                 domains.merge()
-            return domains.lines[0].flat
+            return domains.lines[0]
 
     @property
     def path_hash(self) -> Paths:
@@ -80,24 +80,24 @@ class DomainTables:
             return self._prefixes
 
     def is_worth_merging(self, n_events: int) -> bool:
-        """Tell whether `flat` is there, or would take no longer than the events since the last change did without."""
+        """Tell whether `base` is there, or would take no longer than the events since the last change did without."""
         domains = self.domains
         with self._lock:
             self._n_waiting += n_events
             return not domains.lines[1] or self._n_waiting * _CONSTANTS_PER_EVENT >= domains.n_constants
 
-    def line_of(self, attribute: int) -> tuple[FlatDomains, int]:
+    def line_of(self, attribute: int) -> tuple[Base, int]:
         """Return flat arrays that have all constants of an attribute, and its number in them."""
         base, changed = self.domains.lines
         if attribute not in changed and attribute < base.n_attributes:
-            return base.flat, attribute
+            return base, attribute
         alone = self._alone.get(attribute)
         if alone is None:
             # Two threads may both come here: they make the same, and one of them is kept.
             alone = self._alone[attribute] = flatten([self.domains.domains[attribute]])
         return alone, 0
 
-    def several(self, attributes: Sequence[int]) -> FlatDomains:
+    def several(self, attributes: Sequence[int]) -> Base:
         """Return the lines of some attributes, numbered as they are given."""
         domains = self.domains.domains
         return flatten([domains[attribute] for attribute in attributes])

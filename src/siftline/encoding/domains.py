@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.encoding.domain import Line, Relabelling
-    from siftline.encoding.flat_domains import NewConstants
     from siftline.encoding.patterns import Matcher
+    from siftline.kernels.lines import NewNumbers, NewTexts
 
 # (attribute, labels before, labels after)
 Move = tuple[int, "NDArray[np.int32]", "NDArray[np.int32]"]
@@ -242,7 +242,7 @@ class Domains:
         self.lines = self.merged_base(), {}
         self._n_new = 0
 
-    def take_fresh(self, numbers: NewConstants, texts: NewConstants) -> None:
+    def take_fresh(self, numbers: NewNumbers, texts: NewTexts) -> None:
         """Take in constants of attributes that had none of their kind."""
         self.merge()
         if len(numbers.labels) or len(texts.labels):

@@ -25,10 +25,9 @@ from siftline.kernels.locate import (
     KIND_NUMBER,
     KIND_TEXT,
     ODD_KEYS,
-    locate_interpreted,
     locate_values,
 )
-from siftline.kernels.pointers import HEADER_SIZE, IS_COMPILED, event_describer
+from siftline.kernels.pointers import HEADER_SIZE, event_describer
 from siftline.model import MAX_EVENT_DEPTH, Event, NotPlainError, check_integer, leaf_of, plain_tree
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ _NUMBERS: Final = frozenset((int, float))
 _PLAIN: Final = frozenset(_KINDS)
 _ODD: Final[set[type]] = {object}
 _NOBODY: Final = repeat(-1)
-_locate: Final[Any] = locate_values if IS_COMPILED else locate_interpreted
 
 _NO_INTEGERS: Final = np.zeros(0, dtype=np.int64)
 _NO_BYTES: Final = read_only(np.zeros(0, dtype=np.uint8))
@@ -352,14 +350,14 @@ def _located(
             text_ends, texts = _joined([value for value in values if type(value) is str])
             numbers = [0 if type(value) is str else value for value in values]
     doubles = np.array(numbers, dtype=np.float64)
-    n_found = _locate(
+    n_found = locate_values(
         keys, owners, value_kinds, doubles, _NO_INTEGERS, text_ends, texts, starts, found, base.handle, paths.handle
     )
     if n_found < 0:
         if n_found == ODD_KEYS:
             return None
         _, residuals = split_numbers(numbers)
-        n_found = _locate(
+        n_found = locate_values(
             _NO_BYTES,
             owners,
             value_kinds,

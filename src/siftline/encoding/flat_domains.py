@@ -8,16 +8,25 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from siftline.encoding.domain import NO_LABEL, NUMBERS, STRINGS, Domain, Line, SearchedKeys
-from siftline.kernels.lines import deal_labels, lay_tables, mark_labels, merge_numbers, merge_texts
-from siftline.kernels.locate import LINE_COLUMNS, FlatDomains, text_heads
+from siftline.kernels.leaves import LeafColumns
+from siftline.kernels.lines import (
+    NewNumbers,
+    NewTexts,
+    deal_labels,
+    lay_tables,
+    mark_labels,
+    merge_numbers,
+    merge_texts,
+)
+from siftline.kernels.locate import LINE_COLUMNS, FlatDomains, locate_leaves, text_heads
 from siftline.kernels.locate import NUMBERS as NUMBER_COLUMN
 from siftline.kernels.locate import STRINGS as STRING_COLUMN
-from siftline.kernels.pointers import IS_COMPILED, table_of
+from siftline.kernels.pointers import handle_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,8 +51,7 @@ class Base:
         self.flat = FlatDomains._make(read_only(array) for array in flat)
         self.n_attributes = len(flat.lines)
         self.n_constants = len(flat.numbers) + len(flat.heads)
-        # What kernels for single events take: the addresses of the arrays, or, interpreted, the arrays.
-        self.handle: Any = table_of(self.flat) if IS_COMPILED else self.flat
+        self.handle: Any = handle_of(self.flat)  # what kernels take
         self._bounds = _view(self.flat.lines.reshape(-1))
         self._numbers = _view(self.flat.numbers)
         self._labels = _view(self.flat.number_labels), _view(self.flat.string_labels)
@@ -51,6 +59,11 @@ class Base:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Base, (FlatDomains._make(map(np.array, self.flat)),)
+
+    def located(self, columns: LeafColumns) -> NDArray[np.int32]:
+        """Return the codes of leaves."""
+        codes: NDArray[np.int32] = locate_leaves(LeafColumns._make(read_only(array) for array in columns), self.handle)
+        return codes
 
     def domain(self, attribute: int) -> Domain:
         """Return the domain of an attribute, which must not be changed."""
@@ -143,15 +156,6 @@ def _view(array: Any) -> memoryview:
     return memoryview(array)
 
 
-class NewConstants(NamedTuple):
-    """Constants of one kind and their labels by attribute, those of attribute a at starts[a] : starts[a + 1]."""
-
-    starts: NDArray[np.int64]
-    values: tuple[NDArray[Any], ...]  # numbers and residuals; or heads, starts of texts and texts
-    labels: NDArray[np.int32]
-    is_dealt: NDArray[np.bool_]  # the constants that were there before are among these, with other labels
-
-
 def base_of(arrays: Mapping[str, NDArray[Any]]) -> Base:
     """Return a base over the arrays of a snapshot."""
     return Base(FlatDomains(**arrays))
@@ -162,16 +166,27 @@ def empty_base() -> Base:
     return _EMPTY
 
 
-def fresh_numbers(starts: NDArray[np.int64], numbers: NDArray[np.float64]) -> NewConstants:
+def fresh_numbers(starts: NDArray[np.int64], numbers: NDArray[np.float64]) -> NewNumbers:
     """Return numbers, ascending in each attribute, for attributes that have none yet."""
-    labels = deal_labels(starts, *NUMBERS)
-    return NewConstants(starts, (numbers, np.zeros(0, dtype=np.int64)), labels, _none_dealt(starts))
+    return NewNumbers(
+        starts=starts,
+        numbers=numbers,
+        residuals=np.zeros(0, dtype=np.int64),
+        labels=deal_labels(starts, NUMBERS.first, NUMBERS.last),
+        is_dealt=_none_dealt(starts),
+    )
 
 
-def fresh_texts(starts: NDArray[np.int64], text_starts: NDArray[np.int64], texts: NDArray[np.uint8]) -> NewConstants:
+def fresh_texts(starts: NDArray[np.int64], text_starts: NDArray[np.int64], texts: NDArray[np.uint8]) -> NewTexts:
     """Return strings, ascending in each attribute, for attributes that have none yet."""
-    values = text_heads(read_only(texts), read_only(text_starts)), text_starts, texts
-    return NewConstants(starts, values, deal_labels(starts, *STRINGS), _none_dealt(starts))
+    return NewTexts(
+        starts=starts,
+        heads=text_heads(read_only(texts), read_only(text_starts)),
+        text_starts=text_starts,
+        texts=texts,
+        labels=deal_labels(starts, STRINGS.first, STRINGS.last),
+        is_dealt=_none_dealt(starts),
+    )
 
 
 def _none_dealt(starts: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -185,39 +200,60 @@ def merged(base: Base, n_attributes: int, changed: Mapping[int, Domain]) -> Base
     strings = [changed[attribute].strings for attribute in chosen]
     doubles, residuals = split_numbers(list(chain.from_iterable(line.unmerged[0] for line in numbers)))
     text_starts, texts = split_texts(list(chain.from_iterable(line.unmerged[0] for line in strings)))
-    heads = text_heads(read_only(texts), read_only(text_starts))
-    return merged_with(
-        base,
-        _new_constants(n_attributes, chosen, numbers, (doubles, residuals if residuals.any() else residuals[:0])),
-        _new_constants(n_attributes, chosen, strings, (heads, text_starts, texts)),
+    number_starts, number_labels, are_numbers_dealt = _labelled(n_attributes, chosen, numbers)
+    string_starts, string_labels, are_strings_dealt = _labelled(n_attributes, chosen, strings)
+    new_numbers = NewNumbers(
+        starts=number_starts,
+        numbers=doubles,
+        residuals=residuals if residuals.any() else residuals[:0],
+        labels=number_labels,
+        is_dealt=are_numbers_dealt,
     )
+    new_texts = NewTexts(
+        starts=string_starts,
+        heads=text_heads(read_only(texts), read_only(text_starts)),
+        text_starts=text_starts,
+        texts=texts,
+        labels=string_labels,
+        is_dealt=are_strings_dealt,
+    )
+    return merged_with(base, new_numbers, new_texts)
 
 
-def _new_constants(
-    n_attributes: int, chosen: Sequence[int], lines: Sequence[Line], values: tuple[NDArray[Any], ...]
-) -> NewConstants:
+def _labelled(
+    n_attributes: int, chosen: Sequence[int], lines: Sequence[Line]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
+    """Return where the new constants of each attribute start, their labels, and which attributes were dealt anew."""
     counts = np.zeros(n_attributes + 1, dtype=np.int64)
     is_dealt = np.zeros(n_attributes, dtype=np.bool_)
     if chosen:
         counts[np.array(chosen) + 1] = [len(line.unmerged[0]) for line in lines]
         is_dealt[chosen] = [line.is_dealt for line in lines]
     labels = np.array(list(chain.from_iterable(line.unmerged[1] for line in lines)), dtype=np.int32)
-    return NewConstants(np.cumsum(counts), values, labels, is_dealt)
+    return np.cumsum(counts), labels, is_dealt
 
 
-def merged_with(base: Base, numbers: NewConstants, texts: NewConstants) -> Base:
+def merged_with(base: Base, numbers: NewNumbers, texts: NewTexts) -> Base:
     """Return a base with new numbers and new strings."""
     old = base.flat
-    lines, *number_arrays = merge_numbers(
-        old.lines, numbers.is_dealt, old.numbers, old.residuals, old.number_labels,
-        *map(read_only, (numbers.starts, *numbers.values, numbers.labels)),
-    )  # fmt: skip
-    text_arrays = merge_texts(
-        lines, old.lines, texts.is_dealt, old.heads, old.text_starts, old.texts, old.string_labels,
-        *map(read_only, (texts.starts, *texts.values, texts.labels)),
-    )  # fmt: skip
-    tables = lay_tables(lines, number_arrays[0], number_arrays[2])
-    return Base(FlatDomains._make((lines, *number_arrays, tables, *text_arrays)))
+    lines, new_numbers, residuals, number_labels = merge_numbers(
+        old, NewNumbers._make(read_only(array) for array in numbers)
+    )
+    heads, text_starts, all_texts, string_labels = merge_texts(
+        lines, old, NewTexts._make(read_only(array) for array in texts)
+    )
+    flat = FlatDomains(
+        lines=lines,
+        numbers=new_numbers,
+        residuals=residuals,
+        number_labels=number_labels,
+        tables=lay_tables(lines, new_numbers, number_labels),
+        heads=heads,
+        text_starts=text_starts,
+        texts=all_texts,
+        string_labels=string_labels,
+    )
+    return Base(flat)
 
 
 def kept(base: Base, attributes: NDArray[np.int64], ranges: Sequence[tuple[Any, Any, Any]]) -> Base:
@@ -227,9 +263,9 @@ def kept(base: Base, attributes: NDArray[np.int64], ranges: Sequence[tuple[Any, 
     """
     flat = base.flat
     are_used = np.zeros(len(flat.numbers), dtype=np.bool_), np.zeros(len(flat.heads), dtype=np.bool_)
-    for columns in ranges:
-        mark_labels(*columns, flat.lines, NUMBER_COLUMN, flat.number_labels, are_used[0])
-        mark_labels(*columns, flat.lines, STRING_COLUMN, flat.string_labels, are_used[1])
+    for owners, lows, highs in ranges:
+        mark_labels(owners, lows, highs, flat.lines, NUMBER_COLUMN, flat.number_labels, are_used[0])
+        mark_labels(owners, lows, highs, flat.lines, STRING_COLUMN, flat.string_labels, are_used[1])
     lines = flat.lines[attributes]
     numbers, strings = np.flatnonzero(are_used[0]), np.flatnonzero(are_used[1])
     residuals = flat.residuals[numbers] if len(flat.residuals) else flat.residuals
@@ -241,8 +277,8 @@ def kept(base: Base, attributes: NDArray[np.int64], ranges: Sequence[tuple[Any, 
     none_dealt = np.zeros(len(attributes), dtype=np.bool_)
     return merged_with(
         _EMPTY,
-        NewConstants(number_starts, (flat.numbers[numbers], residuals), flat.number_labels[numbers], none_dealt),
-        NewConstants(string_starts, (flat.heads[strings], text_starts, texts), flat.string_labels[strings], none_dealt),
+        NewNumbers(number_starts, flat.numbers[numbers], residuals, flat.number_labels[numbers], none_dealt),
+        NewTexts(string_starts, flat.heads[strings], text_starts, texts, flat.string_labels[strings], none_dealt),
     )
 
 
@@ -258,14 +294,14 @@ def taken_texts(
     return binary_buffers(pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, buffers).take(pa.array(places)))
 
 
-def flatten(domains: Sequence[Domain]) -> FlatDomains:
+def flatten(domains: Sequence[Domain]) -> Base:
     """Lay some domains into flat arrays of their own."""
     alone = {}
     for attribute, domain in enumerate(domains):
         alone[attribute] = copied = Domain()
         for line, source in ((copied.numbers, domain.numbers), (copied.strings, domain.strings)):
             line.new_keys, line.new_labels = source.keys, source.labels
-    return merged(_EMPTY, len(alone), alone).flat
+    return merged(_EMPTY, len(alone), alone)
 
 
 def split_numbers(values: Sequence[int | float]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -6,6 +6,7 @@ integers). The latter are rare; they go through `json.loads`, and their codes ar
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from itertools import chain, pairwise
@@ -17,22 +18,25 @@ import pyarrow as pa
 from siftline.encoding.domain import TRUE
 from siftline.encoding.domain_tables import tables_of
 from siftline.encoding.events import append_leaves, locate
-from siftline.encoding.flat_domains import binary_buffers, read_only
-from siftline.encoding.json_leaves import NUMBER, OK, STRING, parse_json
+from siftline.encoding.flat_domains import binary_buffers
+from siftline.encoding.json_leaves import NUMBER, OK, STRING, empty_columns, parse_json
 from siftline.encoding.moments import Instants
 from siftline.encoding.patterns import matcher_of
 from siftline.errors import EventError
-from siftline.kernels.locate import FlatDomains, locate_leaves
+from siftline.kernels.compiler import direct
+from siftline.kernels.leaves import LeafColumns
+from siftline.kernels.locate import locate_leaves
 from siftline.model import MAX_EVENT_DEPTH, MAX_INTEGER_DIGITS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from siftline.encoding.domain_tables import DomainTables
     from siftline.encoding.domains import Domains
     from siftline.encoding.events import Arrays
+    from siftline.encoding.flat_domains import Base
     from siftline.encoding.json_leaves import Leaves
 
 # Texts are parsed in blocks of about this many bytes: the parser's arrays are several times as large as its input.
@@ -143,11 +147,11 @@ class JsonSource:
         leaves = parse_json(data, starts, ends, tables.path_hash)
         if domains.pattern_attributes:
             leaves = leaves._replace(attributes=tables.path_attributes[leaves.attributes])
-        arrays = leaves.event_starts, leaves.attributes, _codes(leaves, tables.flat)
+        arrays = leaves.event_starts, leaves.attributes, _locator()(leaves.columns, tables.base.handle)
         if domains.pattern_attributes:
             arrays = _merged(arrays, np.arange(end - first), _pattern_leaves(leaves, domains))
         if domains.moments:
-            arrays = _merged(arrays, np.arange(end - first), _moment_leaves(leaves, domains, tables.flat, now))
+            arrays = _merged(arrays, np.arange(end - first), _moment_leaves(leaves, domains, tables.base, now))
         odd = np.flatnonzero(leaves.statuses != OK)
         if not odd.size:
             return arrays
@@ -268,11 +272,10 @@ def _kind(tree: object) -> str:
     return "an array" if isinstance(tree, list) else "a string" if isinstance(tree, str) else "a number"
 
 
-def _codes(leaves: Leaves, flat: FlatDomains) -> NDArray[np.int32]:
-    return locate_leaves(
-        leaves.attributes, leaves.kinds, leaves.numbers, leaves.residuals, leaves.text_starts, leaves.text_ends,
-        leaves.texts, *flat,
-    )  # fmt: skip
+@functools.cache
+def _locator() -> Callable[[LeafColumns, Any], NDArray[np.int32]]:
+    """Return `locate_leaves` for the columns that `parse_json` makes, whose types are known."""
+    return direct(locate_leaves, empty_columns(0, 0), np.empty(0, dtype=np.int64))
 
 
 def _pattern_leaves(leaves: Leaves, domains: Domains) -> Arrays:
@@ -295,7 +298,7 @@ def _pattern_leaves(leaves: Leaves, domains: Domains) -> Arrays:
     return starts, attributes, np.full(len(attributes), TRUE, dtype=np.int32)
 
 
-def _moment_leaves(leaves: Leaves, domains: Domains, flat: FlatDomains, now: int) -> Arrays:
+def _moment_leaves(leaves: Leaves, domains: Domains, base: Base, now: int) -> Arrays:
     """Return the instants and ages of all events."""
     is_read = np.zeros(len(domains), dtype=np.bool_)
     is_read[list(domains.moments)] = True
@@ -310,9 +313,17 @@ def _moment_leaves(leaves: Leaves, domains: Domains, flat: FlatDomains, now: int
             parts.append((events[own], np.full(len(own), attribute, dtype=np.int32), *instants.numbers(op, now, own)))
     owners, attributes, numbers, residuals = map(np.concatenate, zip(*parts, strict=True))
     order = np.argsort(owners, kind="stable")
-    nowhere, kinds = np.zeros(len(order), dtype=np.int64), np.full(len(order), NUMBER, dtype=np.uint8)
-    columns: list[Any] = [attributes[order], kinds, numbers[order], residuals[order], nowhere, nowhere, leaves.texts]
-    codes = locate_leaves(*[*map(read_only, columns), *flat])
+    nowhere = np.zeros(len(order), dtype=np.int64)
+    columns = LeafColumns(
+        attributes=attributes[order],
+        kinds=np.full(len(order), NUMBER, dtype=np.uint8),
+        numbers=numbers[order],
+        residuals=residuals[order],
+        text_starts=nowhere,
+        text_ends=nowhere,
+        texts=leaves.texts,
+    )
+    codes = base.located(columns)
     return np.searchsorted(owners[order], np.arange(len(leaves.statuses) + 1)), attributes[order], codes
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from siftline.kernels.compiler import direct
 from siftline.kernels.json_leaves import (
     BAD,
     FALSE,
@@ -24,17 +25,23 @@ from siftline.kernels.json_leaves import (
     STRING,
     TEXT_MARGIN,
     TRUE,
+    Scratch,
+    Statuses,
     parse_events,
 )
 from siftline.kernels.json_number import powers_of_five
+from siftline.kernels.leaves import LeafColumns
+from siftline.kernels.pointers import handle_of
 from siftline.model import MAX_EVENT_DEPTH
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
-    from siftline.encoding.path_hash import PathHash, Paths
+    from siftline.encoding.path_hash import Paths
 
-__all__ = ["BAD", "FALSE", "NULL", "NUMBER", "OK", "SLOW", "STRING", "TRUE", "Leaves", "parse_json"]
+__all__ = ["BAD", "FALSE", "NULL", "NUMBER", "OK", "SLOW", "STRING", "TRUE", "Leaves", "empty_columns", "parse_json"]
 
 # Below this many bytes the arrays have room for the most leaves there can be, one in two bytes; above, one in eight,
 # and they grow when that is not enough.
@@ -48,6 +55,11 @@ class Leaves(NamedTuple):
     ----------
     event_starts : int64[n_events + 1]
         The leaves of event i are those from event_starts[i] to event_starts[i + 1]; none if its status is not OK.
+    statuses : uint8[n_events]
+        OK; BAD: not a JSON object; SLOW: valid up to where the parser stopped, but only `json.loads` and `Event` know
+        what it means.
+    positions : int64[n_events]
+        Where in the event the parser stopped, in bytes; 0 if its status is OK.
     attributes : int32[n_leaves]
         Positions in the list of paths.
     kinds : uint8[n_leaves]
@@ -59,14 +71,11 @@ class Leaves(NamedTuple):
         Of a STRING: its UTF-8 bytes are texts[start:end]. Otherwise both are the same.
     texts : uint8[n_bytes]
         The text of all strings, lone surrogates as by Python's 'surrogatepass'.
-    statuses : uint8[n_events]
-        OK; BAD: not a JSON object; SLOW: valid up to where the parser stopped, but only `json.loads` and `Event` know
-        what it means.
-    positions : int64[n_events]
-        Where in the event the parser stopped, in bytes; 0 if its status is OK.
     """
 
     event_starts: NDArray[np.int64]
+    statuses: NDArray[np.uint8]
+    positions: NDArray[np.int64]
     attributes: NDArray[np.int32]
     kinds: NDArray[np.uint8]
     numbers: NDArray[np.float64]
@@ -74,32 +83,66 @@ class Leaves(NamedTuple):
     text_starts: NDArray[np.int64]
     text_ends: NDArray[np.int64]
     texts: NDArray[np.uint8]
-    statuses: NDArray[np.uint8]
-    positions: NDArray[np.int64]
+
+    @property
+    def columns(self) -> LeafColumns:
+        """The leaves, without the events that they belong to."""
+        return LeafColumns(
+            attributes=self.attributes,
+            kinds=self.kinds,
+            numbers=self.numbers,
+            residuals=self.residuals,
+            text_starts=self.text_starts,
+            text_ends=self.text_ends,
+            texts=self.texts,
+        )
 
 
-class _Workspace(threading.local):
+class _Workspace:
     """What the kernel needs besides its input and output, kept from call to call, one for each thread.
 
     Stamps stay valid whatever paths the next call brings: the serials that it compares them with are larger.
     """
 
+    __slots__ = ("handle", "scratch")
+
     def __init__(self) -> None:
-        self.stamps = np.zeros(1024, dtype=np.int64)
-        self.frames = np.zeros(FRAME_FIELDS * (MAX_EVENT_DEPTH + 1), dtype=np.int64)
-        self.frame_words = np.zeros(FRAME_WORDS * (MAX_EVENT_DEPTH + 1), dtype=np.uint64)
-        self.path = np.zeros(1024, dtype=np.uint64)
+        self.scratch = Scratch(
+            powers=powers(),
+            stamps=np.zeros(1024, dtype=np.int64),
+            frames=np.zeros(FRAME_FIELDS * (MAX_EVENT_DEPTH + 1), dtype=np.int64),
+            frame_words=np.zeros(FRAME_WORDS * (MAX_EVENT_DEPTH + 1), dtype=np.uint64),
+            path=np.zeros(1024, dtype=np.uint64),
+        )
+        self.handle: Any = handle_of(self.scratch)
+
+    def replace(self, **arrays: NDArray[Any]) -> None:
+        """Take larger arrays."""
+        self.scratch = self.scratch._replace(**arrays)
+        self.handle = handle_of(self.scratch)
 
 
-_workspace = _Workspace()
+class _OfThread(threading.local):
+    workspace: _Workspace | None = None
+
+
+_of_thread = _OfThread()
 powers = functools.cache(powers_of_five)
+
+
+@functools.cache
+def _parser() -> Callable[..., tuple[int, int]]:
+    """Return `parse_events` for arguments whose types are known: to look at them takes longer than a small event."""
+    numbers, nothing = np.empty(0, dtype=np.int64), _read_only(np.empty(0, dtype=np.int64), np.int64)
+    data, outcome = _read_only(np.empty(0, dtype=np.uint8), np.uint8), _empty_statuses(0)
+    return direct(parse_events, data, nothing, nothing, numbers, numbers, outcome, empty_columns(0, 0), 0, 0)
 
 
 def parse_json(
     data: NDArray[np.uint8] | bytes,
     starts: NDArray[np.integer[Any]],
     ends: NDArray[np.integer[Any]],
-    path_hash: PathHash | Paths,
+    paths: Paths,
 ) -> Leaves:
     r"""Parse the events `data[starts[i]:ends[i]]`, each of them a JSON object in UTF-8, keeping known attributes.
 
@@ -114,9 +157,9 @@ def parse_json(
 
     Examples
     --------
-    >>> from siftline.encoding.path_hash import build_path_hash
+    >>> from siftline.encoding.path_hash import Paths
     >>> line = b'{"price": 9.5, "product": {"name": "caf\\u00e9", "id": 7}}'
-    >>> leaves = parse_json(line, np.array([0]), np.array([len(line)]), build_path_hash(["price", "product.name"]))
+    >>> leaves = parse_json(line, np.array([0]), np.array([len(line)]), Paths(["price", "product.name"]))
     >>> leaves.attributes, leaves.kinds, leaves.numbers, leaves.texts.tobytes().decode()
     (array([0, 1], dtype=int32), array([3, 4], dtype=uint8), array([9.5, 0. ]), 'café')
     """
@@ -126,38 +169,44 @@ def parse_json(
     n_events = firsts.size
     if lasts.size != n_events:
         raise ValueError(f"{n_events} starts of events, but {lasts.size} ends")
-    event_starts = np.empty(n_events + 1, dtype=np.int64)
-    event_starts[0] = 0
-    statuses = np.empty(n_events, dtype=np.uint8)
-    positions = np.empty(n_events, dtype=np.int64)
+    outcome = _empty_statuses(n_events)
     n_bytes = source.size
-    columns = _empty_columns(n_bytes // 2 + 1 if n_bytes <= _SMALL_BYTES else n_bytes // 8, n_bytes + TEXT_MARGIN)
-    workspace = _workspace
-    if workspace.stamps.size < path_hash.slots.size >> 2:
-        workspace.stamps = np.zeros(path_hash.slots.size >> 2, dtype=np.int64)
-    power_table = powers()
-    event = n_texts = 0
+    columns = empty_columns(n_bytes // 2 + 1 if n_bytes <= _SMALL_BYTES else n_bytes // 8, n_bytes + TEXT_MARGIN)
+    workspace = _of_thread.workspace
+    if workspace is None:
+        workspace = _of_thread.workspace = _Workspace()
+    if workspace.scratch.stamps.size < paths.hash.slots.size >> 2:
+        workspace.replace(stamps=np.zeros(paths.hash.slots.size >> 2, dtype=np.int64))
+    event, n_texts, parse = 0, 0, _parser()
     while True:
-        attributes, kinds, numbers, residuals, text_starts, text_ends, texts = columns
-        event, n_texts = parse_events(
-            source, firsts, lasts, path_hash.slots, path_hash.words, power_table,
-            workspace.stamps, workspace.frames, workspace.frame_words, workspace.path,
-            event_starts, statuses, positions,
-            attributes, kinds, numbers, residuals, text_starts, text_ends, texts, event, n_texts,
-        )  # fmt: skip
+        event, n_texts = parse(source, firsts, lasts, paths.handle, workspace.handle, outcome, columns, event, n_texts)
         if event == n_events:
             break
-        columns = _make_room(columns, n_bytes, int(firsts[event]), int(lasts[event]), event, event_starts, n_texts)
-    m = event_starts[n_events]
+        start, end = int(firsts[event]), int(lasts[event])
+        if not 0 <= start <= end <= n_bytes:
+            raise ValueError(f"event {event} is from {start} to {end}, outside the {n_bytes} bytes of data")
+        if (end - start) // 8 >= workspace.scratch.path.size:
+            workspace.replace(path=np.zeros((end - start) // 4 + 1, dtype=np.uint64))
+        columns = _with_room(columns, end - start, int(outcome.event_starts[event]), n_texts)
+    n_leaves = outcome.event_starts[n_events]
     return Leaves(
-        event_starts, attributes[:m], kinds[:m], numbers[:m], residuals[:m], text_starts[:m], text_ends[:m],
-        texts[:n_texts], statuses, positions,
-    )  # fmt: skip
+        event_starts=outcome.event_starts,
+        statuses=outcome.statuses,
+        positions=outcome.positions,
+        attributes=columns.attributes[:n_leaves],
+        kinds=columns.kinds[:n_leaves],
+        numbers=columns.numbers[:n_leaves],
+        residuals=columns.residuals[:n_leaves],
+        text_starts=columns.text_starts[:n_leaves],
+        text_ends=columns.text_ends[:n_leaves],
+        texts=columns.texts[:n_texts],
+    )
 
 
 def _read_only(array: NDArray[Any], dtype: type[Any]) -> NDArray[Any]:
     """Return a contiguous read-only view: to the compiler, a writable array is another type, and another kernel."""
-    if array.dtype != dtype or array.ndim != 1 or not array.flags.c_contiguous:
+    flags = array.flags
+    if array.dtype != dtype or array.ndim != 1 or not flags.c_contiguous or not flags.aligned:
         array = _converted(array, dtype)
     if array.flags.writeable:
         array = array[:]
@@ -168,45 +217,38 @@ def _read_only(array: NDArray[Any], dtype: type[Any]) -> NDArray[Any]:
 def _converted(array: NDArray[Any], dtype: type[Any]) -> NDArray[Any]:
     if array.ndim != 1 or not np.can_cast(array.dtype, dtype, casting="same_kind"):
         raise ValueError(f"expected a one-dimensional array of {np.dtype(dtype)}, not {array.ndim}-d {array.dtype}")
-    return np.ascontiguousarray(array, dtype=dtype)
+    return np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
 
 
-def _empty_columns(n_leaves: int, n_texts: int) -> tuple[NDArray[Any], ...]:
-    return (
-        np.empty(n_leaves, dtype=np.int32),
-        np.empty(n_leaves, dtype=np.uint8),
-        np.empty(n_leaves, dtype=np.float64),
-        np.empty(n_leaves, dtype=np.int64),
-        np.empty(n_leaves, dtype=np.int64),
-        np.empty(n_leaves, dtype=np.int64),
-        np.empty(n_texts, dtype=np.uint8),
+def _empty_statuses(n_events: int) -> Statuses:
+    event_starts = np.empty(n_events + 1, dtype=np.int64)
+    event_starts[0] = 0
+    return Statuses(event_starts, np.empty(n_events, dtype=np.uint8), np.empty(n_events, dtype=np.int64))
+
+
+def empty_columns(n_leaves: int, n_texts: int) -> LeafColumns:
+    """Return columns with room for so many leaves and bytes of text."""
+    return LeafColumns(
+        attributes=np.empty(n_leaves, dtype=np.int32),
+        kinds=np.empty(n_leaves, dtype=np.uint8),
+        numbers=np.empty(n_leaves, dtype=np.float64),
+        residuals=np.empty(n_leaves, dtype=np.int64),
+        text_starts=np.empty(n_leaves, dtype=np.int64),
+        text_ends=np.empty(n_leaves, dtype=np.int64),
+        texts=np.empty(n_texts, dtype=np.uint8),
     )
 
 
-def _make_room(
-    columns: tuple[NDArray[Any], ...],
-    n_data: int,
-    start: int,
-    end: int,
-    event: int,
-    event_starts: NDArray[np.int64],
-    n_texts: int,
-) -> tuple[NDArray[Any], ...]:
-    """Return larger arrays, in which the next event fits; it may also have been the workspace that was too small."""
-    if not 0 <= start <= end <= n_data:
-        raise ValueError(f"event {event} is from {start} to {end}, outside the {n_data} bytes of data")
-    n_bytes = end - start
-    if n_bytes // 8 >= _workspace.path.size:
-        _workspace.path = np.zeros(n_bytes // 4 + 1, dtype=np.uint64)
-    n_leaves = int(event_starts[event])
-    leaf_room = max(columns[0].size, n_leaves + n_bytes // 2 + 1)
-    text_room = max(columns[-1].size, n_texts + n_bytes + TEXT_MARGIN)
-    if leaf_room > columns[0].size:
+def _with_room(columns: LeafColumns, n_bytes: int, n_leaves: int, n_texts: int) -> LeafColumns:
+    """Return columns in which an event of so many bytes fits behind what is there: it may be there already."""
+    leaf_room = max(columns.attributes.size, n_leaves + n_bytes // 2 + 1)
+    text_room = max(columns.texts.size, n_texts + n_bytes + TEXT_MARGIN)
+    if leaf_room > columns.attributes.size:
         leaf_room *= 2
-    if text_room > columns[-1].size:
+    if text_room > columns.texts.size:
         text_room *= 2
-    larger = _empty_columns(leaf_room, text_room)
-    for old, new in zip(columns, larger, strict=True):
-        n_used = n_texts if new is larger[-1] else n_leaves
-        new[:n_used] = old[:n_used]
+    larger = empty_columns(leaf_room, text_room)
+    for name in LeafColumns._fields:
+        n_used = n_texts if name == "texts" else n_leaves
+        getattr(larger, name)[:n_used] = getattr(columns, name)[:n_used]
     return larger

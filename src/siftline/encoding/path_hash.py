@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.kernels.json_path import EMPTY_SLOT, SLOT_WORDS, fill_path_slots, fill_path_words
-from siftline.kernels.pointers import IS_COMPILED, table_of
+from siftline.kernels.json_path import EMPTY_SLOT, SLOT_WORDS, PathHash, fill_path_slots, fill_path_words
+from siftline.kernels.pointers import handle_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,31 +15,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class PathHash(NamedTuple):
-    """Known attribute paths and what stands before their dots; kernels.json_path describes the arrays.
-
-    Attributes
-    ----------
-    slots : uint64[4 * n_slots]
-        An open-addressing hash table; n_slots is a power of two.
-    words : uint64[n_words]
-        The bytes of the paths, each padded with zeros to a multiple of eight.
-    """
-
-    slots: NDArray[np.uint64]
-    words: NDArray[np.uint64]
-
-
 class Paths:
-    """A table of paths, with what `kernels.locate` takes for it: the addresses of its arrays, or the arrays."""
+    """A table of paths, with what kernels take for it."""
 
-    __slots__ = ("handle", "n_paths", "slots", "words")
+    __slots__ = ("handle", "hash", "n_paths")
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.n_paths = len(paths)
-        self.slots, self.words = build_path_hash(paths)
-        arrays = self.slots, self.words
-        self.handle: Any = table_of(arrays) if IS_COMPILED else arrays
+        self.hash = build_path_hash(paths)
+        self.handle: Any = handle_of(self.hash)
 
 
 def build_path_hash(paths: Sequence[str]) -> PathHash:

@@ -36,16 +36,15 @@ def literal_shares(clauses: Clauses, domains: Domains, statistics: Statistics | 
     pattern counts like a constant beside the other patterns of its attribute.
     """
     used, attributes = _used(clauses, domains)
-    sets = (clauses.sets, clauses.set_starts, clauses.set_lows, clauses.set_highs)
-    literals: list[Any] = [attributes, clauses.lows, clauses.highs, clauses.kinds, *sets]
+    literals = clauses.literals._replace(attributes=attributes)
     if statistics is None:
         spans = [_spans(attribute, domains) for attribute in used]
         table = np.array(spans, dtype=np.float64).reshape(-1, 6)
-        even: NDArray[np.float64] = shares_of_spans(*[*literals, table])
+        even: NDArray[np.float64] = shares_of_spans(literals, table)
         return even
     frequencies = _frequencies(used, domains, statistics)
     starts, codes = sampled_codes(used, domains, statistics)
-    shares: NDArray[np.float64] = shares_in_samples(*[*literals, frequencies, starts, codes])
+    shares: NDArray[np.float64] = shares_in_samples(literals, frequencies, starts, codes)
     return shares
 
 

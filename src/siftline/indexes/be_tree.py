@@ -83,8 +83,10 @@ from siftline.kernels.be_tree import (
     LEAF,
     LOW,
     N_C_COLUMNS,
+    N_P_COLUMNS,
     N_PACKED,
     WORD,
+    Layout,
     Ranked,
     Tree,
     Work,
@@ -95,6 +97,7 @@ from siftline.kernels.be_tree import (
     match_tree,
     rank_literals,
 )
+from siftline.kernels.literals import Literals
 from siftline.kernels.scan import order_literals
 from siftline.kernels.spaces import cut_attributes, spaces_of_ranges
 
@@ -113,15 +116,6 @@ _LEAF_CAPACITY: Final = 50
 _MOST_CLAUSES: Final = 1_000_000
 
 
-class Arrays(NamedTuple):
-    """One tree; see the head of this file."""
-
-    roots: NDArray[np.int32]
-    c_nodes: NDArray[np.int32]
-    p_nodes: NDArray[np.int32]
-    leaves: NDArray[np.uint64]
-
-
 class BeTree(PartedIndex):
     """A tree that cuts the space by attribute and by value in turn.
 
@@ -132,7 +126,7 @@ class BeTree(PartedIndex):
     """
 
     name: ClassVar[str] = "be-tree"
-    arrays_type: ClassVar[type] = Arrays
+    arrays_type: ClassVar[type] = Layout
 
     def __init__(self, *, leaf_capacity: int = _LEAF_CAPACITY) -> None:
         super().__init__()
@@ -140,15 +134,14 @@ class BeTree(PartedIndex):
             raise ValueError(f"leaf_capacity must be an integer from 1 to {_MOST_CLAUSES:,}, not {leaf_capacity!r}")
         self.leaf_capacity = leaf_capacity
 
-    def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Arrays:
+    def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Layout:
         shares = literal_shares(clauses, context.domains, context.statistics)
         order = order_literals(clauses.starts, shares, clauses.kinds)
         n_attributes = int(clauses.attributes.max()) + 1 if len(order) else 0
-        bounds = clauses.attributes, clauses.lows, clauses.highs
-        space_starts, cuts = cut_attributes(n_attributes, *bounds)
-        firsts, lasts = spaces_of_ranges(*bounds, space_starts, cuts)
-        whole = order, clauses.starts, clauses.attributes, clauses.kinds
-        ranked = Ranked(*rank_literals(*whole, shares, firsts, lasts, space_starts))
+        attributes, lows, highs = clauses.attributes, clauses.lows, clauses.highs
+        space_starts, cuts = cut_attributes(n_attributes, attributes, lows, highs)
+        firsts, lasts = spaces_of_ranges(attributes, lows, highs, space_starts, cuts)
+        ranked = rank_literals(order, clauses.starts, attributes, clauses.kinds, shares, firsts, lasts, space_starts)
         tree = _empty_tree(chosen, ranked, len(order))
         work = _empty_work(n_attributes, chosen, ranked)
         n_c_nodes, n_p_nodes = grow_tree(self.leaf_capacity, tree, work, ranked, space_starts, cuts)
@@ -157,24 +150,27 @@ class BeTree(PartedIndex):
         lengths = (tree.ends - tree.begins)[:n_c_nodes].astype(np.int64)
         leaf_starts = np.concatenate([[0], np.cumsum(lengths)])
         in_leaves = tree.members[spans(tree.begins[:n_c_nodes].astype(np.int64), lengths)]
-        literals = clauses.starts, clauses.attributes, clauses.lows, clauses.highs, clauses.kinds, clauses.sets
-        leaves = fill_leaves(leaf_starts, in_leaves, c_nodes, tree.is_proven, order, *literals)
+        leaves = fill_leaves(leaf_starts, in_leaves, c_nodes, tree.is_proven, order, clauses.literals)
         roots = np.full(n_attributes, -1, dtype=np.int32)
         n_roots = int(c_nodes[1, FIRST_P_NODE])
         roots[p_nodes[:n_roots, ATTRIBUTE]] = np.arange(n_roots)
-        return Arrays(roots, c_nodes, p_nodes, leaves)
+        return Layout(roots, c_nodes, p_nodes, leaves)
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
-        return Found(*match_tree(event.attributes, event.codes, self._dense(), *part.arrays, *part.literals[-3:]))
+        literals, layout = part.handle(Literals), part.handle(Layout)
+        found, n_candidates, n_tested, n_lists = match_tree(
+            event.attributes, event.codes, self._dense(), literals, layout
+        )
+        return Found(found, n_candidates, n_tested, n_lists)
 
     def stats(self) -> dict[str, Any]:
         """Return bytes by structure, numbers of nodes, and what matching has cost so far."""
         return {**super().stats(), "depth": max((_depth(part) for part in self._parts), default=0)}
 
     def _stats_of_part(self, part: Part) -> dict[str, int]:
-        _, c_nodes, p_nodes, leaves = part.arrays
-        n_leaves = int(np.count_nonzero(leaf_sizes(c_nodes, leaves)))
-        return {"c_nodes": len(c_nodes) - 1, "p_nodes": len(p_nodes) - 1, "leaves": n_leaves}
+        arrays = part.arrays
+        n_leaves = int(np.count_nonzero(leaf_sizes(arrays.c_nodes, arrays.leaves)))
+        return {"c_nodes": len(arrays.c_nodes) - 1, "p_nodes": len(arrays.p_nodes) - 1, "leaves": n_leaves}
 
     def _describe_part(self, part: Part) -> list[str]:
         numbers, sizes = self._stats_of_part(part), leaf_sizes(part.arrays.c_nodes, part.arrays.leaves)
@@ -186,16 +182,15 @@ class BeTree(PartedIndex):
         ]
 
     def _check_part(self, part: Part) -> None:
-        roots, c_nodes, p_nodes, leaves = part.arrays
-        clauses = part.clauses
+        arrays, clauses = part.arrays, part.clauses
+        roots, c_nodes, p_nodes, leaves = arrays.roots, arrays.c_nodes, arrays.p_nodes, arrays.leaves
         assert c_nodes[0].tolist()[:3] == [0, 2**31 - 1, 1]
         assert c_nodes[-1, FIRST_P_NODE] == len(p_nodes) - 1
         assert c_nodes[-1, LEAF] == len(leaves) - 1
         n_roots = int(c_nodes[1, FIRST_P_NODE])
         assert roots[p_nodes[:n_roots, ATTRIBUTE]].tolist() == list(range(n_roots))
         assert np.count_nonzero(roots >= 0) == n_roots
-        bounds = clauses.attributes, clauses.lows, clauses.highs
-        space_starts, cuts = cut_attributes(len(roots), *bounds)
+        space_starts, cuts = cut_attributes(len(roots), clauses.attributes, clauses.lows, clauses.highs)
         hung_on = _Intervals(clauses, space_starts, cuts)
         seen: list[int] = []
         for c, path in _paths(c_nodes, p_nodes):
@@ -336,7 +331,7 @@ def _empty_tree(chosen: NDArray[np.int32], ranked: Ranked, n_literals: int) -> T
     most_c_nodes = 2 * most_p_nodes + 1
     return Tree(
         c_nodes=np.empty((most_c_nodes, N_C_COLUMNS), dtype=np.int32),
-        p_nodes=np.empty((most_p_nodes, 2), dtype=np.int32),
+        p_nodes=np.empty((most_p_nodes, N_P_COLUMNS), dtype=np.int32),
         begins=np.empty(most_c_nodes, dtype=np.int32),
         ends=np.empty(most_c_nodes, dtype=np.int32),
         p_node_above=np.empty(most_c_nodes, dtype=np.int32),

@@ -90,6 +90,7 @@ from siftline.indexes.publication_types import check_constants, publication_type
 from siftline.kernels.counting import (
     N_LISTS,
     ROW,
+    Lists,
     count_by_bits,
     count_by_bytes,
     count_by_lists,
@@ -106,7 +107,6 @@ from siftline.kernels.counting_layout import (
     same_sets,
     spread_sets,
 )
-from siftline.kernels.verify import verify_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -149,12 +149,27 @@ class Arrays(NamedTuple):
     has_veto: NDArray[np.bool_]
 
 
-# How each association counts, and the arrays that it needs for that.
-_COUNTS: Final[dict[str, tuple[Any, slice]]] = {
-    "list": (count_by_lists, slice(12, 14)),
-    "bit-matrix": (count_by_bits, slice(14, 15)),
-    "byte-matrix": (count_by_bytes, slice(14, 15)),
-}
+def _count_by_lists(
+    n_words: int, vector: NDArray[np.uint64], words: NDArray[np.uint32], arrays: Arrays, hits: NDArray[Any]
+) -> Any:
+    starts, postings = arrays.posting_starts, arrays.postings
+    return count_by_lists(n_words, vector, words, starts, postings, arrays.needed, arrays.has_veto, hits)
+
+
+def _count_by_bits(
+    n_words: int, vector: NDArray[np.uint64], words: NDArray[np.uint32], arrays: Arrays, hits: NDArray[Any]
+) -> Any:
+    return count_by_bits(n_words, vector, words, arrays.matrix, arrays.needed, arrays.has_veto, hits)
+
+
+def _count_by_bytes(
+    n_words: int, vector: NDArray[np.uint64], words: NDArray[np.uint32], arrays: Arrays, hits: NDArray[Any]
+) -> Any:
+    return count_by_bytes(n_words, vector, words, arrays.matrix, arrays.needed, arrays.has_veto, hits)
+
+
+# How each association counts.
+_COUNTS: Final = {"list": _count_by_lists, "bit-matrix": _count_by_bits, "byte-matrix": _count_by_bytes}
 
 
 class Counting(PartedIndex):
@@ -220,7 +235,6 @@ class Counting(PartedIndex):
         return super().prepare(batch)
 
     def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Arrays:
-        sets = clauses.set_starts, clauses.set_lows, clauses.set_highs
         groups, group_starts, keys, owners, needed, has_veto = group_literals(
             chosen,
             len(context.domains),
@@ -230,15 +244,37 @@ class Counting(PartedIndex):
             clauses.highs,
             clauses.kinds,
             clauses.sets,
-            same_sets(*sets),
+            same_sets(clauses.set_starts, clauses.set_lows, clauses.set_highs),
         )
         found, predicate_keys, lengths, predicate_starts = distinct_predicates(group_starts, keys, owners, needed)
-        numbers, heads, operands, ends, predicate_sets = number_predicates(predicate_starts, predicate_keys, *sets)
-        entries = spread_sets(heads, predicate_sets, *sets)
-        tables = lay_out_tables(self._covered(groups, context.domains), heads, operands, *entries[:2])
-        association = self._associate(found, owners, numbers, lengths, clauses.n_clauses)
-        lists = (groups, heads, operands, ends)
-        return Arrays._make((*lists, *entries, *tables, *association, _padded(needed), has_veto))
+        numbers, heads, operands, ends, predicate_sets = number_predicates(
+            predicate_starts, predicate_keys, clauses.set_starts, clauses.set_lows, clauses.set_highs
+        )
+        entry_heads, entry_lows, entry_highs, entry_predicates = spread_sets(
+            heads, predicate_sets, clauses.set_starts, clauses.set_lows, clauses.set_highs
+        )
+        covered = self._covered(groups, context.domains)
+        table_ids, tables, bucket_rows, rows = lay_out_tables(covered, heads, operands, entry_heads, entry_lows)
+        posting_starts, postings, matrix = self._associate(found, owners, numbers, lengths, clauses.n_clauses)
+        return Arrays(
+            groups=groups,
+            heads=heads,
+            operands=operands,
+            ends=ends,
+            entry_heads=entry_heads,
+            entry_lows=entry_lows,
+            entry_highs=entry_highs,
+            entry_predicates=entry_predicates,
+            table_ids=table_ids,
+            tables=tables,
+            bucket_rows=bucket_rows,
+            rows=rows,
+            posting_starts=posting_starts,
+            postings=postings,
+            matrix=matrix,
+            needed=_padded(needed),
+            has_veto=has_veto,
+        )
 
     def _covered(self, groups: NDArray[np.int32], domains: Domains) -> NDArray[np.int64]:
         """Return which tables to make: group, whether of strings, first and last label of the values in the type."""
@@ -290,17 +326,15 @@ class Counting(PartedIndex):
         vector = scratch.array("vector", n_words, np.uint64)
         words = scratch.array("words", n_words, np.uint32)
         hits = scratch.array(needed.dtype.name, len(needed), needed.dtype)
-        count, association = _COUNTS[self._association]
+        count = _COUNTS[self._association]
         try:
-            n_touched, n_seen = find_predicates(event.attributes, event.codes, *arrays[:12], vector, words)
-            sure, doubtful, n_compared, n_lists = count(
-                n_touched, vector, words, *arrays[association], needed, arrays.has_veto, hits
-            )
+            n_touched, n_seen = find_predicates(event.attributes, event.codes, part.handle(Lists), vector, words)
+            sure, doubtful, n_compared, n_lists = count(n_touched, vector, words, arrays, hits)
         except BaseException:  # interrupted between the stages: the bits of stage 1 are still set
             scratch.arrays.clear()
             raise
         if len(doubtful):
-            held, n_tested = verify_clauses(doubtful, event.attributes, event.codes, self._dense(), *part.literals)
+            held, n_tested = self._verified(part, doubtful, event)
             sure = np.concatenate([sure, held])
             n_seen += n_tested
         return Found(sure, n_compared, n_seen, n_lists)

@@ -27,7 +27,7 @@ Cost: 12 bytes streamed per clause and event; 17 bytes more per literal; O(n) ti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from siftline.encoding.clauses import RANGE, VETO
 from siftline.encoding.growable import Growable
 from siftline.encoding.selectivity import literal_shares
 from siftline.indexes.protocol import Candidates, OneByOne
-from siftline.kernels.scan import order_literals, scan_clauses
+from siftline.kernels.scan import Scanned, order_literals, scan_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,19 +67,29 @@ _DTYPES: Final = {
 }
 
 
+class _Published(NamedTuple):
+    """The columns as matches see them."""
+
+    n_attributes: int
+    scanned: Scanned
+    slots: NDArray[np.int32]
+    is_exact: NDArray[np.bool_]
+    is_live: NDArray[np.bool_]
+
+
 class FastScan(OneByOne):
     """A compiled linear scan."""
 
     name: ClassVar[str] = "fast-scan"
     takes_alternatives: ClassVar[bool] = False
     takes_patterns: ClassVar[bool] = False
-    has_tail: ClassVar[bool] = False
+    has_write_buffer: ClassVar[bool] = False
     shares: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._counters = {"candidates_examined": 0, "predicates_evaluated": 0, "lists_scanned": 0, "events": 0}
         self._columns: dict[str, Growable] = {}
-        self._published: tuple[Any, ...] = ()
+        self._published: _Published
         self._clear()
 
     def _clear(self) -> None:
@@ -90,11 +100,13 @@ class FastScan(OneByOne):
 
     def _publish(self, n_attributes: int) -> None:
         """Let the next match see the columns as they are now, all at once."""
-        self._published = (n_attributes, *(column.view for column in self._columns.values()))
+        views = {name: column.view for name, column in self._columns.items()}
+        scanned = Scanned(**{name: views[name] for name in Scanned._fields})
+        self._published = _Published(n_attributes, scanned, views["slots"], views["is_exact"], views["is_live"])
 
     def __getstate__(self) -> dict[str, Any]:
         # The published views are of the columns: copied on their own, they would no longer follow them.
-        return {**self.__dict__, "_published": self._published[0]}
+        return {**self.__dict__, "_published": self._published.n_attributes}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -135,14 +147,20 @@ class FastScan(OneByOne):
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Scan all clauses."""
         start, end = events.starts[position], events.starts[position + 1]
-        n_attributes, *arrays = self._published
+        published = self._published
         sure, possible, n_survivors, n_tested = scan_clauses(
-            events.attributes[start:end], events.codes[start:end], n_attributes, *arrays
+            events.attributes[start:end],
+            events.codes[start:end],
+            published.n_attributes,
+            published.scanned,
+            published.slots,
+            published.is_exact,
+            published.is_live,
         )
         self._counters["events"] += 1
         self._counters["lists_scanned"] += 1
         self._counters["candidates_examined"] += n_survivors
-        self._counters["predicates_evaluated"] += len(arrays[0]) + n_tested
+        self._counters["predicates_evaluated"] += len(published.scanned.first_lows) + n_tested
         if len(possible):
             possible = np.setdiff1d(possible, sure)
         return Candidates(sure, possible)
@@ -175,7 +193,7 @@ class FastScan(OneByOne):
         assert (np.diff(arrays["rest_starts"]) >= 0).all()
         assert (np.diff(arrays["slots"]) >= 0).all()
         assert n_clauses == 0 or arrays["slots"][-1] < len(arrays["is_live"])
-        assert (arrays["first_entries"] <= self._published[0]).all()
+        assert (arrays["first_entries"] <= self._published.n_attributes).all()
 
 
 def _laid_out(batch: Batch) -> dict[str, NDArray[Any]]:

@@ -63,9 +63,8 @@ import numpy as np
 
 from siftline.encoding.clauses import spans
 from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, check_memory, checked_limit
-from siftline.kernels.k_index import choose_literals, count_event, cut_into_lists, post, posted_ranges
+from siftline.kernels.k_index import Layout, choose_literals, count_event, cut_into_lists, post, posted_ranges
 from siftline.kernels.spaces import cut_attributes, spaces_of_ranges
-from siftline.kernels.verify import verify_clauses
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -131,7 +130,7 @@ class KIndex(PartedIndex):
         first_ids = np.cumsum(n_ids) - n_ids
         partition_keys = np.flatnonzero(np.bincount(keys))
         partition_starts = np.searchsorted(np.repeat(keys[order], n_ids), [*partition_keys, np.iinfo(np.uint16).max])
-        ranges = posted_ranges(
+        ids, attributes, lows, highs = posted_ranges(
             chosen[order],
             first_ids,
             literal_bits,
@@ -145,7 +144,7 @@ class KIndex(PartedIndex):
             clauses.set_highs,
         )
         n_literals = int(np.count_nonzero(literal_bits >= 0))
-        lists = self._posted(n_attributes, n_literals, partition_starts, *ranges)
+        lists = self._posted(n_attributes, n_literals, partition_starts, ids, attributes, lows, highs)
         return Arrays(
             **lists,
             partition_sizes=(partition_keys // 2).astype(np.uint8),
@@ -200,10 +199,10 @@ class KIndex(PartedIndex):
         matched = self._scratch.array("matched", n_bitmaps, np.uint64)
         dense = self._dense()
         found, doubtful, n_met, n_counted, n_lists = count_event(
-            event.attributes, event.codes, dense, counts, matched, *arrays[:-2]
+            event.attributes, event.codes, dense, counts, matched, part.handle(Layout)
         )
         if len(doubtful):  # D4, D5, D6
-            held, n_tested = verify_clauses(doubtful, event.attributes, event.codes, dense, *part.literals)
+            held, n_tested = self._verified(part, doubtful, event)
             found, n_counted = np.concatenate([found, held]), n_counted + n_tested
         return Found(found, n_met, n_counted, n_lists)
 

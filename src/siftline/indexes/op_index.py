@@ -71,9 +71,10 @@ from siftline.encoding.selectivity import attribute_frequencies
 from siftline.errors import TooLargeError
 from siftline.indexes.operator_lists import LISTS, PatternLists
 from siftline.indexes.parts import Found, PartedIndex
-from siftline.kernels.op_index import N_OPERATORS, match_event, sort_out
+from siftline.kernels.op_index import N_OPERATORS, Layout, match_event, sort_out
 from siftline.kernels.op_index_lists import (
     FIRST_PATTERN,
+    Pivoted,
     choose_pivots,
     most_entries,
     number_pivots,
@@ -81,7 +82,6 @@ from siftline.kernels.op_index_lists import (
     sort_entries,
     write_entries,
 )
-from siftline.kernels.verify import verify_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,11 +129,6 @@ class Arrays(NamedTuple):
     patterns: NDArray[np.int32]
     sizes: NDArray[np.int64]
 
-    @property
-    def structure(self) -> tuple[Any, ...]:
-        """What `match_event` takes, in its order."""
-        return self[:11]
-
 
 class OpIndex(PartedIndex):
     """Pivots, lists by operator, counters.
@@ -173,16 +168,15 @@ class OpIndex(PartedIndex):
     # laying out
 
     def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Arrays:
-        starts, literals = clauses.starts, clauses.literals
         frequencies = attribute_frequencies(clauses, context.domains, context.statistics)
         firsts, ends, is_cnf = choose_pivots(
-            chosen, starts, clauses.attributes, clauses.kinds, clauses.is_alternative, frequencies
+            chosen, clauses.starts, clauses.attributes, clauses.kinds, clauses.is_alternative, frequencies
         )
         pivots, counter_starts, bitmap_starts = number_pivots(
             len(context.domains), firsts, ends, is_cnf, clauses.attributes
         )
         n_most = most_entries(
-            chosen, firsts, ends, starts, clauses.lows, clauses.highs, clauses.sets, clauses.set_starts
+            chosen, firsts, ends, clauses.starts, clauses.lows, clauses.highs, clauses.sets, clauses.set_starts
         )
         n_cells = (len(counter_starts) - 1) * N_OPERATORS * self._n_segments
         if max(n_most, n_cells) > _MOST_CELLS or bitmap_starts[-1] > _MOST_BITMAPS:
@@ -196,15 +190,10 @@ class OpIndex(PartedIndex):
             n_most,
             self._n_segments,
             chosen,
-            firsts,
-            ends,
-            is_cnf,
-            pivots,
-            counter_starts,
-            bitmap_starts,
+            Pivoted(firsts, ends, is_cnf, pivots, counter_starts, bitmap_starts),
             is_verified,
             patterns,
-            *literals,
+            clauses.literals,
         )
         directory, keys, targets = sort_entries(n_cells, cells, keys, targets)
         signatures = np.zeros(0, dtype=np.uint64)
@@ -245,7 +234,7 @@ class OpIndex(PartedIndex):
             self._dense(),
             self._scratch.array("counters", n_counters, np.uint8),
             self._scratch.array("bitmaps", n_bitmaps, np.uint64),
-            *arrays.structure,
+            part.handle(Layout),
         )
         n_lists = n_pivots * N_OPERATORS
         counters = self._counters
@@ -261,7 +250,7 @@ class OpIndex(PartedIndex):
         sure, unsure = sort_out(found, is_single, arrays.is_verified, is_reported)
         if not len(unsure):
             return Found(sure, n_candidates, n_matched, n_lists)
-        verified, n_tested = verify_clauses(unsure, event.attributes, event.codes, self._dense(), *part.literals)  # D4
+        verified, n_tested = self._verified(part, unsure, event)  # D4
         return Found(np.concatenate([sure, verified]), n_candidates, n_matched + n_tested, n_lists)
 
     def _with_patterns(self, part: Part, event: OneEvent) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -30,6 +30,8 @@ from siftline.encoding.clauses import Clauses, concatenate, select
 from siftline.encoding.growable import Growable
 from siftline.errors import TooLargeError
 from siftline.indexes.protocol import Candidates, OneByOne
+from siftline.kernels.literals import Literals
+from siftline.kernels.pointers import handle_of
 from siftline.kernels.verify import can_be_found, slots_of_clauses, verify_clauses
 
 if TYPE_CHECKING:
@@ -49,6 +51,9 @@ _SMALL: Final = 64
 _RATIO: Final = 8
 # A part is built anew without its dead subscriptions when they are one of this many.
 _DEAD_RATIO: Final = 4
+
+# What a copy of a part makes anew.
+_NOT_COPIED: Final = frozenset({"batching", "handles", "workspaces"})
 
 _ABSENT: Final = -1
 _ANY_SIZE: Final = 2**63
@@ -90,13 +95,14 @@ class Part:
         "arrays",
         "batching",
         "clauses",
-        "desks",
         "first_slot",
+        "handles",
         "has_repeated_slots",
         "literals",
         "n_dead",
         "n_slots",
         "others",
+        "workspaces",
     )
 
     def __init__(self, clauses: Clauses, others: NDArray[np.int32], arrays: Any) -> None:
@@ -109,16 +115,31 @@ class Part:
         self.first_slot = int(clauses.slots[0]) if clauses.n_clauses else 0
         self.n_dead = 0
         self.batching: Any = None  # what the index keeps for batches against this part, made when it is needed
-        self.desks: dict[int, Any] = {}  # what threads keep for matching against this part, by thread
+        self.workspaces: dict[int, Any] = {}  # what threads keep for matching against this part, by thread
+        self.handles: dict[type, Any] = {}  # see `handle`
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__ if name not in ("batching", "desks")}
+        return {name: getattr(self, name) for name in self.__slots__ if name not in _NOT_COPIED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             setattr(self, name, value)
         self.batching = None
-        self.desks = {}
+        self.workspaces = {}
+        self.handles = {}
+
+    def handle(self, kind: type, prefix: str = "") -> Any:
+        """Return what kernels take for the arrays, or literals, that `kind` names, a prefix before their names here.
+
+        A kernel that is called for every event is called faster with one table than with ten arrays, or with a tuple.
+        """
+        handle = self.handles.get(kind)
+        if handle is None:  # two threads may both make it
+            names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
+            arrays = self.literals if kind is Literals else self.arrays
+            handle = handle_of(kind(*(getattr(arrays, prefix + name) for name in names)))
+            self.handles[kind] = handle
+        return handle
 
     @property
     def n_clauses(self) -> int:
@@ -158,7 +179,7 @@ class PartedIndex(OneByOne, ABC):
     name: ClassVar[str]
     takes_alternatives: ClassVar[bool] = False
     takes_patterns: ClassVar[bool] = False
-    has_tail: ClassVar[bool] = False
+    has_write_buffer: ClassVar[bool] = False
     shares: ClassVar[bool] = False
     # The NamedTuple of arrays that `_lay_out` returns.
     arrays_type: ClassVar[type]
@@ -330,7 +351,7 @@ class PartedIndex(OneByOne, ABC):
         found, n_candidates, n_predicates, n_lists = self._match_part(part, event)
         clauses, attributes = part.clauses, event.attributes
         if len(part.others):
-            others, n_tested = verify_clauses(part.others, attributes, event.codes, self._dense(), *part.literals)
+            others, n_tested = self._verified(part, part.others, event)
             found = np.concatenate([found, others])
             n_candidates += len(part.others)
             n_predicates += n_tested
@@ -343,6 +364,11 @@ class PartedIndex(OneByOne, ABC):
             found, clauses.slots, self._is_exact(part, event), is_live, attributes, part.has_repeated_slots, seen
         )
         return sure, possible
+
+    def _verified(self, part: Part, clauses: NDArray[np.int32], event: OneEvent) -> tuple[NDArray[np.int32], int]:
+        """Return those of some clauses of a part whose literals all hold, and how many literals were tested."""
+        held, n_tested = verify_clauses(clauses, event.attributes, event.codes, self._dense(), part.handle(Literals))
+        return held, n_tested
 
     def _dense(self) -> NDArray[np.int32]:
         """Return the scratch array for `spread_event`; `clear_event` must leave it as it is now."""

@@ -52,7 +52,7 @@ D6  Vetoes have no bits; a clause with some is checked once its other predicates
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -61,6 +61,7 @@ from siftline.encoding.forms import EQUAL, forms
 from siftline.encoding.selectivity import literal_shares
 from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex
 from siftline.kernels.propagation import (
+    Layout,
     cluster_clauses,
     first_of_equal_sets,
     group_clauses,
@@ -69,7 +70,6 @@ from siftline.kernels.propagation import (
     sorted_ranges,
 )
 from siftline.kernels.scan import order_literals
-from siftline.kernels.verify import verify_clauses
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,28 +77,13 @@ if TYPE_CHECKING:
     from siftline.encoding.clauses import Clauses
 
 
-class Arrays(NamedTuple):
-    """One part; see above."""
-
-    list_starts: NDArray[np.int64]
-    lows: NDArray[np.int32]
-    highs: NDArray[np.int32]
-    reaches: NDArray[np.int32]
-    predicates: NDArray[np.int32]
-    predicate_clusters: NDArray[np.int32]
-    cluster_widths: NDArray[np.int32]
-    block_starts: NDArray[np.int64]
-    blocks: NDArray[np.uint32]
-    has_veto: NDArray[np.bool_]
-
-
 class Propagation(PartedIndex):
     """A predicate bit vector, and clusters under access predicates."""
 
     name: ClassVar[str] = "propagation"
-    arrays_type: ClassVar[type] = Arrays
+    arrays_type: ClassVar[type] = Layout
 
-    def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Arrays:
+    def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Layout:
         list_starts, lows, highs, reaches, predicates, of_literals, n_predicates = _predicates(clauses)
         # Equalities come first, then the others (D5); among both, the rarest.
         shares = literal_shares(clauses, context.domains, context.statistics) + (forms(clauses) != EQUAL)
@@ -116,16 +101,16 @@ class Propagation(PartedIndex):
             literal_order,
             of_literals,
         )
-        return Arrays(
-            list_starts,
-            lows,
-            highs,
-            reaches,
-            predicates,
-            predicate_clusters,
-            cluster_widths,
-            block_starts,
-            blocks,
+        return Layout(
+            list_starts=list_starts,
+            lows=lows,
+            highs=highs,
+            reaches=reaches,
+            predicates=predicates,
+            predicate_clusters=predicate_clusters,
+            cluster_widths=cluster_widths,
+            block_starts=block_starts,
+            blocks=blocks,
             has_veto=n_vetoes > 0,
         )
 
@@ -133,10 +118,10 @@ class Propagation(PartedIndex):
         arrays = part.arrays
         words = self._scratch.array("words", len(arrays.predicate_clusters) // 64 + 1, np.uint64)
         found, doubtful, n_candidates, n_predicates, n_lists = propagate_event(
-            event.attributes, event.codes, words, *arrays
+            event.attributes, event.codes, words, part.handle(Layout)
         )
         if len(doubtful):  # D6
-            held, n_tested = verify_clauses(doubtful, event.attributes, event.codes, self._dense(), *part.literals)
+            held, n_tested = self._verified(part, doubtful, event)
             found, n_predicates = np.concatenate([found, held]), n_predicates + n_tested
         return Found(found, n_candidates, n_predicates, n_lists)
 
@@ -158,7 +143,7 @@ class Propagation(PartedIndex):
         assert len(arrays.has_veto) == part.n_clauses
 
     @staticmethod
-    def _members(arrays: Arrays, cluster: int) -> NDArray[np.uint32]:
+    def _members(arrays: Layout, cluster: int) -> NDArray[np.uint32]:
         """Return the clauses of a cluster."""
         start, end = arrays.block_starts[cluster : cluster + 2]
         n_members = (end - start) // (arrays.cluster_widths[cluster] + 1)
@@ -203,9 +188,10 @@ def _predicates(clauses: Clauses) -> Any:
         np.concatenate([clauses.lows[plain], clauses.set_lows[items]]),
         np.concatenate([clauses.highs[plain], clauses.set_highs[items]]),
     )
-    *lists, of_literals, n_predicates = number_predicates(starts, literals, lows, highs, clauses.sets)
+    numbered = number_predicates(starts, literals, lows, highs, clauses.sets)
+    list_starts, lows, highs, reaches, predicates, of_literals, n_predicates = numbered
     of_literals[with_set] = of_literals[firsts]
-    return *lists, of_literals, n_predicates
+    return list_starts, lows, highs, reaches, predicates, of_literals, n_predicates
 
 
 def _counts_in_clauses(clauses: Clauses, is_chosen: NDArray[np.bool_]) -> NDArray[np.int64]:

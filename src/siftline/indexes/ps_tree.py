@@ -208,7 +208,9 @@ class PsTree:
         tree = self._tree
         keys = self._values.keys([value])
         if isinstance(self._values, FixedWidth):
-            leaf = int(kernels.locate_image(keys.images[0], *self._located_in()))
+            shifts, masks = self._shape.shifts, self._shape.masks
+            image, slots, images, neighbours = keys.images[0], tree.slots, tree.images, tree.neighbours
+            leaf = int(kernels.locate_image(image, slots, images, tree.equals, tree.users, neighbours, shifts, masks))
         else:
             leaf = int(kernels.locate_digits(keys.starts, keys.digits, self._shape.fanout, tree)[0])
         if count:
@@ -220,7 +222,17 @@ class PsTree:
         """Return the leaves that many values lie in."""
         leaves: NDArray[np.int32]
         if isinstance(self._values, FixedWidth):
-            leaves = kernels.locate_images(self._values.checked_images(values), *self._located_in())
+            tree, shape = self._tree, self._shape
+            leaves = kernels.locate_images(
+                self._values.checked_images(values),
+                tree.slots,
+                tree.images,
+                tree.equals,
+                tree.users,
+                tree.neighbours,
+                shape.shifts,
+                shape.masks,
+            )
         else:
             for value in values:
                 self._values.check(value)
@@ -230,11 +242,6 @@ class PsTree:
             self._tree.n_events[:] += np.bincount(leaves, minlength=len(self._tree.n_events))
             self._tree.counts[kernels.N_EVENTS] += len(leaves)
         return leaves
-
-    def _located_in(self) -> tuple[NDArray[Any], ...]:
-        tree = self._tree
-        arrays = tree.slots, tree.images, tree.equals, tree.users, tree.neighbours
-        return *arrays, self._shape.shifts, self._shape.masks
 
     def subscriptions(self, value: Any) -> NDArray[np.int32]:
         """Return the ids of the predicates that a value satisfies, in no promised order (variant "bloom")."""
@@ -377,14 +384,17 @@ class PsTree:
     def _add_cuts(self, keys: Keys, sides: NDArray[np.uint8]) -> NDArray[np.int32]:
         """Return the cuts of keys, each with one user more; the last element is -1, for the ends of the domain."""
         cuts = np.full(len(sides) + 1, -1, dtype=np.int32)
+        images, starts, digits = keys.images, keys.starts, keys.digits
         done = 0
-        while (done := kernels.add_cuts(done, sides, *keys, self._shape, self._tree, cuts)) < len(sides):
+        while True:
+            done = kernels.add_cuts(done, sides, images, starts, digits, self._shape, self._tree, cuts)
+            if done == len(sides):
+                return cuts
             try:
-                self._make_room_for_cut(keys.digits[keys.starts[done] : keys.starts[done + 1]])
+                self._make_room_for_cut(digits[starts[done] : starts[done + 1]])
             except Exception:
                 kernels.remove_cuts(cuts[:done], self._shape, self._tree)
                 raise
-        return cuts
 
     def _reserve(self, keys: Keys) -> None:
         """Make room at once for what many cuts need, as far as that is known."""

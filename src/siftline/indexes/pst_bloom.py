@@ -59,15 +59,18 @@ D6  The exact check looks at the access predicate too: it stands among the other
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
 from siftline.indexes.access_predicates import by_selectivity, covers_of
 from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, check_memory, checked_limit
+from siftline.kernels.literals import Literals
 from siftline.kernels.pst_bloom import (
     N_SIGNED,
     STRIDE,
+    BloomArrays,
+    Ordered,
     count_postings,
     count_signed,
     fill_postings,
@@ -88,17 +91,6 @@ _LEAST_SIZE: Final = 6
 _MOST_SIZE: Final = 31
 
 COUNTERS: Final = ("rejected_by_absence", "rejected_by_signature", "verified", "matched")
-
-
-class BloomArrays(NamedTuple):
-    """The arrays of one part; see above."""
-
-    leaf_starts: NDArray[np.int64]
-    cuts: NDArray[np.int32]
-    posting_starts: NDArray[np.int64]
-    entries: NDArray[np.int32]
-    signature_places: NDArray[np.int64]
-    signatures: NDArray[np.uint64]
 
 
 class PstBloom(PartedIndex):
@@ -127,9 +119,9 @@ class PstBloom(PartedIndex):
         return lay_out_bloom(self.name, clauses, chosen, covers, order, self._bits_per_id, self._memory_limit_mb)
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
-        arrays = part.arrays
-        places = self._scratch.array("places", len(arrays.leaf_starts), np.int64, -1)
-        result = match_bloom(event.attributes, event.codes, self._dense(), places, *arrays, *part.literals)
+        places = self._scratch.array("places", len(part.arrays.leaf_starts), np.int64, -1)
+        literals, arrays = part.handle(Literals), part.handle(BloomArrays)
+        result = match_bloom(event.attributes, event.codes, self._dense(), places, literals, arrays)
         return count_work(self._counters, result, len(event.attributes))
 
     def _check_part(self, part: Part) -> None:
@@ -159,20 +151,27 @@ def lay_out_bloom(
     memory_limit_mb: int,
 ) -> BloomArrays:
     """Return the postings and signatures of the chosen clauses, whose literals are given in order of selectivity."""
-    pieces = covers.piece_starts, covers.firsts, covers.lasts
-    literals = chosen, clauses.starts, order, clauses.attributes, clauses.kinds
+    ordered = Ordered(
+        starts=clauses.starts,
+        order=order,
+        attributes=clauses.attributes,
+        kinds=clauses.kinds,
+        piece_starts=covers.piece_starts,
+        firsts=covers.firsts,
+        lasts=covers.lasts,
+    )
     leaf_starts, cuts = covers.leaf_starts, covers.cuts
-    posting_starts = count_postings(chosen, clauses.starts, order, *pieces, len(cuts))
-    n_pieces, n_covered = count_signed(*literals, *pieces, len(leaf_starts) - 1)
+    posting_starts = count_postings(chosen, ordered, len(cuts))
+    n_pieces, n_covered = count_signed(chosen, ordered, len(leaf_starts) - 1)
     places, n_words = _signature_places(np.diff(leaf_starts), n_pieces, n_covered, bits_per_id)
     n_bytes = 4 * STRIDE * int(posting_starts[-1]) + 8 * n_words
     check_memory(name, n_bytes, memory_limit_mb, f"{int(posting_starts[-1]):,} postings of access predicates")
     # Large arrays are made here and not in kernels: NumPy asks for huge pages, which saves misses of the page table.
     entries = np.empty(STRIDE * posting_starts[-1], dtype=np.int32)
-    fill_postings(*literals, *pieces, posting_starts, entries)
+    fill_postings(chosen, ordered, posting_starts, entries)
     group_starts = np.concatenate([[0], np.cumsum(n_pieces)])
     grouped = np.empty((group_starts[-1], 3), dtype=np.int32)
-    group_signed(*literals, *pieces, group_starts, grouped)
+    group_signed(chosen, ordered, group_starts, grouped)
     signatures = np.empty(n_words, dtype=np.uint64)
     fill_signatures(group_starts, grouped, leaf_starts, places, signatures)
     return BloomArrays(leaf_starts, cuts, posting_starts, entries, places, signatures)
@@ -226,7 +225,8 @@ def stats_of_bloom(arrays: BloomArrays) -> dict[str, int]:
 
 def check_bloom(part: Part, arrays: BloomArrays) -> None:
     """Assert the invariants of trees, postings and signatures."""
-    leaf_starts, cuts, posting_starts, entries, places, signatures = arrays
+    leaf_starts, cuts, posting_starts, entries = arrays.leaf_starts, arrays.cuts, arrays.posting_starts, arrays.entries
+    places, signatures = arrays.signature_places, arrays.signatures
     check_trees(leaf_starts, cuts)
     assert len(posting_starts) == len(cuts) + 1
     assert (np.diff(posting_starts) >= 0).all()

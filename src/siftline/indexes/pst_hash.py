@@ -64,7 +64,6 @@ from siftline.indexes.access_predicates import by_selectivity, covers_of
 from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, check_memory, checked_limit
 from siftline.indexes.pst_bloom import (
     COUNTERS,
-    BloomArrays,
     check_bloom,
     check_trees,
     checked_bits,
@@ -73,9 +72,12 @@ from siftline.indexes.pst_bloom import (
     lay_out_bloom,
     positive_ranges,
 )
-from siftline.kernels.pst_bloom import match_bloom
+from siftline.kernels.literals import Literals
+from siftline.kernels.pst_bloom import BloomArrays, match_bloom
 from siftline.kernels.pst_hash import (
     N_FIELDS,
+    Covered,
+    Table,
     choose_access,
     fill_stream,
     group_keys,
@@ -119,8 +121,7 @@ class HashArrays(NamedTuple):
     @property
     def bloom(self) -> BloomArrays:
         """The arrays for the clauses that are not in the table."""
-        fields: tuple[Any, ...] = self
-        return BloomArrays(*fields[-len(BloomArrays._fields) :])
+        return BloomArrays(*(getattr(self, f"bloom_{name}") for name in BloomArrays._fields))
 
 
 class PstHash(PartedIndex):
@@ -164,20 +165,34 @@ class PstHash(PartedIndex):
         n_attributes = len(context.domains)
         covers = covers_of(clauses, chosen, n_attributes)
         order = by_selectivity(clauses, covers, context)
-        pieces = covers.piece_starts, covers.firsts, covers.lasts
-        # A cell of 2**31 spaces is the whole of an attribute.
-        grains = np.minimum(31, wide_grains(n_attributes, clauses.attributes, *pieces, self._cells_per_predicate))
-        places = _cell_places(covers, grains)
-        literals = chosen, clauses.starts, order, clauses.attributes, clauses.kinds
-        access, n_keys = choose_access(self._n_access, self._most_keys, *literals, *pieces, covers.leaf_starts, places)
-        table = self._table(clauses, chosen, covers, order, places, access, n_keys)
+        grains = wide_grains(
+            n_attributes,
+            clauses.attributes,
+            covers.piece_starts,
+            covers.firsts,
+            covers.lasts,
+            self._cells_per_predicate,
+        )
+        covered = Covered(
+            attributes=clauses.attributes,
+            piece_starts=covers.piece_starts,
+            firsts=covers.firsts,
+            lasts=covers.lasts,
+            leaf_starts=covers.leaf_starts,
+            # A cell of 2**31 spaces is the whole of an attribute.
+            cell_places=_cell_places(covers, np.minimum(31, grains)),
+        )
+        access, n_keys = choose_access(
+            self._n_access, self._most_keys, chosen, clauses.starts, order, clauses.kinds, covered
+        )
+        counts, table = self._table(clauses, chosen, covers, order, covered, access, n_keys)
         rest = chosen[n_keys == 0]
         if len(rest) < len(chosen):
             covers = covers_of(clauses, rest, n_attributes)
             order = by_selectivity(clauses, covers, context)
         bloom = lay_out_bloom(self.name, clauses, rest, covers, order, self._bits_per_id, self._memory_limit_mb)
-        arrays: list[Any] = [*table, *bloom]
-        return HashArrays(*arrays)
+        bloom_arrays = {f"bloom_{name}": array for name, array in bloom._asdict().items()}
+        return HashArrays(counts=counts, **table._asdict(), **bloom_arrays)
 
     def _table(
         self,
@@ -185,43 +200,41 @@ class PstHash(PartedIndex):
         chosen: NDArray[np.int32],
         covers: Covers,
         order: NDArray[np.int64],
-        places: NDArray[np.int64],
+        covered: Covered,
         access: NDArray[np.int64],
         n_keys: NDArray[np.int64],
-    ) -> tuple[NDArray[Any], ...]:
-        """Return the trees, the filter and the hash table."""
+    ) -> tuple[NDArray[np.int64], Table]:
+        """Return how many access predicates, entries and keys there are; the trees, the filter and the hash table."""
         n_entries, n_hashed = int(n_keys.sum()), int(np.count_nonzero(n_keys))
         log2_buckets = max(1, (n_entries // _ENTRIES_PER_BUCKET).bit_length())
-        n_filter_words = _n_filter_words(n_hashed, len(places), self._n_access)
+        n_filter_words = _n_filter_words(n_hashed, len(covered.cell_places), self._n_access)
         # While it is made, the table needs the keys as well; as if all were different.
         n_bytes = 4 * n_entries * (2 * self._n_access + N_FIELDS + 4) + (12 << log2_buckets) + 8 * n_filter_words
         limit_mb = min(self._memory_limit_mb, _MOST_MB)
         check_memory(self.name, n_bytes, limit_mb, f"{n_entries:,} entries of access predicates")
-        pieces = covers.piece_starts, covers.firsts, covers.lasts
         filter_words = np.zeros(n_filter_words, dtype=np.uint64)
         keys = np.empty((n_entries, self._n_access), dtype=np.int32)
         owners = np.empty(n_entries, dtype=np.int32)
         buckets = np.empty(n_entries, dtype=np.uint32)
         key_starts = np.empty((1 << log2_buckets) + 1, dtype=np.int64)
-        trees = clauses.attributes, *pieces, covers.leaf_starts, places
         make_keys(
-            access, n_keys, self._most_keys, *trees, filter_words, log2_buckets, keys, owners, buckets, key_starts
+            access, n_keys, self._most_keys, covered, filter_words, log2_buckets, keys, owners, buckets, key_starts
         )
         by_bucket = np.empty(n_entries, dtype=np.uint32)
         n_different = group_keys(keys, buckets, key_starts, by_bucket)
-        literals = clauses.starts, order, clauses.attributes, clauses.lows, clauses.highs, clauses.kinds
-        entries = make_entries(chosen, access, *literals, n_keys)
+        entries = make_entries(chosen, access, order, clauses.literals, n_keys)
         stream = np.empty(n_entries * N_FIELDS + n_different * (self._n_access + 1), dtype=np.int32)
         bucket_starts = np.empty(len(key_starts), dtype=np.uint32)
         fill_stream(keys, owners, by_bucket, key_starts, entries, stream, bucket_starts)
         counts = np.array([self._n_access, n_entries, n_different])
-        return counts, covers.leaf_starts, covers.cuts, places, filter_words, bucket_starts, stream
+        table = Table(covers.leaf_starts, covers.cuts, covered.cell_places, filter_words, bucket_starts, stream)
+        return counts, table
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
         arrays: HashArrays = part.arrays
         n_access = int(arrays.counts[0])
         found, n_keys, n_candidates, n_verified, n_tested = match_hash(
-            event.attributes, event.codes, self._dense(), n_access, *arrays[1:7], *part.literals
+            event.attributes, event.codes, self._dense(), n_access, part.handle(Literals), part.handle(Table)
         )
         counters = self._counters
         counters["keys_looked_up"] += n_keys
@@ -233,10 +246,15 @@ class PstHash(PartedIndex):
         if len(arrays.bloom_entries) == 0:
             return hashed
         places = self._scratch.array("places", len(arrays.bloom_leaf_starts), np.int64, -1)
-        result = match_bloom(event.attributes, event.codes, self._dense(), places, *arrays[7:], *part.literals)
+        literals, bloom = part.handle(Literals), part.handle(BloomArrays, "bloom_")
+        result = match_bloom(event.attributes, event.codes, self._dense(), places, literals, bloom)
         posted = count_work(counters, result, len(event.attributes))
-        both = np.concatenate([hashed.clauses, posted.clauses])
-        return Found(both, *(one + other for one, other in zip(hashed[1:], posted[1:], strict=True)))
+        return Found(
+            clauses=np.concatenate([hashed.clauses, posted.clauses]),
+            n_candidates=hashed.n_candidates + posted.n_candidates,
+            n_predicates=hashed.n_predicates + posted.n_predicates,
+            n_lists=hashed.n_lists + posted.n_lists,
+        )
 
     def _check_part(self, part: Part) -> None:
         arrays: HashArrays = part.arrays

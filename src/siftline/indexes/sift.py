@@ -79,11 +79,24 @@ from siftline.indexes.parts import Context, Found, OneEvent, Part, PartedIndex, 
 from siftline.indexes.protocol import Candidates, Finder, Many
 from siftline.indexes.sift_bits import COSTS, Bits, beside
 from siftline.kernels.compiler import direct
+from siftline.kernels.literals import Events, Literals
 from siftline.kernels.pointers import HEADER_SIZE, IS_COMPILED, event_describer, table_of
 from siftline.kernels.scan import order_literals
 from siftline.kernels.selectivity import weigh_shares
-from siftline.kernels.sift import candidates_of_several, match_at_desk, match_interpreted
-from siftline.kernels.sift_batch import distinct_in_events, match_events
+from siftline.kernels.sift import candidates_of_several, match_at, match_interpreted
+from siftline.kernels.sift_arrays import (
+    FINDINGS_AT,
+    IDS_AT,
+    Cuts,
+    Event,
+    Findings,
+    Ids,
+    Layout,
+    Scratch,
+    Wanted,
+    Workspace,
+)
+from siftline.kernels.sift_batch import Rest, distinct_in_events, match_events
 from siftline.kernels.sift_layout import (
     ALWAYS,
     BARE,
@@ -99,6 +112,9 @@ from siftline.kernels.sift_layout import (
     ROW,
     SET,
     SLOT,
+    Marks,
+    Pieces,
+    Shape,
     access_pieces,
     beside_access,
     by_entry,
@@ -152,16 +168,12 @@ _ABSENT: Final = -1
 _LOW_HALF: Final = 0xFFFFFFFF
 # Values of attributes that a part does not know, for which there is room.
 _MOST_UNKNOWN: Final = 1024
-# Words of a desk's table before the ids: addresses and lengths of `is_live`, `weights` and `heaviest`.
-_BEFORE_IDS: Final = 6
 _NOTHING: Final = np.empty(0, dtype=np.int32)
 _ALL_LIVE: Final = np.empty(0, dtype=np.bool_)
-_NO_IDS: Final = np.empty(0, dtype=np.int64)
 _NO_WEIGHTS: Final = np.empty(0, dtype=np.float64)
-_NOT_SHARED: Final = (np.empty(0, dtype=np.uint64), _NOTHING, _ALL_LIVE)
-# Arrays of a part that matching an event does not need, and one with several values of an attribute.
-_NOT_IN_KERNELS: Final = frozenset({"owners", "alone_clauses", "expected"})
-_NOT_OF_SEVERAL: Final = frozenset({"cold", "rows", "alone_slots", "expected"})
+_ALL_WANTED: Final = Wanted(_ALL_LIVE, _NO_WEIGHTS, _NO_WEIGHTS)
+_NO_INT64: Final = np.empty(0, dtype=np.int64)
+_NO_IDS: Final = Ids(_NO_INT64, _NO_INT64, np.empty(0, dtype=np.uint64), _NOTHING, _ALL_LIVE)
 _NO_CANDIDATES: Final = Candidates(_NOTHING, _NOTHING)
 
 
@@ -188,53 +200,67 @@ class SiftArrays(NamedTuple):
     expected: NDArray[np.float64]
 
 
-class Desk:
+def _layout(arrays: SiftArrays) -> Layout:
+    """Return a part as kernels see it."""
+    named = {name: array for name, array in arrays._asdict().items() if name != "expected"}
+    return Layout(**named, signatures=arrays.flat.view(np.uint16))
+
+
+def _findings(layout: Layout) -> Findings:
+    """Return room for what the steps of a match leave for the next step."""
+    # Two places for every level of every tree: an event has each attribute once.
+    n_levels = sum(int(size).bit_length() for size in np.diff(layout.node_bases) if size)
+    # Two numbers for each entry of the blocks; those of trees, and a few more that are written before it is known
+    # how many there are.
+    sizes = (2 * n_levels + 2, len(layout.flat) // 4 + 2, len(layout.cold) + FEW)
+    return Findings(*(np.empty(size, dtype=np.int32) for size in sizes))
+
+
+def _scratch(part: Part, work: NDArray[np.int64]) -> Scratch:
+    """Return the scratch arrays of one thread.
+
+    Every event has place 0 with code 0, lane 0 with all marks, and the signature ALWAYS, for entries without a second
+    or third literal.
+    """
+    n_places = len(part.arrays.blocks) + 2
+    scratch = Scratch(
+        dense=np.full(n_places, _ABSENT, dtype=np.int32),
+        seen=np.zeros(1024, dtype=np.uint64),
+        marks=np.zeros(N_MARK_BYTES, dtype=np.uint8),
+        bits=np.zeros(n_places, dtype=np.uint64),
+        groups=np.empty(2 * N_WAITING, dtype=np.uint64),
+        waiting=np.empty(2 * N_WAITING, dtype=np.int32),
+        sure=np.empty(part.n_clauses, dtype=np.int32),
+        possible=np.empty(part.n_clauses, dtype=np.int32),
+        work=work,
+        is_skipped=np.zeros(n_places, dtype=np.bool_),
+        # By place in the event; one with more values is matched by `candidates_of_several`.
+        ordinals=np.zeros(n_places + _MOST_UNKNOWN, dtype=np.int32),
+    )
+    scratch.dense[0] = 0
+    scratch.marks[[0, N_LANES]] = 255
+    scratch.seen[int(ALWAYS) // 64] = 1 << 63
+    scratch.marks[[SIGNED + int(ALWAYS) % 256, SIGNED + N_LANES + int(ALWAYS) // 256]] = 255
+    return scratch
+
+
+class ThreadWorkspace:
     """What one thread needs to match events against one part: scratch arrays, and the addresses of everything."""
 
     def __init__(self, part: Part, work: NDArray[np.int64]) -> None:
-        arrays: SiftArrays = part.arrays
-        n_places = len(arrays.blocks) + 2
         self.part = part
         self.n_forks = _n_forks
-        self.dense = np.full(n_places, _ABSENT, dtype=np.int32)
-        self.seen = np.zeros(1024, dtype=np.uint64)
-        self.marks = np.zeros(N_MARK_BYTES, dtype=np.uint8)
-        bits = np.zeros(n_places, dtype=np.uint64)
-        # By place in the event; one with more values goes the careful way.
-        ordinals = np.zeros(n_places + _MOST_UNKNOWN, dtype=np.int32)
-        # Every event has place 0 with code 0, lane 0 with all marks, and the signature ALWAYS, for entries without a
-        # second or third literal.
-        self.dense[0] = 0
-        self.marks[[0, N_LANES]] = 255
-        self.seen[int(ALWAYS) // 64] = 1 << 63
-        self.marks[[SIGNED + int(ALWAYS) % 256, SIGNED + N_LANES + int(ALWAYS) // 256]] = 255
-        self.sure, self.possible = (np.empty(part.n_clauses, dtype=np.int32) for _ in range(2))
-        # Two numbers for each entry of the blocks; those of trees, and a few more that are written before it is known
-        # how many there are.
-        records = np.empty(len(arrays.flat) // 4 + 2, dtype=np.int32)
-        survivors = np.empty(len(arrays.cold) + FEW, dtype=np.int32)
-        # Two places for every level of every tree: an event has each attribute once.
-        n_levels = sum(int(size).bit_length() for size in np.diff(arrays.node_bases) if size)
-        lists = np.empty(2 * n_levels + 2, dtype=np.int32)
-        groups = np.empty(2 * N_WAITING, dtype=np.uint64)
-        waiting = np.empty(2 * N_WAITING, dtype=np.int32)
-        self.living = _ALL_LIVE
+        layout = _layout(part.arrays)
+        self.arrays = Workspace(_ALL_WANTED, _NO_IDS, _findings(layout), _scratch(part, work), part.literals, layout)
         self.owner: Growable | None = None
-        self.ids = _NO_IDS
-        self.ids_found = _NO_IDS.data  # gives a list of a few in less time than an array
-        self.sharing: tuple[NDArray[Any], ...] = _NOT_SHARED
-        self.is_skipped = np.zeros(n_places, dtype=np.bool_)  # for batches, which find some entries in another way
-        noted = (self.dense, self.seen, self.marks, bits, ordinals)
-        self.scratch = (*noted, lists, groups, waiting, records, survivors, self.sure, self.possible, work)
-        in_kernels = (array for name, array in arrays._asdict().items() if name not in _NOT_IN_KERNELS)
-        self.layout = (*in_kernels, arrays.flat.view(np.uint16))
-        self.of_several = tuple(array for name, array in arrays._asdict().items() if name not in _NOT_OF_SEVERAL)
-        self._arrays: tuple[NDArray[Any], ...] = (*self.scratch, *part.literals, *self.layout, self.is_skipped)
-        without = (_ALL_LIVE, _NO_WEIGHTS, _NO_WEIGHTS, _NO_IDS, _NO_IDS, *_NOT_SHARED)
-        self._table = table_of([*without, *self._arrays])
+        self.ids_found = _NO_IDS.found.data  # gives a list of a few in less time than an array
+        self._sharing: Sharing = None
+        self._table = table_of([array for group in self.arrays for array in group])
+        # The same with ids: what it has the addresses of is kept alive here.
+        self._ids = _NO_IDS
         self._table_with_ids = self._table.copy()
         self.table_with_ids_at = self._table_with_ids.ctypes.data
-        self.call = direct(match_at_desk, 0, 0)
+        self.call = direct(match_at, 0, 0)
         self._header = np.empty(HEADER_SIZE, dtype=np.int64)
         self._describe = event_describer()
         self.is_plain = not len(part.others) and not part.has_repeated_slots
@@ -250,7 +276,8 @@ class Desk:
         """Return what the part finds for an event with one value for each attribute, and not very many; else None."""
         living = is_live if self.part.n_dead else _ALL_LIVE
         if not IS_COMPILED:
-            counts = match_interpreted(attributes, codes, living, weights, heaviest, _NO_IDS, _NOT_SHARED, self._arrays)
+            event = Event(attributes, codes, self.arrays.scratch.ordinals)
+            counts = match_interpreted(event, self.arrays._replace(wanted=Wanted(living, weights, heaviest)))
         else:
             self.take_living(living)
             table = self._weighed(weights, heaviest) if len(heaviest) else self._table
@@ -260,13 +287,13 @@ class Desk:
         n_sure, n_possible = counts & _LOW_HALF, counts >> 32
         if not self.is_plain:
             return self._completed(attributes, codes, is_live, n_sure, n_possible)
-        possible = self.possible[:n_possible].copy() if n_possible else _NOTHING
-        return Candidates(self.sure[:n_sure].copy(), possible)
+        sure, possible = self.arrays.scratch.sure, self.arrays.scratch.possible
+        return Candidates(sure[:n_sure].copy(), possible[:n_possible].copy() if n_possible else _NOTHING)
 
     def take_living(self, living: NDArray[np.bool_]) -> None:
         """Let the kernel see which slots are live, unless it does."""
-        if living is not self.living:
-            self.living = living
+        if living is not self.arrays.wanted.is_live:
+            self.arrays = self.arrays._replace(wanted=self.arrays.wanted._replace(is_live=living))
             self._table[:2] = self._table_with_ids[:2] = table_of([living])
 
     def is_ready_for(self, ids: Growable, sharing: Sharing) -> bool:
@@ -276,12 +303,12 @@ class Desk:
         if sharing is None:
             return True
         plain, following, is_member = sharing
-        known = self.sharing
+        known = self._ids
         return (
-            ids.whole is self.ids
-            and plain.whole is known[0]
-            and following.whole is known[1]
-            and is_member.whole is known[2]
+            ids.whole is known.ids
+            and plain.whole is known.plain
+            and following.whole is known.following
+            and is_member.whole is known.is_member
         ) or self._take_ids(ids, sharing)
 
     def _take_ids(self, ids: Growable, sharing: Sharing) -> bool:
@@ -289,31 +316,31 @@ class Desk:
         part = self.part
         if not (IS_COMPILED and self.is_plain and int(part.clauses.slots[-1]) < len(ids)):
             return False
-        # All that the table has addresses of is kept alive.
-        self.owner, self.ids = ids, ids.whole
-        self.sharing = _NOT_SHARED if sharing is None else tuple(each.whole for each in sharing)
+        self.owner = ids
         # One more than there can be: so the kernel sees that they had room.
-        ids_found = np.empty(1 + (part.n_clauses if sharing is None else len(self.ids)), dtype=np.int64)
-        self.ids_found = ids_found.data
-        with_ids = table_of([self.ids, ids_found, *self.sharing])
-        self._table_with_ids[_BEFORE_IDS : _BEFORE_IDS + len(with_ids)] = with_ids
+        found = np.empty(1 + (part.n_clauses if sharing is None else len(ids.whole)), dtype=np.int64)
+        shared = _NO_IDS[2:] if sharing is None else tuple(each.whole for each in sharing)
+        self._ids, self.ids_found = Ids(ids.whole, found, *shared), found.data
+        self._table_with_ids[IDS_AT // 8 : FINDINGS_AT // 8] = table_of(self._ids)
         return True
 
     def _weighed(self, weights: NDArray[np.float64], heaviest: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the table for a match that leaves out what is too light."""
-        return np.concatenate([self._table[:2], table_of([weights, heaviest]), self._table[_BEFORE_IDS:]])
+        wanted = table_of([self.arrays.wanted.is_live, weights, heaviest])
+        return np.concatenate([wanted, self._table[IDS_AT // 8 :]])
 
     def _completed(
         self, attributes: NDArray[np.int32], codes: NDArray[np.int32], is_live: Any, n_sure: int, n_possible: int
     ) -> Candidates:
         """Add the clauses that nothing finds, and leave each slot once."""
         part = self.part
-        others, _ = verify_clauses(part.others, attributes, codes, self.dense, *part.literals)
+        scratch = self.arrays.scratch
+        others, _ = verify_clauses(part.others, attributes, codes, scratch.dense, part.handle(Literals))
         slots = part.clauses.slots[others]
         is_sure = part.clauses.is_exact[others]
         is_alive = is_live[slots]
-        sure = np.concatenate([self.sure[:n_sure], slots[is_sure & is_alive]])
-        possible = np.concatenate([self.possible[:n_possible], slots[~is_sure & is_alive]])
+        sure = np.concatenate([scratch.sure[:n_sure], slots[is_sure & is_alive]])
+        possible = np.concatenate([scratch.possible[:n_possible], slots[~is_sure & is_alive]])
         seen = np.zeros(len(is_live), dtype=np.bool_)
         n_sure, n_possible = distinct_slots(sure, len(sure), possible, len(possible), seen)
         return Candidates(sure[:n_sure], possible[:n_possible])
@@ -323,7 +350,7 @@ class Sift(PartedIndex):
     """Postings that carry their next literals, in trees and in blocks."""
 
     name: ClassVar[str] = "sift"
-    has_tail: ClassVar[bool] = True
+    has_write_buffer: ClassVar[bool] = True
     shares: ClassVar[bool] = True
     arrays_type: ClassVar[type] = SiftArrays
 
@@ -338,54 +365,79 @@ class Sift(PartedIndex):
         shares = _shares(clauses, context)
         order = order_literals(clauses.starts, shares, clauses.kinds)
         expected = float(shares[order[clauses.starts[chosen]]].sum()) if context.statistics else -1.0
-        ranges = [clauses.attributes, clauses.lows, clauses.highs]
-        sets = [clauses.sets, clauses.set_starts, clauses.set_lows, clauses.set_highs]
-        slots = [clauses.slots, clauses.is_exact]
-        pieces = list(access_pieces(*[chosen, clauses.starts, order, *ranges, *sets]))
-        n_pieces = np.bincount(pieces[1], minlength=len(context.domains))
+        literals = clauses.literals
+        pieces = Pieces(*access_pieces(chosen, order, literals))
+        n_pieces = np.bincount(pieces.attributes, minlength=len(context.domains))
         is_tree, is_pool = _are_trees(n_pieces, pieces, clauses, order, context)
         pieces = _once_in_pools(pieces, is_pool)
-        is_posted = is_tree[pieces[1]]
+        is_posted = is_tree[pieces.attributes]
         is_in_tree = np.zeros(clauses.n_clauses, dtype=np.bool_)
-        is_in_tree[pieces[0]] = is_posted
+        is_in_tree[pieces.clauses] = is_posted
         is_implied = np.ones(clauses.n_clauses, dtype=np.bool_)
-        is_implied[pieces[0]] = ~is_pool[pieces[1]]
+        is_implied[pieces.clauses] = ~is_pool[pieces.attributes]
         is_alone = is_in_tree & is_implied & clauses.is_exact & (np.diff(clauses.starts) == 1)
         has_row = is_in_tree & ~is_alone
-        seconds, thirds = beside_access(*[chosen, has_row, is_implied, clauses.starts, order, clauses.kinds])
-        n_asked, *asked = ranges_in_trees(
-            *[len(is_tree), chosen, has_row, is_implied, clauses.starts, order, seconds, thirds, *ranges, *sets]
+        seconds, thirds = beside_access(chosen, has_row, is_implied, order, literals)
+        n_asked, asked_attributes, asked_lows, asked_highs = ranges_in_trees(
+            len(is_tree), chosen, has_row, is_implied, order, seconds, thirds, literals
         )
-        is_cut = is_posted & is_implied[pieces[0]]  # what is not implied is asked for, too
-        bounds = [np.concatenate([a[is_cut], b]) for a, b in zip(pieces[1:], asked, strict=True)]
-        cuts = cut_attributes(len(is_tree), *bounds)
-        cuts = [*cuts, *lay_guides(*cuts)]
-        node_bases = lay_nodes(is_tree, is_pool, cuts[0])
-        _check_words(max(int(node_bases[-1]), len(cuts[3])))
-        is_lone = is_alone[pieces[0]]
-        node_starts, entries = lay_trees(*[*(each[is_posted & ~is_lone] for each in pieces), node_bases, *cuts])
-        lanes = _lanes(n_asked)
-        beside, beside_posting = _marks(has_row, seconds, thirds, lanes, [*ranges, *sets, *cuts])
-        is_few = (np.diff(cuts[0]) > 0) & (np.diff(cuts[0]) < MOST_BITS)
-        shape = (has_row, is_few, is_implied, *beside, clauses.starts, order, clauses.attributes, *sets[:2])
-        all_starts = measure_rows(by_entry(*[entries, chosen, clauses.n_clauses]), clauses.n_clauses, shape)
+        is_cut = is_posted & is_implied[pieces.clauses]  # what is not implied is asked for, too
+        cut_starts, cuts_of_all = cut_attributes(
+            len(is_tree),
+            np.concatenate([pieces.attributes[is_cut], asked_attributes]),
+            np.concatenate([pieces.lows[is_cut], asked_lows]),
+            np.concatenate([pieces.highs[is_cut], asked_highs]),
+        )
+        guide_bases, guides = lay_guides(cut_starts, cuts_of_all)
+        cuts = Cuts(cut_starts, cuts_of_all, guide_bases, guides)
+        node_bases = lay_nodes(is_tree, is_pool, cut_starts)
+        _check_words(max(int(node_bases[-1]), len(cuts.guides)))
+        is_lone = is_alone[pieces.clauses]
+        node_starts, entries = lay_trees(_picked(pieces, is_posted & ~is_lone), node_bases, cuts)
+        lanes, is_own = _lanes(n_asked)
+        second = Marks(*mark_literals(np.where(has_row, seconds, -1), lanes, is_own, literals, cuts))
+        third = Marks(*mark_literals(thirds, lanes, is_own, literals, cuts))
+        is_few = (np.diff(cut_starts) > 0) & (np.diff(cut_starts) < MOST_BITS)
+        # A block has the hull of a second literal, by codes: all of it, if it is no set.
+        in_block = np.flatnonzero(~has_row & (seconds >= 0))
+        second.decides[in_block] = literals.sets[seconds[in_block]] < 0
+        shape = Shape(has_row, is_few, is_implied, seconds, thirds, second.decides, third.decides, order)
+        all_starts = measure_rows(by_entry(entries, chosen, clauses.n_clauses), clauses.n_clauses, shape, literals)
         _check_words(int(all_starts[-1]))
         row_starts = all_starts.astype(np.int32)
         rows = _aligned(int(row_starts[-1]))
-        has_all = lay_rows(*[row_starts, *slots, *ranges[1:], clauses.kinds, *sets[2:], tuple(cuts), rows, shape])
+        slots, is_exact = clauses.slots, clauses.is_exact
+        has_all = lay_rows(row_starts, slots, is_exact, rows, shape, literals, cuts)
         alone_starts, lone = _NOTHING, _NOTHING
         if is_lone.any():
-            alone_starts, lone = lay_trees(*[*(each[is_lone] for each in pieces), node_bases, *cuts])
-        rises = lay_rises(*[node_bases, node_starts, alone_starts])
+            alone_starts, lone = lay_trees(_picked(pieces, is_lone), node_bases, cuts)
+        rises = lay_rises(node_bases, node_starts, alone_starts)
         marked = np.zeros(N_COLUMNS * len(entries) + WIDTH, dtype=np.uint8)
-        lay_marked(*[node_starts, entries, *beside_posting, marked])
+        lay_marked(node_starts, entries, second, third, marked)
         blocks, n_words = place_blocks(is_tree, n_pieces)
         _check_words(n_words)
         flat = _aligned(n_words)
-        lay_blocks(*[*pieces, is_tree, n_pieces, seconds, row_starts, has_all, *slots, *ranges, blocks, flat])
-        trees = [node_bases, _roomy(node_starts), rises, marked, row_starts[entries], rows, entries]
-        alone = [alone_starts, clauses.slots[lone], lone]
-        return SiftArrays(*[*cuts, lanes[0], *trees, *alone, blocks, flat, np.array([expected])])
+        lay_blocks(pieces, is_tree, n_pieces, seconds, row_starts, has_all, slots, is_exact, literals, blocks, flat)
+        return SiftArrays(
+            cut_starts=cuts.cut_starts,
+            cuts=cuts.cuts,
+            guide_bases=cuts.guide_bases,
+            guides=cuts.guides,
+            lanes=lanes,
+            node_bases=node_bases,
+            node_starts=_roomy(node_starts),
+            rises=rises,
+            marked=marked,
+            cold=row_starts[entries],
+            rows=rows,
+            owners=entries,
+            alone_starts=alone_starts,
+            alone_slots=clauses.slots[lone],
+            alone_clauses=lone,
+            blocks=blocks,
+            flat=flat,
+            expected=np.array([expected]),
+        )
 
     # matching
 
@@ -409,7 +461,7 @@ class Sift(PartedIndex):
         parts, is_live = self._published
         results = []
         for part in parts:
-            found = self._desk(part).match(attributes, codes, is_live, weights, heaviest)
+            found = self._workspace(part).match(attributes, codes, is_live, weights, heaviest)
             if found is None:
                 return super().match(events, position)
             results.append(found)
@@ -431,31 +483,25 @@ class Sift(PartedIndex):
         self, part: Part, events: EncodedEvents, first: int, end: int, is_live: NDArray[np.bool_]
     ) -> Many:
         """Match events against one part: some clusters in bitmaps, events with several values on their own."""
-        desk, bits = self._desk(part), _bits(part)
+        bits = _bits(part)
         in_bits = bits.arrays
         chosen = bits.choose(in_bits, events, first, end)
-        living = is_live if part.n_dead else _ALL_LIVE
-        seen = self._scratch.array("seen", len(is_live), np.bool_)
-        kept = (part.clauses.slots, part.clauses.is_exact, is_live, part.has_repeated_slots, seen)
-        completing = (part.others, self._dense(), part.literals, *kept)
-        is_skipped = np.zeros_like(desk.is_skipped)
+        seen = self._scratch.array("seen", len(is_live), np.bool_) if part.has_repeated_slots else _ALL_LIVE
+        rest = Rest(part.others, self._dense(), part.clauses.slots, part.clauses.is_exact, is_live, seen)
+        arrays = self._workspace(part).arrays
+        is_skipped = np.zeros_like(arrays.scratch.is_skipped)
         is_skipped[chosen] = True
-        arrays = (
-            events.starts,
-            events.attributes,
-            events.codes,
-            living,
-            _NO_WEIGHTS,
-            (desk.scratch, part.literals, (*desk.layout, is_skipped)),
-        )
+        wanted = _ALL_WANTED._replace(is_live=is_live) if part.n_dead else _ALL_WANTED
+        workspace = arrays._replace(wanted=wanted, scratch=arrays.scratch._replace(is_skipped=is_skipped))
+        values = Events(events.starts, events.attributes, events.codes)
         before = thread_time_ns()
-        *flat, several = match_events(first, end, *arrays, not desk.is_plain, completing)
-        found = Many(*flat)
+        starts, sure, possible_starts, possible, several = match_events(first, end, values, workspace, rest)
+        found = Many(starts, sure, possible_starts, possible)
         if in_bits is not None and len(chosen):
             others = bits.match(in_bits, chosen, events, (first, end), several, part, self._dense(), is_live)
             found = beside(found, others)
             if part.has_repeated_slots:
-                found = Many(*distinct_in_events(*found, seen))
+                found = Many(*distinct_in_events(found.starts, found.sure, found.possible_starts, found.possible, seen))
             bits.observe_with(end - first, thread_time_ns() - before)
         else:
             bits.observe(end - first, thread_time_ns() - before)
@@ -471,31 +517,31 @@ class Sift(PartedIndex):
         return beside(found, Many.of(on_their_own))
 
     def finders(self, ids: Growable, sharing: Sharing) -> list[Finder] | None:
-        """Return the desk of each part, if they can all find ids."""
+        """Return how each part finds ids, if they all can."""
         parts, is_live = self._published
-        desks = [self._desk(part) for part in parts]
-        if not all(desk.is_ready_for(ids, sharing) for desk in desks):
+        workspaces = [self._workspace(part) for part in parts]
+        if not all(each.is_ready_for(ids, sharing) for each in workspaces):
             return None
-        for desk in desks:
-            desk.take_living(is_live if desk.part.n_dead else _ALL_LIVE)
-        return [Finder(desk.call, desk.table_with_ids_at, desk.ids_found, desk) for desk in desks]
+        for each in workspaces:
+            each.take_living(is_live if each.part.n_dead else _ALL_LIVE)
+        return [Finder(each.call, each.table_with_ids_at, each.ids_found, each) for each in workspaces]
 
-    def _desk(self, part: Part) -> Desk:
-        """Return this thread's scratch arrays for a part."""
+    def _workspace(self, part: Part) -> ThreadWorkspace:
+        """Return what this thread needs to match against a part."""
         thread = get_ident()
-        desk: Desk | None = part.desks.get(thread)
-        if desk is None or desk.n_forks != _n_forks:
-            for ended in part.desks.keys() - sys._current_frames().keys():
-                part.desks.pop(ended, None)
-            desk = part.desks[thread] = Desk(part, self._work)
-        return desk
+        known: ThreadWorkspace | None = part.workspaces.get(thread)
+        if known is None or known.n_forks != _n_forks:
+            for ended in part.workspaces.keys() - sys._current_frames().keys():
+                part.workspaces.pop(ended, None)
+            known = part.workspaces[thread] = ThreadWorkspace(part, self._work)
+        return known
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
         """Match an event with several values of some attribute: find candidates, and test all their literals."""
-        desk = self._desk(part)
-        scratch = (desk.dense, desk.marks)
-        clauses, n_lists = candidates_of_several(event.attributes, event.codes, *scratch, *desk.of_several)
-        found, n_tested = verify_clauses(clauses, event.attributes, event.codes, self._dense(), *part.literals)
+        workspace = self._workspace(part).arrays
+        values = Event(event.attributes, event.codes, workspace.scratch.ordinals)
+        clauses, n_lists = candidates_of_several(values, workspace.scratch, workspace.layout)
+        found, n_tested = self._verified(part, clauses, event)
         return Found(found, len(clauses), n_tested, n_lists)
 
     def stats(self) -> dict[str, Any]:
@@ -636,7 +682,7 @@ def _shares(clauses: Clauses, context: Context) -> NDArray[np.float64]:
 
 
 def _are_trees(
-    n_pieces: NDArray[np.int64], pieces: list[Any], clauses: Clauses, order: NDArray[np.int64], context: Context
+    n_pieces: NDArray[np.int64], pieces: Pieces, clauses: Clauses, order: NDArray[np.int64], context: Context
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Choose which attributes get trees, and which of these are pools.
 
@@ -647,15 +693,15 @@ def _are_trees(
     frequencies = attribute_frequencies(clauses, context.domains, context.statistics)
     if context.statistics is None:
         frequencies = np.minimum(frequencies / max(1, clauses.n_clauses), 1)
-    owners, firsts = pieces[0], clauses.starts[pieces[0]]
+    owners, firsts = pieces.clauses, clauses.starts[pieces.clauses]
     has_second = np.diff(clauses.starts)[owners] > 1
     passing = np.ones(len(owners))
     passing[has_second] = frequencies[clauses.attributes[order[firsts[has_second] + 1]]]
-    n_passing = np.bincount(pieces[1], passing, minlength=len(n_pieces))
+    n_passing = np.bincount(pieces.attributes, passing, minlength=len(n_pieces))
     is_large = (n_pieces > _FLAT) & ((n_pieces > _TIMES_FLAT * _FLAT) | (n_passing > _FLAT / _TIMES_FLAT))
     in_pool = _is_first(owners)
-    n_in_pool = np.bincount(pieces[1][in_pool], minlength=len(n_pieces))
-    is_busy = np.bincount(pieces[1][in_pool], passing[in_pool], minlength=len(n_pieces)) > _BUSY
+    n_in_pool = np.bincount(pieces.attributes[in_pool], minlength=len(n_pieces))
+    is_busy = np.bincount(pieces.attributes[in_pool], passing[in_pool], minlength=len(n_pieces)) > _BUSY
     is_pool = is_busy & (~is_large | (n_in_pool <= _FLAT))
     return is_large | is_pool, is_pool
 
@@ -667,10 +713,13 @@ def _is_first(owners: NDArray[np.int32]) -> NDArray[np.bool_]:
     return is_first
 
 
-def _once_in_pools(pieces: list[Any], is_pool: NDArray[np.bool_]) -> list[Any]:
+def _once_in_pools(pieces: Pieces, is_pool: NDArray[np.bool_]) -> Pieces:
     """Leave one piece of each clause in pools: whichever ranges its access literal has, it has one entry there."""
-    is_kept = _is_first(pieces[0]) | ~is_pool[pieces[1]]
-    return [each[is_kept] for each in pieces]
+    return _picked(pieces, _is_first(pieces.clauses) | ~is_pool[pieces.attributes])
+
+
+def _picked(pieces: Pieces, is_kept: NDArray[np.bool_]) -> Pieces:
+    return Pieces(*(each[is_kept] for each in pieces))
 
 
 def _lanes(counts: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
@@ -687,18 +736,6 @@ def _lanes(counts: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.boo
     return lanes, is_own
 
 
-def _marks(
-    has_row: NDArray[np.bool_], seconds: Any, thirds: Any, lanes: Any, literals: list[Any]
-) -> tuple[list[Any], list[Any]]:
-    """Return (seconds, thirds, which of each the postings decide), and what stands beside postings, by clause."""
-    second_lanes, second_marks, second_decides = mark_literals(np.where(has_row, seconds, -1), *lanes, *literals)
-    third_lanes, third_marks, third_decides = mark_literals(thirds, *lanes, *literals)
-    sets = literals[3]
-    # A block has the hull of a second literal, by codes: all of it, if it is no set.
-    decides = np.where(has_row | (seconds < 0), second_decides, sets[seconds] < 0) if len(sets) else second_decides
-    return [seconds, thirds, decides, third_decides], [second_lanes, second_marks, third_lanes, third_marks]
-
-
 def _aligned(n: int) -> NDArray[np.int32]:
     """Return n zeros that start on a cache line."""
     room = np.zeros(n + LINE, dtype=np.int32)
@@ -712,7 +749,7 @@ def _roomy(array: NDArray[Any]) -> NDArray[Any]:
 
 
 # How often this process was forked off another: there, a thread with the number of one of ours may have been in the
-# middle of a match, and what it had on its desk is in our memory.
+# middle of a match, and what its workspace holds is in our memory.
 _n_forks = 0
 
 

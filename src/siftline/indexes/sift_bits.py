@@ -36,10 +36,13 @@ import numpy as np
 
 from siftline.indexes.protocol import Many
 from siftline.kernels.bitmaps import EVENTS, empty_bitmaps
+from siftline.kernels.literals import Events
 from siftline.kernels.scan import order_literals
 from siftline.kernels.sift_batch import side_by_side
 from siftline.kernels.sift_bits import (
     HEAD,
+    BitClauses,
+    Spaces,
     access_literals,
     by_event,
     count_visits,
@@ -117,6 +120,11 @@ class BitArrays(NamedTuple):
     covers: NDArray[np.int32]
 
     @property
+    def bit_clauses(self) -> BitClauses:
+        """What the clauses ask for."""
+        return BitClauses(heads=self.heads, tail_starts=self.tail_starts, tails=self.tails, answers=self.answers)
+
+    @property
     def n_rows(self) -> int:
         """The number of bitmaps: for each attribute two more than cuts."""
         return len(self.cuts) + 2 * (len(self.cut_starts) - 1)
@@ -132,41 +140,53 @@ def laid_in_bits(
 ) -> BitArrays | None:
     """Lay out the clauses that are posted under an attribute; None if too many bitmaps would be needed."""
     n_attributes = int(clauses.attributes.max(initial=-1)) + 1
-    ranges = (clauses.attributes, clauses.lows, clauses.highs)
     owners = piece_attributes(clauses.attributes, clauses.sets, clauses.set_starts)
-    pieces = (owners, clauses.set_lows, clauses.set_highs)
     is_plain = clauses.kinds == 0
     cut_starts, cuts = cut_attributes(
-        n_attributes, *(np.concatenate([each[is_plain], piece]) for each, piece in zip(ranges, pieces, strict=True))
+        n_attributes,
+        np.concatenate([clauses.attributes[is_plain], owners]),
+        np.concatenate([clauses.lows[is_plain], clauses.set_lows]),
+        np.concatenate([clauses.highs[is_plain], clauses.set_highs]),
     )
     cut_starts, cuts, is_usable = _without_many(cut_starts, cuts)
     if len(cuts) + 2 * n_attributes > _MOST_ROWS:
         return None
-    spaces = spaces_of_ranges(*ranges, cut_starts, cuts)
-    piece_spaces = spaces_of_ranges(*pieces, cut_starts, cuts)
+    spaces = Spaces(
+        *spaces_of_ranges(clauses.attributes, clauses.lows, clauses.highs, cut_starts, cuts),
+        *spaces_of_ranges(owners, clauses.set_lows, clauses.set_highs, cut_starts, cuts),
+    )
     order = order_literals(clauses.starts, shares, clauses.kinds)
-    shape = (clauses.starts, order, clauses.attributes, clauses.kinds)
-    accesses = access_literals(access_attributes, is_usable, *shape)
+    accesses = access_literals(access_attributes, is_usable, order, clauses.literals)
     chosen = np.flatnonzero(accesses >= 0).astype(np.int32)
-    places, group_literals, group_starts = _grouped(accesses[chosen], *spaces)
+    places, group_literals, group_starts = _grouped(accesses[chosen], spaces)
     group_attributes = clauses.attributes[group_literals]
     cluster_starts = np.searchsorted(group_attributes, np.arange(n_attributes + 1)).astype(np.int32)
-    before = spaces[0][group_literals] + 2 * group_attributes + 1
-    group_rows = np.stack([before, spaces[1][group_literals] + 2 * group_attributes + 2], axis=1).astype(np.uint32)
+    before = spaces.firsts[group_literals] + 2 * group_attributes + 1
+    group_rows = np.stack([before, spaces.lasts[group_literals] + 2 * group_attributes + 2], axis=1).astype(np.uint32)
     dtype = np.uint16 if len(cuts) + 2 * n_attributes < 1 << 16 else np.uint32
     heads = np.empty((len(chosen), 2 * HEAD), dtype=dtype)
     answers = np.empty(len(chosen), dtype=np.int32)
     tail_starts = np.zeros(len(chosen) + 1, dtype=np.int32)
-    sets = (clauses.sets, clauses.set_starts)
-    literals = (accesses, *shape, *sets, *spaces, *piece_spaces, is_usable, clauses.slots, clauses.is_exact)
-    lay_clauses(*[chosen, places, *literals, heads, tail_starts, np.empty(0, dtype=dtype), answers])
+    laid = BitClauses(heads, tail_starts, np.empty(0, dtype=dtype), answers)
+    slots, is_exact, literals = clauses.slots, clauses.is_exact, clauses.literals
+    lay_clauses(chosen, places, accesses, order, literals, spaces, is_usable, slots, is_exact, laid)
     np.cumsum(tail_starts, out=tail_starts)
     tails = np.empty(int(tail_starts[-1]), dtype=dtype)
     if len(tails):
-        lay_clauses(*[chosen, places, *literals, heads, tail_starts, tails, answers])
-    covers = cover_spaces(*[chosen, accesses, clauses.attributes, *sets, *spaces, *piece_spaces, cut_starts])
-    groups = (cluster_starts, group_rows, group_starts)
-    return BitArrays(cut_starts, cuts, *groups, heads, tail_starts, tails, answers, covers)
+        laid = laid._replace(tails=tails)
+        lay_clauses(chosen, places, accesses, order, literals, spaces, is_usable, slots, is_exact, laid)
+    return BitArrays(
+        cut_starts=cut_starts,
+        cuts=cuts,
+        cluster_starts=cluster_starts,
+        group_rows=group_rows,
+        group_starts=group_starts,
+        heads=heads,
+        tail_starts=tail_starts,
+        tails=tails,
+        answers=answers,
+        covers=cover_spaces(chosen, accesses, literals, spaces, cut_starts),
+    )
 
 
 def _without_many(cut_starts: NDArray[np.int64], cuts: NDArray[np.int32]) -> tuple[Any, Any, NDArray[np.bool_]]:
@@ -178,10 +198,10 @@ def _without_many(cut_starts: NDArray[np.int64], cuts: NDArray[np.int32]) -> tup
 
 
 def _grouped(
-    literals: NDArray[np.int64], firsts: NDArray[np.int32], lasts: NDArray[np.int32]
+    literals: NDArray[np.int64], spaces: Spaces
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
     """Return places for clauses, those with the same access literal together; that literal, and where they start."""
-    keys = (firsts[literals].astype(np.int64) << 32) | lasts[literals]
+    keys = (spaces.firsts[literals].astype(np.int64) << 32) | spaces.lasts[literals]
     order = np.argsort(keys, kind="stable")
     starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
     places = np.empty(len(order), dtype=np.int32)
@@ -251,8 +271,8 @@ class Bits:
             return _NONE
         n_events = end - first
         step = max(1, min(_SAMPLE, n_events // _SAMPLE))
-        flat = (events.starts, events.attributes, events.codes)
-        visits = count_visits(first, end, step, *flat, arrays.cut_starts, arrays.cuts, arrays.covers)
+        values = Events(events.starts, events.attributes, events.codes)
+        visits = count_visits(first, end, step, values, arrays.cut_starts, arrays.cuts, arrays.covers)
         # What an event costs is shared out by what it visits; spreading out its values is not saved.
         spread_ns = int(events.starts[end] - events.starts[first]) * costs.value
         saved_ns = max(n_events * self.event_ns - spread_ns, 0) * visits / max(1, visits.sum())
@@ -277,32 +297,50 @@ class Bits:
         bitmaps = empty_bitmaps(arrays.n_rows)
         n_clauses = max(_FEW, int(arrays.cluster_sizes[chosen].sum()))
         living = is_live if part.n_dead else is_live[:0]
-        flat = (events.starts, events.attributes, events.codes)
-        verifying = (*flat, dense, part.literals, part.clauses.slots, part.clauses.is_exact, is_live)
+        values = Events(events.starts, events.attributes, events.codes)
+        slots, is_exact, literals = part.clauses.slots, part.clauses.is_exact, part.literals
         blocks = []
         for first in range(span[0], span[1], EVENTS):
             n = min(EVENTS, span[1] - first)
             is_left_out = np.zeros(n, dtype=np.bool_)
             is_left_out[several[(several >= first) & (several < first + n)] - first] = True
-            fill_bitmaps(first, first + n, is_left_out, *flat, arrays.cut_starts, arrays.cuts, bitmaps)
+            fill_bitmaps(first, first + n, is_left_out, values, arrays.cut_starts, arrays.cuts, bitmaps)
             before = thread_time_ns()
-            *pairs, open_events, open_clauses = find_pairs(chosen, living, *arrays[2:9], bitmaps)
+            sure_events, sure_slots, open_events, open_clauses = find_pairs(
+                chosen,
+                living,
+                arrays.cluster_starts,
+                arrays.group_rows,
+                arrays.group_starts,
+                arrays.bit_clauses,
+                bitmaps,
+            )
             self._clause_ns = min(self._clause_ns, (thread_time_ns() - before) / n_clauses)
             self._n_blocks += 1
-            rest = Many(*verify_pairs(*[first, *by_event(n, open_events, open_clauses), *verifying]))
-            starts, sure = by_event(n, *pairs)
+            pair_starts, pair_clauses = by_event(n, open_events, open_clauses)
+            rest = Many(
+                *verify_pairs(first, pair_starts, pair_clauses, values, dense, literals, slots, is_exact, is_live)
+            )
+            starts, sure = by_event(n, sure_events, sure_slots)
             blocks.append(beside(rest, Many(starts, sure, np.zeros(n + 1, dtype=np.int64), rest.possible[:0])))
         return blocks[0] if len(blocks) == 1 else _one_after_the_other(blocks)
 
 
 def beside(found: Many, others: Many) -> Many:
     """Return what was found for the same events in two places."""
-    sure, possible = found[:2], found[2:]
+    starts, sure = found.starts, found.sure
     if len(others.sure):
-        sure = side_by_side(*sure, *others[:2]) if len(found.sure) else others[:2]
+        starts, sure = (
+            side_by_side(starts, sure, others.starts, others.sure) if len(sure) else (others.starts, others.sure)
+        )
+    possible_starts, possible = found.possible_starts, found.possible
     if len(others.possible):
-        possible = side_by_side(*possible, *others[2:]) if len(found.possible) else others[2:]
-    return Many(*sure, *possible)
+        possible_starts, possible = (
+            side_by_side(possible_starts, possible, others.possible_starts, others.possible)
+            if len(possible)
+            else (others.possible_starts, others.possible)
+        )
+    return Many(starts, sure, possible_starts, possible)
 
 
 def _one_after_the_other(blocks: list[Many]) -> Many:

@@ -6,11 +6,13 @@ known by where it starts. `indexes/be_tree.py` draws the tree and names the arra
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.literals import Literals
+from siftline.kernels.pointers import arrays_at
 from siftline.kernels.scan import literal_holds, spread_event
 from siftline.kernels.verify import clear_event
 
@@ -22,6 +24,7 @@ LOW, HIGH, SUBTREE_END, LEAF, FIRST_P_NODE = range(5)
 N_C_COLUMNS = 5
 # The columns of a p-node.
 ATTRIBUTE, FIRST_C_NODE = range(2)
+N_P_COLUMNS = 2
 # A packed predicate: the clauses that use it, one bit each; attribute + 1 << 32 | tag; low << 32 | high.
 MASK, TARGET, BOUNDS = range(3)
 N_PACKED = 3
@@ -50,6 +53,15 @@ _LEVEL_BITS = 6
 _TOP_LEVEL = 63
 
 
+class Layout(NamedTuple):
+    """One tree; see `indexes/be_tree.py`."""
+
+    roots: NDArray[np.int32]
+    c_nodes: Annotated[NDArray[np.int32], N_C_COLUMNS]
+    p_nodes: Annotated[NDArray[np.int32], N_P_COLUMNS]
+    leaves: NDArray[np.uint64]
+
+
 class Ranked(NamedTuple):
     """For each clause and attribute, its literal that spares most events; those of a clause from best to worst."""
 
@@ -74,7 +86,7 @@ def rank_literals(
     lasts: NDArray[np.int32],
     space_starts: NDArray[np.int64],
 ) -> Any:
-    """Return the fields of `Ranked`; vetoes cannot lead to a clause and are left out."""
+    """Return the best literals of clauses; vetoes cannot lead to a clause and are left out."""
     n_clauses, n_literals = len(starts) - 1, len(order)
     new_starts = np.zeros(n_clauses + 1, dtype=np.int64)
     new_attributes = np.empty(n_literals, dtype=np.int32)
@@ -103,7 +115,7 @@ def rank_literals(
             signatures[c] += _mixed(np.uint64(firsts[i] + 1) << _HALF | np.uint64(lasts[i] + 1))
             n += 1
         new_starts[c + 1] = n
-    return (
+    return Ranked(
         new_starts,
         new_attributes[:n],
         new_firsts[:n],
@@ -495,18 +507,14 @@ def fill_leaves(
     c_nodes: NDArray[np.int32],
     is_proven: NDArray[np.bool_],
     order: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
+    literals: Literals,
 ) -> Any:
     """Return the leaves as one stream, and tell the c-nodes where theirs is.
 
     The clauses of c-node c are leaf_starts[c] : leaf_starts[c + 1]. In a word, they take turns to name a predicate,
     each from its best to its worst: as soon as all have failed, the rest need not be read.
     """
+    starts = literals.starts
     leaves = np.empty(2 * len(clauses) + N_PACKED * len(order) + 1, dtype=np.uint64)
     places = np.full(_n_places(starts), -1, dtype=np.int64)
     turns = np.empty(WORD, dtype=np.int64)
@@ -531,10 +539,7 @@ def fill_leaves(
                     n_busy += 1
                     i = order[turns[k]]
                     turns[k] += 1
-                    tag = np.uint64(sets[i] + 1) << _ONE | np.uint64(kinds[i] >= _VETO)
-                    target = np.uint64(attributes[i] + 1) << _HALF | tag
-                    bounds = np.uint64(lows[i]) << _HALF | np.uint64(highs[i])
-                    n = _name(target, bounds, np.uint64(k), first, n, leaves, places)
+                    n = _name_literal(i, literals, np.uint64(k), first, n, leaves, places)
             leaves[first - 1] = np.uint64(n - first) << _HALF | np.uint64(size)
             for k in range(size):
                 leaves[n + k] = np.uint64(clauses[begin + k])
@@ -542,6 +547,17 @@ def fill_leaves(
     c_nodes[len(leaf_starts) - 1, LEAF] = n
     leaves[n] = _NONE  # an empty leaf may be looked at
     return leaves[: n + 1].copy()
+
+
+@inline_kernel
+def _name_literal(
+    i: int, literals: Literals, k: Any, first: int, n: int, leaves: NDArray[np.uint64], places: NDArray[np.int64]
+) -> Any:
+    """Name the predicate of literal i, for clause k of a word; return the end of the predicates."""
+    tag = np.uint64(literals.sets[i] + 1) << _ONE | np.uint64(literals.kinds[i] >= _VETO)
+    target = np.uint64(literals.attributes[i] + 1) << _HALF | tag
+    bounds = np.uint64(literals.lows[i]) << _HALF | np.uint64(literals.highs[i])
+    return _name(target, bounds, k, first, n, leaves, places)
 
 
 @kernel
@@ -582,15 +598,15 @@ def match_tree(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     dense: NDArray[np.int32],
-    roots: NDArray[np.int32],
-    c_nodes: NDArray[np.int32],
-    p_nodes: NDArray[np.int32],
-    leaves: NDArray[np.uint64],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
+    part_literals: NDArray[np.int64],
+    part: NDArray[np.int64],
 ) -> Any:
-    """Return (clauses that hold, clauses in visited leaves, predicates tested, visited c-directories and leaves)."""
+    """Return (clauses that hold, clauses in visited leaves, predicates tested, visited c-directories and leaves).
+
+    The part and its literals come as handles (see `kernels/pointers.py`).
+    """
+    literals, layout = arrays_at(part_literals, Literals), arrays_at(part, Layout)
+    c_nodes, p_nodes, leaves = layout.c_nodes, layout.p_nodes, layout.leaves
     n_event = len(event_codes)
     following = np.empty(n_event, dtype=np.int32)
     spread_event(event_attributes, event_codes, dense, following)
@@ -609,9 +625,7 @@ def match_tree(
         while place < end:
             size = leaves[place] & _LOWER_HALF
             after = place + _ONE + (leaves[place] >> _HALF)
-            alive, n = _survivors(
-                place + _ONE, after, size, dense, event_codes, following, leaves, set_starts, set_lows, set_highs
-            )
+            alive, n = _survivors(place + _ONE, after, size, dense, event_codes, following, leaves, literals)
             n_lists += 1
             n_candidates += np.int64(size)
             n_tested += n
@@ -627,7 +641,7 @@ def match_tree(
         for k in range(n_event if is_searched else last - first):
             p: Any = np.int64(first + k)
             if is_searched:
-                p = _found_p_node(k, c == 0, first, last, event_attributes, dense, roots, p_nodes)
+                p = _found_p_node(k, c == 0, first, last, event_attributes, dense, layout.roots, p_nodes)
                 if p < 0:
                     continue
             entry = dense[p_nodes[p, ATTRIBUTE] + 1]
@@ -722,9 +736,7 @@ def _survivors(
     codes: NDArray[np.int32],
     following: NDArray[np.int32],
     leaves: NDArray[np.uint64],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
+    literals: Literals,
 ) -> Any:
     """Return which of a word's clauses have no predicate that fails, one bit each, and how many were tested."""
     alive = _ALL_BITS >> (np.uint64(WORD) - size)
@@ -745,9 +757,7 @@ def _survivors(
                 (tag >> 1) - 1,
                 codes,
                 following,
-                set_starts,
-                set_lows,
-                set_highs,
+                literals,
             )
             if not holds:
                 alive &= ~mask

@@ -6,11 +6,12 @@ predicates from these words, as runs of neighbours, and leaves all vectors empty
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.pointers import arrays_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,6 +23,8 @@ N_LISTS: Final = 10
 N_COLUMNS: Final = 7
 # A row of a table: the first code that lies in it, and these places; half a cache line.
 ROW: Final = N_COLUMNS + 1
+# What `tables` holds of a table: first and last code, shift, first bucket.
+TABLE_COLUMNS: Final = 4
 
 _NUMBER_LISTS = 1
 _STRING_LISTS = 4
@@ -41,6 +44,23 @@ _LOW_BITS = np.uint64(0x0101010101010101)
 
 # Comparing all clauses is quicker than going over the hits again from one hit for so many clauses on.
 _CLAUSES_PER_HIT = 16
+
+
+class Lists(NamedTuple):
+    """The predicates of a part, as stage 1 finds them; see `indexes/counting.py`."""
+
+    groups: NDArray[np.int32]
+    heads: NDArray[np.uint32]
+    operands: NDArray[np.int32]
+    ends: NDArray[np.int32]
+    entry_heads: NDArray[np.uint32]
+    entry_lows: NDArray[np.int32]
+    entry_highs: NDArray[np.int32]
+    entry_predicates: NDArray[np.uint32]
+    table_ids: NDArray[np.int32]
+    tables: Annotated[NDArray[np.int64], TABLE_COLUMNS]
+    bucket_rows: NDArray[np.uint32]
+    rows: NDArray[np.uint32]
 
 
 @inline_kernel
@@ -135,13 +155,7 @@ def _walk(
     code: Any,
     group: Any,
     places: NDArray[np.uint32],
-    heads: NDArray[np.uint32],
-    operands: NDArray[np.int32],
-    ends: NDArray[np.int32],
-    entry_heads: NDArray[np.uint32],
-    entry_lows: NDArray[np.int32],
-    entry_highs: NDArray[np.int32],
-    entry_predicates: NDArray[np.uint32],
+    lists: Lists,
     vector: NDArray[np.uint64],
     words: NDArray[np.uint32],
     n_words: Any,
@@ -150,6 +164,7 @@ def _walk(
 
     Returns how many words are touched now, and how many predicates were set or tested.
     """
+    heads, operands, entry_heads = lists.heads, lists.operands, lists.entry_heads
     head = group * N_LISTS
     p = places[0]
     n_seen = np.int64(0)
@@ -157,101 +172,93 @@ def _walk(
         n_words = _add_run(p, p + 1, vector, words, n_words)
         n_seen += 1
     if code >= _FIRST_NUMBER:
-        lists = head + (_STRING_LISTS if code >= _FIRST_STRING else _NUMBER_LISTS)
+        own = head + (_STRING_LISTS if code >= _FIRST_STRING else _NUMBER_LISTS)
         # ToPSS 3.2: less-than upwards, greater-than downwards. The one list ends where the other begins: one run.
         n_words = _add_run(places[1], places[2], vector, words, n_words)
-        first, p, end = heads[lists + 2], places[3], heads[lists + 3]
+        first, p, end = heads[own + 2], places[3], heads[own + 3]
         n_words = _add_run(first, p, vector, words, n_words)  # not equal: all but the one at the value
         p += p < end and operands[p] == code
         n_words = _add_run(p, end, vector, words, n_words)
         n_seen += np.int64(places[2]) - np.int64(places[1]) + np.int64(end) - np.int64(first)
     first, end = heads[head + _BETWEEN], places[4]
-    n_words = _add_ranges(code, first, end, ends, vector, words, n_words)
+    n_words = _add_ranges(code, first, end, lists.ends, vector, words, n_words)
     n_seen += np.int64(end) - np.int64(first)
     p = places[5]
-    while p < entry_heads[2 * group + 1] and entry_lows[p] == code:
-        n_words = _add_run(entry_predicates[p], entry_predicates[p] + 1, vector, words, n_words)
+    while p < entry_heads[2 * group + 1] and lists.entry_lows[p] == code:
+        predicate = lists.entry_predicates[p]
+        n_words = _add_run(predicate, predicate + 1, vector, words, n_words)
         n_seen += 1
         p += 1
     for q in range(entry_heads[2 * group + 1], places[6]):
         n_seen += 1
-        if entry_highs[q] >= code:
-            n_words = _add_run(entry_predicates[q], entry_predicates[q] + 1, vector, words, n_words)
+        if lists.entry_highs[q] >= code:
+            predicate = lists.entry_predicates[q]
+            n_words = _add_run(predicate, predicate + 1, vector, words, n_words)
     return n_words, n_seen
 
 
 @inline_kernel
-def _row_of(
-    code: Any, table: Any, tables: NDArray[np.int64], bucket_rows: NDArray[np.uint32], rows: NDArray[np.uint32]
-) -> Any:
+def _row_of(code: Any, table: Any, lists: Lists) -> Any:
     """Return the row of a table that a code lies in, -1 if the table does not reach it."""
+    tables = lists.tables
     if code < tables[table, 0] or code > tables[table, 1]:
         return np.int64(-1)
     bucket = tables[table, 3] + ((code - tables[table, 0]) >> tables[table, 2])
-    row, last = np.int64(bucket_rows[bucket]), np.int64(bucket_rows[bucket + 1])
+    row, last = np.int64(lists.bucket_rows[bucket]), np.int64(lists.bucket_rows[bucket + 1])
     while row < last:
         middle = (row + last + 1) >> 1
-        if rows[middle * ROW] <= code:
+        if lists.rows[middle * ROW] <= code:
             row = middle
         else:
             last = middle - 1
     return row
 
 
-@kernel
-def find_predicates(
+@inline_kernel
+def _find_predicates(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
-    groups: NDArray[np.int32],
-    heads: NDArray[np.uint32],
-    operands: NDArray[np.int32],
-    ends: NDArray[np.int32],
-    entry_heads: NDArray[np.uint32],
-    entry_lows: NDArray[np.int32],
-    entry_highs: NDArray[np.int32],
-    entry_predicates: NDArray[np.uint32],
-    table_ids: NDArray[np.int32],
-    tables: NDArray[np.int64],
-    bucket_rows: NDArray[np.uint32],
-    rows: NDArray[np.uint32],
+    lists: Lists,
+    places: NDArray[np.uint32],
     vector: NDArray[np.uint64],
     words: NDArray[np.uint32],
 ) -> Any:
-    """Set the bits of all satisfied predicates; return how many words were touched and how many predicates seen."""
-    places = np.empty(N_COLUMNS, dtype=np.uint32)
+    """Set the bits of all satisfied predicates; `places` is scratch."""
     n_words = _ZERO
     n_seen = 0
     for v in range(len(event_codes)):
         attribute, code = event_attributes[v], event_codes[v]
-        if attribute >= len(groups) or groups[attribute] < 0:
+        if attribute >= len(lists.groups) or lists.groups[attribute] < 0:
             continue
-        group = np.int64(groups[attribute])
+        group = np.int64(lists.groups[attribute])
         row = np.int64(-1)
-        table = table_ids[2 * group + (code >= _FIRST_STRING)]
+        table = lists.table_ids[2 * group + (code >= _FIRST_STRING)]
         if table >= 0:
-            row = _row_of(code, table, tables, bucket_rows, rows)
+            row = _row_of(code, table, lists)
         if row >= 0:
             for column in range(N_COLUMNS):
-                places[column] = rows[row * ROW + 1 + column]
+                places[column] = lists.rows[row * ROW + 1 + column]
         else:
-            locate_in_lists(code, group, heads, operands, entry_heads, entry_lows, places, 0)
-        n_words, n = _walk(
-            code,
-            group,
-            places,
-            heads,
-            operands,
-            ends,
-            entry_heads,
-            entry_lows,
-            entry_highs,
-            entry_predicates,
-            vector,
-            words,
-            n_words,
-        )
+            locate_in_lists(code, group, lists.heads, lists.operands, lists.entry_heads, lists.entry_lows, places, 0)
+        n_words, n = _walk(code, group, places, lists, vector, words, n_words)
         n_seen += n
     return n_words, n_seen
+
+
+@kernel
+def find_predicates(
+    event_attributes: NDArray[np.int32],
+    event_codes: NDArray[np.int32],
+    lists: NDArray[np.int64],
+    vector: NDArray[np.uint64],
+    words: NDArray[np.uint32],
+) -> Any:
+    """Set the bits of all satisfied predicates; return how many words were touched and how many predicates seen.
+
+    `lists` is the handle of `Lists` (see `kernels/pointers.py`).
+    """
+    places = np.empty(N_COLUMNS, dtype=np.uint32)
+    return _find_predicates(event_attributes, event_codes, arrays_at(lists, Lists), places, vector, words)
 
 
 @inline_kernel

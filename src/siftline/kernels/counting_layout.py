@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
-from siftline.kernels.counting import N_LISTS, ROW, locate_in_lists
+from siftline.kernels.counting import N_LISTS, ROW, TABLE_COLUMNS, locate_in_lists
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -384,7 +384,7 @@ def lay_out_tables(
     code, last code, shift, first bucket), the row in which each bucket begins, and the rows.
     """
     table_ids = np.full(2 * ((len(heads) - 1) // N_LISTS), np.int32(-1), dtype=np.int32)
-    tables = np.empty((len(covered), 4), dtype=np.int64)
+    tables = np.empty((len(covered), TABLE_COLUMNS), dtype=np.int64)
     most_rows = np.int64(0)
     for t in range(len(covered)):
         g = covered[t, 0]

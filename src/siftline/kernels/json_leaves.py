@@ -14,13 +14,13 @@ Every value is written behind the leaves so far, known attribute or not; only a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
 from siftline.kernels.json_number import NULL, NUMBER, parse_number, skip_infinity, skip_number
-from siftline.kernels.json_path import DOT, HASH_SEED, NO_ATTRIBUTE, attribute_of, extend_path, find_path
+from siftline.kernels.json_path import DOT, HASH_SEED, NO_ATTRIBUTE, PathHash, attribute_of, extend_path, find_path
 from siftline.kernels.json_string import decode_string
 from siftline.kernels.json_words import (
     ZERO,
@@ -36,9 +36,12 @@ from siftline.kernels.json_words import (
     slow,
     string_stops,
 )
+from siftline.kernels.pointers import arrays_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from siftline.kernels.leaves import LeafColumns
 
 __all__ = [
     "BAD",
@@ -52,6 +55,8 @@ __all__ = [
     "STRING",
     "TEXT_MARGIN",
     "TRUE",
+    "Scratch",
+    "Statuses",
     "parse_events",
 ]
 
@@ -100,40 +105,64 @@ _FALSE_WORD: Final = np.uint64(int.from_bytes(b"false", "little"))
 _NAN_WORD: Final = np.uint64(int.from_bytes(b"NaN", "little"))
 
 
+class Scratch(NamedTuple):
+    """What one thread keeps for the parser."""
+
+    powers: NDArray[np.uint64]  # of five, see json_number
+    stamps: NDArray[np.int64]  # by slot of the path table
+    frames: NDArray[np.int64]
+    frame_words: NDArray[np.uint64]
+    path: NDArray[np.uint64]  # the words of a path that are complete
+
+
+class Statuses(NamedTuple):
+    """What became of each event; `encoding/json_leaves.py` says what each column means."""
+
+    event_starts: NDArray[np.int64]
+    statuses: NDArray[np.uint8]
+    positions: NDArray[np.int64]
+
+
 @kernel
 def parse_events(
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
-    slots: NDArray[np.uint64],
-    words: NDArray[np.uint64],
-    powers: NDArray[np.uint64],
-    stamps: NDArray[np.int64],
-    frames: NDArray[np.int64],
-    frame_words: NDArray[np.uint64],
-    path: NDArray[np.uint64],
-    event_starts: NDArray[np.int64],
-    statuses: NDArray[np.uint8],
-    positions: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    numbers: NDArray[np.float64],
-    residuals: NDArray[np.int64],
-    text_starts: NDArray[np.int64],
-    text_ends: NDArray[np.int64],
-    texts: NDArray[np.uint8],
+    path_hash: NDArray[np.int64],
+    thread_scratch: NDArray[np.int64],
+    outcome: Statuses,
+    leaves: LeafColumns,
     first_event: int,
     n_texts: int,
 ) -> tuple[int, int]:
     """Parse the events from `first_event` on, until one might not fit in the arrays or lies outside the data.
 
-    An event of n bytes has at most n / 2 leaves, n bytes of text and n bytes in a path.
+    An event of n bytes has at most n / 2 leaves, n bytes of text and n bytes in a path. Paths and scratch come as
+    handles (see `kernels/pointers.py`).
 
     Returns
     -------
     tuple[int, int]
         The number of events that are done, and the end of the texts.
     """
+    paths, scratch = arrays_at(path_hash, PathHash), arrays_at(thread_scratch, Scratch)
+    return _parse_events(data, starts, ends, paths, scratch, outcome, leaves, first_event, n_texts)
+
+
+@inline_kernel
+def _parse_events(
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    paths: PathHash,
+    scratch: Scratch,
+    outcome: Statuses,
+    leaves: LeafColumns,
+    first_event: int,
+    n_texts: int,
+) -> tuple[int, int]:
+    """Do as `parse_events`, with arrays instead of handles."""
+    event_starts, statuses, positions = outcome.event_starts, outcome.statuses, outcome.positions
     for event in range(first_event, starts.size):
         start = starts[event]
         end = ends[event]
@@ -142,15 +171,14 @@ def parse_events(
             start < 0
             or end < start
             or end > data.size
-            or n_leaves + ((end - start) >> 1) >= attributes.size
-            or n_texts + (end - start) + TEXT_MARGIN > texts.size
-            or ((end - start) >> 3) >= path.size
+            or n_leaves + ((end - start) >> 1) >= leaves.attributes.size
+            or n_texts + (end - start) + TEXT_MARGIN > leaves.texts.size
+            or ((end - start) >> 3) >= scratch.path.size
         ):
             return event, n_texts
         result, event_starts[event + 1], new_texts = _parse_event(
-            data, start, end, slots, words, powers, stamps, frames, frame_words, path,
-            attributes, kinds, numbers, residuals, text_starts, text_ends, texts, n_leaves, n_texts,
-        )  # fmt: skip
+            data, start, end, paths, scratch, leaves, n_leaves, n_texts
+        )
         if result >= 0:
             statuses[event] = OK
             positions[event] = 0
@@ -167,24 +195,14 @@ def _parse_event(
     data: NDArray[np.uint8],
     position: int,
     end: int,
-    slots: NDArray[np.uint64],
-    words: NDArray[np.uint64],
-    powers: NDArray[np.uint64],
-    stamps: NDArray[np.int64],
-    frames: NDArray[np.int64],
-    frame_words: NDArray[np.uint64],
-    path: NDArray[np.uint64],
-    attributes: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    numbers: NDArray[np.float64],
-    residuals: NDArray[np.int64],
-    text_starts: NDArray[np.int64],
-    text_ends: NDArray[np.int64],
-    texts: NDArray[np.uint8],
+    paths: PathHash,
+    scratch: Scratch,
+    leaves: LeafColumns,
     n_leaves: int,
     n_texts: int,
 ) -> tuple[int, int, int]:
     """Parse one event; return the end of it or a failure, the number of leaves, and the end of the texts."""
+    frames, frame_words, path = scratch.frames, scratch.frame_words, scratch.path
     position = _open_event(data, position, end, frames, frame_words)
     depth = 1
     if position >= 0 and byte_at(data, position, end) == _CLOSE_OBJECT:
@@ -197,12 +215,12 @@ def _parse_event(
         tail = frame_words[np.uint64(FRAME_WORDS * depth + 1)]
         if frames[frame] == _CLOSE_OBJECT:
             position, state, tail, length = _read_key(
-                data, position, end, attribute, path, state, tail, length, texts, n_texts
+                data, position, end, attribute, path, state, tail, length, leaves.texts, n_texts
             )
             if position < 0:
                 break
             if attribute != _UNKNOWN:
-                attribute = _look_up(slots, words, path, state, tail, length, stamps, frames[frame + _SERIAL])
+                attribute = _look_up(paths, path, state, tail, length, scratch.stamps, frames[frame + _SERIAL])
                 if attribute == _REPEATED:
                     position = slow(position)
                     break
@@ -217,10 +235,7 @@ def _parse_event(
             if byte_at(data, position, end) != byte + _OPEN_TO_CLOSE:
                 continue
         else:
-            position, text_end = _read_scalar(
-                data, position, end, powers, attribute,
-                attributes, kinds, numbers, residuals, text_starts, text_ends, texts, n_leaves, n_texts,
-            )  # fmt: skip
+            position, text_end = _read_scalar(data, position, end, scratch.powers, attribute, leaves, n_leaves, n_texts)
             if position < 0:
                 break
             if attribute >= 0:
@@ -328,8 +343,7 @@ def _extend_by_text(
 
 @inline_kernel
 def _look_up(
-    slots: NDArray[np.uint64],
-    words: NDArray[np.uint64],
+    paths: PathHash,
     path: NDArray[np.uint64],
     state: np.uint64,
     tail: np.uint64,
@@ -338,13 +352,13 @@ def _look_up(
     serial: int,
 ) -> Any:
     """Return the attribute of a path, NO_ATTRIBUTE on the way to one, otherwise _UNKNOWN; or _REPEATED."""
-    slot = find_path(slots, words, path, state, tail, length)
+    slot = find_path(paths.slots, paths.words, path, state, tail, length)
     if slot < 0:
         return np.int64(_UNKNOWN)
     if stamps[np.uint64(slot)] >= serial:
         return np.int64(_REPEATED)
     stamps[np.uint64(slot)] = serial
-    return np.int64(attribute_of(slots, slot))
+    return np.int64(attribute_of(paths.slots, slot))
 
 
 @inline_kernel
@@ -354,14 +368,8 @@ def _read_scalar(
     end: int,
     powers: NDArray[np.uint64],
     attribute: int,
-    attributes: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    numbers: NDArray[np.float64],
-    residuals: NDArray[np.int64],
-    text_starts: NDArray[np.int64],
-    text_ends: NDArray[np.int64],
-    texts: NDArray[np.uint8],
-    leaf: int,
+    leaves: LeafColumns,
+    n_leaves: int,
     n_texts: int,
 ) -> tuple[int, int]:
     """Write a number, string or literal as a leaf; return the position behind it, or a failure, and the text's end."""
@@ -377,15 +385,16 @@ def _read_scalar(
             position = skip_number(data, position, end)
     elif byte == _QUOTE:
         kind = STRING
-        position, text_end = decode_string(data, position + 1, end, texts, n_texts)
+        position, text_end = decode_string(data, position + 1, end, leaves.texts, n_texts)
     else:
         position, kind = _read_literal(data, position, end)
-    attributes[np.uint64(leaf)] = np.int32(attribute)
-    kinds[np.uint64(leaf)] = np.uint8(kind)
-    numbers[np.uint64(leaf)] = number
-    residuals[np.uint64(leaf)] = residual
-    text_starts[np.uint64(leaf)] = n_texts
-    text_ends[np.uint64(leaf)] = text_end
+    leaf = np.uint64(n_leaves)
+    leaves.attributes[leaf] = np.int32(attribute)
+    leaves.kinds[leaf] = np.uint8(kind)
+    leaves.numbers[leaf] = number
+    leaves.residuals[leaf] = residual
+    leaves.text_starts[leaf] = n_texts
+    leaves.text_ends[leaf] = text_end
     return position, text_end
 
 

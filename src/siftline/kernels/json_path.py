@@ -16,7 +16,7 @@ the table is not on the way to any known path, and nothing below it matters.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,21 @@ _LENGTH_MULTIPLIER: Final = np.uint64(0xC4CEB9FE1A85EC53)
 _HALF: Final = np.uint64(32)
 _LOW_HALF: Final = np.uint64(0xFFFFFFFF)
 _SIXTY_THREE: Final = np.uint64(63)
+
+
+class PathHash(NamedTuple):
+    """Known attribute paths and what stands before their dots; see above.
+
+    Attributes
+    ----------
+    slots : uint64[4 * n_slots]
+        An open-addressing hash table; n_slots is a power of two.
+    words : uint64[n_words]
+        The bytes of the paths, each padded with zeros to a multiple of eight.
+    """
+
+    slots: NDArray[np.uint64]
+    words: NDArray[np.uint64]
 
 
 @inline_kernel

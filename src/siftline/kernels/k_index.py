@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.pointers import arrays_at
 from siftline.kernels.spaces import space_of
 from siftline.kernels.verify import clear_event
 
@@ -24,6 +25,23 @@ _SPARSE = 16
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
+
+
+class Layout(NamedTuple):
+    """What matching needs of a part; see `indexes/k_index.py`."""
+
+    cut_starts: NDArray[np.int64]
+    cuts: NDArray[np.int32]
+    space_lists: NDArray[np.int32]
+    list_partitions: NDArray[np.uint16]
+    list_starts: NDArray[np.int64]
+    postings: NDArray[np.uint32]
+    partition_sizes: NDArray[np.uint8]
+    partition_starts: NDArray[np.int64]
+    owners: NDArray[np.int32]
+    is_checked: NDArray[np.bool_]
+    bits: NDArray[np.uint8]
+    n_bits: NDArray[np.uint8]
 
 
 @inline_kernel
@@ -288,14 +306,13 @@ def _mark_list(
     start: int,
     end: int,
     base: Any,
-    postings: NDArray[np.uint32],
-    bits: NDArray[np.uint8],
-    n_bits: NDArray[np.uint8],
+    layout: Layout,
     matched: NDArray[np.uint64],
     candidates: NDArray[np.uint32],
     n: Any,
 ) -> Any:
     """Set the bits of the groups on one list, and append the ids by which a bitmap becomes full; return the same."""
+    postings, bits = layout.postings, layout.bits
     n_new = _ZERO
     for e in range(np.uint64(start), np.uint64(end)):
         posted = np.uint64(postings[e])
@@ -303,7 +320,7 @@ def _mark_list(
         before = matched[place]
         after = before | (_ONE << np.uint64(bits[posted]))
         matched[place] = after
-        full = ~_ZERO >> np.uint64(_MOST_GROUPS - n_bits[posted])
+        full = ~_ZERO >> np.uint64(_MOST_GROUPS - layout.n_bits[posted])
         candidates[n] = postings[e]
         n += np.uint64(after != before and after == full)
         n_new += np.uint64(before == _ZERO)
@@ -312,37 +329,26 @@ def _mark_list(
 
 @inline_kernel
 def _clear_counts(
-    lists: NDArray[np.int64],
-    n_entries: int,
-    base: Any,
-    n_ids: int,
-    list_starts: NDArray[np.int64],
-    postings: NDArray[np.uint32],
-    counts: NDArray[np.uint8],
+    lists: NDArray[np.int64], n_entries: int, base: Any, n_ids: int, layout: Layout, counts: NDArray[np.uint8]
 ) -> None:
     """Set what `_count_list` counted to 0 again."""
+    list_starts = layout.list_starts
     if n_entries * _SPARSE > n_ids:
         counts[:n_ids] = 0
         return
     for q in range(len(lists)):
         for e in range(np.uint64(list_starts[lists[q]]), np.uint64(list_starts[lists[q] + 1])):
-            counts[np.uint64(postings[e]) - base] = 0
+            counts[np.uint64(layout.postings[e]) - base] = 0
 
 
 @inline_kernel
-def _clear_bitmaps(
-    lists: NDArray[np.int64],
-    base: Any,
-    list_starts: NDArray[np.int64],
-    postings: NDArray[np.uint32],
-    bits: NDArray[np.uint8],
-    matched: NDArray[np.uint64],
-) -> None:
+def _clear_bitmaps(lists: NDArray[np.int64], base: Any, layout: Layout, matched: NDArray[np.uint64]) -> None:
     """Set what `_mark_list` marked to 0 again."""
+    list_starts = layout.list_starts
     for q in range(len(lists)):
         for e in range(np.uint64(list_starts[lists[q]]), np.uint64(list_starts[lists[q] + 1])):
-            posted = np.uint64(postings[e])
-            matched[posted - np.uint64(bits[posted]) - base] = 0
+            posted = np.uint64(layout.postings[e])
+            matched[posted - np.uint64(layout.bits[posted]) - base] = 0
 
 
 @inline_kernel
@@ -350,10 +356,7 @@ def _locate(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     dense: NDArray[np.int32],
-    cut_starts: NDArray[np.int64],
-    cuts: NDArray[np.int32],
-    space_lists: NDArray[np.int32],
-    list_starts: NDArray[np.int64],
+    layout: Layout,
     cursors: NDArray[np.int64],
     ends: NDArray[np.int64],
 ) -> Any:
@@ -361,13 +364,14 @@ def _locate(
 
     Return how many values have lists, how many entries these hold, and if an attribute has several values.
     """
+    space_lists, list_starts = layout.space_lists, layout.list_starts
     n, n_entries, has_repeats = 0, 0, False
     for p in range(len(event_attributes)):
         attribute = event_attributes[p]
         if attribute + 1 < len(dense):
             has_repeats |= dense[attribute + 1] != _ABSENT
             dense[attribute + 1] = _PRESENT
-        space = space_of(attribute, event_codes[p], cut_starts, cuts)
+        space = space_of(attribute, event_codes[p], layout.cut_starts, layout.cuts)
         if space >= 0 and space_lists[space] < space_lists[space + 1]:
             cursors[n] = space_lists[space]
             ends[n] = space_lists[space + 1]
@@ -383,11 +387,11 @@ def _take_lists(
     n_values: int,
     cursors: NDArray[np.int64],
     ends: NDArray[np.int64],
-    list_partitions: NDArray[np.uint16],
-    list_starts: NDArray[np.int64],
+    layout: Layout,
     lists: NDArray[np.int64],
 ) -> Any:
     """Collect the lists of a partition, and move the cursors behind them; return how many lists and entries."""
+    list_partitions, list_starts = layout.list_partitions, layout.list_starts
     n_lists, n_entries = 0, 0
     for q in range(n_values):
         cursor = cursors[q]
@@ -406,29 +410,19 @@ def count_event(
     dense: NDArray[np.int32],
     counts: NDArray[np.uint8],
     matched: NDArray[np.uint64],
-    cut_starts: NDArray[np.int64],
-    cuts: NDArray[np.int32],
-    space_lists: NDArray[np.int32],
-    list_partitions: NDArray[np.uint16],
-    list_starts: NDArray[np.int64],
-    postings: NDArray[np.uint32],
-    partition_sizes: NDArray[np.uint8],
-    partition_starts: NDArray[np.int64],
-    owners: NDArray[np.int32],
-    is_checked: NDArray[np.bool_],
-    bits: NDArray[np.uint8],
-    n_bits: NDArray[np.uint8],
+    part: NDArray[np.int64],
 ) -> Any:
     """Return clauses that hold, clauses to check, how many clauses, posting entries and lists were met.
 
-    `dense`, `counts` and `matched` are left as they were found.
+    `dense`, `counts` and `matched` are left as they were found. The part comes as the handle of a `Layout` (see
+    `kernels/pointers.py`).
     """
+    layout = arrays_at(part, Layout)
+    list_starts, partition_sizes, partition_starts = layout.list_starts, layout.partition_sizes, layout.partition_starts
     cursors = np.empty(len(event_attributes), dtype=np.int64)
     ends = np.empty(len(event_attributes), dtype=np.int64)
     lists = np.empty(len(event_attributes), dtype=np.int64)
-    n_values, most, has_repeats = _locate(
-        event_attributes, event_codes, dense, cut_starts, cuts, space_lists, list_starts, cursors, ends
-    )
+    n_values, most, has_repeats = _locate(event_attributes, event_codes, dense, layout, cursors, ends)
     candidates = np.empty(most + 1, dtype=np.uint32)
     n, n_met, n_counted, n_scanned = _ZERO, _ZERO, 0, 0
     for partition in range(len(partition_sizes)):
@@ -436,33 +430,33 @@ def count_event(
         # Whang et al.: what is larger than the event cannot match, nor can a partition with fewer lists than its size.
         if size > n_values:
             break
-        n_lists, n_entries = _take_lists(partition, n_values, cursors, ends, list_partitions, list_starts, lists)
+        n_lists, n_entries = _take_lists(partition, n_values, cursors, ends, layout, lists)
         if n_lists < size:
             continue
         n_counted += n_entries
         n_scanned += n_lists
         base = np.uint64(partition_starts[partition])
         n_ids = partition_starts[partition + 1] - partition_starts[partition]
-        is_bitmap = n_bits[base] > 0
+        is_bitmap = layout.n_bits[base] > 0
         for q in range(n_lists):
             start, end = list_starts[lists[q]], list_starts[lists[q] + 1]
             if is_bitmap:
-                n, n_new = _mark_list(start, end, base, postings, bits, n_bits, matched, candidates, n)
+                n, n_new = _mark_list(start, end, base, layout, matched, candidates, n)
             else:
-                n, n_new = _count_list(start, end, base, size, postings, counts, candidates, n)
+                n, n_new = _count_list(start, end, base, size, layout.postings, counts, candidates, n)
             n_met += n_new
         if is_bitmap:
-            _clear_bitmaps(lists[:n_lists], base, list_starts, postings, bits, matched)
+            _clear_bitmaps(lists[:n_lists], base, layout, matched)
         else:
-            _clear_counts(lists[:n_lists], n_entries, base, n_ids, list_starts, postings, counts)
+            _clear_counts(lists[:n_lists], n_entries, base, n_ids, layout, counts)
     found = np.empty(n, dtype=np.int32)
     doubtful = np.empty(n, dtype=np.int32)
     n_found, n_doubtful = 0, 0
     for k in range(n):
-        if has_repeats or is_checked[candidates[k]]:
-            doubtful[n_doubtful] = owners[candidates[k]]
+        if has_repeats or layout.is_checked[candidates[k]]:
+            doubtful[n_doubtful] = layout.owners[candidates[k]]
             n_doubtful += 1
         else:
-            found[n_found] = owners[candidates[k]]
+            found[n_found] = layout.owners[candidates[k]]
             n_found += 1
     return found[:n_found], doubtful[:n_doubtful], n_met, n_counted, n_scanned

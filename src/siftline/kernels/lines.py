@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from siftline.kernels.locate import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from siftline.kernels.locate import FlatDomains
+
 # Below this, every integer is a double of its own.
 _EXACT_INTEGERS = 2.0**53
 # A table may have this many entries per constant, and never more than that in all.
@@ -31,22 +33,36 @@ _LARGEST_TABLE = 65_536
 _WIDEST_GAP, _NARROWEST_GAP = 1 << 20, 4
 
 
+class NewNumbers(NamedTuple):
+    """Number constants and their labels by attribute, those of attribute a at starts[a] : starts[a + 1]."""
+
+    starts: NDArray[np.int64]
+    numbers: NDArray[np.float64]
+    residuals: NDArray[np.int64]  # none at all: all are 0
+    labels: NDArray[np.int32]
+    is_dealt: NDArray[np.bool_]  # the constants that were there before are among these, with other labels
+
+
+class NewTexts(NamedTuple):
+    """String constants and their labels by attribute, those of attribute a at starts[a] : starts[a + 1]."""
+
+    starts: NDArray[np.int64]
+    heads: NDArray[np.uint64]
+    text_starts: NDArray[np.int64]
+    texts: NDArray[np.uint8]
+    labels: NDArray[np.int32]
+    is_dealt: NDArray[np.bool_]
+
+
 @kernel
-def merge_numbers(
-    old_lines: NDArray[np.int64],
-    is_dealt: NDArray[np.bool_],
-    old_numbers: NDArray[np.float64],
-    old_residuals: NDArray[np.int64],
-    old_labels: NDArray[np.int32],
-    new_starts: NDArray[np.int64],
-    new_numbers: NDArray[np.float64],
-    new_residuals: NDArray[np.int64],
-    new_labels: NDArray[np.int32],
-) -> Any:
+def merge_numbers(old: FlatDomains, new: NewNumbers) -> Any:
     """Merge the number constants of all attributes; where labels were dealt out again, only the new ones count.
 
     No residuals at all mean that all are 0. Returns the lines with the columns of numbers filled in, and the constants.
     """
+    old_lines, old_numbers, old_residuals, old_labels = old.lines, old.numbers, old.residuals, old.number_labels
+    new_starts, new_numbers, new_residuals, new_labels = new.starts, new.numbers, new.residuals, new.labels
+    is_dealt = new.is_dealt
     n_attributes = len(new_starts) - 1
     n_most = len(old_numbers) + len(new_numbers)
     has_residuals = len(old_residuals) > 0 or len(new_residuals) > 0
@@ -84,21 +100,12 @@ def merge_numbers(
 
 
 @kernel
-def merge_texts(
-    lines: NDArray[np.int64],
-    old_lines: NDArray[np.int64],
-    is_dealt: NDArray[np.bool_],
-    old_heads: NDArray[np.uint64],
-    old_text_starts: NDArray[np.int64],
-    old_texts: NDArray[np.uint8],
-    old_labels: NDArray[np.int32],
-    new_starts: NDArray[np.int64],
-    new_heads: NDArray[np.uint64],
-    new_text_starts: NDArray[np.int64],
-    new_texts: NDArray[np.uint8],
-    new_labels: NDArray[np.int32],
-) -> Any:
+def merge_texts(lines: NDArray[np.int64], old: FlatDomains, new: NewTexts) -> Any:
     """Merge the string constants of all attributes, and fill in their columns of the lines."""
+    old_lines, old_heads, old_labels = old.lines, old.heads, old.string_labels
+    old_text_starts, old_texts = old.text_starts, old.texts
+    new_starts, new_heads, new_labels, is_dealt = new.starts, new.heads, new.labels, new.is_dealt
+    new_text_starts, new_texts = new.text_starts, new.texts
     n_most = len(old_heads) + len(new_heads)
     heads = np.empty(n_most, dtype=np.uint64)
     text_starts = np.zeros(n_most + 1, dtype=np.int64)

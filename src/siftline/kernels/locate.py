@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
-from numba import carray
 
 from siftline.kernels.compiler import inline_kernel, kernel
-from siftline.kernels.json_path import HASH_SEED, attribute_of, extend_path, find_path
+from siftline.kernels.json_path import HASH_SEED, PathHash, attribute_of, extend_path, find_path
 from siftline.kernels.json_words import ZERO
-from siftline.kernels.pointers import fetch, pointer
+from siftline.kernels.pointers import arrays_at, fetch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from siftline.kernels.leaves import LeafColumns
 
 # The columns of `FlatDomains.lines`: where the number constants of an attribute start and end, its string constants,
 # and its table, whose first entry is for the integer TABLE_FIRST. An attribute takes one line of the cache.
@@ -29,7 +30,7 @@ class FlatDomains(NamedTuple):
     span: its label, or minus the code of the space that it lies in.
     """
 
-    lines: NDArray[np.int64]  # [n_attributes, LINE_COLUMNS]
+    lines: Annotated[NDArray[np.int64], LINE_COLUMNS]
     numbers: NDArray[np.float64]
     residuals: NDArray[np.int64]  # none at all: all are 0
     number_labels: NDArray[np.int32]
@@ -38,6 +39,17 @@ class FlatDomains(NamedTuple):
     text_starts: NDArray[np.int64]  # [n_strings + 1]
     texts: NDArray[np.uint8]
     string_labels: NDArray[np.int32]
+
+
+class Values(NamedTuple):
+    """Values of events as Python has them; see the kinds below."""
+
+    owners: NDArray[np.int64]  # attributes; negative: of no interest
+    kinds: NDArray[np.uint8]  # none at all: all are integers or doubles
+    numbers: NDArray[np.float64]
+    residuals: NDArray[np.int64]  # none at all: integers must be exact as doubles
+    text_ends: NDArray[np.int64]  # of the values that are texts
+    texts: NDArray[np.uint8]
 
 
 _NULL = np.int32(0)
@@ -61,16 +73,9 @@ INEXACT, ODD_KEYS = -1, -2
 
 
 @inline_kernel
-def _search_number(
-    value: float,
-    residual: int,
-    first: int,
-    end: int,
-    numbers: NDArray[np.float64],
-    residuals: NDArray[np.int64],
-    labels: NDArray[np.int32],
-) -> Any:
+def _search_number(value: float, residual: int, first: int, end: int, flat: FlatDomains) -> Any:
     """Return the code of a number among the constants first .. end - 1."""
+    numbers, residuals, labels = flat.numbers, flat.residuals, flat.number_labels
     has_residuals = len(residuals) > 0
     low, high = np.uint64(first), np.uint64(end)
     while low < high:
@@ -88,36 +93,29 @@ def _search_number(
 
 
 @inline_kernel
-def locate_number(
-    value: float,
-    residual: int,
-    line: Any,
-    lines: NDArray[np.int64],
-    numbers: NDArray[np.float64],
-    residuals: NDArray[np.int64],
-    labels: NDArray[np.int32],
-    tables: NDArray[np.int32],
-) -> Any:
+def locate_number(value: float, residual: int, line: Any, flat: FlatDomains) -> Any:
     """Return the code of a number, by table if its attribute has one and the number lies in its span."""
+    lines = flat.lines
     n_entries, table_first = lines[line, TABLE_END] - lines[line, TABLE], lines[line, TABLE_FIRST]
     if n_entries > 0 and value >= table_first and value < table_first + n_entries:
         floor = np.int64(value)
         if floor > value:
             floor -= 1
-        entry = tables[np.uint64(lines[line, TABLE] + (floor - table_first))]
+        entry = flat.tables[np.uint64(lines[line, TABLE] + (floor - table_first))]
         if entry < 0:
             return -entry
         # All constants are integers, so a fraction right above a constant lies in the space after it.
         return entry if value == floor else entry + np.int32(1)
-    return _search_number(value, residual, lines[line, NUMBERS], lines[line, NUMBERS_END], numbers, residuals, labels)
+    return _search_number(value, residual, lines[line, NUMBERS], lines[line, NUMBERS_END], flat)
 
 
 @inline_kernel
-def _fetch_entry(value: float, line: Any, lines: NDArray[np.int64], tables: NDArray[np.int32]) -> None:
+def _fetch_entry(value: float, line: Any, flat: FlatDomains) -> None:
     """Ask for the entry of a number that `locate_number` will look at soon."""
+    lines = flat.lines
     n_entries, table_first = lines[line, TABLE_END] - lines[line, TABLE], lines[line, TABLE_FIRST]
     if n_entries > 0 and value >= table_first and value < table_first + n_entries:
-        fetch(tables, lines[line, TABLE] + (np.int64(value) - table_first))
+        fetch(flat.tables, lines[line, TABLE] + (np.int64(value) - table_first))
 
 
 @inline_kernel
@@ -164,26 +162,17 @@ def compare_texts(
 
 @inline_kernel
 def _search_text(
-    source: NDArray[np.uint8],
-    start: Any,
-    end: Any,
-    head: Any,
-    first: Any,
-    low: Any,
-    high: Any,
-    heads: NDArray[np.uint64],
-    text_starts: NDArray[np.int64],
-    texts: NDArray[np.uint8],
-    labels: NDArray[np.int32],
+    source: NDArray[np.uint8], start: Any, end: Any, head: Any, first: Any, low: Any, high: Any, flat: FlatDomains
 ) -> Any:
     """Return the code of a text whose place among the constants of its line, from `first` on, is in low .. high."""
+    heads, text_starts, labels = flat.heads, flat.text_starts, flat.string_labels
     while low < high:
         middle = (low + high) >> 1
         key = heads[np.uint64(middle)]
         order = 0
         if key == head:
             order = compare_texts(
-                texts, text_starts[np.uint64(middle)], text_starts[np.uint64(middle + 1)], source, start, end
+                flat.texts, text_starts[np.uint64(middle)], text_starts[np.uint64(middle + 1)], source, start, end
             )
             if order == 0:
                 return labels[np.uint64(middle)]
@@ -197,20 +186,10 @@ def _search_text(
 
 
 @inline_kernel
-def locate_text(
-    source: NDArray[np.uint8],
-    start: Any,
-    end: Any,
-    first: Any,
-    last: Any,
-    heads: NDArray[np.uint64],
-    text_starts: NDArray[np.int64],
-    texts: NDArray[np.uint8],
-    labels: NDArray[np.int32],
-) -> Any:
-    """Return the code of the text source[start:end] among the constants first .. last - 1."""
-    head = text_head(source, start, end)
-    return _search_text(source, start, end, head, first, first, last, heads, text_starts, texts, labels)
+def locate_text(source: NDArray[np.uint8], start: Any, end: Any, line: Any, flat: FlatDomains) -> Any:
+    """Return the code of the text source[start:end] among the constants of a line."""
+    first, last = flat.lines[line, STRINGS], flat.lines[line, STRINGS_END]
+    return _search_text(source, start, end, text_head(source, start, end), first, first, last, flat)
 
 
 @kernel
@@ -227,13 +206,13 @@ def locate_numbers(
     values: NDArray[np.float64],
     residuals: NDArray[np.int64],
     attribute: int,
-    lines: NDArray[np.int64],
-    numbers: NDArray[np.float64],
-    number_residuals: NDArray[np.int64],
-    labels: NDArray[np.int32],
-    tables: NDArray[np.int32],
+    domains: NDArray[np.int64],
 ) -> NDArray[np.int32]:
-    """Return the codes of a column of numbers; not-a-number and infinities are null."""
+    """Return the codes of a column of numbers; not-a-number and infinities are null.
+
+    Here and below, `domains` is the handle of `FlatDomains` (see `kernels/pointers.py`).
+    """
+    flat = arrays_at(domains, FlatDomains)
     codes = np.empty(len(values), dtype=np.int32)
     line = np.uint64(attribute)
     for i in range(len(values)):
@@ -241,7 +220,7 @@ def locate_numbers(
             codes[i] = _NULL
             continue
         residual = residuals[i] if len(residuals) else 0
-        codes[i] = locate_number(values[i], residual, line, lines, numbers, number_residuals, labels, tables)
+        codes[i] = locate_number(values[i], residual, line, flat)
     return codes
 
 
@@ -259,15 +238,13 @@ def locate_texts(
     source: NDArray[np.uint8],
     starts: NDArray[np.int64],
     attribute: int,
-    lines: NDArray[np.int64],
-    heads: NDArray[np.uint64],
-    text_starts: NDArray[np.int64],
-    texts: NDArray[np.uint8],
-    labels: NDArray[np.int32],
+    domains: NDArray[np.int64],
 ) -> NDArray[np.int32]:
     """Return the codes of a column of texts, the i-th being source[starts[i] : starts[i + 1]]."""
+    flat = arrays_at(domains, FlatDomains)
+    heads = flat.heads
     codes = np.empty(len(starts) - 1, dtype=np.int32)
-    first, last = lines[attribute, STRINGS], lines[attribute, STRINGS_END]
+    first, last = flat.lines[attribute, STRINGS], flat.lines[attribute, STRINGS_END]
     own_heads = np.zeros(_N_LANES, dtype=np.uint64)
     places = np.empty(_N_LANES, dtype=np.int64)
     for block in range(0, len(codes), _N_LANES):
@@ -292,51 +269,34 @@ def locate_texts(
             while high < last and heads[np.uint64(high)] == own_heads[lane]:
                 high, step = min(last, high + step), 2 * step
             text, text_end = starts[block + lane], starts[block + lane + 1]
-            codes[block + lane] = _search_text(
-                source, text, text_end, own_heads[lane], first, low, high, heads, text_starts, texts, labels
-            )
+            codes[block + lane] = _search_text(source, text, text_end, own_heads[lane], first, low, high, flat)
     return codes
 
 
-@kernel
-def locate_leaves(
-    attributes: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    values: NDArray[np.float64],
-    value_residuals: NDArray[np.int64],
-    value_starts: NDArray[np.int64],
-    value_ends: NDArray[np.int64],
-    source: NDArray[np.uint8],
-    lines: NDArray[np.int64],
-    numbers: NDArray[np.float64],
-    residuals: NDArray[np.int64],
-    number_labels: NDArray[np.int32],
-    tables: NDArray[np.int32],
-    heads: NDArray[np.uint64],
-    text_starts: NDArray[np.int64],
-    texts: NDArray[np.uint8],
-    string_labels: NDArray[np.int32],
-) -> NDArray[np.int32]:
-    """Return the codes of parsed JSON leaves: kinds 0, 1, 2 are codes themselves, 3 is a number, 4 a text."""
+@inline_kernel
+def _locate_leaves(leaves: LeafColumns, flat: FlatDomains, codes: NDArray[np.int32]) -> None:
+    """Write the codes of leaves."""
+    attributes, kinds, numbers = leaves.attributes, leaves.kinds, leaves.numbers
     n = len(attributes)
-    codes = np.empty(n, dtype=np.int32)
     for i in range(n):
         if i + _FAR < n:
-            fetch(lines, np.int64(attributes[i + _FAR]) * LINE_COLUMNS)
+            fetch(flat.lines, np.int64(attributes[i + _FAR]) * LINE_COLUMNS)
         if i + _NEAR < n and kinds[i + _NEAR] == KIND_NUMBER:
-            _fetch_entry(values[i + _NEAR], np.uint64(attributes[i + _NEAR]), lines, tables)
+            _fetch_entry(numbers[i + _NEAR], np.uint64(attributes[i + _NEAR]), flat)
         line = np.uint64(attributes[i])
         if kinds[i] < 3:
             codes[i] = kinds[i]
         elif kinds[i] == 3:
-            codes[i] = locate_number(
-                values[i], value_residuals[i], line, lines, numbers, residuals, number_labels, tables
-            )
+            codes[i] = locate_number(numbers[i], leaves.residuals[i], line, flat)
         else:
-            first, last = lines[line, STRINGS], lines[line, STRINGS_END]
-            codes[i] = locate_text(
-                source, value_starts[i], value_ends[i], first, last, heads, text_starts, texts, string_labels
-            )
+            codes[i] = locate_text(leaves.texts, leaves.text_starts[i], leaves.text_ends[i], line, flat)
+
+
+@kernel
+def locate_leaves(leaves: LeafColumns, domains: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the codes of parsed JSON leaves: kinds 0, 1, 2 are codes themselves, 3 is a number, 4 a text."""
+    codes = np.empty(len(leaves.attributes), dtype=np.int32)
+    _locate_leaves(leaves, arrays_at(domains, FlatDomains), codes)
     return codes
 
 
@@ -345,8 +305,7 @@ def _find_owners(
     keys: NDArray[np.uint8],
     owners: NDArray[np.int64],
     path: NDArray[np.uint64],
-    slots: NDArray[np.uint64],
-    words: NDArray[np.uint64],
+    paths: PathHash,
 ) -> Any:
     """Find the attributes of keys, which have a zero byte between them; return whether they are as many as owners."""
     n_keys = 0
@@ -357,43 +316,26 @@ def _find_owners(
             continue
         if n_keys == len(owners):
             return False
-        slot = find_path(slots, words, path, state, tail, length)
-        owners[n_keys] = attribute_of(slots, slot) if slot >= 0 else -1
+        slot = find_path(paths.slots, paths.words, path, state, tail, length)
+        owners[n_keys] = attribute_of(paths.slots, slot) if slot >= 0 else -1
         n_keys += 1
         state, tail, length = HASH_SEED, ZERO, 0
     return n_keys == len(owners)
 
 
 @inline_kernel
-def _locate_values(
-    owners: NDArray[np.int64],
-    kinds: NDArray[np.uint8],
-    values: NDArray[np.float64],
-    value_residuals: NDArray[np.int64],
-    text_ends: NDArray[np.int64],
-    source: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    found: NDArray[np.int32],
-    lines: NDArray[np.int64],
-    numbers: NDArray[np.float64],
-    residuals: NDArray[np.int64],
-    number_labels: NDArray[np.int32],
-    tables: NDArray[np.int32],
-    heads: NDArray[np.uint64],
-    text_starts: NDArray[np.int64],
-    texts: NDArray[np.uint8],
-    string_labels: NDArray[np.int32],
-) -> Any:
+def _locate_values(values: Values, starts: NDArray[np.int64], found: NDArray[np.int32], flat: FlatDomains) -> Any:
     """Locate the values of some events, those of event e at starts[e] : starts[e + 1].
 
     Values whose owner is negative are left out, and `starts` are moved accordingly. Returns how many are left, their
     attributes and codes being the rows of `found`; INEXACT if some integer may not be exact as a double, and there are
-    no residuals to tell. No kinds at all: all values are numbers.
+    no residuals to tell.
     """
-    if not len(value_residuals):
+    owners, kinds, numbers, residuals = values.owners, values.kinds, values.numbers, values.residuals
+    if not len(residuals):
         for i in range(len(owners)):
             is_integer = not len(kinds) or kinds[i] == KIND_INTEGER
-            if is_integer and owners[i] >= 0 and np.abs(values[i]) >= _EXACT_INTEGERS and np.isfinite(values[i]):
+            if is_integer and owners[i] >= 0 and np.abs(numbers[i]) >= _EXACT_INTEGERS and np.isfinite(numbers[i]):
                 return INEXACT
     n_found, n_texts, text_start, event = 0, 0, np.int64(0), 1
     for i in range(len(owners)):
@@ -403,26 +345,23 @@ def _locate_values(
         kind = np.int64(kinds[i]) if len(kinds) else KIND_INTEGER
         text_end = text_start
         if kind == KIND_TEXT:
-            text_end = text_ends[n_texts]
+            text_end = values.text_ends[n_texts]
             n_texts += 1
         if owners[i] >= 0:
             line = np.uint64(owners[i])
-            is_there = owners[i] < len(lines)
+            is_there = owners[i] < len(flat.lines)
             code = _NULL
             if kind == KIND_TEXT:
                 code = _FIRST_STRING
                 if is_there:
-                    first, last = lines[line, STRINGS], lines[line, STRINGS_END]
-                    code = locate_text(
-                        source, text_start, text_end, first, last, heads, text_starts, texts, string_labels
-                    )
+                    code = locate_text(values.texts, text_start, text_end, line, flat)
             elif kind == KIND_BOOLEAN:
-                code = _FALSE + np.int32(values[i])
-            elif kind >= KIND_NUMBER and np.isfinite(values[i]):
-                residual = value_residuals[i] if len(value_residuals) else 0
+                code = _FALSE + np.int32(numbers[i])
+            elif kind >= KIND_NUMBER and np.isfinite(numbers[i]):
+                residual = residuals[i] if len(residuals) else 0
                 code = _FIRST_NUMBER
                 if is_there:
-                    code = locate_number(values[i], residual, line, lines, numbers, residuals, number_labels, tables)
+                    code = locate_number(numbers[i], residual, line, flat)
             found[0, n_found] = owners[i]
             found[1, n_found] = code
             n_found += 1
@@ -433,65 +372,26 @@ def _locate_values(
 
 
 @kernel
-def locate_interpreted(
-    keys: NDArray[np.uint8],
-    owners: NDArray[np.int64],
-    kinds: NDArray[np.uint8],
-    values: NDArray[np.float64],
-    residuals: NDArray[np.int64],
-    text_ends: NDArray[np.int64],
-    source: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    found: NDArray[np.int32],
-    flat: Any,
-    paths: Any,
-) -> Any:
-    """Do as `locate_values`, with the arrays themselves instead of their addresses."""
-    if len(keys) and not _find_owners(keys, owners, np.empty(len(keys) // 8 + 1, dtype=np.uint64), *paths):
-        return ODD_KEYS
-    return _locate_values(owners, kinds, values, residuals, text_ends, source, starts, found, *flat)
-
-
-@kernel
 def locate_values(
     keys: NDArray[np.uint8],
     owners: NDArray[np.int64],
     kinds: NDArray[np.uint8],
-    values: NDArray[np.float64],
+    numbers: NDArray[np.float64],
     residuals: NDArray[np.int64],
     text_ends: NDArray[np.int64],
-    source: NDArray[np.uint8],
+    texts: NDArray[np.uint8],
     starts: NDArray[np.int64],
     found: NDArray[np.int32],
-    table: NDArray[np.int64],
+    domains: NDArray[np.int64],
     paths: NDArray[np.int64],
 ) -> Any:
-    """Locate the values of some events; `table` holds the addresses of flat domains, `paths` those of a `PathHash`.
+    """Locate the values of some events, whose arrays are those of `Values`; `paths` is the handle of a `PathHash`.
 
     With keys, the owners are found first. Returns as `_locate_values` does, or ODD_KEYS if a key has a zero byte.
     """
     if len(keys):
         path = np.empty(len(keys) // 8 + 1, dtype=np.uint64)
-        slots = carray(pointer(paths[0]), paths[1], np.uint64)
-        words = carray(pointer(paths[2]), paths[3], np.uint64)
-        if not _find_owners(keys, owners, path, slots, words):
+        if not _find_owners(keys, owners, path, arrays_at(paths, PathHash)):
             return ODD_KEYS
-    return _locate_values(
-        owners,
-        kinds,
-        values,
-        residuals,
-        text_ends,
-        source,
-        starts,
-        found,
-        carray(pointer(table[0]), (table[1], LINE_COLUMNS), np.int64),
-        carray(pointer(table[2]), table[3], np.float64),
-        carray(pointer(table[4]), table[5], np.int64),
-        carray(pointer(table[6]), table[7], np.int32),
-        carray(pointer(table[8]), table[9], np.int32),
-        carray(pointer(table[10]), table[11], np.uint64),
-        carray(pointer(table[12]), table[13], np.int64),
-        carray(pointer(table[14]), table[15], np.uint8),
-        carray(pointer(table[16]), table[17], np.int32),
-    )
+    values = Values(owners, kinds, numbers, residuals, text_ends, texts)
+    return _locate_values(values, starts, found, arrays_at(domains, FlatDomains))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.pointers import arrays_at
 from siftline.kernels.scan import spread_event
 from siftline.kernels.sections import section_first, section_last
 from siftline.kernels.verify import clear_event
@@ -24,6 +25,22 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _ONE = np.uint64(1)
+
+
+class Layout(NamedTuple):
+    """What matching needs of a part; see `indexes/op_index.py`."""
+
+    pivots: NDArray[np.int32]
+    directory: NDArray[np.uint32]
+    signatures: NDArray[np.uint64]
+    keys: NDArray[np.uint64]
+    targets: NDArray[np.int32]
+    counter_starts: NDArray[np.int64]
+    counter_clauses: NDArray[np.int32]
+    needs: NDArray[np.uint8]
+    bitmap_starts: NDArray[np.int64]
+    bitmap_clauses: NDArray[np.int32]
+    bitmaps: NDArray[np.uint64]  # full ones
 
 
 @inline_kernel
@@ -76,12 +93,10 @@ def _write_scans(
 def _count_down(
     start: Any,
     end: Any,
-    targets: NDArray[np.int32],
+    layout: Layout,
     counters: NDArray[np.uint8],
-    counter_clauses: NDArray[np.int32],
     first_counter: int,
     bitmaps: NDArray[np.uint64],
-    bitmap_clauses: NDArray[np.int32],
     first_bitmap: int,
     found: NDArray[np.int32],
     n_found: int,
@@ -91,20 +106,20 @@ def _count_down(
     A counter stops at zero: several values of one attribute may fire more often than it counts.
     """
     for e in range(start, end):  # OpIndex Alg. 2, l. 9
-        target = np.int64(targets[e])
+        target = np.int64(layout.targets[e])
         if target >= 0:
             place = np.uint64(target)
             left = counters[place]
             counters[place] = left - np.uint8(left > 0)  # l. 10
             if left == 1:  # l. 11-12
-                found[n_found] = counter_clauses[first_counter + target]
+                found[n_found] = layout.counter_clauses[first_counter + target]
                 n_found += 1
         else:  # OpIndex 6.1
             place = np.uint64(~target) >> np.uint64(6)
             unmatched = bitmaps[place]
             bitmaps[place] = unmatched & ~(_ONE << (np.uint64(~target) & np.uint64(63)))
             if unmatched != 0 and bitmaps[place] == 0:
-                found[n_found] = bitmap_clauses[first_bitmap + np.int64(place)]
+                found[n_found] = layout.bitmap_clauses[first_bitmap + np.int64(place)]
                 n_found += 1
     return n_found
 
@@ -134,29 +149,22 @@ def match_event(
     dense: NDArray[np.int32],
     counters: NDArray[np.uint8],
     bitmaps: NDArray[np.uint64],
-    pivots: NDArray[np.int32],
-    directory: NDArray[np.uint32],
-    signatures: NDArray[np.uint64],
-    keys: NDArray[np.uint64],
-    targets: NDArray[np.int32],
-    counter_starts: NDArray[np.int64],
-    counter_clauses: NDArray[np.int32],
-    needs: NDArray[np.uint8],
-    bitmap_starts: NDArray[np.int64],
-    bitmap_clauses: NDArray[np.int32],
-    full_bitmaps: NDArray[np.uint64],
+    part: NDArray[np.int64],
 ) -> Any:
-    """Match one event (OpIndex Alg. 2).
+    """Match one event (OpIndex Alg. 2); the part comes as the handle of a `Layout` (see `kernels/pointers.py`).
 
     Returns the clauses with nothing left to match, whether all attributes have one value, and the numbers of pivots,
     candidates, pruned segments, entries whose attributes the event has in the others, and entries that matched.
     """
+    layout = arrays_at(part, Layout)
+    directory, signatures, keys = layout.directory, layout.signatures, layout.keys
+    counter_starts, bitmap_starts = layout.counter_starts, layout.bitmap_starts
     m = len(event_attributes)
     following = np.empty(m, dtype=np.int32)
     spread_event(event_attributes, event_codes, dense, following)
     clear_event(event_attributes, dense)
     present = np.empty(m, dtype=np.int64)
-    n_pivots, is_single = _pivots_of(event_attributes, following, pivots, present)  # l. 3-4
+    n_pivots, is_single = _pivots_of(event_attributes, following, layout.pivots, present)  # l. 3-4
     segments = np.empty(m, dtype=np.uint64)
     bits = np.empty((N_OPERATORS, m), dtype=np.uint64)
     lows = np.empty((N_OPERATORS, m), dtype=np.uint64)
@@ -174,9 +182,9 @@ def match_event(
         p = present[v]
         first_counter, first_bitmap = counter_starts[p], bitmap_starts[p]
         for k in range(first_counter, counter_starts[p + 1]):  # l. 2
-            counters[k - first_counter] = needs[k]
+            counters[k - first_counter] = layout.needs[k]
         for k in range(first_bitmap, bitmap_starts[p + 1]):
-            bitmaps[k - first_bitmap] = full_bitmaps[k]
+            bitmaps[k - first_bitmap] = layout.bitmaps[k]
         for operator in range(N_OPERATORS):  # l. 6
             first_cell = np.uint64((p * N_OPERATORS + operator) * n_segments)
             for q in range(m):  # l. 5
@@ -193,17 +201,7 @@ def match_event(
                 end = _place_of(high + _ONE, start, end, keys)
                 n_matched += int(end - start)
                 n_found = _count_down(
-                    start,
-                    end,
-                    targets,
-                    counters,
-                    counter_clauses,
-                    first_counter,
-                    bitmaps,
-                    bitmap_clauses,
-                    first_bitmap,
-                    found,
-                    n_found,
+                    start, end, layout, counters, first_counter, bitmaps, first_bitmap, found, n_found
                 )
     counters[:n_counters] = 0
     bitmaps[:n_bitmaps] = 0

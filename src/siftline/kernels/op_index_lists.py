@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from siftline.kernels.sections import is_between, section_first, section_last
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from siftline.kernels.literals import Literals
 
 # More counts than a counter, or more disjunctions than a bitmap can hold: the rest is left to verification.
 MOST_COUNTS = 255
@@ -28,6 +30,25 @@ _SHORT = 24
 
 _VETO = np.uint8(2)
 _HALF = np.uint64(32)
+
+
+class Pivoted(NamedTuple):
+    """The pivots of all chosen clauses, and where those of each pivot stand."""
+
+    firsts: NDArray[np.int64]  # by chosen clause: the first literal of its pivot group
+    ends: NDArray[np.int64]  # the literal after it
+    is_cnf: NDArray[np.bool_]
+    pivots: NDArray[np.int32]  # by attribute: its number as a pivot, or -1
+    counter_starts: NDArray[np.int64]  # by pivot
+    bitmap_starts: NDArray[np.int64]
+
+
+class Entries(NamedTuple):
+    """The entries of all lists."""
+
+    cells: NDArray[np.uint32]  # the segment that an entry is in, over all lists
+    keys: NDArray[np.uint64]
+    targets: NDArray[np.int32]
 
 
 @inline_kernel
@@ -149,9 +170,7 @@ def _write_range(
     list_cell: int,
     n_segments: int,
     target: int,
-    cells: NDArray[np.uint32],
-    keys: NDArray[np.uint64],
-    targets: NDArray[np.int32],
+    entries: Entries,
 ) -> Any:
     """Write one range of codes, section by section, as entries that share a count; return how many there are now.
 
@@ -165,9 +184,9 @@ def _write_range(
             operator = EQUAL
         elif end < last and low == first:
             operator, operand = AT_MOST, end
-        cells[n] = list_cell + operator * n_segments + attribute % n_segments
-        keys[n] = (np.uint64(attribute) << _HALF) | np.uint64(operand)
-        targets[n] = target
+        entries.cells[n] = list_cell + operator * n_segments + attribute % n_segments
+        entries.keys[n] = (np.uint64(attribute) << _HALF) | np.uint64(operand)
+        entries.targets[n] = target
         n += 1
         low = last + 1
     return n
@@ -176,76 +195,61 @@ def _write_range(
 @inline_kernel
 def _write_set(
     n: int,
-    first: int,
-    end: int,
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
-    attribute: int,
+    i: int,
     list_cell: int,
     n_segments: int,
     target: int,
-    cells: NDArray[np.uint32],
-    keys: NDArray[np.uint64],
-    targets: NDArray[np.int32],
+    literals: Literals,
+    entries: Entries,
 ) -> Any:
     """Write disjoint ranges as entries that share a count; return how many entries there are now, and if that is exact.
 
     Ranges with two inner ends would fire by halves: the presence of a value of the kind gives the count then.
     """
+    first, end = literals.set_starts[literals.sets[i]], literals.set_starts[literals.sets[i] + 1]
     is_exact = True
     for r in range(first, end):
-        is_exact &= not is_between(set_lows[r], set_highs[r])
+        is_exact &= not is_between(literals.set_lows[r], literals.set_highs[r])
     written = -1
     for r in range(first, end):
-        low, high = set_lows[r], set_highs[r]
+        low, high = literals.set_lows[r], literals.set_highs[r]
         if not is_exact:
             low, high = section_first(low), section_last(high)
             low = max(low, written + 1)
             written = high
-        n = _write_range(n, low, high, attribute, list_cell, n_segments, target, cells, keys, targets)
+        n = _write_range(n, low, high, literals.attributes[i], list_cell, n_segments, target, entries)
     return n, is_exact
 
 
 @inline_kernel
 def _write_literal(
     n: int,
-    target: int,
-    other_target: int,
+    i: int,
+    pattern: int,
     list_cell: int,
     n_segments: int,
-    pattern: int,
-    attribute: int,
-    low: int,
-    high: int,
-    set_id: int,
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
-    cells: NDArray[np.uint32],
-    keys: NDArray[np.uint64],
-    targets: NDArray[np.int32],
+    target: int,
+    other_target: int,
+    literals: Literals,
+    entries: Entries,
 ) -> Any:
     """Write one literal; return the number of entries, the counts that it takes, and whether they decide it.
 
     A range with two inner ends takes two counts, unless there is no other target for the second.
     """
     if pattern >= 0:
-        named = FIRST_PATTERN + pattern
-        n = _write_range(n, 0, 0, named, list_cell, n_segments, target, cells, keys, targets)
+        n = _write_range(n, 0, 0, FIRST_PATTERN + pattern, list_cell, n_segments, target, entries)
         return n, 1, True
-    if set_id >= 0:
-        start, end = set_starts[set_id], set_starts[set_id + 1]
-        n, is_exact = _write_set(
-            n, start, end, set_lows, set_highs, attribute, list_cell, n_segments, target, cells, keys, targets
-        )
+    if literals.sets[i] >= 0:
+        n, is_exact = _write_set(n, i, list_cell, n_segments, target, literals, entries)
         return n, 1, is_exact
-    n = _write_range(n, low, high, attribute, list_cell, n_segments, target, cells, keys, targets)
+    attribute, low, high = literals.attributes[i], literals.lows[i], literals.highs[i]
+    n = _write_range(n, low, high, attribute, list_cell, n_segments, target, entries)
     if not is_between(low, high):
         return n, 1, True
     if other_target == _NO_TARGET:
         return n, 1, False
-    first = section_first(low)
-    n = _write_range(n, first, high, attribute, list_cell, n_segments, other_target, cells, keys, targets)
+    n = _write_range(n, section_first(low), high, attribute, list_cell, n_segments, other_target, entries)
     return n, 2, True
 
 
@@ -254,32 +258,23 @@ def write_entries(
     n_most: int,
     n_segments: int,
     chosen: NDArray[np.int32],
-    firsts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    is_cnf: NDArray[np.bool_],
-    pivots: NDArray[np.int32],
-    counter_starts: NDArray[np.int64],
-    bitmap_starts: NDArray[np.int64],
+    pivoted: Pivoted,
     is_verified: NDArray[np.bool_],
     patterns: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    is_alternative: NDArray[np.bool_],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
+    literals: Literals,
 ) -> Any:
     """Insert all chosen clauses (OpIndex Alg. 1); return the entries, unsorted, and the counters and bitmaps.
 
     Sets `is_verified` for clauses that their counts do not decide.
     """
+    firsts, ends, is_cnf, pivots = pivoted.firsts, pivoted.ends, pivoted.is_cnf, pivoted.pivots
+    counter_starts, bitmap_starts = pivoted.counter_starts, pivoted.bitmap_starts
+    starts, attributes = literals.starts, literals.attributes
+    kinds, is_alternative = literals.kinds, literals.is_alternative
     cells = np.empty(n_most, dtype=np.uint32)
     keys = np.empty(n_most, dtype=np.uint64)
     targets = np.empty(n_most, dtype=np.int32)
+    entries = Entries(cells, keys, targets)
     counter_clauses, needs = np.empty(counter_starts[-1], np.int32), np.empty(counter_starts[-1], np.uint8)
     bitmap_clauses, bitmaps = np.empty(bitmap_starts[-1], np.int32), np.empty(bitmap_starts[-1], np.uint64)
     next_counters, next_bitmaps = counter_starts.copy(), bitmap_starts.copy()
@@ -308,23 +303,9 @@ def write_entries(
                 other_target = target - is_cnf[k] if is_split else _NO_TARGET
                 n_taken = 0
                 for g in range(i, j if is_counted else i):
+                    list_cell = pivot * N_OPERATORS * n_segments
                     n, n_taken, is_decided = _write_literal(
-                        n,
-                        target,
-                        other_target,
-                        pivot * N_OPERATORS * n_segments,
-                        n_segments,
-                        patterns[g],
-                        attributes[g],
-                        lows[g],
-                        highs[g],
-                        sets[g],
-                        set_starts,
-                        set_lows,
-                        set_highs,
-                        cells,
-                        keys,
-                        targets,
+                        n, g, patterns[g], list_cell, n_segments, target, other_target, literals, entries
                     )
                     is_verified[clause] |= not is_decided
                 n_counts += n_taken

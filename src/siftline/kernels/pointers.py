@@ -1,14 +1,22 @@
 """Arrays by their addresses.
 
 A kernel that takes numbers is called in half the time of one that takes a few arrays, and in a fraction of the time of
-one that takes twenty. The owner of the addresses must keep the arrays alive, and must not use them when kernels are
-interpreted (IS_COMPILED).
+one that takes twenty, or a tuple of them. The owner of the addresses must keep the arrays alive, and must not use them
+when kernels are interpreted (IS_COMPILED).
+
+So a kernel that is called for every event takes the *handle* of a NamedTuple of arrays, and begins with `arrays_at`:
+
+    Python    layout = handle_of(Layout(starts, postings))      a table of addresses; interpreted, the Layout itself
+    kernel    layout = arrays_at(handle, Layout)                costs nothing once the code is compiled
+              ... layout.postings[layout.starts[k]] ...
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+import re
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -16,6 +24,7 @@ from numba import types
 from numba.core import cgutils, config
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
+from numba.np.numpy_support import from_dtype
 
 from siftline.kernels.compiler import direct, kernel
 
@@ -26,8 +35,7 @@ if TYPE_CHECKING:
 
 IS_COMPILED = not config.DISABLE_JIT
 
-# Words of an event's header.
-HEADER_SIZE = 3
+_ANNOTATION = re.compile(r"(?:Annotated\[)?NDArray\[np\.(\w+)\](?:, (\w+)\])?")
 
 
 def table_of(arrays: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
@@ -36,29 +44,102 @@ def table_of(arrays: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     return np.array([number for array in arrays for number in (array.ctypes.data, len(array))], dtype=np.int64)
 
 
-@kernel
-def describe_event(attributes: NDArray[np.int32], codes: NDArray[np.int32], header: NDArray[np.int64]) -> int:
-    """Write the addresses of an event's arrays, and their length, to a header; return its address."""
-    header[0] = attributes.ctypes.data
-    header[1] = codes.ctypes.data
-    header[2] = len(codes)
-    return header.ctypes.data
+def handle_of(arrays: Any) -> Any:
+    """Return what kernels take for a NamedTuple of arrays, from which `arrays_at` makes one of the same class.
+
+    That is a table of their addresses, or, interpreted, the arrays.
+    """
+    if not IS_COMPILED:
+        return arrays
+    for array, (dtype, columns) in zip(arrays, _shapes(arrays.__class__), strict=True):
+        assert array.dtype == dtype
+        assert array.shape[1:] == (() if columns is None else (columns,))
+        assert array.flags.aligned
+    return table_of(arrays)
+
+
+def empty_handle(arrays: tuple[NDArray[Any], ...]) -> Any:
+    """Return a handle that a kernel has still to write (`describe`), which takes less time than `handle_of`."""
+    return np.empty(2 * len(arrays), dtype=np.int64) if IS_COMPILED else arrays
+
+
+def _arrays_at(typing_context: Any, table: Any, kind: Any) -> Any:
+    """Return the arrays whose addresses and lengths stand in a table (`table_of`), as a NamedTuple of class `kind`.
+
+    The table comes as an array, or as its address. The annotations of the class say of which type each array is:
+    `NDArray[np.int32]`, or with the number of its columns `Annotated[NDArray[np.int32], N_COLUMNS]`.
+    """
+    shapes = _shapes(kind.instance_class)
+    items = [types.Array(from_dtype(np.dtype(name)), 1 if columns is None else 2, "C") for name, columns in shapes]
+    is_array = isinstance(table, types.Array)
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        number = ir.IntType(64)
+        numbers = number.as_pointer()
+        at = make_array(signature.args[0])(context, builder, arguments[0]).data if is_array else arguments[0]
+        at = builder.bitcast(at, numbers) if is_array else builder.inttoptr(at, numbers)
+        arrays = []
+        for place, (item, (_, columns)) in enumerate(zip(items, shapes, strict=True)):
+            start, length = (builder.load(builder.gep(at, [number(2 * place + k)])) for k in range(2))
+            data_type = context.get_data_type(item.dtype)
+            n_bytes = context.get_abi_sizeof(data_type)
+            array = make_array(item)(context, builder)
+            populate_array(
+                array,
+                data=builder.inttoptr(start, data_type.as_pointer()),
+                shape=[length] if columns is None else [length, number(columns)],
+                strides=[number(n_bytes)] if columns is None else [number(n_bytes * columns), number(n_bytes)],
+                itemsize=number(n_bytes),
+                meminfo=None,
+            )
+            arrays.append(array._getvalue())
+        return context.make_tuple(builder, signature.return_type, arrays)
+
+    return types.NamedTuple(items, kind.instance_class)(table if is_array else types.int64, kind), code
 
 
 @functools.cache
-def event_describer() -> Callable[[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]], int]:
-    """Return `describe_event` for who promises the types of its arguments."""
-    return direct(describe_event, np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
+def _shapes(kind: type) -> list[tuple[str, int | None]]:
+    """Return for each array of a NamedTuple its type, and its number of columns if it has any.
+
+    The annotations are forward references; a number of columns is a constant of the module of the class.
+    """
+    constants = vars(sys.modules[kind.__module__])
+    shapes: list[tuple[str, int | None]] = []
+    for annotation in kind.__annotations__.values():
+        found = _ANNOTATION.fullmatch(getattr(annotation, "__forward_arg__", str(annotation)))
+        assert found is not None, f"{kind.__name__} has a field that is no array of a known type: {annotation}"
+        n_columns = None if found[2] is None else int(constants[found[2]])
+        shapes.append((found[1], n_columns))
+    return shapes
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def pointer(typing_context: Any, address: Any) -> Any:
-    """Return an address as a pointer, for `numba.carray`."""
+def _arrays_themselves(table: Any, kind: Any) -> Any:
+    return table
+
+
+def _describe(typing_context: Any, arrays: Any, table: Any) -> Any:
+    """Write the addresses and lengths of the arrays of a NamedTuple to a table, for `arrays_at`."""
+    shapes = _shapes(arrays.instance_class)
+    for item, (name, columns) in zip(arrays.types, shapes, strict=True):
+        assert item.dtype == from_dtype(np.dtype(name)), f"{arrays.instance_class.__name__} wants {name}, not {item}"
+        assert (item.ndim, item.layout) == (1 if columns is None else 2, "C")
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+        number = ir.IntType(64)
+        numbers = make_array(signature.args[1])(context, builder, arguments[1]).data
+        for place, item in enumerate(signature.args[0].types):
+            array = make_array(item)(context, builder, builder.extract_value(arguments[0], place))
+            length = cgutils.unpack_tuple(builder, array.shape, item.ndim)[0]
+            builder.store(builder.ptrtoint(array.data, number), builder.gep(numbers, [number(2 * place)]))
+            builder.store(length, builder.gep(numbers, [number(2 * place + 1)]))
+        return context.get_dummy_value()
 
-    return types.voidptr(types.int64), code
+    return types.void(arrays, table), code
+
+
+def _describe_nothing(arrays: Any, table: Any) -> None:
+    pass
 
 
 def _fetch(typing_context: Any, array: Any, place: Any) -> Any:
@@ -107,5 +188,32 @@ def _slice_of(array: NDArray[Any], begin: Any, end: Any) -> NDArray[Any]:
     return array[begin:end]
 
 
+# Interpreted kernels are given the arrays instead of a table (`handle_of`).
+arrays_at = intrinsic(_arrays_at) if IS_COMPILED else _arrays_themselves
+describe = intrinsic(_describe) if IS_COMPILED else _describe_nothing
 fetch = intrinsic(_fetch) if IS_COMPILED else _fetch_nothing
 part_of = intrinsic(_part_of) if IS_COMPILED else _slice_of
+
+
+class EventValues(NamedTuple):
+    """The values of one event."""
+
+    attributes: NDArray[np.int32]
+    codes: NDArray[np.int32]
+
+
+# Words of an event's header, which is a table of `EventValues`.
+HEADER_SIZE = 2 * len(EventValues._fields)
+
+
+@kernel
+def describe_event(attributes: NDArray[np.int32], codes: NDArray[np.int32], header: NDArray[np.int64]) -> int:
+    """Write the addresses of an event's arrays, and their lengths, to a header; return its address."""
+    describe(EventValues(attributes, codes), header)
+    return header.ctypes.data
+
+
+@functools.cache
+def event_describer() -> Callable[[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]], int]:
+    """Return `describe_event` for who promises the types of its arguments."""
+    return direct(describe_event, np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))

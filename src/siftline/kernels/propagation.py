@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.pointers import arrays_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +26,21 @@ _NONE = np.int32(-1)
 _ONE = np.uint64(1)
 _WORD_SHIFT = np.uint64(6)
 _WORD_MASK = np.uint64(63)
+
+
+class Layout(NamedTuple):
+    """One part; see `indexes/propagation.py`."""
+
+    list_starts: NDArray[np.int64]
+    lows: NDArray[np.int32]
+    highs: NDArray[np.int32]
+    reaches: NDArray[np.int32]
+    predicates: NDArray[np.int32]
+    predicate_clusters: NDArray[np.int32]
+    cluster_widths: NDArray[np.int32]
+    block_starts: NDArray[np.int64]
+    blocks: NDArray[np.uint32]
+    has_veto: NDArray[np.bool_]
 
 
 @inline_kernel
@@ -260,11 +276,11 @@ def _first_above(start: int, end: int, code: int, lows: NDArray[np.int32]) -> An
 def _locate(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
-    list_starts: NDArray[np.int64],
-    lows: NDArray[np.int32],
+    layout: Layout,
     ends: NDArray[np.int64],
 ) -> Any:
     """Find in each list of each value where the ranges end whose low is not above it; return how many may hold."""
+    list_starts, lows = layout.list_starts, layout.lows
     most = 0
     for q in range(len(ends)):
         code = event_codes[q // _N_LISTS]
@@ -287,9 +303,7 @@ def _satisfy(
     start: int,
     end: int,
     code: int,
-    highs: NDArray[np.int32],
-    reaches: NDArray[np.int32],
-    predicates: NDArray[np.int32],
+    layout: Layout,
     words: NDArray[np.uint64],
     satisfied: NDArray[np.int32],
     n: Any,
@@ -299,15 +313,15 @@ def _satisfy(
     Set the bits of the predicates whose range does, and append them; return how many there are, and how far it went.
     """
     i = end
-    while i > start and reaches[i - 1] >= code:
+    while i > start and layout.reaches[i - 1] >= code:
         i -= 1
         # Without a branch: whether a bounded range reaches the code cannot be predicted.
-        predicate = np.uint64(predicates[i])
+        predicate = np.uint64(layout.predicates[i])
         shift = predicate & _WORD_MASK
         word = words[predicate >> _WORD_SHIFT]
-        holds = np.uint64(highs[i] >= code)
+        holds = np.uint64(layout.highs[i] >= code)
         words[predicate >> _WORD_SHIFT] = word | (holds << shift)
-        satisfied[n] = predicates[i]
+        satisfied[n] = layout.predicates[i]
         n += np.int64(holds & ~(word >> shift))
     return n, end - i
 
@@ -317,10 +331,7 @@ def _find_satisfied(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     ends: NDArray[np.int64],
-    list_starts: NDArray[np.int64],
-    highs: NDArray[np.int32],
-    reaches: NDArray[np.int32],
-    predicates: NDArray[np.int32],
+    layout: Layout,
     words: NDArray[np.uint64],
     satisfied: NDArray[np.int32],
 ) -> Any:
@@ -328,9 +339,9 @@ def _find_satisfied(
     n, n_tested, n_lists = 0, 0, 0
     for q in range(len(ends)):
         if ends[q] >= 0:
-            start = list_starts[_N_LISTS * event_attributes[q // _N_LISTS] + q % _N_LISTS]
+            start = layout.list_starts[_N_LISTS * event_attributes[q // _N_LISTS] + q % _N_LISTS]
             code = event_codes[q // _N_LISTS]
-            n, n_walked = _satisfy(start, ends[q], code, highs, reaches, predicates, words, satisfied, n)
+            n, n_walked = _satisfy(start, ends[q], code, layout, words, satisfied, n)
             n_tested += n_walked
             n_lists += 1
     return n, n_tested, n_lists
@@ -367,21 +378,16 @@ def _check_cluster(
 
 @inline_kernel
 def _check_clusters(
-    access: NDArray[np.int32],
-    predicate_clusters: NDArray[np.int32],
-    cluster_widths: NDArray[np.int32],
-    block_starts: NDArray[np.int64],
-    blocks: NDArray[np.uint32],
-    words: NDArray[np.uint64],
-    found: NDArray[np.int32],
+    access: NDArray[np.int32], layout: Layout, words: NDArray[np.uint64], found: NDArray[np.int32]
 ) -> Any:
     """Do stage 2; return how many clauses were found, how many were candidates, bits read, and clusters."""
+    predicate_clusters, block_starts = layout.predicate_clusters, layout.block_starts
     n, n_candidates, n_bits, n_clusters = 0, 0, 0, 0
     for q in range(len(access)):
         for cluster in range(predicate_clusters[access[q]], predicate_clusters[access[q] + 1]):
-            start, width = block_starts[cluster], cluster_widths[cluster]
+            start, width = block_starts[cluster], layout.cluster_widths[cluster]
             n_members = (block_starts[cluster + 1] - start) // (width + 1)
-            n, n_read = _check_cluster(start, n_members, width, blocks, words, found, n)
+            n, n_read = _check_cluster(start, n_members, width, layout.blocks, words, found, n)
             n_candidates += n_members
             n_bits += n_read
             n_clusters += 1
@@ -393,27 +399,19 @@ def propagate_event(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     words: NDArray[np.uint64],
-    list_starts: NDArray[np.int64],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    reaches: NDArray[np.int32],
-    predicates: NDArray[np.int32],
-    predicate_clusters: NDArray[np.int32],
-    cluster_widths: NDArray[np.int32],
-    block_starts: NDArray[np.int64],
-    blocks: NDArray[np.uint32],
-    has_veto: NDArray[np.bool_],
+    part: NDArray[np.int64],
 ) -> Any:
     """Return clauses that hold, clauses whose vetoes must be checked, and how many candidates, predicates, lists.
 
-    `words`, the predicate bit vector, is all zero, and is left so.
+    `words`, the predicate bit vector, is all zero, and is left so. The part comes as the handle of a `Layout` (see
+    `kernels/pointers.py`).
     """
+    layout = arrays_at(part, Layout)
+    predicate_clusters, block_starts = layout.predicate_clusters, layout.block_starts
     ends = np.empty(_N_LISTS * len(event_attributes), dtype=np.int64)
-    most = _locate(event_attributes, event_codes, list_starts, lows, ends)
+    most = _locate(event_attributes, event_codes, layout, ends)
     satisfied = np.empty(most + 1, dtype=np.int32)  # one is written before it is known to hold
-    n_satisfied, n_tested, n_lists = _find_satisfied(
-        event_attributes, event_codes, ends, list_starts, highs, reaches, predicates, words, satisfied
-    )
+    n_satisfied, n_tested, n_lists = _find_satisfied(event_attributes, event_codes, ends, layout, words, satisfied)
     access = np.empty(n_satisfied, dtype=np.int32)
     n_access, most = 0, 0
     for q in range(n_satisfied):
@@ -423,15 +421,13 @@ def propagate_event(
             n_access += 1
             most += block_starts[end] - block_starts[first]
     found = np.empty(most, dtype=np.int32)
-    n_found, n_candidates, n_bits, n_clusters = _check_clusters(
-        access[:n_access], predicate_clusters, cluster_widths, block_starts, blocks, words, found
-    )
+    n_found, n_candidates, n_bits, n_clusters = _check_clusters(access[:n_access], layout, words, found)
     for q in range(n_satisfied):  # D2
         words[np.uint64(satisfied[q]) >> _WORD_SHIFT] = 0
     doubtful = np.empty(n_found, dtype=np.int32)
     n_sure, n_doubtful = 0, 0
     for k in range(n_found):
-        if has_veto[found[k]]:
+        if layout.has_veto[found[k]]:
             doubtful[n_doubtful] = found[k]
             n_doubtful += 1
         else:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.literals import Literals
+from siftline.kernels.pointers import arrays_at
 from siftline.kernels.scan import spread_event
 from siftline.kernels.spaces import space_of
 from siftline.kernels.verify import clause_holds, clear_event
@@ -32,17 +34,34 @@ _ONE = np.uint64(1)
 _FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
+class BloomArrays(NamedTuple):
+    """The arrays of one part; see `indexes/pst_bloom.py`."""
+
+    leaf_starts: NDArray[np.int64]
+    cuts: NDArray[np.int32]
+    posting_starts: NDArray[np.int64]
+    entries: NDArray[np.int32]
+    signature_places: NDArray[np.int64]
+    signatures: NDArray[np.uint64]
+
+
+class Ordered(NamedTuple):
+    """The literals of clauses, those of each in order of selectivity, and the leaves that each covers."""
+
+    starts: NDArray[np.int64]  # by clause, in `order`
+    order: NDArray[np.int64]
+    attributes: NDArray[np.int32]
+    kinds: NDArray[np.uint8]
+    piece_starts: NDArray[np.int64]  # by literal: the runs of leaves that it covers
+    firsts: NDArray[np.int32]  # the first leaf of a run
+    lasts: NDArray[np.int32]
+
+
 @kernel
-def count_postings(
-    chosen: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    order: NDArray[np.int64],
-    piece_starts: NDArray[np.int64],
-    firsts: NDArray[np.int32],
-    lasts: NDArray[np.int32],
-    n_leaves: int,
-) -> Any:
+def count_postings(chosen: NDArray[np.int32], ordered: Ordered, n_leaves: int) -> Any:
     """Return where the postings of each leaf start: every clause is posted in all leaves of its first literal."""
+    starts, order, piece_starts = ordered.starts, ordered.order, ordered.piece_starts
+    firsts, lasts = ordered.firsts, ordered.lasts
     counts = np.zeros(n_leaves + 1, dtype=np.int64)  # first as differences from leaf to leaf
     for c in chosen:
         access = order[starts[c]]
@@ -61,17 +80,13 @@ def count_postings(
 @kernel
 def fill_postings(
     chosen: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    order: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    piece_starts: NDArray[np.int64],
-    firsts: NDArray[np.int32],
-    lasts: NDArray[np.int32],
+    ordered: Ordered,
     posting_starts: NDArray[np.int64],
     entries: NDArray[np.int32],
 ) -> None:
     """Write the postings, leaf by leaf, clauses ascending."""
+    starts, order, attributes, kinds = ordered.starts, ordered.order, ordered.attributes, ordered.kinds
+    piece_starts, firsts, lasts = ordered.piece_starts, ordered.firsts, ordered.lasts
     places = posting_starts * STRIDE
     named = np.empty(N_SIGNED, dtype=np.int32)
     for c in chosen:
@@ -92,16 +107,12 @@ def fill_postings(
 @kernel
 def count_signed(
     chosen: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    order: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    piece_starts: NDArray[np.int64],
-    firsts: NDArray[np.int32],
-    lasts: NDArray[np.int32],
+    ordered: Ordered,
     n_attributes: int,
 ) -> Any:
     """Return, per attribute, the pieces of signed literals and how many leaves they cover in all."""
+    starts, order, attributes, kinds = ordered.starts, ordered.order, ordered.attributes, ordered.kinds
+    piece_starts, firsts, lasts = ordered.piece_starts, ordered.firsts, ordered.lasts
     n_pieces = np.zeros(n_attributes, dtype=np.int64)
     n_covered = np.zeros(n_attributes, dtype=np.int64)
     for c in chosen:
@@ -118,17 +129,13 @@ def count_signed(
 @kernel
 def group_signed(
     chosen: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    order: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    piece_starts: NDArray[np.int64],
-    firsts: NDArray[np.int32],
-    lasts: NDArray[np.int32],
+    ordered: Ordered,
     group_starts: NDArray[np.int64],
     grouped: NDArray[np.int32],
 ) -> None:
     """Write the pieces of signed literals by attribute: clause, first leaf, last leaf."""
+    starts, order, attributes, kinds = ordered.starts, ordered.order, ordered.attributes, ordered.kinds
+    piece_starts, firsts, lasts = ordered.piece_starts, ordered.firsts, ordered.lasts
     places = group_starts.copy()
     for c in chosen:
         for place in range(starts[c] + 1, min(starts[c] + 1 + N_SIGNED, starts[c + 1])):
@@ -251,22 +258,20 @@ def _locate(
     event_codes: NDArray[np.int32],
     leaves: NDArray[np.int64],
     places: NDArray[np.int64],
-    leaf_starts: NDArray[np.int64],
-    cuts: NDArray[np.int32],
-    posting_starts: NDArray[np.int64],
-    signature_places: NDArray[np.int64],
+    arrays: BloomArrays,
 ) -> Any:
     """Find the leaf of each value and the place of its signature; return how many candidates the leaves have."""
+    leaf_starts, posting_starts = arrays.leaf_starts, arrays.posting_starts
     n_candidates = 0
     places[0] = _ALWAYS
     for p in range(len(event_attributes)):
         a = event_attributes[p]
-        leaf = space_of(a, event_codes[p], leaf_starts, cuts)
+        leaf = space_of(a, event_codes[p], leaf_starts, arrays.cuts)
         leaves[p] = leaf
         if leaf < 0:  # no predicate speaks about this value
             continue
         n_candidates += posting_starts[leaf + 1] - posting_starts[leaf]
-        place = signature_places[a]
+        place = arrays.signature_places[a]
         if place != _ALWAYS:
             place += (leaf - leaf_starts[a]) << (place & _SIZE)
         # Of several values any may be the one: the exact check decides.
@@ -278,9 +283,7 @@ def _locate(
 def _filter_postings(
     leaves: NDArray[np.int64],
     places: NDArray[np.int64],
-    posting_starts: NDArray[np.int64],
-    entries: NDArray[np.int32],
-    signatures: NDArray[np.uint64],
+    arrays: BloomArrays,
     left: NDArray[np.int32],
 ) -> Any:
     """Write the candidates that have all named attributes and pass all signatures.
@@ -288,6 +291,7 @@ def _filter_postings(
     Returns how many have the attributes, and how many are left. There is no branch on what is read: many would be
     mispredicted, and then cache misses would wait for each other.
     """
+    posting_starts, entries, signatures = arrays.posting_starts, arrays.entries, arrays.signatures
     n_left, n_present = 0, 0
     for p in range(len(leaves)):
         if leaves[p] < 0:
@@ -323,16 +327,7 @@ def verify_found(
     dense: NDArray[np.int32],
     codes: NDArray[np.int32],
     following: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    is_alternative: NDArray[np.bool_],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
+    literals: Literals,
 ) -> Any:
     """Keep those of the first n clauses that hold; return how many, and how many literals were tested."""
     n_found, n_tested = 0, 0
@@ -341,26 +336,18 @@ def verify_found(
         end = min(block + _AHEAD, n)
         # Read ahead: without a branch in between, the cache misses of all clauses overlap.
         for k in range(block, end):
-            i = starts[found[k]]
-            read += attributes[i] + lows[i] + highs[i] + kinds[i] + sets[i] + is_alternative[i]
+            i = literals.starts[found[k]]
+            read += (
+                literals.attributes[i]
+                + literals.lows[i]
+                + literals.highs[i]
+                + literals.kinds[i]
+                + literals.sets[i]
+                + literals.is_alternative[i]
+            )
         for k in range(block, end):
             clause = found[k]
-            holds, n_more = clause_holds(
-                clause,
-                dense,
-                codes,
-                following,
-                starts,
-                attributes,
-                lows,
-                highs,
-                kinds,
-                sets,
-                is_alternative,
-                set_starts,
-                set_lows,
-                set_highs,
-            )
+            holds, n_more = clause_holds(clause, dense, codes, following, literals)
             n_tested += n_more
             found[n_found] = clause
             n_found += holds
@@ -374,51 +361,23 @@ def match_bloom(
     event_codes: NDArray[np.int32],
     dense: NDArray[np.int32],
     places: NDArray[np.int64],
-    leaf_starts: NDArray[np.int64],
-    cuts: NDArray[np.int32],
-    posting_starts: NDArray[np.int64],
-    entries: NDArray[np.int32],
-    signature_places: NDArray[np.int64],
-    signatures: NDArray[np.uint64],
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    is_alternative: NDArray[np.bool_],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
+    part_literals: NDArray[np.int64],
+    part: NDArray[np.int64],
 ) -> Any:
-    """Return (clauses that hold, candidates, those with all named attributes, those verified, literals tested)."""
+    """Return (clauses that hold, candidates, those with all named attributes, those verified, literals tested).
+
+    The part and its literals come as handles (see `kernels/pointers.py`).
+    """
+    literals, arrays = arrays_at(part_literals, Literals), arrays_at(part, BloomArrays)
     n_values = len(event_attributes)
     following = np.empty(n_values, dtype=np.int32)
     leaves = np.empty(n_values, dtype=np.int64)
     spread_event(event_attributes, event_codes, dense, following)
-    n_candidates = _locate(  # PS-Tree Alg. 5, l. 1-4
-        event_attributes, event_codes, leaves, places, leaf_starts, cuts, posting_starts, signature_places
-    )
+    n_candidates = _locate(event_attributes, event_codes, leaves, places, arrays)  # PS-Tree Alg. 5, l. 1-4
     # As many more as the clauses that may be written before it is known that they fall.
     found = np.empty(n_candidates + 1, dtype=np.int32)
-    n_present, n_left = _filter_postings(leaves, places, posting_starts, entries, signatures, found)
-    n_found, n_tested = verify_found(
-        found,
-        n_left,
-        dense,
-        event_codes,
-        following,
-        starts,
-        attributes,
-        lows,
-        highs,
-        kinds,
-        sets,
-        is_alternative,
-        set_starts,
-        set_lows,
-        set_highs,
-    )
+    n_present, n_left = _filter_postings(leaves, places, arrays, found)
+    n_found, n_tested = verify_found(found, n_left, dense, event_codes, following, literals)
     places[0] = _ABSENT
     for p in range(n_values):
         if leaves[p] >= 0:

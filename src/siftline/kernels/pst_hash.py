@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.literals import Literals
+from siftline.kernels.pointers import arrays_at
 from siftline.kernels.pst_bloom import verify_found
 from siftline.kernels.scan import spread_event
 from siftline.kernels.spaces import space_of
@@ -71,26 +73,41 @@ def wide_grains(
     return grains
 
 
+class Table(NamedTuple):
+    """What matching needs of the hash table of a part; see `indexes/pst_hash.py`."""
+
+    leaf_starts: NDArray[np.int64]
+    cuts: NDArray[np.int32]
+    cell_places: NDArray[np.int64]
+    filter_words: NDArray[np.uint64]
+    bucket_starts: NDArray[np.uint32]
+    stream: NDArray[np.int32]
+
+
+class Covered(NamedTuple):
+    """Which leaves of its attribute's tree a literal covers, and where the cells of an attribute begin."""
+
+    attributes: NDArray[np.int32]
+    piece_starts: NDArray[np.int64]
+    firsts: NDArray[np.int32]
+    lasts: NDArray[np.int32]
+    leaf_starts: NDArray[np.int64]
+    cell_places: NDArray[np.int64]
+
+
 @inline_kernel
-def _cells_of(
-    literal: int,
-    attribute: int,
-    piece_starts: NDArray[np.int64],
-    firsts: NDArray[np.int32],
-    lasts: NDArray[np.int32],
-    leaf_starts: NDArray[np.int64],
-    cell_places: NDArray[np.int64],
-    cells: NDArray[np.int32],
-) -> Any:
+def _cells_of(literal: int, covered: Covered, cells: NDArray[np.int32]) -> Any:
     """Write the cells that a literal covers, as many as there is room for; return how many there are."""
     n = 0
-    first_leaf = leaf_starts[attribute]
-    grain = cell_places[attribute] & _GRAIN
-    first_cell = cell_places[attribute] >> 6
+    first_leaf = covered.leaf_starts[covered.attributes[literal]]
+    grain = covered.cell_places[covered.attributes[literal]] & _GRAIN
+    first_cell = covered.cell_places[covered.attributes[literal]] >> 6
     following = first_cell
-    for p in range(piece_starts[literal], piece_starts[literal + 1]):  # pieces ascend; two may share a cell
-        low = max(following, first_cell + ((firsts[p] - first_leaf) >> grain))
-        following = first_cell + ((lasts[p] - first_leaf) >> grain) + 1
+    for p in range(
+        covered.piece_starts[literal], covered.piece_starts[literal + 1]
+    ):  # pieces ascend; two may share a cell
+        low = max(following, first_cell + ((covered.firsts[p] - first_leaf) >> grain))
+        following = first_cell + ((covered.lasts[p] - first_leaf) >> grain) + 1
         for cell in range(low, min(following, low + len(cells) - n)):
             cells[n + cell - low] = cell
         n += following - low
@@ -106,13 +123,8 @@ def choose_access(
     chosen: NDArray[np.int32],
     starts: NDArray[np.int64],
     order: NDArray[np.int64],
-    attributes: NDArray[np.int32],
     kinds: NDArray[np.uint8],
-    piece_starts: NDArray[np.int64],
-    firsts: NDArray[np.int32],
-    lasts: NDArray[np.int32],
-    leaf_starts: NDArray[np.int64],
-    cell_places: NDArray[np.int64],
+    covered: Covered,
 ) -> Any:
     """Return for each chosen clause its access literals, by ascending attribute, and its number of keys.
 
@@ -129,11 +141,11 @@ def choose_access(
             i = order[place]
             if n_taken == n_access or kinds[i] >= _VETO:
                 break
-            n = _cells_of(i, attributes[i], piece_starts, firsts, lasts, leaf_starts, cell_places, cells)
+            n = _cells_of(i, covered, cells)
             position = n_taken
-            while position > 0 and attributes[access[k, position - 1]] > attributes[i]:
+            while position > 0 and covered.attributes[access[k, position - 1]] > covered.attributes[i]:
                 position -= 1
-            is_new = position == 0 or attributes[access[k, position - 1]] != attributes[i]
+            is_new = position == 0 or covered.attributes[access[k, position - 1]] != covered.attributes[i]
             if not is_new or n * product > most_keys:
                 continue
             for j in range(n_taken, position, -1):
@@ -151,12 +163,7 @@ def make_keys(
     access: NDArray[np.int64],
     n_keys: NDArray[np.int64],
     most_keys: int,
-    attributes: NDArray[np.int32],
-    piece_starts: NDArray[np.int64],
-    firsts: NDArray[np.int32],
-    lasts: NDArray[np.int32],
-    leaf_starts: NDArray[np.int64],
-    cell_places: NDArray[np.int64],
+    covered: Covered,
     filter_words: NDArray[np.uint64],
     log2_buckets: int,
     keys: NDArray[np.int32],
@@ -177,9 +184,9 @@ def make_keys(
         hashed = _SEED
         for j in range(n_access):
             i = access[k, j]
-            hashed = _folded(hashed, attributes[i])
+            hashed = _folded(hashed, covered.attributes[i])
             _enter(filter_words, hashed)
-            counts[j] = _cells_of(i, attributes[i], piece_starts, firsts, lasts, leaf_starts, cell_places, cells[j])
+            counts[j] = _cells_of(i, covered, cells[j])
         for combination in range(n_keys[k]):  # PS-Tree Alg. 6, l. 7-9
             rest = combination
             for j in range(n_access):
@@ -248,15 +255,13 @@ def group_keys(
 def make_entries(
     chosen: NDArray[np.int32],
     access: NDArray[np.int64],
-    starts: NDArray[np.int64],
     order: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
+    literals: Literals,
     n_keys: NDArray[np.int64],
 ) -> Any:
     """Return the entry of each chosen clause."""
+    starts, attributes, kinds = literals.starts, literals.attributes, literals.kinds
+    lows, highs = literals.lows, literals.highs
     entries = np.zeros((len(chosen), N_FIELDS), dtype=np.int32)
     for k in range(len(chosen)):
         if n_keys[k] == 0:
@@ -315,20 +320,18 @@ def fill_stream(
 def _locate_cells(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
-    leaf_starts: NDArray[np.int64],
-    cuts: NDArray[np.int32],
-    cell_places: NDArray[np.int64],
+    table: Table,
     located: NDArray[np.int64],
 ) -> Any:
     """Write attribute and cell of each value, attributes ascending and none twice; return how many."""
     n = 0
     for p in range(len(event_attributes)):
         a = np.int64(event_attributes[p])
-        leaf = space_of(event_attributes[p], event_codes[p], leaf_starts, cuts)
+        leaf = space_of(event_attributes[p], event_codes[p], table.leaf_starts, table.cuts)
         if leaf < 0:
             continue
-        place = cell_places[a]
-        cell = (place >> 6) + ((leaf - leaf_starts[a]) >> (place & _GRAIN))
+        place = table.cell_places[a]
+        cell = (place >> 6) + ((leaf - table.leaf_starts[a]) >> (place & _GRAIN))
         both = a << 32 | cell
         position = n
         while position > 0 and located[position - 1] > both:
@@ -425,29 +428,20 @@ def match_hash(
     event_codes: NDArray[np.int32],
     dense: NDArray[np.int32],
     n_access: int,
-    leaf_starts: NDArray[np.int64],
-    cuts: NDArray[np.int32],
-    cell_places: NDArray[np.int64],
-    filter_words: NDArray[np.uint64],
-    bucket_starts: NDArray[np.uint32],
-    stream: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    is_alternative: NDArray[np.bool_],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
+    part_literals: NDArray[np.int64],
+    part: NDArray[np.int64],
 ) -> Any:
-    """Return (clauses that hold, keys looked up, candidates, those verified, literals tested)."""
+    """Return (clauses that hold, keys looked up, candidates, those verified, literals tested).
+
+    The part and its literals come as handles (see `kernels/pointers.py`).
+    """
+    literals, table = arrays_at(part_literals, Literals), arrays_at(part, Table)
+    filter_words, bucket_starts, stream = table.filter_words, table.bucket_starts, table.stream
     following = np.empty(len(event_codes), dtype=np.int32)
     spread_event(event_attributes, event_codes, dense, following)
     dense[0] = 0
     located = np.empty(len(event_codes), dtype=np.int64)
-    n_located = _locate_cells(event_attributes, event_codes, leaf_starts, cuts, cell_places, located)
+    n_located = _locate_cells(event_attributes, event_codes, table, located)
     at = np.zeros(n_access, dtype=np.int64)
     attribute_hashes = np.full(n_access + 1, _SEED, dtype=np.uint64)
     key_hashes = np.full(n_access + 1, _SEED, dtype=np.uint64)
@@ -482,23 +476,8 @@ def match_hash(
         n_more, n_left = _filter_entries(pending, n_pending, n_access, stream, dense, found, n_left)
         n_candidates += n_more
         n_keys += n_pending
-    n_found, n_tested = verify_found(  # PS-Tree Alg. 7, l. 9
-        found,
-        n_left,
-        dense,
-        event_codes,
-        following,
-        starts,
-        attributes,
-        lows,
-        highs,
-        kinds,
-        sets,
-        is_alternative,
-        set_starts,
-        set_lows,
-        set_highs,
-    )
+    # PS-Tree Alg. 7, l. 9
+    n_found, n_tested = verify_found(found, n_left, dense, event_codes, following, literals)
     dense[0] = _ABSENT
     clear_event(event_attributes, dense)
     if read == _NEVER:  # it is not; but what is read ahead must not be optimised away

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -63,23 +63,15 @@ def _is_in_set(code: int, start: int, end: int, lows: NDArray[np.int32], highs: 
 
 
 @inline_kernel
-def _accepts(
-    code: int,
-    low: int,
-    high: int,
-    set_id: int,
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
-) -> Any:
+def _accepts(code: int, low: int, high: int, set_id: int, literals: Any) -> Any:
     """Return whether one value's code lies in the ranges of a literal."""
     if code < low or code > high:
         return False
     if set_id < 0:
         return True
-    end = set_starts[set_id + 1]
+    end = literals.set_starts[set_id + 1]
     # The last range ends at `high`, so a code inside the hull always finds a range at or above it.
-    return _is_in_set(code, set_starts[set_id], end, set_lows, set_highs)
+    return _is_in_set(code, literals.set_starts[set_id], end, literals.set_lows, literals.set_highs)
 
 
 @inline_kernel
@@ -91,20 +83,35 @@ def literal_holds(
     set_id: int,
     codes: NDArray[np.int32],
     following: NDArray[np.int32],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
+    literals: Any,
 ) -> Any:
-    """Return whether a literal holds for the `dense` entry of its attribute."""
+    """Return whether a literal holds for the `dense` entry of its attribute; `literals` has the ranges of sets."""
     found = False
     if entry >= _ABSENT:
-        found = _accepts(entry, low, high, set_id, set_starts, set_lows, set_highs)
+        found = _accepts(entry, low, high, set_id, literals)
     else:
         p = -(entry + 2)
         while p >= 0 and not found:
-            found = _accepts(codes[p], low, high, set_id, set_starts, set_lows, set_highs)
+            found = _accepts(codes[p], low, high, set_id, literals)
             p = following[p]
     return found != (kind >= _VETO)
+
+
+class Scanned(NamedTuple):
+    """Clauses as the scan reads them: of each its first literal, and where the others are."""
+
+    first_entries: NDArray[np.uint32]
+    first_lows: NDArray[np.int32]
+    first_widths: NDArray[np.uint32]
+    rest_starts: NDArray[np.int64]
+    attributes: NDArray[np.int32]  # of the others
+    lows: NDArray[np.int32]
+    highs: NDArray[np.int32]
+    kinds: NDArray[np.uint8]
+    sets: NDArray[np.int32]
+    set_starts: NDArray[np.int64]
+    set_lows: NDArray[np.int32]
+    set_highs: NDArray[np.int32]
 
 
 @kernel
@@ -112,18 +119,7 @@ def scan_clauses(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     n_attributes: int,
-    first_entries: NDArray[np.uint32],
-    first_lows: NDArray[np.int32],
-    first_widths: NDArray[np.uint32],
-    rest_starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
+    scanned: Scanned,
     slots: NDArray[np.int32],
     is_exact: NDArray[np.bool_],
     is_live: NDArray[np.bool_],
@@ -145,34 +141,30 @@ def scan_clauses(
     for block in range(0, n_clauses, _BLOCK):
         n = 0
         for c in range(block, min(block + _BLOCK, n_clauses)):
-            entry = dense[first_entries[c]]
+            entry = dense[scanned.first_entries[c]]
             survivors[n] = c
             # One unsigned comparison for low <= entry <= high; no branch, because half of them would be mispredicted.
-            n += (np.uint32(entry - first_lows[c]) <= first_widths[c]) | (entry < _ABSENT)
+            n += (np.uint32(entry - scanned.first_lows[c]) <= scanned.first_widths[c]) | (entry < _ABSENT)
         n_survivors += n
         for s in range(n):
             c = survivors[s]
-            entry = dense[first_entries[c]]
+            entry = dense[scanned.first_entries[c]]
             holds = True
             if entry < _ABSENT:
-                low = first_lows[c]
-                high = low + first_widths[c]
-                holds = literal_holds(
-                    entry, low, high, _RANGE, -1, event_codes, following, set_starts, set_lows, set_highs
-                )
-            for i in range(rest_starts[c], rest_starts[c + 1] if holds else rest_starts[c]):
+                low = scanned.first_lows[c]
+                high = low + scanned.first_widths[c]
+                holds = literal_holds(entry, low, high, _RANGE, -1, event_codes, following, scanned)
+            for i in range(scanned.rest_starts[c], scanned.rest_starts[c + 1] if holds else scanned.rest_starts[c]):
                 n_tested += 1
                 if not literal_holds(
-                    dense[attributes[i] + 1],
-                    lows[i],
-                    highs[i],
-                    kinds[i],
-                    sets[i],
+                    dense[scanned.attributes[i] + 1],
+                    scanned.lows[i],
+                    scanned.highs[i],
+                    scanned.kinds[i],
+                    scanned.sets[i],
                     event_codes,
                     following,
-                    set_starts,
-                    set_lows,
-                    set_highs,
+                    scanned,
                 ):
                     holds = False
                     break

@@ -11,11 +11,12 @@ more.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.pointers import arrays_at, describe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,30 +56,34 @@ def _fails(literal: Any, known: NDArray[np.int8]) -> Any:
 # The schedules that go chain by chain
 
 
+class WalkRun(NamedTuple):
+    """One event on its way along the chains."""
+
+    chain_starts: NDArray[np.int64]
+    literals: NDArray[np.int32]
+    owners: NDArray[np.int32]
+    order: NDArray[np.int32]  # of chains
+    known: NDArray[np.int8]
+    is_settled: NDArray[np.bool_]
+    cursor: NDArray[np.int64]
+
+
 @inline_kernel
-def walk_step(
-    chain_starts: NDArray[np.int64],
-    literals: NDArray[np.int32],
-    owners: NDArray[np.int32],
-    order: NDArray[np.int32],
-    known: NDArray[np.int8],
-    is_settled: NDArray[np.bool_],
-    cursor: NDArray[np.int64],
-    looks_ahead: bool,
-) -> Any:
+def walk_step(run: WalkRun, looks_ahead: bool) -> Any:
     """Go on along the chains in order, each until its first literal that does not hold.
 
     With `looks_ahead`, a chain is left at once if any of its literals is known not to hold: that is what removing all
     chains that are linked to a false node comes to (4.2.2, 1b).
     """
-    while cursor[CHAIN] < len(order):
-        c = order[cursor[CHAIN]]
+    chain_starts, known, cursor = run.chain_starts, run.known, run.cursor
+    while cursor[CHAIN] < len(run.order):
+        c = run.order[cursor[CHAIN]]
         asked = DONE
-        is_open = not is_settled[owners[c]]
+        is_open = not run.is_settled[run.owners[c]]
         for place in range(chain_starts[c], chain_starts[c + 1]):
             if not is_open:
                 break
-            literal = literals[place]
+            literal = run.literals[place]
             if known[literal >> 1] == NOT_EVALUATED:
                 if asked == DONE:
                     asked = literal >> 1
@@ -95,32 +100,39 @@ def walk_step(
 
 
 @kernel
-def next_in_walk(
-    chain_starts: NDArray[np.int64],
-    literals: NDArray[np.int32],
-    owners: NDArray[np.int32],
-    order: NDArray[np.int32],
-    known: NDArray[np.int8],
-    is_settled: NDArray[np.bool_],
-    cursor: NDArray[np.int64],
-    looks_ahead: bool,
-) -> Any:
+def begin_walk(run: WalkRun, handle: NDArray[np.int64]) -> None:
+    """Write the handle of a run, for callers in Python."""
+    describe(run, handle)
+
+
+@kernel
+def next_in_walk(handle: NDArray[np.int64], looks_ahead: bool) -> Any:
     """Do one step, for callers in Python."""
-    return walk_step(chain_starts, literals, owners, order, known, is_settled, cursor, looks_ahead)
+    return walk_step(arrays_at(handle, WalkRun), looks_ahead)
 
 
 # Sequential
 
 
+class SequenceRun(NamedTuple):
+    """One event on its way through Algorithm 1."""
+
+    chain_starts: NDArray[np.int64]
+    literals: NDArray[np.int32]
+    owners: NDArray[np.int32]
+    order: NDArray[np.int32]  # of chains
+    node_starts: NDArray[np.int64]
+    node_chains: NDArray[np.int32]
+    known: NDArray[np.int8]
+    is_settled: NDArray[np.bool_]
+    n_left: NDArray[np.int32]  # by chain: how many literals are open, -1 if one does not hold
+    cursor: NDArray[np.int64]
+
+
 @inline_kernel
-def _note(
-    node: Any,
-    node_starts: NDArray[np.int64],
-    node_chains: NDArray[np.int32],
-    known: NDArray[np.int8],
-    n_left: NDArray[np.int32],
-) -> None:
-    """Bring the chains of a node up to date: `n_left` is how many literals are open, -1 if one does not hold."""
+def _note(node: Any, run: SequenceRun) -> None:
+    """Bring the chains of a node up to date."""
+    node_starts, node_chains, known, n_left = run.node_starts, run.node_chains, run.known, run.n_left
     for e in range(node_starts[node], node_starts[node + 1]):
         c = node_chains[e] >> 1
         if n_left[c] >= 0:
@@ -128,34 +140,24 @@ def _note(
 
 
 @inline_kernel
-def sequence_step(
-    chain_starts: NDArray[np.int64],
-    literals: NDArray[np.int32],
-    owners: NDArray[np.int32],
-    order: NDArray[np.int32],
-    node_starts: NDArray[np.int64],
-    node_chains: NDArray[np.int32],
-    known: NDArray[np.int8],
-    is_settled: NDArray[np.bool_],
-    n_left: NDArray[np.int32],
-    cursor: NDArray[np.int64],
-    last: int,
-) -> Any:
+def sequence_step(run: SequenceRun, last: int) -> Any:
     """Go on with Algorithm 1; `last` is the step before, DONE at first."""
+    chain_starts, owners, node_starts = run.chain_starts, run.owners, run.node_starts
+    is_settled, n_left, cursor = run.is_settled, run.n_left, run.cursor
     if last >= 0:
-        _note(last, node_starts, node_chains, known, n_left)  # l. 11-13
-    while cursor[CHAIN] < len(order):  # l. 4
-        c = order[cursor[CHAIN]]
+        _note(last, run)  # l. 11-13
+    while cursor[CHAIN] < len(run.order):  # l. 4
+        c = run.order[cursor[CHAIN]]
         if cursor[LITERAL] == _NOWHERE and n_left[c] > 0 and not is_settled[owners[c]]:  # l. 5
             cursor[LITERAL] = chain_starts[c]
         if cursor[LITERAL] != _NOWHERE:
             while cursor[LITERAL] < chain_starts[c + 1]:  # l. 7-8
-                node = literals[cursor[LITERAL]] >> 1
+                node = run.literals[cursor[LITERAL]] >> 1
                 cursor[LITERAL] += 1
-                if known[node] != NOT_EVALUATED:
+                if run.known[node] != NOT_EVALUATED:
                     continue
                 for e in range(node_starts[node], node_starts[node + 1]):  # l. 9
-                    other = node_chains[e] >> 1
+                    other = run.node_chains[e] >> 1
                     if n_left[other] > 0 and not is_settled[owners[other]]:
                         return node
         cursor[CHAIN] += 1
@@ -165,24 +167,25 @@ def sequence_step(
     return DONE
 
 
+@inline_kernel
+def start_sequence(run: SequenceRun) -> None:
+    """Nothing is evaluated yet."""
+    run.cursor[LITERAL] = _NOWHERE
+    for c in range(len(run.n_left)):
+        run.n_left[c] = run.chain_starts[c + 1] - run.chain_starts[c]
+
+
 @kernel
-def next_in_sequence(
-    chain_starts: NDArray[np.int64],
-    literals: NDArray[np.int32],
-    owners: NDArray[np.int32],
-    order: NDArray[np.int32],
-    node_starts: NDArray[np.int64],
-    node_chains: NDArray[np.int32],
-    known: NDArray[np.int8],
-    is_settled: NDArray[np.bool_],
-    n_left: NDArray[np.int32],
-    cursor: NDArray[np.int64],
-    last: int,
-) -> Any:
+def begin_sequence(run: SequenceRun, handle: NDArray[np.int64]) -> None:
+    """Start, and write the handle of a run, for callers in Python."""
+    start_sequence(run)
+    describe(run, handle)
+
+
+@kernel
+def next_in_sequence(handle: NDArray[np.int64], last: int) -> Any:
     """Do one step, for callers in Python."""
-    return sequence_step(
-        chain_starts, literals, owners, order, node_starts, node_chains, known, is_settled, n_left, cursor, last
-    )
+    return sequence_step(arrays_at(handle, SequenceRun), last)
 
 
 # Greedy. A chain is a row of `rows`: how many of its literals are open (-1 once it is decided), how many it has, its
@@ -207,122 +210,116 @@ def rows_of(chain_starts: NDArray[np.int64], literals: NDArray[np.int32]) -> NDA
     return rows
 
 
-@inline_kernel
-def _bucket(node: Any, n_open: NDArray[np.int32], rates: NDArray[np.float64], key: NDArray[np.float64]) -> Any:
-    """Return the bucket of a node: by how many chains a call is expected to decide for its cost.
+class GreedyRun(NamedTuple):
+    """One event on its way by the greedy schedule."""
 
-    `key` is room for a double, to look at its bits.
-    """
+    chain_starts: NDArray[np.int64]
+    owners: NDArray[np.int32]
+    node_starts: NDArray[np.int64]
+    node_rows: NDArray[np.int32]  # row * 2, + 1 where the node must be false
+    rates: NDArray[np.float64]  # by literal: how likely it fails its chains, for its cost
+    known: NDArray[np.int8]
+    is_settled: NDArray[np.bool_]
+    rows: NDArray[np.int32]
+    n_open: NDArray[np.int32]  # by literal: how many open chains have it
+    key: NDArray[np.float64]  # room for a double, to look at its bits
+    heads: NDArray[np.int32]  # by bucket: its first node
+    following: NDArray[np.int32]  # by node: the next in its bucket
+    pending: NDArray[np.int32]  # rows with one open literal or none
+    cursor: NDArray[np.int64]
+
+
+@inline_kernel
+def _bucket(node: Any, run: GreedyRun) -> Any:
+    """Return the bucket of a node: by how many chains a call is expected to decide for its cost."""
     asked, denied = 2 * node, 2 * node + 1
-    key[0] = max(n_open[asked] * rates[asked] + n_open[denied] * rates[denied], _LEAST)
-    return min(max((key.view(np.int64)[0] >> _STEP) - _FIRST_BUCKET, 0), N_BUCKETS - 1)
+    gain = run.n_open[asked] * run.rates[asked] + run.n_open[denied] * run.rates[denied]
+    run.key[0] = max(gain, _LEAST)
+    return min(max((run.key.view(np.int64)[0] >> _STEP) - _FIRST_BUCKET, 0), N_BUCKETS - 1)
 
 
 @inline_kernel
-def _put(node: Any, bucket: Any, heads: NDArray[np.int32], following: NDArray[np.int32]) -> None:
-    following[node] = heads[bucket]
-    heads[bucket] = node
+def _put(node: Any, bucket: Any, run: GreedyRun) -> None:
+    run.following[node] = run.heads[bucket]
+    run.heads[bucket] = node
 
 
-@kernel
-def begin_greedy(
-    rows: NDArray[np.int32],
-    rates: NDArray[np.float64],
-    n_open: NDArray[np.int32],
-    key: NDArray[np.float64],
-    heads: NDArray[np.int32],
-    following: NDArray[np.int32],
-    pending: NDArray[np.int32],
-    cursor: NDArray[np.int64],
-) -> None:
-    """Put all nodes into buckets.
-
-    `n_open` says how many open chains have a literal, `rates` how likely it fails them, for its cost.
-    """
+@inline_kernel
+def start_greedy(run: GreedyRun) -> None:
+    """Put all nodes into buckets."""
+    rows, cursor = run.rows, run.cursor
     row = 0
     while row < len(rows):
         if rows[row + OPEN] <= 1:
-            pending[cursor[N_PENDING]] = row
+            run.pending[cursor[N_PENDING]] = row
             cursor[N_PENDING] += 1
         row += FIRST + rows[row + SIZE]
-    heads[:] = _NOWHERE
-    for node in range(len(following)):
-        _put(node, _bucket(node, n_open, rates, key), heads, following)
+    run.heads[:] = _NOWHERE
+    for node in range(len(run.following)):
+        _put(node, _bucket(node, run), run)
     cursor[BUCKET] = N_BUCKETS - 1
 
 
+@kernel
+def begin_greedy(run: GreedyRun, handle: NDArray[np.int64]) -> None:
+    """Start, and write the handle of a run, for callers in Python."""
+    start_greedy(run)
+    describe(run, handle)
+
+
 @inline_kernel
-def _close(row: Any, rows: NDArray[np.int32], n_open: NDArray[np.int32]) -> None:
+def _close(row: Any, run: GreedyRun) -> None:
     """Take away a chain that is decided."""
-    for place in range(row + FIRST, row + FIRST + rows[row + SIZE]):
-        n_open[rows[place]] -= 1
-    rows[row + OPEN] = -1
+    for place in range(row + FIRST, row + FIRST + run.rows[row + SIZE]):
+        run.n_open[run.rows[place]] -= 1
+    run.rows[row + OPEN] = -1
 
 
 @inline_kernel
-def _close_settled(
-    chain: Any,
-    chain_starts: NDArray[np.int64],
-    owners: NDArray[np.int32],
-    rows: NDArray[np.int32],
-    n_open: NDArray[np.int32],
-) -> None:
+def _close_settled(chain: Any, run: GreedyRun) -> None:
     """Take away the other chains of an owner, which stand beside each other."""
+    owners = run.owners
     first = chain
     while first > 0 and owners[first - 1] == owners[chain]:
         first -= 1
     for c in range(first, len(owners)):
         if owners[c] != owners[chain]:
             break
-        row = chain_starts[c] + FIRST * c
-        if rows[row + OPEN] >= 0:
-            _close(row, rows, n_open)
+        row = run.chain_starts[c] + FIRST * c
+        if run.rows[row + OPEN] >= 0:
+            _close(row, run)
 
 
 @inline_kernel
-def greedy_step(
-    chain_starts: NDArray[np.int64],
-    owners: NDArray[np.int32],
-    node_starts: NDArray[np.int64],
-    node_rows: NDArray[np.int32],
-    rates: NDArray[np.float64],
-    known: NDArray[np.int8],
-    is_settled: NDArray[np.bool_],
-    rows: NDArray[np.int32],
-    n_open: NDArray[np.int32],
-    key: NDArray[np.float64],
-    heads: NDArray[np.int32],
-    following: NDArray[np.int32],
-    pending: NDArray[np.int32],
-    cursor: NDArray[np.int64],
-    last: int,
-) -> Any:
+def greedy_step(run: GreedyRun, last: int) -> Any:
     """Take the node that decides most chains for its cost; `last` is the step before, DONE at first.
 
     The last open node of a chain must be evaluated in any case, so it comes at once. Gains only shrink as chains are
     decided: a node that is found in a bucket above its own is put down.
     """
+    known, rows, n_open = run.known, run.rows, run.n_open
+    heads, pending, cursor = run.heads, run.pending, run.cursor
     if last >= 0:
         n_open[2 * last] = n_open[2 * last + 1] = _GONE
-        for e in range(node_starts[last], node_starts[last + 1]):
-            row = node_rows[e] >> 1
+        for e in range(run.node_starts[last], run.node_starts[last + 1]):
+            row = run.node_rows[e] >> 1
             n_left = rows[row + OPEN]
             if n_left < 0:
                 continue
-            if known[last] != TRUE + (node_rows[e] & 1):
-                _close(row, rows, n_open)
+            if known[last] != TRUE + (run.node_rows[e] & 1):
+                _close(row, run)
                 continue
             rows[row + OPEN] = n_left - 1
             if n_left <= 2:
                 pending[cursor[N_PENDING]] = row
                 cursor[N_PENDING] += 1
-    elif last != DONE and is_settled[owners[-2 - last]]:
-        _close_settled(-2 - last, chain_starts, owners, rows, n_open)
+    elif last != DONE and run.is_settled[run.owners[-2 - last]]:
+        _close_settled(-2 - last, run)
     while cursor[N_PENDING] > 0:
         cursor[N_PENDING] -= 1
         row = pending[cursor[N_PENDING]]
         if rows[row + OPEN] == 0:
-            _close(row, rows, n_open)
+            _close(row, run)
             return -2 - rows[row + NUMBER]
         if rows[row + OPEN] == 1:
             for place in range(row + FIRST, row + FIRST + rows[row + SIZE]):
@@ -333,49 +330,17 @@ def greedy_step(
         if node == _NOWHERE:
             cursor[BUCKET] -= 1
             continue
-        heads[cursor[BUCKET]] = following[node]
+        heads[cursor[BUCKET]] = run.following[node]
         if n_open[2 * node] + n_open[2 * node + 1] <= 0:
             continue
-        bucket = _bucket(node, n_open, rates, key)
+        bucket = _bucket(node, run)
         if bucket >= cursor[BUCKET]:
             return node
-        _put(node, bucket, heads, following)
+        _put(node, bucket, run)
     return DONE
 
 
 @kernel
-def next_in_greedy(
-    chain_starts: NDArray[np.int64],
-    owners: NDArray[np.int32],
-    node_starts: NDArray[np.int64],
-    node_rows: NDArray[np.int32],
-    rates: NDArray[np.float64],
-    known: NDArray[np.int8],
-    is_settled: NDArray[np.bool_],
-    rows: NDArray[np.int32],
-    n_open: NDArray[np.int32],
-    key: NDArray[np.float64],
-    heads: NDArray[np.int32],
-    following: NDArray[np.int32],
-    pending: NDArray[np.int32],
-    cursor: NDArray[np.int64],
-    last: int,
-) -> Any:
+def next_in_greedy(handle: NDArray[np.int64], last: int) -> Any:
     """Do one step, for callers in Python."""
-    return greedy_step(
-        chain_starts,
-        owners,
-        node_starts,
-        node_rows,
-        rates,
-        known,
-        is_settled,
-        rows,
-        n_open,
-        key,
-        heads,
-        following,
-        pending,
-        cursor,
-        last,
-    )
+    return greedy_step(arrays_at(handle, GreedyRun), last)

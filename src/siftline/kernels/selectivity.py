@@ -12,20 +12,15 @@ from siftline.kernels.sections import is_between
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from siftline.kernels.literals import Literals
+
 _VETO = np.uint8(2)
 _FIRST_STRING = np.int32(2**30)
 
 
 @kernel
 def shares_of_spans(
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
+    literals: Literals,
     spans: NDArray[np.float64],
 ) -> Any:
     """Estimate for each literal the share of events for which it holds; 1 for a veto.
@@ -33,6 +28,8 @@ def shares_of_spans(
     spans[a] holds where the numbers of an attribute begin and end and how far apart their labels are, and the same for
     its strings; values are taken to be spread evenly.
     """
+    attributes, lows, highs, kinds = literals.attributes, literals.lows, literals.highs, literals.kinds
+    sets, set_starts, set_lows, set_highs = literals.sets, literals.set_starts, literals.set_lows, literals.set_highs
     shares = np.ones(len(attributes), dtype=np.float64)
     for i in range(len(attributes)):
         if kinds[i] >= _VETO:
@@ -54,14 +51,7 @@ def shares_of_spans(
 
 @kernel
 def shares_in_samples(
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
+    literals: Literals,
     frequencies: NDArray[np.float64],
     sample_starts: NDArray[np.int64],
     samples: NDArray[np.int32],
@@ -70,6 +60,8 @@ def shares_in_samples(
 
     Half a sample is added to every count, so that of two ranges without samples the attribute's frequency decides.
     """
+    attributes, lows, highs, kinds = literals.attributes, literals.lows, literals.highs, literals.kinds
+    sets, set_starts, set_lows, set_highs = literals.sets, literals.set_starts, literals.set_lows, literals.set_highs
     shares = np.ones(len(attributes), dtype=np.float64)
     for i in range(len(attributes)):
         if kinds[i] >= _VETO:

@@ -12,6 +12,8 @@ from siftline.kernels.sift_layout import with_room
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from siftline.kernels.literals import Literals
+
 _NONE = np.int32(-1)
 # So many subscriptions of one literal are shared.
 _FEW = 8
@@ -164,62 +166,50 @@ def _mixed(state: Any, value: Any) -> Any:
 
 
 @inline_kernel
-def _hash(
-    first: int,
-    end: int,
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-) -> Any:
+def _hash(first: int, end: int, literals: Literals) -> Any:
     """Return a hash of some clauses; sets count by their hulls, which tells most of them apart."""
     state = _BASIS
     for c in range(first, end):
-        state = _mixed(state, starts[c + 1] - starts[c])
-        for i in range(starts[c], starts[c + 1]):
-            state = _mixed(state, attributes[i])
-            state = _mixed(state, lows[i])
-            state = _mixed(state, highs[i])
+        state = _mixed(state, literals.starts[c + 1] - literals.starts[c])
+        for i in range(literals.starts[c], literals.starts[c + 1]):
+            state = _mixed(state, literals.attributes[i])
+            state = _mixed(state, literals.lows[i])
+            state = _mixed(state, literals.highs[i])
     return state
 
 
 @inline_kernel
-def _are_alike(
-    first: int,
-    end: int,
-    other: int,
-    other_end: int,
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    is_alternative: NDArray[np.bool_],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
-) -> Any:
+def _are_alike(first: int, end: int, other: int, other_end: int, literals: Literals) -> Any:
     """Return whether the clauses first .. end - 1 say the same as as many others."""
     if end - first != other_end - other:
         return False
     for c in range(end - first):
-        if starts[first + c + 1] - starts[first + c] != starts[other + c + 1] - starts[other + c]:
+        if (
+            literals.starts[first + c + 1] - literals.starts[first + c]
+            != literals.starts[other + c + 1] - literals.starts[other + c]
+        ):
             return False
-    n = starts[end] - starts[first]
+    n = literals.starts[end] - literals.starts[first]
     for k in range(n):
-        i, j = starts[first] + k, starts[other] + k
-        if attributes[i] != attributes[j] or lows[i] != lows[j] or highs[i] != highs[j]:
+        i, j = literals.starts[first] + k, literals.starts[other] + k
+        if (
+            literals.attributes[i] != literals.attributes[j]
+            or literals.lows[i] != literals.lows[j]
+            or literals.highs[i] != literals.highs[j]
+        ):
             return False
-        if kinds[i] != kinds[j] or is_alternative[i] != is_alternative[j]:
+        if literals.kinds[i] != literals.kinds[j] or literals.is_alternative[i] != literals.is_alternative[j]:
             return False
-        if sets[i] >= 0:
-            a, b = set_starts[sets[i]], set_starts[sets[j]]
-            m = set_starts[sets[i] + 1] - a
-            if set_starts[sets[j] + 1] - b != m:
+        if literals.sets[i] >= 0:
+            a, b = literals.set_starts[literals.sets[i]], literals.set_starts[literals.sets[j]]
+            m = literals.set_starts[literals.sets[i] + 1] - a
+            if literals.set_starts[literals.sets[j] + 1] - b != m:
                 return False
             for r in range(m):
-                if set_lows[a + r] != set_lows[b + r] or set_highs[a + r] != set_highs[b + r]:
+                if (
+                    literals.set_lows[a + r] != literals.set_lows[b + r]
+                    or literals.set_highs[a + r] != literals.set_highs[b + r]
+                ):
                     return False
     return True
 
@@ -237,20 +227,7 @@ def _leave_few(firsts: NDArray[np.int64], starts: NDArray[np.int64], leaders: ND
 
 
 @kernel
-def first_alike(
-    firsts: NDArray[np.int64],
-    is_exact: NDArray[np.bool_],
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    is_alternative: NDArray[np.bool_],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
-) -> Any:
+def first_alike(firsts: NDArray[np.int64], is_exact: NDArray[np.bool_], literals: Literals) -> Any:
     """Return, for each subscription, the first one whose clauses say the same: itself, mostly.
 
     The clauses of subscription s are firsts[s] .. firsts[s + 1] - 1. One without clauses, or with a clause that codes
@@ -271,29 +248,14 @@ def first_alike(
             can_be_shared &= is_exact[c]
         if not can_be_shared:
             continue
-        place = _hash(first, end, starts, attributes, lows, highs) & mask
+        place = _hash(first, end, literals) & mask
         while places[place] != _NONE:
             other = places[place]
-            if _are_alike(
-                first,
-                end,
-                firsts[other],
-                firsts[other + 1],
-                starts,
-                attributes,
-                lows,
-                highs,
-                kinds,
-                sets,
-                is_alternative,
-                set_starts,
-                set_lows,
-                set_highs,
-            ):
+            if _are_alike(first, end, firsts[other], firsts[other + 1], literals):
                 leaders[s] = other
                 break
             place = (place + np.uint64(1)) & mask
         else:
             places[place] = s
-    _leave_few(firsts, starts, leaders)
+    _leave_few(firsts, literals.starts, leaders)
     return leaders

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -10,12 +10,16 @@ from siftline.kernels.compiler import inline_kernel, kernel
 from siftline.kernels.pointers import fetch, part_of
 from siftline.kernels.scan import spread_event
 from siftline.kernels.sift import clear_codes, find_entries, find_ordinals, match_entries, spread_codes, touch_blocks
+from siftline.kernels.sift_arrays import Event, Findings
 from siftline.kernels.sift_layout import LINE, block_of, with_room
 from siftline.kernels.sift_lists import EVENTS, collect_lists
 from siftline.kernels.verify import clause_holds, clear_event, distinct_slots
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from siftline.kernels.literals import Events
+    from siftline.kernels.sift_arrays import Layout, Workspace
 
 _U0 = np.uint64(0)
 _U2 = np.uint64(2)
@@ -28,181 +32,127 @@ _GROUP = 32
 _MOST_EXPECTED = 1 << 24
 
 
+class Rest(NamedTuple):
+    """What completes the results of a part: clauses that no posting finds, and slots that may come twice."""
+
+    others: NDArray[np.int32]
+    dense: NDArray[np.int32]  # scratch, for events with several values of an attribute too
+    slots: NDArray[np.int32]
+    is_exact: NDArray[np.bool_]
+    is_live: NDArray[np.bool_]
+    seen: NDArray[np.bool_]  # scratch, by slot; empty if no slot has several clauses
+
+
+class Turns(NamedTuple):
+    """The events of a batch, and what those that take turns leave for their next steps."""
+
+    events: Events
+    ordinals: NDArray[np.int32]  # of a group of events
+    two: Findings  # for an event and its neighbour
+
+
 @inline_kernel
-def _fetch_blocks(begin: Any, end: Any, attributes: NDArray[np.int32], arrays: Any) -> None:
+def _fetch_blocks(begin: Any, end: Any, attributes: NDArray[np.int32], layout: Layout) -> None:
     """Ask for the blocks of an event to come: they are on their way while others are matched."""
-    blocks, flat = arrays[2][-4:-2]
     for p in range(begin, end):
-        block = block_of(attributes[np.uint64(p)], blocks)
+        block = block_of(attributes[np.uint64(p)], layout.blocks)
         if block >= 0:
-            fetch(flat, np.uint64(block))
-            fetch(flat, np.uint64(block) + np.uint64(LINE))
+            fetch(layout.flat, np.uint64(block))
+            fetch(layout.flat, np.uint64(block) + np.uint64(LINE))
 
 
 @inline_kernel
-def _find_ordinals_of_group(
-    begin: Any,
-    end: Any,
-    attributes: NDArray[np.int32],
-    codes: NDArray[np.int32],
-    ordinals: NDArray[np.int32],
-    arrays: Any,
-) -> None:
+def _find_ordinals_of_group(begin: Any, end: Any, events: Events, ordinals: NDArray[np.int32], layout: Layout) -> None:
     """Find the ordinals of the values begin .. end - 1, of several events."""
-    cut_starts, cuts, guide_bases, guides, _, node_bases, node_starts, rises = arrays[2][:8]
-    placing = (cut_starts, cuts, guide_bases, guides, node_bases, node_starts, rises)
-    find_ordinals(part_of(attributes, begin, end), part_of(codes, begin, end), ordinals, *placing)
+    find_ordinals(Event(part_of(events.attributes, begin, end), part_of(events.codes, begin, end), ordinals), layout)
 
 
 @inline_kernel
-def _event_at(
-    position: Any,
-    origin: Any,
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    codes: NDArray[np.int32],
-    ordinals: NDArray[np.int32],
-) -> Any:
-    """Return attributes, codes and ordinals of an event; ordinals start with that of the value `origin`."""
-    begin, end = starts[position], starts[position + 1]
-    return (
-        part_of(attributes, begin, end),
-        part_of(codes, begin, end),
-        part_of(ordinals, begin - origin, end - origin),
+def _event_at(position: Any, origin: Any, turns: Turns) -> Any:
+    """Return one event; the ordinals start with that of the value `origin`."""
+    events = turns.events
+    begin, end = events.starts[position], events.starts[position + 1]
+    return Event(
+        part_of(events.attributes, begin, end),
+        part_of(events.codes, begin, end),
+        part_of(turns.ordinals, begin - origin, end - origin),
     )
 
 
 @inline_kernel
-def _collect_in_turn(
-    position: Any,
-    origin: Any,
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    codes: NDArray[np.int32],
-    ordinals: NDArray[np.int32],
-    two_lists: NDArray[np.int32],
-    arrays: Any,
-) -> Any:
+def _findings_at(position: Any, turns: Turns) -> Any:
+    """Return the half of two findings that belongs to an event: its neighbours have the other one."""
+    two, turn = turns.two, position & 1
+    n_lists, n_records, n_survivors = len(two.lists) >> 1, len(two.records) >> 1, len(two.survivors) >> 1
+    return Findings(
+        part_of(two.lists, turn * n_lists, (turn + 1) * n_lists),
+        part_of(two.records, turn * n_records, (turn + 1) * n_records),
+        part_of(two.survivors, turn * n_survivors, (turn + 1) * n_survivors),
+    )
+
+
+@inline_kernel
+def _collect_in_turn(position: Any, origin: Any, turns: Turns, workspace: Workspace) -> Any:
     """Collect the lists of an event, and ask for them: they are on their way while others are looked at.
 
     Returns (whether it has no attribute twice, and what `collect_lists` does). Codes are noted only to see whether an
     attribute comes twice: other events need their place next.
     """
-    dense, _, _, bits, _, lists, _, waiting, _, _, _, _, work = arrays[0]
-    cuts = arrays[2][1]
-    node_bases, node_starts, rises, marked = arrays[2][5:9]
-    blocks, is_skipped = arrays[2][13], arrays[2][16]
-    event: tuple[Any, Any, Any] = _event_at(position, origin, starts, attributes, codes, ordinals)
-    spreading: Any = (dense, bits, len(blocks), len(cuts) > 0)
-    n_spread = spread_codes(*event, *spreading)
-    clear_codes(n_spread, event[0], *spreading)
-    if n_spread < np.uint64(len(event[0])):
+    scratch, layout = workspace.scratch, workspace.layout
+    event = _event_at(position, origin, turns)
+    n_spread = spread_codes(event, scratch, layout)
+    clear_codes(n_spread, event, scratch, layout)
+    if n_spread < np.uint64(len(event.attributes)):
         return False, _U0
-    if len(cuts) == 0:
+    if len(layout.cuts) == 0:
         return True, _U0
-    turn = position & 1
-    lists = part_of(two_lists, turn * len(lists), (turn + 1) * len(lists))
-    collecting: Any = (work, node_bases, node_starts, rises, marked, is_skipped)
-    return True, collect_lists(event[0], event[2], waiting, lists, *collecting)
+    return True, collect_lists(event, _findings_at(position, turns).lists, scratch, layout)
 
 
 @inline_kernel
-def _find_in_turn(
-    position: Any,
-    origin: Any,
-    n_lists: Any,
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    codes: NDArray[np.int32],
-    ordinals: NDArray[np.int32],
-    two_lists: NDArray[np.int32],
-    two_records: NDArray[np.int32],
-    two_survivors: NDArray[np.int32],
-    arrays: Any,
-) -> Any:
+def _find_in_turn(n_lists: Any, position: Any, origin: Any, turns: Turns, workspace: Workspace) -> Any:
     """Find what may match an event, and ask for it: it is on its way while the event before is tested.
 
     Returns what `find_entries` does.
     """
-    _, seen, marks, _, _, lists, groups, _, records, survivors, _, _, work = arrays[0]
-    cut_starts, cuts, _, _, lanes = arrays[2][:5]
-    marked, cold, rows, _, _, blocks, flat, signatures, _ = arrays[2][8:]
-    event: tuple[Any, Any, Any] = _event_at(position, origin, starts, attributes, codes, ordinals)
-    turn = position & 1
-    lists = part_of(two_lists, turn * len(lists), (turn + 1) * len(lists))
-    records = part_of(two_records, turn * len(records), (turn + 1) * len(records))
-    survivors = part_of(two_survivors, turn * len(survivors), (turn + 1) * len(survivors))
-    touch_blocks(event[0], work, blocks, flat)
-    finding: Any = (seen, marks, groups, work, cut_starts, lanes, marked, cold, blocks, flat, signatures, len(cuts) > 0)
-    n_records, n_rows = find_entries(*event, n_lists, lists, records, survivors, *finding)
+    scratch, layout = workspace.scratch, workspace.layout
+    event, findings = _event_at(position, origin, turns), _findings_at(position, turns)
+    touch_blocks(event, scratch, layout)
+    n_records, n_rows = find_entries(n_lists, event, findings, scratch, layout)
     for k in range(n_records):
-        fetch(flat, np.uint64(records[_U2 * k]))
+        fetch(layout.flat, np.uint64(findings.records[_U2 * k]))
     for k in range(n_rows):
-        fetch(rows, np.uint64(survivors[k]))
+        fetch(layout.rows, np.uint64(findings.survivors[k]))
     return n_records, n_rows
 
 
 @inline_kernel
-def _test_in_turn(
-    position: Any,
-    origin: Any,
-    n_records: Any,
-    n_rows: Any,
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    codes: NDArray[np.int32],
-    ordinals: NDArray[np.int32],
-    two_records: NDArray[np.int32],
-    two_survivors: NDArray[np.int32],
-    living: NDArray[np.bool_],
-    no_weights: NDArray[np.float64],
-    arrays: Any,
-) -> Any:
+def _test_in_turn(n_records: Any, n_rows: Any, position: Any, origin: Any, turns: Turns, workspace: Workspace) -> Any:
     """Test what `_find_in_turn` has found for an event; return what `match_entries` does."""
-    dense, _, _, bits, _, _, _, waiting, records, survivors, sure, possible, work = arrays[0]
-    literals = arrays[1]
-    _, cuts, _, _, _, node_bases, _, rises = arrays[2][:8]
-    _, _, rows, alone_starts, alone_slots, blocks, flat, _, _ = arrays[2][8:]
-    event: tuple[Any, Any, Any] = _event_at(position, origin, starts, attributes, codes, ordinals)
-    turn = position & 1
-    records = part_of(two_records, turn * len(records), (turn + 1) * len(records))
-    survivors = part_of(two_survivors, turn * len(survivors), (turn + 1) * len(survivors))
-    keeping = (living, no_weights, no_weights, dense, bits, waiting, sure, possible, work)
-    testing: Any = (*keeping, literals, node_bases, rises, rows, alone_starts, alone_slots, flat)
-    spreading: Any = (dense, bits, len(blocks), len(cuts) > 0)
-    n_spread = spread_codes(*event, *spreading)
-    counts = match_entries(event[0], event[2], n_records, n_rows, records, survivors, *testing)
-    clear_codes(n_spread, event[0], *spreading)
-    work[EVENTS] += 1
+    wanted, _, _, scratch, literals, layout = workspace
+    event, findings = _event_at(position, origin, turns), _findings_at(position, turns)
+    n_spread = spread_codes(event, scratch, layout)
+    counts = match_entries(n_records, n_rows, event, findings, scratch, wanted, literals, layout)
+    clear_codes(n_spread, event, scratch, layout)
+    scratch.work[EVENTS] += 1
     return counts
 
 
 @kernel
-def match_events(
-    first: int,
-    end: int,
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    codes: NDArray[np.int32],
-    living: NDArray[np.bool_],
-    no_weights: NDArray[np.float64],
-    arrays: Any,
-    is_incomplete: bool,
-    completing: Any,
-) -> Any:
+def match_events(first: int, end: int, events: Events, workspace: Workspace, rest: Rest) -> Any:
     """Match the events first .. end - 1.
-
-    `living` is the `is_live` of `_match`; `arrays` are its arguments from `dense` on: the scratch arrays, those of the
-    literals, and the layout. `completing` are the arguments of `_complete`, for a part that needs it.
 
     Returns (starts, sure, possible_starts, possible, several): flat results, and the positions of events that have
     several values of an attribute and were left out.
 
-    What `_match` does for one event goes by turns here. The ordinals of a group of events are found together; then the
-    lists of an event are collected, the entries of the one before it are found, and those of the one before that are
-    tested: each step asks memory for what the next one needs.
+    What `match_at` does for one event goes by turns here. The ordinals of a group of events are found together; then
+    the lists of an event are collected, the entries of the one before it are found, and those of the one before that
+    are tested: each step asks memory for what the next one needs.
     """
-    _, _, _, _, _, lists, _, _, records, survivors, sure, possible, _ = arrays[0]
+    # Named here, once: to take a field out of a tuple counts references to all arrays in it.
+    starts, attributes, codes, layout = events.starts, events.attributes, events.codes, workspace.layout
+    found_sure, found_possible = workspace.scratch.sure, workspace.scratch.possible
+    is_incomplete = len(rest.others) > 0 or len(rest.seen) > 0
     n_events = end - first
     sure_starts = np.zeros(n_events + 1, dtype=np.int64)
     possible_starts = np.zeros(n_events + 1, dtype=np.int64)
@@ -214,58 +164,34 @@ def match_events(
     for group in range(first, end, _GROUP):
         n_most = max(n_most, starts[min(group + _GROUP, end)] - starts[group])
     ordinals = np.empty(n_most, dtype=np.int32)
-    two_lists = np.empty(2 * len(lists), dtype=np.int32)
-    two_records = np.empty(2 * len(records), dtype=np.int32)
-    two_survivors = np.empty(2 * len(survivors), dtype=np.int32)
+    two = Findings(
+        np.empty(2 * len(workspace.findings.lists), dtype=np.int32),
+        np.empty(2 * len(workspace.findings.records), dtype=np.int32),
+        np.empty(2 * len(workspace.findings.survivors), dtype=np.int32),
+    )
+    turns = Turns(events, ordinals, two)
     n_lists = n_next_lists = n_records = n_rows = n_next_records = n_next_rows = _U0
     is_single = is_found_single = is_collected_single = False
     for group in range(first, end, _GROUP):
         group_end = min(group + _GROUP, end)
         origin = starts[group]
-        _find_ordinals_of_group(origin, starts[group_end], attributes, codes, ordinals, arrays)
+        _find_ordinals_of_group(origin, starts[group_end], events, ordinals, layout)
         # Two more than there are: when the last one is tested, nothing is collected or found any more.
         for position in range(group, group_end + 2):
             if position < group_end:
                 if position + _AHEAD < end:
-                    _fetch_blocks(starts[position + _AHEAD], starts[position + _AHEAD + 1], attributes, arrays)
-                is_collected_single, n_next_lists = _collect_in_turn(
-                    position, origin, starts, attributes, codes, ordinals, two_lists, arrays
-                )
+                    ahead = position + _AHEAD
+                    _fetch_blocks(starts[ahead], starts[ahead + 1], attributes, layout)
+                is_collected_single, n_next_lists = _collect_in_turn(position, origin, turns, workspace)
             if group < position <= group_end and is_found_single:
-                n_next_records, n_next_rows = _find_in_turn(
-                    position - 1,
-                    origin,
-                    n_lists,
-                    starts,
-                    attributes,
-                    codes,
-                    ordinals,
-                    two_lists,
-                    two_records,
-                    two_survivors,
-                    arrays,
-                )
+                n_next_records, n_next_rows = _find_in_turn(n_lists, position - 1, origin, turns, workspace)
             if position > group + 1:
                 counts = np.int64(0)
                 if is_single:
-                    counts = _test_in_turn(
-                        position - 2,
-                        origin,
-                        n_records,
-                        n_rows,
-                        starts,
-                        attributes,
-                        codes,
-                        ordinals,
-                        two_records,
-                        two_survivors,
-                        living,
-                        no_weights,
-                        arrays,
-                    )
+                    counts = _test_in_turn(n_records, n_rows, position - 2, origin, turns, workspace)
                     if is_incomplete:
                         values = slice(starts[position - 2], starts[position - 1])
-                        counts = _complete(counts, attributes[values], codes[values], sure, possible, *completing)
+                        counts = _complete(counts, attributes[values], codes[values], workspace, rest)
                 else:
                     several[n_several] = position - 2
                     n_several += 1
@@ -282,9 +208,9 @@ def match_events(
                 if possible_starts[i + 1] > len(all_possible):
                     all_possible = with_room(all_possible, possible_starts[i], int(n_possible))
                 for k in range(n_sure):
-                    all_sure[np.uint64(sure_starts[i] + k)] = sure[np.uint64(k)]
+                    all_sure[np.uint64(sure_starts[i] + k)] = found_sure[np.uint64(k)]
                 for k in range(n_possible):
-                    all_possible[np.uint64(possible_starts[i] + k)] = possible[np.uint64(k)]
+                    all_possible[np.uint64(possible_starts[i] + k)] = found_possible[np.uint64(k)]
             n_lists, n_records, n_rows = n_next_lists, n_next_records, n_next_rows
             is_single, is_found_single = is_found_single, is_collected_single
     return (
@@ -298,39 +224,28 @@ def match_events(
 
 @kernel
 def _complete(
-    counts: Any,
-    event_attributes: NDArray[np.int32],
-    event_codes: NDArray[np.int32],
-    sure: NDArray[np.int32],
-    possible: NDArray[np.int32],
-    others: NDArray[np.int32],
-    dense: NDArray[np.int32],
-    literals: Any,
-    slots: NDArray[np.int32],
-    is_exact: NDArray[np.bool_],
-    is_live: NDArray[np.bool_],
-    has_repeated_slots: bool,
-    seen: NDArray[np.bool_],
+    counts: Any, attributes: NDArray[np.int32], codes: NDArray[np.int32], workspace: Workspace, rest: Rest
 ) -> Any:
-    """Add the clauses that nothing finds, and leave each slot once; return the new counts."""
+    """Add the clauses that no posting finds, and leave each slot once; return the new counts."""
+    sure, possible = workspace.scratch.sure, workspace.scratch.possible
     n_sure, n_possible = counts & _LOW_HALF, counts >> 32
-    if len(others) > 0:
-        following = np.empty(len(event_codes), dtype=np.int32)
-        spread_event(event_attributes, event_codes, dense, following)
-        for k in range(len(others)):
-            clause = others[k]
-            if not is_live[slots[clause]]:
+    if len(rest.others) > 0:
+        following = np.empty(len(codes), dtype=np.int32)
+        spread_event(attributes, codes, rest.dense, following)
+        for k in range(len(rest.others)):
+            clause = rest.others[k]
+            if not rest.is_live[rest.slots[clause]]:
                 continue
-            holds, _ = clause_holds(clause, dense, event_codes, following, *literals)
-            if holds and is_exact[clause]:
-                sure[n_sure] = slots[clause]
+            holds, _ = clause_holds(clause, rest.dense, codes, following, workspace.literals)
+            if holds and rest.is_exact[clause]:
+                sure[n_sure] = rest.slots[clause]
                 n_sure += 1
             elif holds:
-                possible[n_possible] = slots[clause]
+                possible[n_possible] = rest.slots[clause]
                 n_possible += 1
-        clear_event(event_attributes, dense)
-    if has_repeated_slots:
-        n_sure, n_possible = distinct_slots(sure, n_sure, possible, n_possible, seen)
+        clear_event(attributes, rest.dense)
+    if len(rest.seen) > 0:
+        n_sure, n_possible = distinct_slots(sure, n_sure, possible, n_possible, rest.seen)
     return np.int64(n_sure) | (np.int64(n_possible) << 32)
 
 

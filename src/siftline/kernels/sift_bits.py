@@ -15,7 +15,7 @@ of a clause is its slot, or, if that is not all, the clause itself marked as OPE
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from siftline.kernels.verify import clause_holds, clear_event
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from siftline.kernels.literals import Events, Literals
 
 # Literals beside the access literal that every clause has at hand.
 HEAD = 3
@@ -50,6 +52,24 @@ _SIX = np.uint64(6)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
+class Spaces(NamedTuple):
+    """The first and the last space of every literal, and of every range of every set."""
+
+    firsts: NDArray[np.int32]
+    lasts: NDArray[np.int32]
+    piece_firsts: NDArray[np.int32]
+    piece_lasts: NDArray[np.int32]
+
+
+class BitClauses(NamedTuple):
+    """Clauses as rows of bitmaps: `tails` and `heads` are of 16 bits where rows are few, else of 32."""
+
+    heads: NDArray[Any]
+    tail_starts: NDArray[np.int32]
+    tails: NDArray[Any]
+    answers: NDArray[np.int32]
+
+
 @kernel
 def piece_attributes(
     attributes: NDArray[np.int32], sets: NDArray[np.int32], set_starts: NDArray[np.int64]
@@ -65,33 +85,28 @@ def piece_attributes(
 
 @kernel
 def access_literals(
-    access_attributes: NDArray[np.int32],
-    is_usable: NDArray[np.bool_],
-    starts: NDArray[np.int64],
-    order: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
+    access_attributes: NDArray[np.int32], is_usable: NDArray[np.bool_], order: NDArray[np.int64], literals: Literals
 ) -> Any:
     """Return the literal under which each clause is posted, -1 for none, or on an attribute without bitmaps."""
-    literals = np.full(len(access_attributes), -1, dtype=np.int64)
+    accesses = np.full(len(access_attributes), -1, dtype=np.int64)
     for c in range(len(access_attributes)):
         a = access_attributes[c]
         if a < 0 or not is_usable[a]:
             continue
-        for i in range(starts[c], starts[c + 1]):
-            if attributes[order[i]] == a and kinds[order[i]] < _IS_VETO:
-                literals[c] = order[i]
+        for i in range(literals.starts[c], literals.starts[c + 1]):
+            if literals.attributes[order[i]] == a and literals.kinds[order[i]] < _IS_VETO:
+                accesses[c] = order[i]
                 break
-    return literals
+    return accesses
 
 
 @inline_kernel
-def _mask_of(begin: int, end: int, firsts: NDArray[np.int32], lasts: NDArray[np.int32]) -> Any:
+def _mask_of(begin: int, end: int, spaces: Spaces) -> Any:
     """Return the spaces of the ranges begin .. end - 1 as a mask, counted from the first one."""
     mask = _U0
     for i in range(begin, end):
-        for space in range(firsts[i], lasts[i] + 1):
-            mask |= _U1 << np.uint64(space - firsts[begin])
+        for space in range(spaces.piece_firsts[i], spaces.piece_lasts[i] + 1):
+            mask |= _U1 << np.uint64(space - spaces.piece_firsts[begin])
     return mask
 
 
@@ -100,23 +115,13 @@ def lay_clauses(
     clauses: NDArray[np.int32],
     places: NDArray[np.int32],
     accesses: NDArray[np.int64],
-    starts: NDArray[np.int64],
     order: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    set_starts: NDArray[np.int64],
-    firsts: NDArray[np.int32],
-    lasts: NDArray[np.int32],
-    piece_firsts: NDArray[np.int32],
-    piece_lasts: NDArray[np.int32],
+    literals: Literals,
+    spaces: Spaces,
     is_usable: NDArray[np.bool_],
     slots: NDArray[np.int32],
     is_exact: NDArray[np.bool_],
-    heads: NDArray[Any],
-    tail_starts: NDArray[np.int32],
-    tails: NDArray[Any],
-    answers: NDArray[np.int32],
+    bits: BitClauses,
 ) -> None:
     """Fill in heads, tails and answers, the k-th clause at places[k].
 
@@ -126,9 +131,9 @@ def lay_clauses(
     Spaces are numbered over all attributes (`kernels.spaces`); attribute a has two rows more than spaces, so that the
     row of space s is s + 2 * a + 2, and the one before it s + 2 * a + 1.
     """
-    is_filling = len(tails) > 0
-    n_bits = np.uint64(8 * tails.itemsize)
-    n_mask = _MASK // (8 * tails.itemsize)
+    is_filling = len(bits.tails) > 0
+    n_bits = np.uint64(8 * bits.tails.itemsize)
+    n_mask = _MASK // (8 * bits.tails.itemsize)
     for i in range(len(clauses)):
         c = clauses[i]
         k = places[i]
@@ -136,73 +141,68 @@ def lay_clauses(
         is_open = not is_exact[c]
         n_head = 0
         n_used = 0
-        begin = np.int64(tail_starts[k]) if is_filling else np.int64(0)
+        begin = np.int64(bits.tail_starts[k]) if is_filling else np.int64(0)
         p = begin
-        for j in range(starts[c], starts[c + 1]):
+        for j in range(literals.starts[c], literals.starts[c + 1]):
             literal = order[j]
-            a = attributes[literal]
+            a = literals.attributes[literal]
             stands = literal == access
-            if kinds[literal] >= _IS_VETO or not is_usable[a] or (n_used == _MOST and not stands):
+            if literals.kinds[literal] >= _IS_VETO or not is_usable[a] or (n_used == _MOST and not stands):
                 is_open = True
                 continue
-            low = firsts[literal] + 2 * a + 1
-            high = lasts[literal] + 2 * a + 2
+            low = spaces.firsts[literal] + 2 * a + 1
+            high = spaces.lasts[literal] + 2 * a + 2
             if not stands:
                 n_used += 1
                 if n_head < HEAD:
-                    heads[k, 2 * n_head] = low
-                    heads[k, 2 * n_head + 1] = high
+                    bits.heads[k, 2 * n_head] = low
+                    bits.heads[k, 2 * n_head + 1] = high
                     n_head += 1
                     stands = True
-            s = sets[literal]
+            s = literals.sets[literal]
             if s >= 0 and high - low <= _MASK:
                 if is_filling:
-                    tails[p] = low
-                    tails[p + 1] = 0
-                    mask = _mask_of(set_starts[s], set_starts[s + 1], piece_firsts, piece_lasts)
+                    bits.tails[p] = low
+                    bits.tails[p + 1] = 0
+                    mask = _mask_of(literals.set_starts[s], literals.set_starts[s + 1], spaces)
                     for m in range(n_mask):
-                        tails[p + 2 + m] = (mask >> (n_bits * np.uint64(m))) & ((_U1 << n_bits) - _U1)
+                        bits.tails[p + 2 + m] = (mask >> (n_bits * np.uint64(m))) & ((_U1 << n_bits) - _U1)
                 p += 2 + n_mask
                 continue
             is_open |= s >= 0
             if not stands:
                 if is_filling:
-                    tails[p] = low
-                    tails[p + 1] = high
+                    bits.tails[p] = low
+                    bits.tails[p + 1] = high
                 p += 2
         for j in range(n_head, HEAD):  # a clause with fewer literals asks for its access literal again
-            heads[k, 2 * j] = firsts[access] + 2 * attributes[access] + 1
-            heads[k, 2 * j + 1] = lasts[access] + 2 * attributes[access] + 2
-        answers[k] = c | OPEN if is_open else slots[c]
+            bits.heads[k, 2 * j] = spaces.firsts[access] + 2 * literals.attributes[access] + 1
+            bits.heads[k, 2 * j + 1] = spaces.lasts[access] + 2 * literals.attributes[access] + 2
+        bits.answers[k] = c | OPEN if is_open else slots[c]
         if not is_filling:
-            tail_starts[k + 1] = p
+            bits.tail_starts[k + 1] = p
 
 
 @kernel
 def cover_spaces(
     clauses: NDArray[np.int32],
     accesses: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    sets: NDArray[np.int32],
-    set_starts: NDArray[np.int64],
-    firsts: NDArray[np.int32],
-    lasts: NDArray[np.int32],
-    piece_firsts: NDArray[np.int32],
-    piece_lasts: NDArray[np.int32],
+    literals: Literals,
+    spaces: Spaces,
     cut_starts: NDArray[np.int64],
 ) -> Any:
     """Return for every space how many clauses an event with a value in it visits by their access literals."""
     covers = np.zeros(cut_starts[len(cut_starts) - 1] + 1, dtype=np.int32)
     for k in range(len(clauses)):
         literal = accesses[clauses[k]]
-        s = sets[literal]
+        s = literals.sets[literal]
         if s < 0:
-            covers[firsts[literal]] += 1
-            covers[lasts[literal] + 1] -= 1
+            covers[spaces.firsts[literal]] += 1
+            covers[spaces.lasts[literal] + 1] -= 1
             continue
-        for i in range(set_starts[s], set_starts[s + 1]):
-            covers[piece_firsts[i]] += 1
-            covers[piece_lasts[i] + 1] -= 1
+        for i in range(literals.set_starts[s], literals.set_starts[s + 1]):
+            covers[spaces.piece_firsts[i]] += 1
+            covers[spaces.piece_lasts[i] + 1] -= 1
     for space in range(1, len(covers)):
         covers[space] += covers[space - 1]
     return covers
@@ -213,14 +213,13 @@ def count_visits(
     first: int,
     end: int,
     step: int,
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    codes: NDArray[np.int32],
+    events: Events,
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
     covers: NDArray[np.int32],
 ) -> Any:
     """Return by attribute how many clauses every step-th event visits."""
+    starts, attributes, codes = events.starts, events.attributes, events.codes
     visits = np.zeros(len(cut_starts) - 1, dtype=np.int64)
     for i in range(first, end, step):
         for p in range(starts[i], starts[i + 1]):
@@ -235,14 +234,13 @@ def fill_bitmaps(
     first: int,
     end: int,
     is_left_out: NDArray[np.bool_],
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    codes: NDArray[np.int32],
+    events: Events,
     cut_starts: NDArray[np.int64],
     cuts: NDArray[np.int32],
     bitmaps: NDArray[np.uint64],
 ) -> None:
     """Make the bitmaps of the events first .. end - 1."""
+    starts, attributes, codes = events.starts, events.attributes, events.codes
     bitmaps[:] = _U0
     n_attributes = len(cut_starts) - 1
     for i in range(first, end):
@@ -403,16 +401,14 @@ def find_pairs(
     cluster_starts: NDArray[np.int32],
     group_rows: NDArray[np.uint32],
     group_starts: NDArray[np.int32],
-    heads: NDArray[Any],
-    tail_starts: NDArray[np.int32],
-    tails: NDArray[Any],
-    answers: NDArray[np.int32],
+    clauses: BitClauses,
     bitmaps: NDArray[np.uint64],
 ) -> Any:
     """Return (events, slots, open events, open clauses): what matches and what must be looked at, clause by clause.
 
     `clusters` are attributes. `living` is empty if all slots are live.
     """
+    heads, tail_starts, tails, answers = clauses.heads, clauses.tail_starts, clauses.tails, clauses.answers
     # In each list there is always room for the events of as many clauses as are taken together.
     n_most = np.uint64(_TOGETHER * EVENTS)
     events = np.empty(2 * n_most, dtype=np.uint16)
@@ -472,11 +468,9 @@ def verify_pairs(
     first: int,
     pair_starts: NDArray[np.int64],
     pair_clauses: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    codes: NDArray[np.int32],
+    events: Events,
     dense: NDArray[np.int32],
-    literals: Any,
+    literals: Literals,
     slots: NDArray[np.int32],
     is_exact: NDArray[np.bool_],
     is_live: NDArray[np.bool_],
@@ -490,22 +484,22 @@ def verify_pairs(
     n_sure = 0
     n_possible = 0
     for i in range(n_events):
-        begin, end = starts[first + i], starts[first + i + 1]
+        begin, end = events.starts[first + i], events.starts[first + i + 1]
         if pair_starts[i] < pair_starts[i + 1]:
             following = np.empty(end - begin, dtype=np.int32)
-            spread_event(attributes[begin:end], codes[begin:end], dense, following)
+            spread_event(events.attributes[begin:end], events.codes[begin:end], dense, following)
             for k in range(pair_starts[i], pair_starts[i + 1]):
                 clause = pair_clauses[k]
                 if not is_live[slots[clause]]:
                     continue
-                holds, _ = clause_holds(clause, dense, codes[begin:end], following, *literals)
+                holds, _ = clause_holds(clause, dense, events.codes[begin:end], following, literals)
                 if holds and is_exact[clause]:
                     sure[n_sure] = slots[clause]
                     n_sure += 1
                 elif holds:
                     possible[n_possible] = slots[clause]
                     n_possible += 1
-            clear_event(attributes[begin:end], dense)
+            clear_event(events.attributes[begin:end], dense)
         sure_starts[i + 1] = n_sure
         possible_starts[i + 1] = n_possible
     return sure_starts, sure[:n_sure], possible_starts, possible[:n_possible]

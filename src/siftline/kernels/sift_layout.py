@@ -13,7 +13,7 @@ slot has the flag MORE then, and the number of the clause follows it: who passes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from siftline.kernels.vectors import N_COLUMNS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from siftline.kernels.literals import Literals
+    from siftline.kernels.sift_arrays import Cuts
 
 LAST = np.int32(1 << 30)
 SET = np.int32(1 << 29)
@@ -64,6 +67,36 @@ _N_FAR = 8
 # Ranges that were just seen, by a hash of them.
 _SEEN_BITS = 16
 _MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Pieces(NamedTuple):
+    """The ranges under which clauses are posted: a set has several."""
+
+    clauses: NDArray[np.int32]
+    attributes: NDArray[np.int32]
+    lows: NDArray[np.int32]
+    highs: NDArray[np.int32]
+
+
+class Marks(NamedTuple):
+    """What entries say about one literal of each clause."""
+
+    lanes: NDArray[np.uint8]
+    marks: NDArray[np.uint16]
+    decides: NDArray[np.bool_]  # the marks alone decide the literal
+
+
+class Shape(NamedTuple):
+    """What decides which literals of a clause stand in its row."""
+
+    is_in_tree: NDArray[np.bool_]  # by clause
+    is_few: NDArray[np.bool_]  # by attribute: it has few enough ordinals for bits
+    is_implied: NDArray[np.bool_]  # by clause: the place of the posting implies the access literal
+    seconds: NDArray[np.int64]  # by clause: the literals that stand in the posting, -1 for none
+    thirds: NDArray[np.int64]
+    is_second_decided: NDArray[np.bool_]  # by clause: the posting decides that literal
+    is_third_decided: NDArray[np.bool_]
+    order: NDArray[np.int64]  # the literals of each clause, rarest first
 
 
 @kernel
@@ -157,87 +190,66 @@ def lay_guides(cut_starts: NDArray[np.int64], cuts: NDArray[np.int32]) -> Any:
 
 
 @inline_kernel
-def guide_of(attribute: Any, code: Any, guide_bases: NDArray[np.int64], guides: NDArray[np.int32]) -> Any:
+def guide_of(attribute: Any, code: Any, cuts: Any) -> Any:
     """Return where the guide of an attribute has the number of cuts below the codes around this one."""
-    base = np.uint64(guide_bases[np.uint64(attribute)])
-    n_places = np.int64(guide_bases[np.uint64(attribute) + np.uint64(1)]) - np.int64(base) - _GUIDE_HEAD - 1
-    above = np.int64(code) - np.int64(guides[base + np.uint64(1)])
-    place = np.uint64(min(max((above >> np.int64(guides[base])) + 1, np.int64(0)), n_places - 1))
+    base = np.uint64(cuts.guide_bases[np.uint64(attribute)])
+    n_places = np.int64(cuts.guide_bases[np.uint64(attribute) + np.uint64(1)]) - np.int64(base) - _GUIDE_HEAD - 1
+    above = np.int64(code) - np.int64(cuts.guides[base + np.uint64(1)])
+    place = np.uint64(min(max((above >> np.int64(cuts.guides[base])) + 1, np.int64(0)), n_places - 1))
     return base + np.uint64(_GUIDE_HEAD) + place
 
 
 @inline_kernel
-def ordinal_at(
-    place: Any,
-    attribute: Any,
-    code: Any,
-    cut_starts: NDArray[np.int64],
-    cuts: NDArray[np.int32],
-    guides: NDArray[np.int32],
-) -> Any:
+def ordinal_at(place: Any, attribute: Any, code: Any, cuts: Any) -> Any:
     """Return the number of cuts of an attribute that are not above the code, whose guide is at a place."""
-    begin = np.uint64(cut_starts[np.uint64(attribute)])
-    low = np.uint64(guides[np.uint64(place)])
-    high = np.uint64(guides[np.uint64(place) + np.uint64(1)])
+    begin = np.uint64(cuts.cut_starts[np.uint64(attribute)])
+    low = np.uint64(cuts.guides[np.uint64(place)])
+    high = np.uint64(cuts.guides[np.uint64(place) + np.uint64(1)])
     while low + np.uint64(2) < high:  # the first cut above the code
         middle = (low + high) >> np.uint64(1)
-        if cuts[begin + middle] <= code:
+        if cuts.cuts[begin + middle] <= code:
             low = middle + np.uint64(1)
         else:
             high = middle
     # At most two are left, as nearly always: without a branch, which could not be guessed.
-    last = np.uint64(len(cuts)) - np.uint64(1)
-    is_below = (low < high) & (cuts[min(begin + low, last)] <= code)
-    is_next_below = (low + np.uint64(1) < high) & (cuts[min(begin + low + np.uint64(1), last)] <= code)
+    last = np.uint64(len(cuts.cuts)) - np.uint64(1)
+    is_below = (low < high) & (cuts.cuts[min(begin + low, last)] <= code)
+    is_next_below = (low + np.uint64(1) < high) & (cuts.cuts[min(begin + low + np.uint64(1), last)] <= code)
     return np.int64(low) + np.int64(is_below) + np.int64(is_next_below)
 
 
 @inline_kernel
-def guided_ordinal(
-    attribute: Any,
-    code: Any,
-    cut_starts: NDArray[np.int64],
-    cuts: NDArray[np.int32],
-    guide_bases: NDArray[np.int64],
-    guides: NDArray[np.int32],
-) -> Any:
+def guided_ordinal(attribute: Any, code: Any, cuts: Any) -> Any:
     """Return the number of cuts of an attribute that are not above the code; it must have some."""
-    return ordinal_at(guide_of(attribute, code, guide_bases, guides), attribute, code, cut_starts, cuts, guides)
+    return ordinal_at(guide_of(attribute, code, cuts), attribute, code, cuts)
 
 
 @kernel
-def access_pieces(
-    chosen: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    order: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    sets: NDArray[np.int32],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
-) -> Any:
+def access_pieces(chosen: NDArray[np.int32], order: NDArray[np.int64], literals: Literals) -> Any:
     """Return (clause, attribute, low, high) of every range of the access literal of every chosen clause."""
     n = 0
     for k in range(len(chosen)):
-        literal = order[starts[chosen[k]]]
-        n += set_starts[sets[literal] + 1] - set_starts[sets[literal]] if sets[literal] >= 0 else 1
+        literal = order[literals.starts[chosen[k]]]
+        n += (
+            literals.set_starts[literals.sets[literal] + 1] - literals.set_starts[literals.sets[literal]]
+            if literals.sets[literal] >= 0
+            else 1
+        )
     clauses = np.empty(n, dtype=np.int32)
     owners = np.empty(n, dtype=np.int32)
     first = np.empty(n, dtype=np.int32)
     last = np.empty(n, dtype=np.int32)
     n = 0
     for k in range(len(chosen)):
-        literal = order[starts[chosen[k]]]
-        is_set = sets[literal] >= 0
-        begin = set_starts[sets[literal]] if is_set else np.int64(0)
-        end = set_starts[sets[literal] + 1] if is_set else np.int64(1)
+        literal = order[literals.starts[chosen[k]]]
+        is_set = literals.sets[literal] >= 0
+        begin = literals.set_starts[literals.sets[literal]] if is_set else np.int64(0)
+        end = literals.set_starts[literals.sets[literal] + 1] if is_set else np.int64(1)
         for i in range(begin, end):
             clauses[n] = chosen[k]
-            owners[n] = attributes[literal]
-            first[n] = set_lows[i] if is_set else lows[literal]
-            last[n] = set_highs[i] if is_set else highs[literal]
+            owners[n] = literals.attributes[literal]
+            first[n] = literals.set_lows[i] if is_set else literals.lows[literal]
+            last[n] = literals.set_highs[i] if is_set else literals.highs[literal]
             n += 1
     return clauses, owners, first, last
 
@@ -255,25 +267,24 @@ def beside_access(
     chosen: NDArray[np.int32],
     is_in_tree: NDArray[np.bool_],
     is_implied: NDArray[np.bool_],
-    starts: NDArray[np.int64],
     order: NDArray[np.int64],
-    kinds: NDArray[np.uint8],
+    literals: Literals,
 ) -> Any:
     """Choose per clause the literals that stand in the posting itself: (seconds, thirds), or -1.
 
     These are the first two that the place of the posting does not imply, which is the access literal alone, or nothing.
     A third literal is only for clauses in trees.
     """
-    n_clauses = len(starts) - 1
+    n_clauses = len(literals.starts) - 1
     seconds = np.full(n_clauses, -1, dtype=np.int64)
     thirds = np.full(n_clauses, -1, dtype=np.int64)
     for k in range(len(chosen)):
         c = chosen[k]
-        first = starts[c] + is_implied[c]
-        n = starts[c + 1] - first
-        if n > 0 and kinds[order[first]] < _IS_VETO:
+        first = literals.starts[c] + is_implied[c]
+        n = literals.starts[c + 1] - first
+        if n > 0 and literals.kinds[order[first]] < _IS_VETO:
             seconds[c] = order[first]
-            if is_in_tree[c] and n > 1 and kinds[order[first + 1]] < _IS_VETO:
+            if is_in_tree[c] and n > 1 and literals.kinds[order[first + 1]] < _IS_VETO:
                 thirds[c] = order[first + 1]
     return seconds, thirds
 
@@ -284,17 +295,10 @@ def ranges_in_trees(
     chosen: NDArray[np.int32],
     is_in_tree: NDArray[np.bool_],
     is_implied: NDArray[np.bool_],
-    starts: NDArray[np.int64],
     order: NDArray[np.int64],
     seconds: NDArray[np.int64],
     thirds: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    sets: NDArray[np.int32],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
+    literals: Literals,
 ) -> Any:
     """Return (how often each attribute is asked for, attributes, lows, highs): what clauses in trees ask by ordinals.
 
@@ -311,18 +315,18 @@ def ranges_in_trees(
         c = chosen[k]
         if not is_in_tree[c]:
             continue
-        for i in range(starts[c] + is_implied[c], starts[c + 1]):
+        for i in range(literals.starts[c] + is_implied[c], literals.starts[c + 1]):
             literal = order[i]
-            s = sets[literal]
+            s = literals.sets[literal]
             if s < 0 and literal != seconds[c] and literal != thirds[c]:
                 continue
-            begin = set_starts[s] if s >= 0 else np.int64(0)
-            end = set_starts[s + 1] if s >= 0 else np.int64(1)
-            counts[attributes[literal]] += end - begin
+            begin = literals.set_starts[s] if s >= 0 else np.int64(0)
+            end = literals.set_starts[s + 1] if s >= 0 else np.int64(1)
+            counts[literals.attributes[literal]] += end - begin
             for j in range(begin, end):
-                low = set_lows[j] if s >= 0 else lows[literal]
-                high = set_highs[j] if s >= 0 else highs[literal]
-                key = (np.int64(attributes[literal]) << np.int64(32)) | np.int64(np.uint32(low))
+                low = literals.set_lows[j] if s >= 0 else literals.lows[literal]
+                high = literals.set_highs[j] if s >= 0 else literals.highs[literal]
+                key = (np.int64(literals.attributes[literal]) << np.int64(32)) | np.int64(np.uint32(low))
                 place = (np.uint64(key ^ (np.int64(high) << np.int64(20))) * _MIX) >> np.uint64(64 - _SEEN_BITS)
                 if seen_firsts[place] == key and seen_lasts[place] == high:
                     continue
@@ -330,49 +334,36 @@ def ranges_in_trees(
                 seen_lasts[place] = high
                 if n == len(owners):
                     owners, first, last = with_room(owners, n, n), with_room(first, n, n), with_room(last, n, n)
-                owners[n], first[n], last[n] = attributes[literal], low, high
+                owners[n], first[n], last[n] = literals.attributes[literal], low, high
                 n += 1
     return counts, owners[:n], first[:n], last[:n]
 
 
 @kernel
 def mark_literals(
-    literals: NDArray[np.int64],
-    lanes: NDArray[np.uint8],
-    is_own: NDArray[np.bool_],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    sets: NDArray[np.int32],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
-    cut_starts: NDArray[np.int64],
-    cuts: NDArray[np.int32],
-    guide_bases: NDArray[np.int64],
-    guides: NDArray[np.int32],
+    asked: NDArray[np.int64], lanes: NDArray[np.uint8], is_own: NDArray[np.bool_], literals: Literals, cuts: Cuts
 ) -> Any:
     """Return (lanes, marks, decides): what an entry says about a literal of each clause, and whether that is all.
 
     Without a literal this is lane 0 with all marks, which every event has. `is_own` says which attributes have a lane
     of their own.
     """
-    chosen = np.zeros(len(literals), dtype=np.uint8)
-    marks = np.full(len(literals), 65_535, dtype=np.uint16)
-    decides = np.ones(len(literals), dtype=np.bool_)
-    for c in range(len(literals)):
-        literal = literals[c]
+    chosen = np.zeros(len(asked), dtype=np.uint8)
+    marks = np.full(len(asked), 65_535, dtype=np.uint16)
+    decides = np.ones(len(asked), dtype=np.bool_)
+    for c in range(len(asked)):
+        literal = asked[c]
         if literal < 0:
             continue
-        a = attributes[literal]
-        s = sets[literal]
-        n_ordinals = cut_starts[a + 1] - cut_starts[a] + 1
+        a = literals.attributes[literal]
+        s = literals.sets[literal]
+        n_ordinals = cuts.cut_starts[a + 1] - cuts.cut_starts[a] + 1
         chosen[c] = lanes[a]
         decides[c] = is_own[a]
         mark = np.uint32(0)
-        for j in range(set_starts[s] if s >= 0 else 0, set_starts[s + 1] if s >= 0 else 1):
-            low = guided_ordinal(a, set_lows[j] if s >= 0 else lows[literal], cut_starts, cuts, guide_bases, guides)
-            high = guided_ordinal(a, set_highs[j] if s >= 0 else highs[literal], cut_starts, cuts, guide_bases, guides)
+        for j in range(literals.set_starts[s] if s >= 0 else 0, literals.set_starts[s + 1] if s >= 0 else 1):
+            low = guided_ordinal(a, literals.set_lows[j] if s >= 0 else literals.lows[literal], cuts)
+            high = guided_ordinal(a, literals.set_highs[j] if s >= 0 else literals.highs[literal], cuts)
             first, last = mark_of(low, n_ordinals), mark_of(high, n_ordinals)
             mark |= (np.uint32(2) << last) - (np.uint32(1) << first)
             if low > 0 and mark_of(low - 1, n_ordinals) == first:
@@ -384,11 +375,11 @@ def mark_literals(
 
 
 @inline_kernel
-def is_in_row(literal: Any, c: Any, seconds: Any, thirds: Any, is_second_decided: Any, is_third_decided: Any) -> Any:
+def is_in_row(literal: Any, c: Any, shape: Shape) -> Any:
     """Return whether a literal that is not implied must be tested in the row."""
-    if literal == seconds[c]:
-        return not is_second_decided[c]
-    return literal != thirds[c] or not is_third_decided[c]
+    if literal == shape.seconds[c]:
+        return not shape.is_second_decided[c]
+    return literal != shape.thirds[c] or not shape.is_third_decided[c]
 
 
 @inline_kernel
@@ -402,56 +393,41 @@ def flagged(slot: Any, is_exact: Any, is_bare: Any, has_more: Any) -> Any:
 
 
 @inline_kernel
-def words_of(literal: Any, is_by_bits: Any, sets: Any, set_starts: Any) -> Any:
+def words_of(literal: Any, is_by_bits: Any, literals: Literals) -> Any:
     """Return how many words of a row a literal takes."""
-    s = sets[literal]
-    return np.int64(3) if s < 0 or is_by_bits else 2 + 2 * (set_starts[s + 1] - set_starts[s])
+    s = literals.sets[literal]
+    return np.int64(3) if s < 0 or is_by_bits else 2 + 2 * (literals.set_starts[s + 1] - literals.set_starts[s])
 
 
 @inline_kernel
-def list_row(
-    c: Any,
-    found: NDArray[np.int64],
-    is_in_tree: NDArray[np.bool_],
-    is_few: NDArray[np.bool_],
-    is_implied: NDArray[np.bool_],
-    seconds: NDArray[np.int64],
-    thirds: NDArray[np.int64],
-    is_second_decided: NDArray[np.bool_],
-    is_third_decided: NDArray[np.bool_],
-    starts: NDArray[np.int64],
-    order: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    sets: NDArray[np.int32],
-    set_starts: NDArray[np.int64],
-) -> Any:
+def list_row(c: Any, found: NDArray[np.int64], shape: Shape, literals: Literals) -> Any:
     """Write down the literals of a row, those last that the posting nearly decides.
 
     `is_few` says which attributes have few enough ordinals for bits. Returns (how many, how many words the row has,
     whether there are more).
     """
     n_found = np.int64(0)
-    n_words = np.int64(is_in_tree[c])
-    first = starts[c] + is_implied[c]
+    n_words = np.int64(shape.is_in_tree[c])
+    first = literals.starts[c] + shape.is_implied[c]
     for is_beside in range(2):
         # The second literal comes first of all that are not implied, and the third one next.
-        end = min(first + 2, starts[c + 1]) if is_beside else starts[c + 1]
+        end = min(first + 2, literals.starts[c + 1]) if is_beside else literals.starts[c + 1]
         for i in range(first, end):
-            literal = order[np.uint64(i)]
-            if (literal == seconds[c] or literal == thirds[c]) != (is_beside == 1):
+            literal = shape.order[np.uint64(i)]
+            if (literal == shape.seconds[c] or literal == shape.thirds[c]) != (is_beside == 1):
                 continue
-            if not is_in_row(literal, c, seconds, thirds, is_second_decided, is_third_decided):
+            if not is_in_row(literal, c, shape):
                 continue
             if n_words >= FULL_ROW:
-                return n_found, n_words + is_in_tree[c], True
+                return n_found, n_words + shape.is_in_tree[c], True
             found[n_found] = literal
             n_found += 1
-            n_words += words_of(literal, is_in_tree[c] and is_few[attributes[literal]], sets, set_starts)
+            n_words += words_of(literal, shape.is_in_tree[c] and shape.is_few[literals.attributes[literal]], literals)
     return n_found, n_words, False
 
 
 @kernel
-def measure_rows(ordered: NDArray[np.int32], n_clauses: int, shape: Any) -> Any:
+def measure_rows(ordered: NDArray[np.int32], n_clauses: int, shape: Shape, literals: Literals) -> Any:
     """Return where the row of each clause starts, -1 without one, and behind them all words.
 
     `ordered` are clauses in the order of their rows. No row stands on more cache lines than it must. `shape` are the
@@ -460,7 +436,7 @@ def measure_rows(ordered: NDArray[np.int32], n_clauses: int, shape: Any) -> Any:
     sizes = np.zeros(n_clauses, dtype=np.int32)
     found = np.empty(FULL_ROW, dtype=np.int64)
     for c in range(n_clauses):
-        _, sizes[c], _ = list_row(c, found, *shape)
+        _, sizes[c], _ = list_row(c, found, shape, literals)
     row_starts = np.full(n_clauses + 1, -1, dtype=np.int64)
     n_words = np.int64(0)
     for k in range(len(ordered)):
@@ -480,29 +456,23 @@ def lay_rows(
     row_starts: NDArray[np.int32],
     slots: NDArray[np.int32],
     is_exact: NDArray[np.bool_],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
-    cuts: Any,
     rows: NDArray[np.int32],
-    shape: Any,
+    shape: Shape,
+    literals: Literals,
+    cuts: Cuts,
 ) -> NDArray[np.bool_]:
     """Write the rows: the literals that postings do not decide; return which clauses have all of them there.
 
     `shape` are the arrays of `list_row`, and `cuts` those of `guided_ordinal`.
     """
-    is_in_tree, is_few = shape[:2]
-    attributes, sets, set_starts = shape[-3:]
     has_all = np.ones(len(slots), dtype=np.bool_)
     found = np.empty(FULL_ROW, dtype=np.int64)
     for c in range(len(slots)):
         p = np.int64(row_starts[c])
         if p < 0:
             continue
-        n_found, _, has_more = list_row(c, found, *shape)
-        if is_in_tree[c]:
+        n_found, _, has_more = list_row(c, found, shape, literals)
+        if shape.is_in_tree[c]:
             rows[p] = flagged(slots[c], is_exact[c], n_found == 0, has_more)
             p += 1
             if has_more:
@@ -512,21 +482,21 @@ def lay_rows(
         for k in range(n_found):
             last = p
             literal = np.uint64(found[k])
-            s = sets[literal]
-            a = attributes[literal]
+            s = literals.sets[literal]
+            a = literals.attributes[literal]
             word = a + np.int32(1)
-            if kinds[literal] >= _IS_VETO:
+            if literals.kinds[literal] >= _IS_VETO:
                 word |= VETO
             if s < 0:
                 rows[np.uint64(p)] = word
-                rows[np.uint64(p + 1)] = lows[literal]
-                rows[np.uint64(p + 2)] = highs[literal] - lows[literal]
+                rows[np.uint64(p + 1)] = literals.lows[literal]
+                rows[np.uint64(p + 2)] = literals.highs[literal] - literals.lows[literal]
                 p += 3
-            elif is_in_tree[c] and is_few[a]:
+            elif shape.is_in_tree[c] and shape.is_few[a]:
                 bits = np.uint64(0)
-                for j in range(set_starts[s], set_starts[s + 1]):
-                    first = np.uint64(guided_ordinal(a, set_lows[j], *cuts))
-                    final = np.uint64(guided_ordinal(a, set_highs[j], *cuts))
+                for j in range(literals.set_starts[s], literals.set_starts[s + 1]):
+                    first = np.uint64(guided_ordinal(a, literals.set_lows[j], cuts))
+                    final = np.uint64(guided_ordinal(a, literals.set_highs[j], cuts))
                     bits |= (np.uint64(2) << final) - (np.uint64(1) << first)
                 rows[p] = word | BITS
                 rows[p + 1] = np.int32(np.uint32(bits & np.uint64(0xFFFFFFFF)))
@@ -534,11 +504,11 @@ def lay_rows(
                 p += 3
             else:
                 rows[p] = word | SET
-                rows[p + 1] = set_starts[s + 1] - set_starts[s]
+                rows[p + 1] = literals.set_starts[s + 1] - literals.set_starts[s]
                 p += 2
-                for j in range(set_starts[s], set_starts[s + 1]):
-                    rows[p] = set_lows[j]
-                    rows[p + 1] = set_highs[j] - set_lows[j]
+                for j in range(literals.set_starts[s], literals.set_starts[s + 1]):
+                    rows[p] = literals.set_lows[j]
+                    rows[p + 1] = literals.set_highs[j] - literals.set_lows[j]
                     p += 2
         has_all[c] = not has_more
         if n_found > 0:
@@ -571,28 +541,18 @@ def leaf_of(ordinal: Any, size: Any) -> Any:
 
 
 @kernel
-def lay_trees(
-    piece_clauses: NDArray[np.int32],
-    piece_attributes: NDArray[np.int32],
-    piece_lows: NDArray[np.int32],
-    piece_highs: NDArray[np.int32],
-    node_bases: NDArray[np.int64],
-    cut_starts: NDArray[np.int64],
-    cuts: NDArray[np.int32],
-    guide_bases: NDArray[np.int64],
-    guides: NDArray[np.int32],
-) -> Any:
+def lay_trees(pieces: Pieces, node_bases: NDArray[np.int64], cuts: Cuts) -> Any:
     """Return (node_starts, entry_clauses): a piece is posted at the fewest nodes that make it up."""
     node_starts = np.zeros(node_bases[len(node_bases) - 1] + 2, dtype=np.int32)
     entry_clauses = np.empty(0, dtype=np.int32)
     # First the entries of each node are counted, two places behind; then they are filled in, which moves the starts.
     for is_filling in range(2):
-        for i in range(len(piece_clauses)):
-            a = piece_attributes[i]
+        for i in range(len(pieces.clauses)):
+            a = pieces.attributes[i]
             base = node_bases[a]
             size = (node_bases[a + 1] - base) >> 1
-            low = leaf_of(guided_ordinal(a, piece_lows[i], cut_starts, cuts, guide_bases, guides), size)
-            high = leaf_of(guided_ordinal(a, piece_highs[i], cut_starts, cuts, guide_bases, guides), size) + 1
+            low = leaf_of(guided_ordinal(a, pieces.lows[i], cuts), size)
+            high = leaf_of(guided_ordinal(a, pieces.highs[i], cuts), size) + 1
             while low < high:
                 for side in range(2):
                     if side == 0 and low & 1:
@@ -604,7 +564,7 @@ def lay_trees(
                     else:
                         continue
                     if is_filling:
-                        entry_clauses[node_starts[node + 1]] = piece_clauses[i]
+                        entry_clauses[node_starts[node + 1]] = pieces.clauses[i]
                         node_starts[node + 1] += 1
                     else:
                         node_starts[node + 2] += 1
@@ -655,13 +615,7 @@ def lay_rises(
 
 @kernel
 def lay_marked(
-    node_starts: NDArray[np.int32],
-    entries: NDArray[np.int32],
-    second_lanes: NDArray[np.uint8],
-    second_marks: NDArray[np.uint16],
-    third_lanes: NDArray[np.uint8],
-    third_marks: NDArray[np.uint16],
-    marked: NDArray[np.uint8],
+    node_starts: NDArray[np.int32], entries: NDArray[np.int32], second: Marks, third: Marks, marked: NDArray[np.uint8]
 ) -> None:
     """Write lanes and marks of all entries, in columns of its own for each list; see `vectors.py`."""
     for node in range(len(node_starts) - 1):
@@ -670,12 +624,12 @@ def lay_marked(
         for i in range(n):
             c = entries[begin + i]
             p = N_COLUMNS * begin + i
-            marked[p] = second_lanes[c]
-            marked[p + n] = second_marks[c] & 255
-            marked[p + 2 * n] = second_marks[c] >> 8
-            marked[p + 3 * n] = third_lanes[c]
-            marked[p + 4 * n] = third_marks[c] & 255
-            marked[p + 5 * n] = third_marks[c] >> 8
+            marked[p] = second.lanes[c]
+            marked[p + n] = second.marks[c] & 255
+            marked[p + 2 * n] = second.marks[c] >> 8
+            marked[p + 3 * n] = third.lanes[c]
+            marked[p + 4 * n] = third.marks[c] & 255
+            marked[p + 5 * n] = third.marks[c] >> 8
 
 
 @kernel
@@ -694,10 +648,7 @@ def place_blocks(is_tree: NDArray[np.bool_], n_pieces: NDArray[np.int64]) -> Any
 
 @kernel
 def lay_blocks(
-    piece_clauses: NDArray[np.int32],
-    piece_attributes: NDArray[np.int32],
-    piece_lows: NDArray[np.int32],
-    piece_highs: NDArray[np.int32],
+    pieces: Pieces,
     is_tree: NDArray[np.bool_],
     n_pieces: NDArray[np.int64],
     seconds: NDArray[np.int64],
@@ -705,9 +656,7 @@ def lay_blocks(
     has_all: NDArray[np.bool_],
     slots: NDArray[np.int32],
     is_exact: NDArray[np.bool_],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
+    literals: Literals,
     blocks: NDArray[np.int32],
     flat: NDArray[np.int32],
 ) -> None:
@@ -717,23 +666,23 @@ def lay_blocks(
     costs two bytes, and what is not one more cache line.
     """
     signatures = flat.view(np.uint16)
-    for i in range(len(piece_clauses)):
-        a = piece_attributes[i]
+    for i in range(len(pieces.clauses)):
+        a = pieces.attributes[i]
         if is_tree[a]:
             continue
-        c = piece_clauses[i]
+        c = pieces.clauses[i]
         block = blocks[a]
         k = flat[block]
         flat[block] += 1
         record = records_at(block, n_pieces[a]) + RECORD * k
         second = seconds[c]
-        signatures[2 * (block + 1) + k] = ALWAYS if second < 0 else signature(attributes[second] + 1)
-        flat[record + LOW1] = piece_lows[i]
-        flat[record + WIDTH1] = piece_highs[i] - piece_lows[i]
+        signatures[2 * (block + 1) + k] = ALWAYS if second < 0 else signature(literals.attributes[second] + 1)
+        flat[record + LOW1] = pieces.lows[i]
+        flat[record + WIDTH1] = pieces.highs[i] - pieces.lows[i]
         if second >= 0:
-            flat[record + PLACE2] = attributes[second] + 1
-            flat[record + LOW2] = lows[second]
-            flat[record + WIDTH2] = highs[second] - lows[second]
+            flat[record + PLACE2] = literals.attributes[second] + 1
+            flat[record + LOW2] = literals.lows[second]
+            flat[record + WIDTH2] = literals.highs[second] - literals.lows[second]
         flat[record + SLOT] = flagged(slots[c], is_exact[c], False, not has_all[c])
         flat[record + ROW] = row_starts[c]
         flat[record + CLAUSE] = c

@@ -28,6 +28,9 @@ from siftline.kernels.verify import clause_holds, fetch_literals
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from siftline.kernels.literals import Literals
+    from siftline.kernels.sift_arrays import Event, Findings, Layout, Scratch, Wanted
+
 # Places of `work`.
 N_WORKS = 5
 EVENTS, CANDIDATES, TESTED, LISTS, TOUCHED = range(N_WORKS)
@@ -53,47 +56,36 @@ _AHEAD = np.uint64(256)
 
 
 @inline_kernel
-def collect_lists(
-    event_attributes: NDArray[np.int32],
-    ordinals: NDArray[np.int32],
-    waiting: NDArray[np.int32],
-    lists: NDArray[np.int32],
-    work: NDArray[np.int64],
-    node_bases: NDArray[np.int64],
-    node_starts: NDArray[np.int32],
-    rises: NDArray[np.uint8],
-    marked: NDArray[np.uint8],
-    is_skipped: NDArray[np.bool_],
-) -> Any:
+def collect_lists(event: Event, lists: NDArray[np.int32], scratch: Scratch, layout: Layout) -> Any:
     """Write down first and end of every list that has entries, on the ways of all values from leaf to root.
 
     Returns how many numbers that are. All values go a step up together: what the next step reads is on its way, and no
     branch depends on how long the way of a value is. Last, the lists themselves are asked for.
     """
-    n_values = np.uint64(len(event_attributes))
+    n_values = np.uint64(len(event.attributes))
     n_lists = _U0
     for first in range(_U0, n_values, _N_WAITING):
         n_waiting = _U0
         for p in range(first, min(first + _N_WAITING, n_values)):
-            if ordinals[p] >= 0:
-                a = np.uint64(event_attributes[p])
-                size = (np.uint64(node_bases[a + _U1]) - np.uint64(node_bases[a])) >> _U1
-                waiting[_U2 * n_waiting] = node_bases[a]
-                waiting[_U2 * n_waiting + _U1] = leaf_of(np.uint64(ordinals[p]), size)
-                n_waiting += np.uint64((size > _U0) & (not is_skipped[a]))
+            if event.ordinals[p] >= 0:
+                a = np.uint64(event.attributes[p])
+                size = (np.uint64(layout.node_bases[a + _U1]) - np.uint64(layout.node_bases[a])) >> _U1
+                scratch.waiting[_U2 * n_waiting] = layout.node_bases[a]
+                scratch.waiting[_U2 * n_waiting + _U1] = leaf_of(np.uint64(event.ordinals[p]), size)
+                n_waiting += np.uint64((size > _U0) & (not scratch.is_skipped[a]))
         while n_waiting > _U0:
             n_next = _U0
             for k in range(n_waiting):
-                base, node = np.uint64(waiting[_U2 * k]), np.uint64(waiting[_U2 * k + _U1])
-                begin, end = node_starts[base + node], node_starts[base + node + _U1]
+                base, node = np.uint64(scratch.waiting[_U2 * k]), np.uint64(scratch.waiting[_U2 * k + _U1])
+                begin, end = layout.node_starts[base + node], layout.node_starts[base + node + _U1]
                 lists[n_lists] = begin
                 lists[n_lists + _U1] = end
                 n_lists += np.uint64(end > begin) << _U1
-                node >>= np.uint64(rises[base + node])
-                fetch(node_starts, base + node)
-                fetch(rises, base + node)
-                waiting[_U2 * n_next] = base
-                waiting[_U2 * n_next + _U1] = node
+                node >>= np.uint64(layout.rises[base + node])
+                fetch(layout.node_starts, base + node)
+                fetch(layout.rises, base + node)
+                scratch.waiting[_U2 * n_next] = base
+                scratch.waiting[_U2 * n_next + _U1] = node
                 n_next += np.uint64(node > _U0)
             n_waiting = n_next
     n_candidates = _U0
@@ -102,39 +94,27 @@ def collect_lists(
         n_candidates += end - begin
         # To the end of the last column, which is read 64 bytes at a time.
         for byte in range(_N_COLUMNS * begin, _N_COLUMNS * min(end, begin + _AHEAD) + _LINE, _LINE):
-            fetch(marked, byte)
-    work[CANDIDATES] += np.int64(n_candidates)
-    work[LISTS] += np.int64(n_lists >> _U1)
+            fetch(layout.marked, byte)
+    scratch.work[CANDIDATES] += np.int64(n_candidates)
+    scratch.work[LISTS] += np.int64(n_lists >> _U1)
     return n_lists
 
 
 @inline_kernel
-def copy_alone(
-    base: Any,
-    node: Any,
-    n_sure: Any,
-    is_live: NDArray[np.bool_],
-    weights: NDArray[np.float64],
-    heaviest: NDArray[np.float64],
-    sure: NDArray[np.int32],
-    work: NDArray[np.int64],
-    rises: NDArray[np.uint8],
-    alone_starts: NDArray[np.int32],
-    alone_slots: NDArray[np.int32],
-) -> Any:
+def copy_alone(base: Any, node: Any, n_sure: Any, wanted: Wanted, scratch: Scratch, layout: Layout) -> Any:
     """Append the slots on the way from a leaf to the root whose only literal holds here; return how many there are."""
     while node > _U0:
-        begin = np.uint64(alone_starts[base + node])
-        end = np.uint64(alone_starts[base + node + _U1])
-        if len(is_live) == 0 and len(heaviest) == 0:
+        begin = np.uint64(layout.alone_starts[base + node])
+        end = np.uint64(layout.alone_starts[base + node + _U1])
+        if len(wanted.is_live) == 0 and len(wanted.heaviest) == 0:
             for e in range(begin, end):
-                sure[np.uint64(n_sure) + e - begin] = alone_slots[e]
+                scratch.sure[np.uint64(n_sure) + e - begin] = layout.alone_slots[e]
             n_sure += np.int64(end - begin)
         else:
             for e in range(begin, end):
-                n_sure, _ = keep(alone_slots[e], n_sure, 0, sure, sure, is_live, weights, heaviest)
-        work[CANDIDATES] += np.int64(end - begin)
-        node >>= np.uint64(rises[base + node])
+                n_sure, _ = keep(layout.alone_slots[e], n_sure, 0, scratch, wanted)
+        scratch.work[CANDIDATES] += np.int64(end - begin)
+        node >>= np.uint64(layout.rises[base + node])
     return n_sure
 
 
@@ -155,49 +135,36 @@ def _append_of_groups(n_groups: Any, n_left: Any, groups: NDArray[np.uint64], su
 
 
 @inline_kernel
-def _append_marked(
-    n_lists: Any,
-    lists: NDArray[np.int32],
-    marks: NDArray[np.uint8],
-    groups: NDArray[np.uint64],
-    survivors: NDArray[np.int32],
-    marked: NDArray[np.uint8],
-) -> Any:
+def _append_marked(n_lists: Any, findings: Findings, scratch: Scratch, marked: NDArray[np.uint8]) -> Any:
     """Write down the entries of lists whose second and third literal may hold; return how many there are."""
     n_left = _U0
     n_groups = _U0
     for k in range(_U0, n_lists, _U2):
-        begin, end = np.uint64(lists[k]), np.uint64(lists[k + _U1])
+        begin, end = np.uint64(findings.lists[k]), np.uint64(findings.lists[k + _U1])
         n = end - begin
         column = _N_COLUMNS * begin
         if not HAS_SHUFFLES:
             for i in range(n):
-                survivors[n_left] = begin + i
-                n_left += np.uint64(is_marked(marked, column + i, n, marks))
+                findings.survivors[n_left] = begin + i
+                n_left += np.uint64(is_marked(marked, column + i, n, scratch.marks))
             continue
         address = np.int64(marked.ctypes.data) + np.int64(column)
         for i in range(_U0, n, _WIDTH):
-            left = marked_of_64(address + np.int64(i), np.int64(n), np.int64(marks.ctypes.data))
+            left = marked_of_64(address + np.int64(i), np.int64(n), np.int64(scratch.marks.ctypes.data))
             if n - i < _WIDTH:
                 left &= (_U1 << (n - i)) - _U1
-            groups[_U2 * n_groups] = begin + i
-            groups[_U2 * n_groups + _U1] = left
+            scratch.groups[_U2 * n_groups] = begin + i
+            scratch.groups[_U2 * n_groups + _U1] = left
             n_groups += _U1
             if n_groups == _N_WAITING:
-                n_left = _append_of_groups(n_groups, n_left, groups, survivors)
+                n_left = _append_of_groups(n_groups, n_left, scratch.groups, findings.survivors)
                 n_groups = _U0
-    return _append_of_groups(n_groups, n_left, groups, survivors)
+    return _append_of_groups(n_groups, n_left, scratch.groups, findings.survivors)
 
 
 @inline_kernel
 def _try_rows(
-    n_waiting: Any,
-    n_passed: Any,
-    dense: NDArray[np.int32],
-    bits: NDArray[np.uint64],
-    waiting: NDArray[np.int32],
-    passed: NDArray[np.int32],
-    rows: NDArray[np.int32],
+    n_waiting: Any, n_passed: Any, passed: NDArray[np.int32], scratch: Scratch, rows: NDArray[np.int32]
 ) -> Any:
     """Append those rows to `passed` whose literals all hold; return how many, and how many literals were tested.
 
@@ -208,31 +175,23 @@ def _try_rows(
         n_tested += n_waiting
         n_next = _U0
         for k in range(n_waiting):
-            row, p = waiting[_U2 * k], waiting[_U2 * k + _U1]
-            passes, is_last, p = try_literal(p, rows, dense, bits)
+            row, p = scratch.waiting[_U2 * k], scratch.waiting[_U2 * k + _U1]
+            passes, is_last, p = try_literal(p, rows, scratch)
             passed[n_passed] = row
             n_passed += np.uint64(passes & is_last)
-            waiting[_U2 * n_next] = row
-            waiting[_U2 * n_next + _U1] = p
+            scratch.waiting[_U2 * n_next] = row
+            scratch.waiting[_U2 * n_next + _U1] = p
             n_next += np.uint64(passes & (not is_last))
         n_waiting = n_next
     return n_passed, n_tested
 
 
 @inline_kernel
-def find_rows(
-    n_lists: Any,
-    marks: NDArray[np.uint8],
-    lists: NDArray[np.int32],
-    groups: NDArray[np.uint64],
-    survivors: NDArray[np.int32],
-    marked: NDArray[np.uint8],
-    cold: NDArray[np.int32],
-) -> Any:
+def find_rows(n_lists: Any, findings: Findings, scratch: Scratch, layout: Layout) -> Any:
     """Write down the rows of entries of lists whose second and third literal may hold; return how many there are."""
-    n_left = _append_marked(n_lists, lists, marks, groups, survivors, marked)
+    n_left = _append_marked(n_lists, findings, scratch, layout.marked)
     for k in range(n_left):
-        survivors[k] = cold[np.uint64(survivors[k])]
+        findings.survivors[k] = layout.cold[np.uint64(findings.survivors[k])]
     return n_left
 
 
@@ -241,18 +200,11 @@ def match_rows(
     n_left: Any,
     n_sure: Any,
     n_possible: Any,
-    survivors: NDArray[np.int32],
-    dense: NDArray[np.int32],
-    bits: NDArray[np.uint64],
-    waiting: NDArray[np.int32],
-    work: NDArray[np.int64],
-    rows: NDArray[np.int32],
-    literals: Any,
-    sure: NDArray[np.int32],
-    possible: NDArray[np.int32],
-    is_live: NDArray[np.bool_],
-    weights: NDArray[np.float64],
-    heaviest: NDArray[np.float64],
+    findings: Findings,
+    scratch: Scratch,
+    wanted: Wanted,
+    literals: Literals,
+    layout: Layout,
 ) -> Any:
     """Test the rows that are left; return how many slots there are now.
 
@@ -261,42 +213,43 @@ def match_rows(
     touched: Any = 0
     n_tested = n_left
     for k in range(n_left):
-        touched += rows[np.uint64(survivors[k])]  # most rows are on one cache line
+        touched += layout.rows[np.uint64(findings.survivors[k])]  # most rows are on one cache line
     for first in range(_U0, n_left, _N_WAITING):
         n_passed = _U0
         n_waiting = _U0
         for k in range(first, min(first + _N_WAITING, n_left)):
-            row = np.uint64(survivors[k])
-            slot = rows[row]
+            row = np.uint64(findings.survivors[k])
+            slot = layout.rows[row]
             is_bare = (slot & BARE) != 0
-            is_wanted = not is_too_light(slot, weights, heaviest)
-            survivors[n_passed] = row
+            is_wanted = not is_too_light(slot, wanted)
+            findings.survivors[n_passed] = row
             n_passed += np.uint64(is_bare & is_wanted)
-            waiting[_U2 * n_waiting] = row
-            waiting[_U2 * n_waiting + _U1] = row + _U1 + np.uint64((slot & MORE) != 0)
+            scratch.waiting[_U2 * n_waiting] = row
+            scratch.waiting[_U2 * n_waiting + _U1] = row + _U1 + np.uint64((slot & MORE) != 0)
             n_waiting += np.uint64(is_wanted & (not is_bare))
-        n_passed, n_in_rows = _try_rows(n_waiting, n_passed, dense, bits, waiting, survivors, rows)
+        n_passed, n_in_rows = _try_rows(n_waiting, n_passed, findings.survivors, scratch, layout.rows)
         n_tested += n_in_rows
         n_more = _U0
         for k in range(n_passed):
-            row = np.uint64(survivors[k])
-            if rows[row] & MORE:
+            row = np.uint64(findings.survivors[k])
+            if layout.rows[row] & MORE:
                 n_more += _U1
-                fetch(literals[0], np.uint64(rows[row + _U1]))
+                fetch(literals.starts, np.uint64(layout.rows[row + _U1]))
         for k in range(n_passed if n_more > _U0 else _U0):
-            row = np.uint64(survivors[k])
-            if rows[row] & MORE:
-                fetch_literals(rows[row + _U1], literals)
+            row = np.uint64(findings.survivors[k])
+            if layout.rows[row] & MORE:
+                fetch_literals(layout.rows[row + _U1], literals)
         for k in range(n_passed):
-            row = np.uint64(survivors[k])
-            slot = rows[row]
+            row = np.uint64(findings.survivors[k])
+            slot = layout.rows[row]
             if slot & MORE:
                 # `dense` is in place of what several values of an attribute need, which no event has here.
-                holds, n_of_clause = clause_holds(rows[row + _U1], dense, dense, dense, *literals)
+                clause = layout.rows[row + _U1]
+                holds, n_of_clause = clause_holds(clause, scratch.dense, scratch.dense, scratch.dense, literals)
                 n_tested += np.uint64(n_of_clause)
                 if not holds:
                     continue
-            n_sure, n_possible = keep(slot, n_sure, n_possible, sure, possible, is_live, weights, heaviest)
-    work[TESTED] += np.int64(n_tested)
-    work[TOUCHED] = touched
+            n_sure, n_possible = keep(slot, n_sure, n_possible, scratch, wanted)
+    scratch.work[TESTED] += np.int64(n_tested)
+    scratch.work[TOUCHED] = touched
     return n_sure, n_possible

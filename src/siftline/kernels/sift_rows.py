@@ -12,6 +12,8 @@ from siftline.kernels.sift_layout import BITS, FLAGGED, INEXACT, LAST, PLACE, SE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from siftline.kernels.sift_arrays import Scratch, Wanted
+
 _U0 = np.uint64(0)
 _U1 = np.uint64(1)
 _U2 = np.uint64(2)
@@ -24,12 +26,12 @@ def is_inside(code: Any, low: Any, width: Any) -> Any:
 
 
 @inline_kernel
-def try_literal(p: Any, rows: NDArray[np.int32], dense: NDArray[np.int32], bits: NDArray[np.uint64]) -> Any:
+def try_literal(p: Any, rows: NDArray[np.int32], scratch: Scratch) -> Any:
     """Test the literal at a place of a row; return (does it let the clause through, is it the last, the next place)."""
     word = rows[np.uint64(p)]
     place = np.uint64(word & PLACE)
     if word & SET:
-        code = dense[place]
+        code = scratch.dense[place]
         holds = False
         n = rows[np.uint64(p + 1)]
         p += 2
@@ -39,21 +41,21 @@ def try_literal(p: Any, rows: NDArray[np.int32], dense: NDArray[np.int32], bits:
     elif word & BITS:
         low = np.uint64(np.uint32(rows[np.uint64(p + 1)]))
         high = np.uint64(np.uint32(rows[np.uint64(p + 2)]))
-        holds = (bits[place] & (low | (high << np.uint64(32)))) != _U0
+        holds = (scratch.bits[place] & (low | (high << np.uint64(32)))) != _U0
         p += 3
     else:
-        holds = is_inside(dense[place], rows[np.uint64(p + 1)], rows[np.uint64(p + 2)])
+        holds = is_inside(scratch.dense[place], rows[np.uint64(p + 1)], rows[np.uint64(p + 2)])
         p += 3
     return holds != ((word & VETO) != 0), (word & LAST) != 0, p
 
 
 @inline_kernel
-def try_row(p: Any, rows: NDArray[np.int32], dense: NDArray[np.int32], bits: NDArray[np.uint64]) -> Any:
+def try_row(p: Any, rows: NDArray[np.int32], scratch: Scratch) -> Any:
     """Return how many literals of a row were tested: a negative number if the last one lets it fail."""
     n_tested = 0
     while True:
         n_tested += 1
-        passes, is_last, p = try_literal(p, rows, dense, bits)
+        passes, is_last, p = try_literal(p, rows, scratch)
         if not passes:
             return -n_tested
         if is_last:
@@ -61,13 +63,14 @@ def try_row(p: Any, rows: NDArray[np.int32], dense: NDArray[np.int32], bits: NDA
 
 
 @inline_kernel
-def is_too_light(slot: Any, weights: NDArray[np.float64], heaviest: NDArray[np.float64]) -> Any:
+def is_too_light(slot: Any, wanted: Wanted) -> Any:
     """Return whether a slot is lighter than as many as are wanted that match for sure; never if all are wanted.
 
     Slots that were added after the weights were taken have none.
     """
     place = np.uint64(slot & ~FLAGGED)
-    return len(heaviest) > 0 and place < np.uint64(len(weights)) and weights[place] < heaviest[0]
+    has_weight = len(wanted.heaviest) > 0 and place < np.uint64(len(wanted.weights))
+    return has_weight and wanted.weights[place] < wanted.heaviest[0]
 
 
 @inline_kernel
@@ -89,26 +92,17 @@ def note_weight(weight: Any, heaviest: NDArray[np.float64]) -> None:
 
 
 @inline_kernel
-def keep(
-    slot: Any,
-    n_sure: int,
-    n_possible: int,
-    sure: NDArray[np.int32],
-    possible: NDArray[np.int32],
-    is_live: NDArray[np.bool_],
-    weights: NDArray[np.float64],
-    heaviest: NDArray[np.float64],
-) -> Any:
+def keep(slot: Any, n_sure: Any, n_possible: Any, scratch: Scratch, wanted: Wanted) -> Any:
     """Append a slot to one of the results, unless it is dead or too light; return how many there are."""
     place = np.int32(slot & ~FLAGGED)
-    if len(is_live) > 0 and not is_live[np.uint64(place)]:
+    if len(wanted.is_live) > 0 and not wanted.is_live[np.uint64(place)]:
         return n_sure, n_possible
-    if is_too_light(place, weights, heaviest):
+    if is_too_light(place, wanted):
         return n_sure, n_possible
     if (slot & INEXACT) == 0:
-        sure[np.uint64(n_sure)] = place
-        if len(heaviest) > 0 and np.uint64(place) < np.uint64(len(weights)):
-            note_weight(weights[np.uint64(place)], heaviest)
+        scratch.sure[np.uint64(n_sure)] = place
+        if len(wanted.heaviest) > 0 and np.uint64(place) < np.uint64(len(wanted.weights)):
+            note_weight(wanted.weights[np.uint64(place)], wanted.heaviest)
         return n_sure + 1, n_possible
-    possible[np.uint64(n_possible)] = place
+    scratch.possible[np.uint64(n_possible)] = place
     return n_sure, n_possible + 1

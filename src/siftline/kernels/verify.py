@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
-from siftline.kernels.pointers import fetch
+from siftline.kernels.literals import Literals
+from siftline.kernels.pointers import arrays_at, fetch
 from siftline.kernels.scan import literal_holds, spread_event
 
 if TYPE_CHECKING:
@@ -32,58 +33,42 @@ def clear_event(attributes: NDArray[np.int32], dense: NDArray[np.int32]) -> None
 
 @inline_kernel
 def clause_holds(
-    clause: int,
-    dense: NDArray[np.int32],
-    codes: NDArray[np.int32],
-    following: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    is_alternative: NDArray[np.bool_],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
+    clause: int, dense: NDArray[np.int32], codes: NDArray[np.int32], following: NDArray[np.int32], literals: Any
 ) -> Any:
     """Return whether all literals of a clause hold (of alternatives, one), and how many were tested."""
     holds = True
     n_tested = 0
-    for i in range(starts[clause], starts[clause + 1]):
-        if is_alternative[i]:
+    for i in range(literals.starts[clause], literals.starts[clause + 1]):
+        if literals.is_alternative[i]:
             if holds:
                 continue
         elif not holds:
             break
         n_tested += 1
         holds = literal_holds(
-            dense[attributes[i] + 1],
-            lows[i],
-            highs[i],
-            kinds[i],
-            sets[i],
+            dense[literals.attributes[i] + 1],
+            literals.lows[i],
+            literals.highs[i],
+            literals.kinds[i],
+            literals.sets[i],
             codes,
             following,
-            set_starts,
-            set_lows,
-            set_highs,
+            literals,
         )
     return holds, n_tested
 
 
 @inline_kernel
-def fetch_literals(clause: int, literals: Any) -> None:
+def fetch_literals(clause: int, literals: Literals) -> None:
     """Ask for what `clause_holds` will read of a clause."""
-    starts, attributes, lows, highs, kinds, sets, is_alternative = literals[:7]
-    begin, end = np.uint64(starts[clause]), np.uint64(starts[clause + 1])
+    begin, end = np.uint64(literals.starts[clause]), np.uint64(literals.starts[clause + 1])
     for i in range(begin, end + _ON_LINE, _ON_LINE):
-        fetch(attributes, i)
-        fetch(lows, i)
-        fetch(highs, i)
-        fetch(sets, i)
-    fetch(kinds, begin)
-    fetch(is_alternative, begin)
+        fetch(literals.attributes, i)
+        fetch(literals.lows, i)
+        fetch(literals.highs, i)
+        fetch(literals.sets, i)
+    fetch(literals.kinds, begin)
+    fetch(literals.is_alternative, begin)
 
 
 @kernel
@@ -92,18 +77,13 @@ def verify_clauses(
     event_attributes: NDArray[np.int32],
     event_codes: NDArray[np.int32],
     dense: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    lows: NDArray[np.int32],
-    highs: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    sets: NDArray[np.int32],
-    is_alternative: NDArray[np.bool_],
-    set_starts: NDArray[np.int64],
-    set_lows: NDArray[np.int32],
-    set_highs: NDArray[np.int32],
+    part: NDArray[np.int64],
 ) -> Any:
-    """Return the candidates that hold, and how many literals were tested."""
+    """Return the candidates that hold, and how many literals were tested.
+
+    The literals of a part come as the handle of `Literals` (see `kernels/pointers.py`).
+    """
+    literals = arrays_at(part, Literals)
     following = np.empty(len(event_codes), dtype=np.int32)
     spread_event(event_attributes, event_codes, dense, following)
     found = np.empty(len(candidates), dtype=np.int32)
@@ -111,22 +91,7 @@ def verify_clauses(
     n_tested = 0
     for k in range(len(candidates)):
         clause = candidates[k]
-        holds, n = clause_holds(
-            clause,
-            dense,
-            event_codes,
-            following,
-            starts,
-            attributes,
-            lows,
-            highs,
-            kinds,
-            sets,
-            is_alternative,
-            set_starts,
-            set_lows,
-            set_highs,
-        )
+        holds, n = clause_holds(clause, dense, event_codes, following, literals)
         n_tested += n
         found[n_found] = clause
         n_found += holds

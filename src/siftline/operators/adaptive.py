@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from siftline.kernels.schedules import CURSOR_SIZE, FIRST, N_BUCKETS, begin_greedy, next_in_greedy, rows_of
+from siftline.kernels.pointers import empty_handle
+from siftline.kernels.schedules import CURSOR_SIZE, FIRST, N_BUCKETS, GreedyRun, begin_greedy, next_in_greedy, rows_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,26 +89,25 @@ class Greedy:
         problem = chains.problem
         self.known = np.zeros(problem.n_nodes, dtype=np.int8)
         self.is_settled = np.zeros(problem.n_owners, dtype=np.bool_)
-        rows, n_open = chains.rows.copy(), problem.n_open.copy()
-        key = np.empty(1)
-        heads = np.empty(N_BUCKETS, dtype=np.int32)
-        following = np.empty(problem.n_nodes, dtype=np.int32)
-        pending = np.empty(2 * problem.n_chains, dtype=np.int32)
-        queue = (key, heads, following, pending, np.zeros(CURSOR_SIZE, dtype=np.int64))
-        begin_greedy(rows, rates, n_open, *queue)
-        self._arguments = (
-            problem.chain_starts,
-            problem.owners,
-            problem.node_starts,
-            chains.node_rows,
-            rates,
-            self.known,
-            self.is_settled,
-            rows,
-            n_open,
-            *queue,
+        self._run = GreedyRun(
+            chain_starts=problem.chain_starts,
+            owners=problem.owners,
+            node_starts=problem.node_starts,
+            node_rows=chains.node_rows,
+            rates=rates,
+            known=self.known,
+            is_settled=self.is_settled,
+            rows=chains.rows.copy(),
+            n_open=problem.n_open.copy(),
+            key=np.empty(1),
+            heads=np.empty(N_BUCKETS, dtype=np.int32),
+            following=np.empty(problem.n_nodes, dtype=np.int32),
+            pending=np.empty(2 * problem.n_chains, dtype=np.int32),
+            cursor=np.zeros(CURSOR_SIZE, dtype=np.int64),
         )
+        self._handle = empty_handle(self._run)
+        begin_greedy(self._run, self._handle)
 
     def next(self, last: int) -> int:
         """Return the next step."""
-        return int(next_in_greedy(*self._arguments, last))
+        return int(next_in_greedy(self._handle, last))

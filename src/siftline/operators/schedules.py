@@ -17,7 +17,18 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from siftline.errors import OperatorError
-from siftline.kernels.schedules import CURSOR_SIZE, DONE, LITERAL, TRUE, next_in_sequence, next_in_walk
+from siftline.kernels.pointers import empty_handle
+from siftline.kernels.schedules import (
+    CURSOR_SIZE,
+    DONE,
+    TRUE,
+    SequenceRun,
+    WalkRun,
+    begin_sequence,
+    begin_walk,
+    next_in_sequence,
+    next_in_walk,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,13 +128,22 @@ class Walk:
     ) -> None:
         self.known = np.zeros(problem.n_nodes, dtype=np.int8)
         self.is_settled = np.zeros(problem.n_owners, dtype=np.bool_)
-        cursor = np.zeros(CURSOR_SIZE, dtype=np.int64)
-        starts, owners = problem.chain_starts, problem.owners
-        self._arguments = (starts, literals, owners, order, self.known, self.is_settled, cursor, looks_ahead)
+        self._run = WalkRun(
+            chain_starts=problem.chain_starts,
+            literals=literals,
+            owners=problem.owners,
+            order=order,
+            known=self.known,
+            is_settled=self.is_settled,
+            cursor=np.zeros(CURSOR_SIZE, dtype=np.int64),
+        )
+        self._handle = empty_handle(self._run)
+        self._looks_ahead = looks_ahead
+        begin_walk(self._run, self._handle)
 
     def next(self, last: int) -> int:
         """Return the next step; what came last stands in `known`."""
-        return int(next_in_walk(*self._arguments))
+        return int(next_in_walk(self._handle, self._looks_ahead))
 
 
 class Sequential:
@@ -157,24 +177,24 @@ class _Sequence:
     def __init__(self, problem: Problem) -> None:
         self.known = np.zeros(problem.n_nodes, dtype=np.int8)
         self.is_settled = np.zeros(problem.n_owners, dtype=np.bool_)
-        cursor = np.zeros(CURSOR_SIZE, dtype=np.int64)
-        cursor[LITERAL] = -1
-        self._arguments = (
-            problem.chain_starts,
-            problem.literals,
-            problem.owners,
-            np.arange(problem.n_chains, dtype=np.int32),
-            problem.node_starts,
-            problem.node_chains,
-            self.known,
-            self.is_settled,
-            np.diff(problem.chain_starts).astype(np.int32),
-            cursor,
+        self._run = SequenceRun(
+            chain_starts=problem.chain_starts,
+            literals=problem.literals,
+            owners=problem.owners,
+            order=np.arange(problem.n_chains, dtype=np.int32),
+            node_starts=problem.node_starts,
+            node_chains=problem.node_chains,
+            known=self.known,
+            is_settled=self.is_settled,
+            n_left=np.empty(problem.n_chains, dtype=np.int32),
+            cursor=np.zeros(CURSOR_SIZE, dtype=np.int64),
         )
+        self._handle = empty_handle(self._run)
+        begin_sequence(self._run, self._handle)
 
     def next(self, last: int) -> int:
         """Return the next step."""
-        return int(next_in_sequence(*self._arguments, last))
+        return int(next_in_sequence(self._handle, last))
 
 
 def _sub_order(statistics: CallStatistics) -> Schedule:

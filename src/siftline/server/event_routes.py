@@ -90,7 +90,7 @@ class EventRoutes:
             return JsonResponse(await self._shared.threads.compute(self._explained, body))
 
     def _explained(self, body: Body) -> bytes:
-        from siftline.explanation import explain
+        from siftline.engine.explanation import explain
         from siftline.model import instant_of
 
         document = object_of(body, (*FORMS, "dialect", "id", "event"))

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from siftline.broker.leases import Lease, Proof
     from siftline.broker.limits import Limits
     from siftline.broker.notifications import Position
+    from siftline.ids import Id
     from siftline.server.bodies import Body
     from siftline.server.shared import Shared
-    from siftline.subscriptions import Id
 
 # How an expression may be given, and what dialect it is in unless the request says so.
 FORMS: Final = {"expression": TEXT, "pattern": EVENTBRIDGE, "filters": CLOUDEVENTS}

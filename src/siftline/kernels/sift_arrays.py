@@ -1,0 +1,117 @@
+"""The arrays of `sift`, by name: what an event brings, what a thread writes to, and what the part has laid out.
+
+A kernel that is called for every event takes addresses, because Python hands over a number faster than an array; it
+makes these tuples of them (`pointers.arrays_at`), which costs nothing once the code is compiled.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+from siftline.kernels.literals import Literals
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Event(NamedTuple):
+    """The values of one event."""
+
+    attributes: NDArray[np.int32]
+    codes: NDArray[np.int32]
+    ordinals: NDArray[np.int32]  # scratch: `find_ordinals` writes them
+
+
+class Wanted(NamedTuple):
+    """Which slots a match is about."""
+
+    is_live: NDArray[np.bool_]  # empty: all are
+    weights: NDArray[np.float64]
+    heaviest: NDArray[np.float64]  # unless empty, slots that are lighter than all of it are left out
+
+
+class Ids(NamedTuple):
+    """Where the ids of slots are, and where those that match go; empty if slots are enough."""
+
+    ids: NDArray[np.int64]
+    found: NDArray[np.int64]
+    plain: NDArray[np.uint64]  # see `kernels/sharing.py`: the slots that share an entry with others
+    following: NDArray[np.int32]
+    is_member: NDArray[np.bool_]
+
+
+class Findings(NamedTuple):
+    """What the steps of a match leave for the next step; batches have two, for events that take turns."""
+
+    lists: NDArray[np.int32]  # first and end of each list
+    records: NDArray[np.int32]  # of blocks
+    survivors: NDArray[np.int32]  # entries of lists, then their rows
+
+
+class Scratch(NamedTuple):
+    """What one thread writes to; all but the results, `groups`, `waiting` and `work` is left as it was."""
+
+    dense: NDArray[np.int32]  # by attribute + 1: the code of its value
+    seen: NDArray[np.uint64]  # the signatures of the event's attributes, as bits
+    marks: NDArray[np.uint8]  # by lane: in which sixteenths of their ordinals the values are; and signatures
+    bits: NDArray[np.uint64]  # by attribute + 1: the ordinal of its value as a bit
+    groups: NDArray[np.uint64]
+    waiting: NDArray[np.int32]
+    sure: NDArray[np.int32]  # the slots that match
+    possible: NDArray[np.int32]  # the slots whose expressions must be checked
+    work: NDArray[np.int64]  # counts events, candidates, literals tested, and lists
+    is_skipped: NDArray[np.bool_]  # by attribute: its tree is left out, because bitmaps have its entries
+    ordinals: NDArray[np.int32]  # of the values of one event
+
+
+class Cuts(NamedTuple):
+    """Where the values of attributes are cut into spaces; an ordinal is the number of a space."""
+
+    cut_starts: NDArray[np.int64]
+    cuts: NDArray[np.int32]
+    guide_bases: NDArray[np.int64]
+    guides: NDArray[np.int32]
+
+
+class Layout(NamedTuple):
+    """A part of `sift`, as its index describes it; the first fields are those of `Cuts`."""
+
+    cut_starts: NDArray[np.int64]
+    cuts: NDArray[np.int32]
+    guide_bases: NDArray[np.int64]
+    guides: NDArray[np.int32]
+    lanes: NDArray[np.uint8]
+    node_bases: NDArray[np.int64]
+    node_starts: NDArray[np.int32]
+    rises: NDArray[np.uint8]
+    marked: NDArray[np.uint8]
+    cold: NDArray[np.int32]
+    rows: NDArray[np.int32]
+    owners: NDArray[np.int32]
+    alone_starts: NDArray[np.int32]
+    alone_slots: NDArray[np.int32]
+    alone_clauses: NDArray[np.int32]
+    blocks: NDArray[np.int32]
+    flat: NDArray[np.int32]
+    signatures: NDArray[np.uint16]  # `flat` again, by halves of its words
+
+
+class Workspace(NamedTuple):
+    """Everything that one thread needs to match events against one part."""
+
+    wanted: Wanted
+    ids: Ids
+    findings: Findings
+    scratch: Scratch
+    literals: Literals
+    layout: Layout
+
+
+# Where each group of arrays begins in the table of a workspace, in bytes: an array is an address and a length.
+ARRAY_BYTES = 16
+WANTED_AT, IDS_AT, FINDINGS_AT, SCRATCH_AT, LITERALS_AT, LAYOUT_AT = (
+    ARRAY_BYTES * n_before
+    for n_before in accumulate((len(each._fields) for each in (Wanted, Ids, Findings, Scratch, Literals)), initial=0)
+)
