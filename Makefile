@@ -7,13 +7,13 @@ STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-demo
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: setup demo test test-all lint types unit browser interpreted soak format bench clean
+.PHONY: setup demo test test-bench test-all lint types unit browser interpreted soak format bench clean
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml bench/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) '.[dev]'
+	$(INSTALL) '.[dev]' --editable bench
 	touch $(STAMP) $(DEMO_STAMP)
 
 $(DEMO_STAMP): pyproject.toml constraints.txt
@@ -25,7 +25,7 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 demo: $(DEMO_STAMP)
 	$(BIN)/siftline demo
 
-test: lint types browser unit interpreted
+test: lint types browser unit test-bench interpreted
 
 test-all: lint types browser interpreted
 	$(BIN)/pytest -n 2 --dist loadgroup
@@ -38,7 +38,11 @@ types: setup
 	$(BIN)/mypy
 
 unit: setup
-	$(BIN)/pytest -m 'not slow' -n 2 --dist loadgroup
+	$(BIN)/pytest -m 'not slow' -n 2 --dist loadgroup tests src
+
+# The laboratory: what measures, and what only its figures compare.
+test-bench: setup
+	$(BIN)/pytest -m 'not slow' -n 2 --dist loadgroup bench
 
 # The console is tested in a real browser, where there is one or it may be installed.
 browser:
@@ -65,4 +69,4 @@ bench: setup
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

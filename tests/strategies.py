@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
+from siftline.engine.paged import PagedEngine
 from siftline.model import And, AnyElement, Expression, IsTrue, Not, Now, Or, Predicate, Timestamp, instant_of_text
+
+if TYPE_CHECKING:
+    from siftline import Engine
 
 # Few attributes and few values, so that random events do match random subscriptions.
 ATTRIBUTES = ["a", "b", "c.d"]
@@ -151,3 +155,9 @@ events = st.fixed_dictionaries(
         "unused": values,
     },
 )
+
+
+def sweep(engine: Engine) -> None:
+    """Give back the memory of removed subscriptions; trees in a file change in place, and have nothing to sweep."""
+    if not isinstance(engine, PagedEngine):
+        engine._updates.sweep_all()

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from siftline import Engine
-from siftline.additions import Added, Refused
+from siftline.engine.additions import Added, Refused
 from siftline.errors import DuplicateIdError, FileError, SubscriptionError, TableError
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ from conftest import N_EXAMPLES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
-from strategies import NOW, events, subscriptions
+from strategies import NOW, events, subscriptions, sweep
 
 import siftline
 from siftline import Engine
-from siftline.tail import Tail
+from siftline.engine.paged import PagedEngine
+from siftline.engine.write_buffer import WriteBuffer
 
 if TYPE_CHECKING:
     from siftline.model import Expression
@@ -36,8 +37,9 @@ def filled(index: str, expressions: list[Expression]) -> Engine:
 def with_short_tail(index: str) -> Engine:
     """Return an engine whose tail goes to the index after a few subscriptions."""
     engine = Engine(index)
-    engine._tail_size = 4
-    engine._tail = Tail(4)
+    if not isinstance(engine, PagedEngine):  # which has no write buffer
+        engine._state.buffer_capacity = 4
+        engine._state.buffer = WriteBuffer(4)
     return engine
 
 
@@ -125,7 +127,7 @@ class AddRemoveMatch(RuleBasedStateMachine):
     @rule()
     def sweep(self) -> None:
         for engine in self.both():
-            engine._sweep_all()
+            sweep(engine)
 
     @rule()
     def rebuild(self) -> None:

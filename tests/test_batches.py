@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from strategies import sweep
 
 import siftline
 from siftline import Engine
@@ -120,7 +121,8 @@ def test_string_ids_follow_changes() -> None:
 def test_skipped_events_match_nothing(index: str) -> None:
     engine = Engine(index)
     engine.add_many([(1, "true"), (2, "a is null")])
-    encoded = EncodedEvents(json_lines(b'{"a": 1}\n[2]\n{}\n', skip_bad=True), engine._domains)
+    domains = engine.encode({}).domains
+    encoded = EncodedEvents(json_lines(b'{"a": 1}\n[2]\n{}\n', skip_bad=True), domains)
     assert sorted(pairs(engine.match_batch(encoded))) == [(0, 1), (2, 1), (2, 2)]
 
 
@@ -134,7 +136,7 @@ def test_huge_results() -> None:
 
 def test_long_ids_are_split_over_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     # As for results of more than 2**31 bytes, which one Arrow array of strings cannot hold.
-    monkeypatch.setattr("siftline.batches._MOST_BYTES", 100)
+    monkeypatch.setattr("siftline.engine.batches._MOST_BYTES", 100)
     engine = Engine("sift")
     engine.add_many([(f"{n:030}", "a >= 0") for n in range(10)])
     found = engine.match_batch([{"a": 1}, {"a": 2}])
@@ -172,7 +174,7 @@ def test_batches_while_another_thread_changes(index: str) -> None:
                 if i % 3 == 0:
                     engine.remove(i)
                 if i % 20 == 0:
-                    engine._sweep_all()
+                    sweep(engine)
         finally:
             is_over.set()
             sys.setswitchinterval(interval)

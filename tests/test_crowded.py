@@ -13,9 +13,9 @@ import pytest
 from test_against_scan import INDEXES, run_machine
 
 from siftline import Engine, parse
-from siftline.changes import Changing
 from siftline.encoding.domains import Merging
-from siftline.renewing import Renewal
+from siftline.engine.relabelling import Renewal
+from siftline.engine.updates import Updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,14 +29,14 @@ def no_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let labels stand so close that hardly any constant fits between two others."""
     for name, value in (("_WIDEST_GAP", 4), ("_STEP_OF_RUN", 2), ("_FIRST_BEYOND", 0)):
         monkeypatch.setattr(f"siftline.encoding.domain.{name}", value)
-    monkeypatch.setattr("siftline.changes._MOST_KEPT", 3)
+    monkeypatch.setattr("siftline.engine.updates.UNPLACED_IN_BUFFER_MAX", 3)
 
 
 @pytest.mark.usefixtures("no_gaps")
 @pytest.mark.parametrize("unplaced", [2, 10**9])
 @pytest.mark.parametrize("index", INDEXES)
 def test_state_machine_without_gaps(index: str, unplaced: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("siftline.changes._UNPLACED", unplaced)
+    monkeypatch.setattr("siftline.engine.updates.RELABEL_MIN_UNPLACED", unplaced)
     run_machine(index, 15, 30)
 
 
@@ -45,7 +45,7 @@ def test_state_machine_without_gaps(index: str, unplaced: int, monkeypatch: pyte
 @pytest.mark.parametrize("unplaced", [1, 5, 10**9])
 @pytest.mark.parametrize("index", INDEXES)
 def test_state_machine_without_gaps_at_length(index: str, unplaced: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("siftline.changes._UNPLACED", unplaced)
+    monkeypatch.setattr("siftline.engine.updates.RELABEL_MIN_UNPLACED", unplaced)
     run_machine(index, 300, 60)
 
 
@@ -113,13 +113,13 @@ def adversary(seed: int = 0) -> Iterator[str]:
 def test_one_change_never_lays_out_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = loaded()
     threads = []
-    lay_out = Changing._laid_out
+    lay_out = Updates.laid_out
 
-    def noted(self: Changing, *arguments: Any, **options: Any) -> Any:
+    def noted(self: Updates, *arguments: Any, **options: Any) -> Any:
         threads.append(threading.current_thread().name)
         return lay_out(self, *arguments, **options)
 
-    monkeypatch.setattr(Changing, "_laid_out", noted)
+    monkeypatch.setattr(Updates, "laid_out", noted)
     conditions = adversary()
     for i in range(900):
         engine.add(next(conditions), id=10_000 + i)
@@ -128,17 +128,17 @@ def test_one_change_never_lays_out_the_index(monkeypatch: pytest.MonkeyPatch) ->
         if i % 100 == 0:
             engine.add_many((20_000 + i + k, next(conditions)) for k in range(60))
     engine.settle()
-    assert set(threads) == {"siftline-tidier"}
+    assert set(threads) == {"siftline-compaction"}
     engine._check()
     check(engine)
 
 
 def test_bulks_of_a_few_hundred_do_not_move_labels() -> None:
     engine = loaded()
-    index, conditions = engine._index, adversary()
+    index, conditions = engine._state.index, adversary()
     engine.add_many((10_000 + i, next(conditions)) for i in range(300))
-    assert engine._index is index
-    assert engine._unplaced
+    assert engine._state.index is index
+    assert engine._state.unplaced
     check(engine)
 
 
@@ -147,12 +147,12 @@ def test_what_is_unplaced_is_found_and_gets_labels() -> None:
     conditions = adversary()
     for i in range(240):
         engine.add(next(conditions), id=10_000 + i)
-    assert engine._unplaced
+    assert engine._state.unplaced
     engine._check()
     check(engine)
     engine.rebuild()
-    assert not engine._unplaced
-    assert engine._joined_clauses().is_exact.all()
+    assert not engine._state.unplaced
+    assert engine._updates.joined_clauses().is_exact.all()
     engine._check()
     check(engine)
 
@@ -164,7 +164,7 @@ def test_snapshots_have_labels_for_all(tmp_path: Path) -> None:
         engine.add(next(conditions), id=10_000 + i)
     engine.save(tmp_path / "snapshot")
     for opened in (engine, Engine.open(tmp_path / "snapshot"), pickle.loads(pickle.dumps(engine))):
-        assert not opened._unplaced
+        assert not opened._state.unplaced
         for i in range(240):
             opened.add(next(conditions), id=20_000 + i)
         opened._check()
@@ -181,7 +181,7 @@ class Held:
         def slow(*arguments: Any) -> Any:
             if process != os.getpid():
                 return step(*arguments)
-            if threading.current_thread().name == "siftline-tidier" and not self.may_go_on.is_set():
+            if threading.current_thread().name == "siftline-compaction" and not self.may_go_on.is_set():
                 self.has_come.set()
                 assert self.may_go_on.wait(60)
             return step(*arguments)
@@ -202,7 +202,7 @@ def change_much(engine: Engine, conditions: Iterator[str]) -> None:
 
 def sweep(engine: Engine, conditions: Iterator[str]) -> None:
     engine.remove_many(range(500, 1400))
-    engine._sweep_all()
+    engine._updates.sweep_all()
 
 
 def rebuild(engine: Engine, conditions: Iterator[str]) -> None:
@@ -236,7 +236,7 @@ def test_changes_while_labels_are_dealt_out(
     held = Held(monkeypatch, Renewal, step)
     for i in count():
         engine.add(next(conditions), id=10_000 + i)
-        if engine._tidier._thread is not None and held.has_come.wait(0.01):
+        if engine._state.compactor._thread is not None and held.has_come.wait(0.01):
             break
     while i < 210:
         i += 1
@@ -258,7 +258,7 @@ def test_additions_in_bulk_do_not_overtake_renewals_for_ever(monkeypatch: pytest
     def overtaken(self: Renewal) -> None:
         """Let a bulk with new constants come whenever the thread has dealt out labels."""
         is_nested = len(bulks) % 2 == 1
-        if threading.current_thread().name == "siftline-tidier" and not is_nested and len(bulks) < 20:
+        if threading.current_thread().name == "siftline-compaction" and not is_nested and len(bulks) < 20:
             bulks.append(first := next(firsts))
             engine.add_many((first + i, f"b{first} > {i} and a = {i % 7}") for i in range(300))
             bulks.append(first)
@@ -270,15 +270,15 @@ def test_additions_in_bulk_do_not_overtake_renewals_for_ever(monkeypatch: pytest
         engine.add(next(conditions), id=10_000 + i)
     engine.settle()
     assert 4 <= len(bulks) <= 12
-    assert not engine._wants_renewal()
+    assert not engine._updates.wants_renewal()
     engine._check()
     check(engine)
 
 
 def test_constants_that_come_while_flat_arrays_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = loaded()
-    monkeypatch.setattr("siftline.tidying._AT_ONCE", 100)
-    monkeypatch.setattr("siftline.tidying._FEW_CONSTANTS", 2)
+    monkeypatch.setattr("siftline.engine.compaction._AT_ONCE", 100)
+    monkeypatch.setattr("siftline.engine.compaction._FEW_CONSTANTS", 2)
     held = Held(monkeypatch, Merging, "run")
     rng = random.Random(1)
     engine.settle()
@@ -291,14 +291,14 @@ def test_constants_that_come_while_flat_arrays_are_made(monkeypatch: pytest.Monk
         engine.add(f"price > {rng.random() * 4000!r} and x{i % 40} = {i / 2}", id=20_000 + i)
     engine.settle()
     engine._check()
-    assert len(engine._domains.lines[1]) < 50
+    assert len(engine._state.domains.lines[1]) < 50
     check(engine)
     held.has_come.clear()
 
 
 def test_matching_while_labels_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was there all the time is found all the time, and what is found holds."""
-    monkeypatch.setattr("siftline.changes._UNPLACED", 16)
+    monkeypatch.setattr("siftline.engine.updates.RELABEL_MIN_UNPLACED", 16)
     engine = loaded()
     oracle = oracle_of(engine)
     steady = {str(event): set(oracle.match(event)) for event in EVENTS}
@@ -337,7 +337,7 @@ def test_runs_have_room_again_after_their_labels_were_dealt_out() -> None:
     engine.rebuild()
     for i, text in enumerate(texts[2000:]):
         engine.add(parse(text), id=20_000 + i)
-    assert not engine._unplaced
+    assert not engine._state.unplaced
     check(engine)
 
 
@@ -346,9 +346,9 @@ def crowded(engine: Engine) -> tuple[list[Any], float]:
     ids: list[Any] = [engine.add("b = 0"), engine.add("b = 1")]
     for middle in halves():
         ids.append(engine.add(f"b = {middle - 100!r}"))
-        if engine._domains.crowded:
+        if engine._state.domains.crowded:
             break
-    [[constant]] = engine._domains.crowded.values()
+    [[constant]] = engine._state.domains.crowded.values()
     return ids, constant
 
 

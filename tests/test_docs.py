@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [path for folder in (ROOT, ROOT / "bench", ROOT / "docs") for path in sorted(folder.glob("*.md"))]
 WITH_CODE = [path for path in DOCUMENTS if "```python" in path.read_text(encoding="utf-8")]
 
 

@@ -9,13 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from strategies import sweep
 
 import siftline
 from siftline import Engine, EventError, Statistics, SubscriptionError, attr
-from siftline.encoding.columns import load_columns
-from siftline.encoding.domains import Domains
 from siftline.errors import DuplicateIdError, TableError, UnknownIdError, UnknownIndexError
-from siftline.indexes.registry import PAGED, make_index
 
 INDEXES = siftline.indexes()
 
@@ -298,7 +296,7 @@ def test_threads_match_while_another_changes(index: str) -> None:
             if i % 3 == 0:
                 engine.remove(i)
             if i % 40 == 0:
-                engine._sweep_all()
+                sweep(engine)
     finally:
         is_over.set()
         for thread in threads:
@@ -329,7 +327,7 @@ def test_stats_do_not_disturb_a_writer() -> None:
         sys.setswitchinterval(interval)
     engine._check()
     assert engine.stats()["clauses"] == 1200
-    engine._sweep_all()
+    sweep(engine)
     assert sorted(engine.match({"b": 600})) == list(range(600))
 
 
@@ -381,13 +379,13 @@ def test_adding_in_order_rarely_moves_labels(order: str, monkeypatch: pytest.Mon
     engine = Engine()
     engine.add("a < 1000000000", id=-1)
     built = []
-    build = engine._built_index
+    build = engine._updates._built_index
 
     def count(*arguments: Any) -> Any:
         built.append(arguments)
         return build(*arguments)
 
-    monkeypatch.setattr(engine, "_built_index", count)
+    monkeypatch.setattr(engine._updates, "_built_index", count)
     for i in range(1500):
         value = {"ascending": 10**9 + i, "descending": -i, "below a far one": i}.get(order, i // 500)
         engine.add(f"{'a' if order != 'many attributes' else f'x{i % 500}'} > {value}", id=i)
@@ -402,7 +400,7 @@ def test_stale_encoded_events_are_encoded_once() -> None:
     encoded = engine.encode([{"a": 2}] * 100)
     engine.add("a = 2", id=2)
     assert engine.match_batch(encoded).num_rows == 100
-    assert encoded.encoded_for(engine._domains) is encoded.encoded_for(engine._domains)
+    assert encoded.encoded_for(engine._state.domains) is encoded.encoded_for(engine._state.domains)
 
 
 def test_large_expressions_are_quick() -> None:
@@ -444,28 +442,3 @@ def test_odd_arguments_get_clear_errors() -> None:
     with pytest.raises(ValueError, match="top"):
         engine.match({"a": 1}, top="x")  # type: ignore[call-overload]
     assert len(engine) == 0
-
-
-@pytest.mark.parametrize("index", [name for name in INDEXES if name not in PAGED])
-def test_several_engines_take_what_was_loaded_once(index: str) -> None:
-    columns = {"subscription": [1, 2, 3], "attribute": ["a"] * 3, "op": ["<=", "<=", "contains"]}
-    table = pa.table({**columns, "number": [5, 7, None], "text": [None, None, "x"]})
-    loaded = load_columns(table, Domains(), takes_patterns=make_index(index, {}).takes_patterns)
-    names = list(loaded.domains.names)
-    one, other = Engine(index), Engine(index)
-    assert (one.add_loaded(loaded), other.add_loaded(loaded)) == (3, 3)
-    one.add("a >= 2.5 and b = 'x'", id=4)
-    one.remove(2)
-    other.add("a = 6", id=5)
-    third = Engine(index)
-    third.add_loaded(loaded)
-    assert sorted(one.match({"a": 4, "b": "x"})) == [1, 4]
-    assert sorted(other.match({"a": 6, "b": "x"})) == [2, 5]
-    assert sorted(third.match({"a": 4, "b": "x"})) == [1, 2]
-    assert one.match({"a": "axe"}) == third.match({"a": "axe"}) == [3]
-    assert loaded.domains.names == names
-    for each in (one, other, third):
-        each._check()
-    assert one.stats()["laid_out_s"] > 0
-    with pytest.raises(ValueError, match="new engine"):
-        other.add_loaded(loaded)

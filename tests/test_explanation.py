@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siftline.engine import Engine
+from siftline.engine.explanation import Condition, explain
 from siftline.errors import EventError
-from siftline.explanation import Condition, explain
 from siftline.language.text import parse
 from siftline.model import Event, evaluate, matches
 

@@ -1,187 +1,90 @@
-"""No layer reaches up or sideways."""
+"""A folder imports only folders below it, and the documents show the folders as they are."""
 
 from __future__ import annotations
 
-import ast
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent.parent / "src" / "siftline"
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "siftline"
 
-# What each folder or module may import of ours, besides itself. Order: from the ground up.
-ALLOWED = {
-    "errors": set(),
-    "ids": {"errors"},
-    "model": {"errors"},
-    "language": {"errors", "model"},
-    "kernels": {"errors", "model"},
-    "encoding": {"errors", "model", "language", "kernels"},
-    "indexes": {"errors", "model", "kernels", "encoding", "storage"},
-    "operators": {"errors", "model", "language", "encoding", "kernels"},
-    "explanation": {"errors", "model", "language", "operators"},
-    "subscriptions": {"errors", "ids", "model", "language", "encoding", "kernels", "operators"},
-    "storage": {"errors", "ids", "model", "language", "kernels", "subscriptions"},
-    "files": {"errors", "ids", "model", "language", "encoding", "subscriptions"},
-    "additions": {"errors", "ids", "encoding", "files", "subscriptions"},
-    "saved": {"errors", "model", "encoding", "indexes", "subscriptions", "storage"},
-    "batches": {"model", "encoding", "indexes", "kernels", "subscriptions"},
-    "tail": {"encoding", "indexes", "kernels"},
-    "tidying": {"errors"},
-    "renewing": {"encoding", "indexes", "tail"},
-    "sweeping": {"encoding", "indexes"},
-    "shortcuts": {"indexes", "kernels"},
-    "subsets": {"encoding", "ids", "subscriptions", "tail"},
-    "changes": {
-        "errors",
-        "model",
-        "language",
-        "encoding",
-        "indexes",
-        "kernels",
-        "subscriptions",
-        "shortcuts",
-        "renewing",
-        "sweeping",
-        "tail",
-        "tidying",
-    },
-    "tuning": {"encoding", "indexes"},
-    "matching": {"errors", "model", "encoding", "indexes", "subscriptions", "shortcuts", "changes", "batches"},
-    "engine": {
-        "additions",
-        "errors",
-        "ids",
-        "model",
-        "language",
-        "encoding",
-        "indexes",
-        "explanation",
-        "subscriptions",
-        "saved",
-        "batches",
-        "matching",
-        "shortcuts",
-        "subsets",
-        "tuning",
-        "paged_engine",
-        "operators",
-    },
-    "paged_engine": {
-        "additions",
-        "batches",
-        "operators",
-        "errors",
-        "ids",
-        "model",
-        "language",
-        "encoding",
-        "indexes",
-        "subscriptions",
-        "subsets",
-        "tuning",
-        "engine",
-        "saved",
-    },
-    "spark": {
-        "errors",
-        "ids",
-        "model",
-        "language",
-        "encoding",
-        "indexes",
-        "kernels",
-        "storage",
-        "subscriptions",
-        "operators",
-        "engine",
-        "client",
-        "",
-    },
-    "bench": {
-        "errors",
-        "model",
-        "language",
-        "encoding",
-        "indexes",
-        "kernels",
-        "storage",
-        "operators",
-        "engine",
-        "spark",
-        "",
-        "cli",
-    },
-    "demo": {"errors", "language", "engine", "spark", "bench", ""},
-    "broker": {"errors", "model", "encoding", "engine", "storage"},
-    "server": {"errors", "language", "model", "encoding", "engine", "explanation", "storage", "broker", ""},
-    "client": {"errors", "model", "language", "broker"},
-    "cli": {
-        "files",
-        "ids",
-        "operators",
-        "errors",
-        "model",
-        "language",
-        "encoding",
-        "indexes",
-        "engine",
-        "explanation",
-        "bench",
-        "spark",
-        "demo",
-        "storage",
-        "subscriptions",
-        "broker",
-        "server",
-        "",
-    },
-    "__main__": {"cli"},
-    "__init__": set(),  # lists names; loads their homes only when asked
+# From the ground up: each may import those before it. Imports inside functions and for type checking count as well.
+FOLDERS = (
+    "errors",
+    "ids",
+    "model",
+    "language",
+    "kernels",
+    "encoding",
+    "operators",
+    "files",
+    "storage",
+    "indexes",
+    "engine",
+    "broker",
+    "client",
+    "server",
+    "spark",
+    "demo",
+    "cli",
+)
+# Of those before it, what a folder must do without: the specification and the kernels stand on their own, and what is
+# below the engine does not look at the services above the subscriptions.
+WITHOUT = {
+    "kernels": {"ids", "language"},
+    "language": {"ids"},
+    "broker": {"kernels", "indexes", "files"},
+    "client": {"kernels", "encoding", "operators", "indexes", "storage"},
+    "server": {"kernels", "indexes", "client"},
 }
 
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-
-def layer_of(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
-
-
-def imported(path: Path) -> set[str]:
-    """Return the layers that a module imports, at its top or inside a function; for type checking does not count."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for_types = {
-        id(child)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        for child in ast.walk(node)
-    }
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if id(node) in for_types:
-            continue
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            names.update([node.module] if node.module != "siftline" else [f"siftline.{a.name}" for a in node.names])
-    ours = [name.split(".") for name in names if name.split(".")[0] == "siftline"]
-    return {parts[1] if len(parts) > 1 and is_layer(parts[1]) else "" for parts in ours}
-
-
-def is_layer(name: str) -> bool:
-    return (SOURCE / name).is_dir() or (SOURCE / f"{name}.py").exists()
+_SPEC = importlib.util.spec_from_file_location("structure", ROOT / "tools" / "structure.py")
+assert _SPEC is not None
+assert _SPEC.loader is not None
+structure = importlib.util.module_from_spec(_SPEC)
+sys.modules["structure"] = structure
+_SPEC.loader.exec_module(structure)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_only_from_below(path: Path) -> None:
-    layer = layer_of(path)
-    assert imported(path) - {layer} <= ALLOWED[layer]
+    folder = structure.folder_of(path)
+    if folder not in structure.FRONT_DOOR:
+        below = FOLDERS[: FOLDERS.index(folder)]
+        assert structure.imported(path) <= {*below, folder} - WITHOUT.get(folder, set())
+
+
+def test_no_folders_reach_each_other() -> None:
+    assert structure.cycles(structure.imports()) == []
+
+
+def test_the_map_of_folders_is_true() -> None:
+    """`python tools/structure.py --map` prints what must stand there."""
+    indented = "\n".join(f"    {line}" for line in structure.folder_map(structure.imports()).splitlines())
+    assert indented in (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+
+def test_what_is_limited_stays_within_its_limits() -> None:
+    assert [each for each in structure.functions() if each.n_parameters > structure.MOST_PARAMETERS] == []
+    loose = [path.stem for path in SOURCE.glob("*.py") if path.stem not in structure.FRONT_DOOR]
+    assert len(loose) <= 4
+    words = {"README.md": 900, "ARCHITECTURE.md": 1_800, "PERFORMANCE.md": 2_500}
+    assert {name: structure.n_words(name) for name, most in words.items() if structure.n_words(name) > most} == {}
+
+
+def test_the_product_does_not_name_the_laboratory() -> None:
+    """Commands of other distributions are found by their entry points."""
+    assert [path for path in MODULES if "siftline_bench" in path.read_text(encoding="utf-8")] == []
 
 
 def test_the_oracle_shares_no_code_with_other_indexes() -> None:
-    assert imported(SOURCE / "indexes" / "scan.py") <= {"indexes", "model"}
+    assert structure.imported(SOURCE / "indexes" / "scan.py") <= {"indexes", "model", "encoding"}
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -19,7 +19,7 @@ TEXTS = [f"a = {i} and b >= {i % 3}" for i in range(10)] + ["s contains 'x' and 
 
 def n_entries(engine: Engine) -> int:
     engine.rebuild()
-    return sum(part.n_clauses for part in engine._index._parts)  # type: ignore[attr-defined]
+    return sum(part.n_clauses for part in engine._state.index._parts)  # type: ignore[attr-defined]
 
 
 def test_many_users_of_few_expressions() -> None:
@@ -88,7 +88,7 @@ def test_the_first_may_leave(tmp_path: Path) -> None:
         engine.add("a = 1", id=i, weight=i)
     engine.remove(0)
     engine.add("a = 2", id=0)
-    engine._sweep_all()
+    engine._updates.sweep_all()
     engine._check()
     engine.save(tmp_path / "saved")
     opened = Engine.open(tmp_path / "saved")
@@ -146,7 +146,7 @@ def test_against_scan(seed: int) -> None:
             for each in (engine, oracle):
                 each.replace(id, text)
         elif choice < 0.95:
-            engine._sweep_all()
+            engine._updates.sweep_all()
         else:
             engine.rebuild()
         event = random.choice(events)

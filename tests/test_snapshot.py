@@ -20,8 +20,8 @@ from strategies import events, subscriptions
 
 import siftline
 from siftline import Engine, Statistics, attr
+from siftline.engine.subscriptions import SubscriptionTable
 from siftline.errors import DuplicateIdError, SiftlineError, SnapshotError, UnknownIdError
-from siftline.subscriptions import SubscriptionTable
 
 if TYPE_CHECKING:
     from siftline.model import Expression
@@ -270,7 +270,7 @@ def test_ids_are_looked_up_while_others_remove(saved: Path, monkeypatch: pytest.
 def test_ids_of_a_snapshot_are_found_before_all_are_entered(
     name: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("siftline.subscriptions._IDS_AT_ONCE", 3)
+    monkeypatch.setattr("siftline.engine.subscriptions._IDS_AT_ONCE", 3)
     engine = Engine()
     engine.add_many((name(i), f"a = {i % 20}") for i in range(40))  # some share an entry
     engine.remove(name(3))

@@ -11,6 +11,7 @@ import pytest
 
 import siftline
 from siftline import Engine
+from siftline.engine import pipeline
 from siftline.errors import SubscriptionError
 
 if TYPE_CHECKING:
@@ -121,9 +122,9 @@ def test_a_subset_does_not_know_who_comes_while_it_is_matched() -> None:
     engine.add_many((i, f"a >= {i}") for i in range(2000))
     engine.add("a >= 7", id=2000)
     many = engine.subset(range(3000))
-    moment = engine._moment({"a": 7}, is_one=True, within=many)
+    moment = pipeline.moment_of(engine._updates, pipeline.source_for({"a": 7}, is_one=True), many)
     engine.add("a >= 7", id=2001)
-    found = engine._matching(moment, 0)
+    found = pipeline._found(engine._state, moment, 0, 1)
     assert sorted(found.table.ids(found.slots)) == [*range(8), 2000]
     assert sorted(engine.match({"a": 7}, within=many)) == [*range(8), 2000, 2001]
 
@@ -132,7 +133,7 @@ def test_a_sweep_lets_go_of_the_old_table() -> None:
     engine = Engine("sift")
     engine.add_many(((i, f"a = {i}") for i in range(10)), tenant="acme")
     assert engine.match({"a": 3}, tenant="acme") == [3]
-    table = weakref.ref(engine._table)
+    table = weakref.ref(engine._state.table)
     engine.remove(4)
     engine.rebuild()
     gc.collect()

@@ -12,7 +12,7 @@ import pytest
 from test_crowded import Held
 
 from siftline import Engine
-from siftline.sweeping import Sweep
+from siftline.engine.sweeping import Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,7 @@ def add_in_bulk(engine: Engine) -> None:
 
 
 def sweep_too(engine: Engine) -> None:
-    engine._sweep_all()
+    engine._updates.sweep_all()
 
 
 def tune(engine: Engine) -> None:
@@ -94,7 +94,7 @@ def fork(engine: Engine) -> None:
     if child == 0:
         try:
             change_much(engine)
-            assert engine._table.removed is None
+            assert engine._state.table.removed is None
             engine.settle()
             check(engine)
         except BaseException:
@@ -123,9 +123,9 @@ def test_changes_while_a_sweep_is_under_way(
     engine.settle()
     for each in (engine, copy):
         each._check()
-        assert each._table.removed is None
+        assert each._state.table.removed is None
         check(each)
-    assert engine._table.n_slots - len(engine) < N // 4
+    assert engine._state.table.n_slots - len(engine) < N // 4
 
 
 def test_a_sweep_that_fails_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,9 +138,9 @@ def test_a_sweep_that_fails_leaves_everything_as_it_was(monkeypatch: pytest.Monk
     with monkeypatch.context() as patch:
         patch.setattr(Sweep, "build", fail)
         engine.remove_many([n for n in range(N) if n % 5])
-        engine._tidier._thread.join()  # type: ignore[union-attr]
-    assert engine._table.removed is None
-    assert engine._table.n_slots == N
+        engine._state.compactor._thread.join()  # type: ignore[union-attr]
+    assert engine._state.table.removed is None
+    assert engine._state.table.n_slots == N
     check(engine)
 
 
@@ -148,8 +148,8 @@ def test_what_was_shared_before_a_sweep_is_shared_after_it() -> None:
     engine = filled()
     engine.remove_many([n for n in range(N) if n % 5])
     engine.settle()
-    n_slots, n_shared = engine._table.n_slots, engine.stats()["shared"]
+    n_slots, n_shared = engine._state.table.n_slots, engine.stats()["shared"]
     engine.add(engine.expression(engine.ids()[0]), id=N)
-    assert engine._table.n_slots == n_slots + 1
+    assert engine._state.table.n_slots == n_slots + 1
     assert engine.stats()["shared"] == n_shared + 1
     engine._check()

@@ -29,7 +29,7 @@ def test_the_same_ids_before_and_after(index: str) -> None:
     assert [sorted(engine.match(event)) for event in EVENTS] == expected
     assert report.n_events == 200
     assert report.before.candidates > 0
-    assert (engine._statistics is not None) is report.is_kept
+    assert (engine._state.statistics is not None) is report.is_kept
     lines = str(report).splitlines()
     assert lines[0] == "statistics of 200 events, an event on average:"
     assert lines[-1].endswith("kept")
@@ -55,13 +55,13 @@ def test_the_better_layout_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "_measured", lambda *_: costs.pop(0))
     engine = filled("sift")
     engine.rebuild()
-    index = engine._index
+    index = engine._state.index
     assert not engine.tune(EVENTS).is_kept
-    assert engine._index is index
-    assert engine._statistics is None
+    assert engine._state.index is index
+    assert engine._state.statistics is None
     assert "none" in engine.describe()
     assert engine.tune(EVENTS).is_kept
-    assert engine._index is not index
+    assert engine._state.index is not index
     assert "statistics: of 200 events" in engine.describe()
     engine._check()
 

@@ -39,14 +39,14 @@ def engine() -> Engine:
 
 
 def n_parts(engine: Engine) -> int:
-    return len(engine._index._parts)  # type: ignore[attr-defined]
+    return len(engine._state.index._parts)  # type: ignore[attr-defined]
 
 
 def test_the_tail_goes_to_the_index_when_it_is_full(engine: Engine) -> None:
     event = {"a": 3, "b": 4}
     for i, text in rows(N, 1500):
         engine.add(text, id=i)
-    assert 0 < engine._tail.n_clauses <= 512
+    assert 0 < engine._state.buffer.n_clauses <= 512
     engine._check()
     assert sorted(engine.match(event)) == expected(N + 1500, event)
     for i in range(N, N + 1500, 2):
@@ -60,11 +60,11 @@ def test_the_tail_goes_to_the_index_when_it_is_full(engine: Engine) -> None:
 
 def test_what_does_not_fit_into_the_tail(engine: Engine) -> None:
     engine.add(" or ".join(f"x{n} = {n} and y = {n}" for n in range(600)), id=N)
-    assert engine._tail.n_clauses == 0
+    assert engine._state.buffer.n_clauses == 0
     assert engine.match({"x599": 599, "y": 599}) == [N]
     engine.add("a = 3 or b = 99 or a contains 'x'", id=N + 1)
     engine.add("a in (3, 70, 80) and b != 2 and c is null", id=N + 2)
-    assert engine._tail.n_clauses == 4
+    assert engine._state.buffer.n_clauses == 4
     assert sorted(engine.match({"a": 70, "b": 99})) == [N + 1, N + 2]
     assert engine.match({"a": ["y", "axe"], "b": 98, "c": 1}) == [N + 1]
 
@@ -81,7 +81,7 @@ def test_a_replacement_that_does_not_fit_into_the_tail() -> None:
 def test_values_between_constants_whose_labels_were_dealt_out_again() -> None:
     engine = Engine("sift")
     engine.add_many((i, f"a > {i} and s > '{i:04}'") for i in range(20))
-    engine._domains.merge()
+    engine._state.domains.merge()
     engine.add_many((i, f"a > {i} and s > '{i:04}'") for i in range(20, 120))
     event = {"a": 10.5, "s": "0010x"}
     assert sorted(engine.match(event)) == list(range(11))
@@ -89,17 +89,17 @@ def test_values_between_constants_whose_labels_were_dealt_out_again() -> None:
 
 
 def test_a_thread_that_ends_does_not_hide_the_next_one(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    tidier, next_thread = engine._tidier, threading.Thread()
+    compactor, next_thread = engine._state.compactor, threading.Thread()
 
     def end_late(self: Any, _: Any) -> bool:
         self._thread = next_thread  # a writer comes between the last look and the end
         return False
 
-    monkeypatch.setattr("siftline.tidying.Tidier._does_something", end_late)
-    thread = threading.Thread(target=tidier._run, args=(engine,))
+    monkeypatch.setattr("siftline.engine.compaction.Compactor._does_something", end_late)
+    thread = threading.Thread(target=compactor._run, args=(engine._updates,))
     thread.start()
     thread.join()
-    assert tidier._thread is next_thread
+    assert compactor._thread is next_thread
 
 
 def test_merges_run_in_the_background(engine: Engine) -> None:
@@ -119,7 +119,7 @@ def test_a_merge_that_was_overtaken(engine: Engine, monkeypatch: pytest.MonkeyPa
     lay_out = Sift._lay_out
 
     def slow(self: Sift, *arguments: Any) -> Any:
-        if threading.current_thread().name == "siftline-tidier":
+        if threading.current_thread().name == "siftline-compaction":
             is_laying_out.set()
             may_go_on.wait(10)
         return lay_out(self, *arguments)
@@ -203,7 +203,7 @@ def test_a_merge_of_constants_that_fails_leaves_nothing_behind(monkeypatch: pyte
             engine.add(f"a > {i}", id=i)
         with pytest.raises(SiftlineError, match="no room"):
             engine.settle()
-        assert engine._domains._placed is None
+        assert engine._state.domains._placed is None
     engine.add("a > 2400", id=2400)
     engine.settle()
     engine._check()

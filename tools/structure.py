@@ -47,11 +47,12 @@ def imports(source: Path = SOURCE) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in modules(source):
         own = folder_of(path, source)
-        found.setdefault(own, set()).update(_imported(path, source) - {own})
+        found.setdefault(own, set()).update(imported(path, source) - {own})
     return found
 
 
-def _imported(path: Path, source: Path) -> set[str]:
+def imported(path: Path, source: Path = SOURCE) -> set[str]:
+    """Return the folders that a module imports."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -102,16 +103,12 @@ def _is_inside(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return is_kernel or is_private or len(node.args.args) > MOST_PARAMETERS
 
 
-def folder_map(arrows: dict[str, set[str]], source: Path = SOURCE) -> str:
-    """Return the map of folders, from the ground up: each with its size and what it imports directly."""
+def folder_map(arrows: dict[str, set[str]]) -> str:
+    """Return the map of folders, each with what it imports and does not reach by another of these."""
     ranked = [name for name in _from_the_ground(arrows) if name not in FRONT_DOOR]
-    sizes = {name: _n_lines(name, source) for name in ranked}
     width, order = max(map(len, ranked)), {name: rank for rank, name in enumerate(ranked)}
-    rows = [f"{'folder':{width}}  lines   imports"]
-    for name in ranked:
-        targets = sorted(_needed(name, arrows) - set(FRONT_DOOR), key=order.__getitem__)
-        rows.append(f"{name:{width}}  {sizes[name]:>6,}  {' '.join(targets) or '-'}")
-    return "\n".join(rows)
+    targets = {name: sorted(_needed(name, arrows) - set(FRONT_DOOR), key=order.__getitem__) for name in ranked}
+    return "\n".join(f"{name:{width}}  ->  {' '.join(targets[name]) or '(nothing)'}" for name in ranked)
 
 
 def _needed(name: str, arrows: dict[str, set[str]]) -> set[str]:
@@ -134,10 +131,9 @@ def _from_the_ground(arrows: dict[str, set[str]]) -> list[str]:
     return sorted(arrows, key=lambda name: (measure(name), name))
 
 
-def _n_lines(name: str, source: Path) -> int:
-    return sum(
-        len(path.read_text(encoding="utf-8").splitlines()) for path in modules(source) if folder_of(path, source) == name
-    )
+def n_lines(source: Path = SOURCE) -> int:
+    """Return how many lines the package has."""
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in modules(source))
 
 
 def n_words(document: str) -> int:
@@ -153,7 +149,7 @@ def table() -> str:
     times = json.loads(TIMES.read_text(encoding="utf-8")) if TIMES.exists() else {}
     documents = {"README": 900, "ARCHITECTURE": 1_800, "PERFORMANCE": 2_500}
     rows = [
-        ("lines in the package", f"{sum(_n_lines(name, SOURCE) for name in arrows):,}", "55,000"),
+        ("lines in the package", f"{n_lines():,}", "55,000"),
         ("loose modules beside folders", str(len(loose)), "4"),
         ("most parameters of a kernel or private function", str(max(each.n_parameters for each in inside)), "12"),
         ("such functions with more than 12", str(len(too_many)), "0"),

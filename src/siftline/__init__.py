@@ -22,7 +22,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Public name -> module. Loaded on first use, so that `import siftline` is quick and compiles nothing.
 _HOMES = {

@@ -22,7 +22,6 @@ __all__ = [
     "IdempotencyError",
     "LimitError",
     "OperatorError",
-    "ResultsError",
     "ServerError",
     "SiftlineError",
     "SnapshotError",
@@ -35,7 +34,6 @@ __all__ = [
     "TooLargeError",
     "UnknownIdError",
     "UnknownIndexError",
-    "WrongIdsError",
     "WrongTicketError",
 ]
 
@@ -213,14 +211,6 @@ class GoneError(StoreError):
     def __init__(self, message: str, *, first: int = 0, last: int = 0, public: str | None = None) -> None:
         super().__init__(message, public=public)
         self.first, self.last = first, last
-
-
-class WrongIdsError(SiftlineError):
-    """In a benchmark, an index that found other ids than the reference: its times mean nothing."""
-
-
-class ResultsError(SiftlineError):
-    """A file that holds no benchmark results."""
 
 
 class SparkError(SiftlineError):

@@ -154,3 +154,16 @@ def test_what_was_taken_counts_until_it_is_sent() -> None:
     slow.hold(60_000)
     slow.listen()
     assert (hub._load._n, slow.is_behind) == (0, True)
+
+
+def test_nothing_is_done_for_those_who_are_behind() -> None:
+    hub = Hub(1 << 20)
+    listeners = [joined(hub, Everybody()), joined(hub, {"a", "b"}, "ann"), joined(hub, {"a"})]
+    for listener in listeners:
+        listener.is_behind = True
+    untouched = event(1, ["a", "b"])._replace(names=None)  # type: ignore[arg-type]
+    hub.tell([untouched])
+    assert hub.told == 1
+    listeners[1].listen()
+    hub.tell([event(2, ["a", "b", "c"])])
+    assert [len(taken(listener)) for listener in listeners] == [0, 2, 0]

@@ -171,12 +171,10 @@ def test_names_count_in_the_bytes_of_the_log(tmp_path: Path) -> None:
 def test_names_are_bounded_without_those_who_tend(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with Broker(path, limits=Limits(publish_names=100)) as broker:
-        broker._is_stopping.set()
-        broker._ticker.join()
+        broker._upkeep.stop()
         for batch in range(20):
             broker.publish_many([{"a": n} for n in range(300)], names=[f"{batch} {n}" for n in range(300)])
         assert len(broker.log.remembered) == n_names(path) <= 1000 + 100 + 300
-        broker._is_stopping.clear()
 
 
 def test_empty_publishes_wait_like_events(broker: Broker) -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import siftline
-from siftline.bench.workloads.products import Products, draw_catalogue
 from siftline.demo.catalogue import Dictionary, Shop, draw_shop
+from siftline.demo.drawing import draw_catalogue
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def shop() -> Shop:
 
 def test_attributes_have_names_of_their_own() -> None:
     for seed in range(5):
-        catalogue = draw_catalogue(Products(), np.random.default_rng(seed))
+        catalogue = draw_catalogue(np.random.default_rng(seed))
         names = Dictionary(catalogue.is_text).names.to_pylist()
         assert len(set(names)) == 10_204
         assert {"brand", "price"} <= set(names[:20])

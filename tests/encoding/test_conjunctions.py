@@ -32,6 +32,10 @@ FITTING = [
     "c between 5 and 2",
     "a in (1, 2, 2.5) and b in ('x', 'é')",
     "b starts with 'x' and b ends with 'y' and b contains 'z'",
+    "at > timestamp '2026-01-31T10:00:00.123456789Z' and a = 1",
+    "at != timestamp '0001-01-01' and at <= timestamp '9999-12-31T23:59:59.999999999Z'",
+    "at between timestamp '2026-01-31' and timestamp '2026-02-01' and b = 'x'",
+    "at between timestamp '2026-02-01' and timestamp '2026-01-31'",
 ]
 OTHERS = [
     "a = 1 or b = 2",
@@ -45,6 +49,9 @@ OTHERS = [
     "b like 'x%'",
     "any d (this = 1)",
     "d.e not in (1, 2)",
+    "at > now() and a = 1",
+    "at in (timestamp '2026-01-31', timestamp '2026-02-01')",
+    "at not between timestamp '2026-01-31' and timestamp '2026-02-01'",
 ]
 
 
@@ -80,6 +87,19 @@ def test_clauses_equal_those_of_covers(takes_patterns: bool) -> None:
     assert found.starts.tolist() == wanted.starts.tolist()
     assert found.is_exact.tolist() == wanted.is_exact.tolist()
     assert sorted(found.kinds.tolist()) == sorted(wanted.kinds.tolist())
+
+
+def test_conjunctions_with_timestamps_are_encoded_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    expressions = [parse(text) for text in FITTING]
+
+    def refused(_: Expression) -> Any:
+        raise AssertionError("one by one")
+
+    monkeypatch.setattr("siftline.encoding.columns.predicate_of", refused)
+    found, moves = encode_many(expressions, 0, Domains(), refused)
+    assert not moves
+    assert found.is_exact.all()
+    assert len(set(found.slots.tolist())) == len(FITTING) - 2  # of two with reversed bounds nothing is left
 
 
 def test_strings_that_arrow_does_not_take() -> None:

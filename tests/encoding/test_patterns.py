@@ -168,7 +168,7 @@ def test_every_way_in_gives_the_same(asked: list[tuple[str, tuple[str, str]]], t
     found = engine.match_batch([text] * 3).to_pydict()
     assert sorted(zip(found["event"], found["subscription"], strict=True)) == [(e, i) for e in range(3) for i in wanted]
     engine._check()
-    assert engine._clauses[0].is_exact.all()
+    assert engine._state.clauses[0].is_exact.all()
 
 
 whole_texts = st.one_of(st.text(alphabet="abKßé\n.", max_size=6), st.sampled_from(["10.0.0.7", "2001:db8::1"]))
@@ -204,7 +204,7 @@ def test_arrow_columns_give_the_same(asked: list[tuple[str, tuple[str, str]]], d
     for position in range(n_rows):
         start, end = encoded.starts[position], encoded.starts[position + 1]
         tree = encoded.source.tree(position)
-        _, attributes, codes = encode_dict(tree, engine._domains)
+        _, attributes, codes = encode_dict(tree, engine._state.domains)
         pairs = zip(encoded.attributes[start:end].tolist(), encoded.codes[start:end].tolist(), strict=True)
         assert sorted(pairs) == sorted(zip(attributes.tolist(), codes.tolist(), strict=True))
 
@@ -235,8 +235,8 @@ def test_dates_are_strings() -> None:
 def test_no_key_of_an_event_is_a_pattern_attribute() -> None:
     engine = Engine()
     engine.add("a contains 'x'", id=1)
-    (attribute,) = engine._domains.pattern_attributes
-    name = engine._domains.names[attribute]
+    (attribute,) = engine._state.domains.pattern_attributes
+    name = engine._state.domains.names[attribute]
     assert name == "a contains 'x'"
     for event in ({name: True}, {name: "x"}, json.dumps({name: True})):
         assert engine.match(event) == []
@@ -253,9 +253,9 @@ def test_events_encoded_before_a_new_pattern_are_encoded_again() -> None:
     event = engine.encode({"a": "xy"})
     engine.add("a ends with 'y'", id=2)
     assert sorted(engine.match(event)) == [1, 2]
-    version = engine._domains.version
+    version = engine._state.domains.version
     engine.add("a ends with 'y' and b = 1", id=3)
-    assert engine._domains.version == version + 2  # `b` and its constant, but no new pattern
+    assert engine._state.domains.version == version + 2  # `b` and its constant, but no new pattern
 
 
 def test_patterns_added_one_by_one_are_merged_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +283,7 @@ def test_patterns_added_one_by_one_are_merged_now_and_then(monkeypatch: pytest.M
 def test_large_layers_are_merged_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_AT_ONCE", 600)
     monkeypatch.setattr(module, "_LARGEST", 2048)
-    monkeypatch.setattr("siftline.changes._FEW_PATTERNS", 64)
+    monkeypatch.setattr("siftline.engine.updates.PATTERNS_LEFT_TO_EVENT_MAX", 64)
     built: list[tuple[str, int]] = []
 
     class Counted(Layer):
@@ -305,8 +305,8 @@ def test_large_layers_are_merged_in_the_background(monkeypatch: pytest.MonkeyPat
     assert sorted(engine.match({"a": "00075999"})) == [7, 75, 759, 5999]
     # 512 come between two looks at them.
     assert max(n for name, n in built if name == "MainThread") <= 600
-    assert max(n for name, n in built if name == "siftline-tidier") > 1024
-    sizes = [len(layer.entries) for layer in matcher_of(engine._domains).by_path["a"]]
+    assert max(n for name, n in built if name == "siftline-compaction") > 1024
+    sizes = [len(layer.entries) for layer in matcher_of(engine._state.domains).by_path["a"]]
     assert sum(sizes) == 6_000
     assert max(sizes) <= 2048
     assert len(sizes) < 12
@@ -389,7 +389,7 @@ def test_columns_of_subscriptions_give_pattern_attributes() -> None:
     engine = Engine()
     engine.add_many(table)
     engine._check()
-    assert engine._clauses[0].is_exact.tolist() == [True, False, True]
+    assert engine._state.clauses[0].is_exact.tolist() == [True, False, True]
     assert sorted(engine.match({"a": "x", "b": 1})) == [1]
     assert sorted(engine.match({"a": ["x", "pq"], "b": 1})) == [1, 2, 3]
 

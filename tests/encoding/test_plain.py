@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from strategies import conjunctions
 
 from siftline import Engine, parse
-from siftline.changes import Changing
 from siftline.encoding.clauses import Clauses, encode_covers
 from siftline.encoding.domains import Domains
 from siftline.encoding.flat_domains import flatten
 from siftline.encoding.plain import PlainRows, known_rows, placed_rows
+from siftline.engine.updates import Updates
+from siftline.engine.write_buffer import WriteBuffer
 from siftline.language.normal_form import cover
-from siftline.tail import Tail
 
 if TYPE_CHECKING:
     from siftline.model import Expression
@@ -40,7 +40,7 @@ def literals(clauses: Clauses) -> list[tuple[bool, list[Any]]]:
 
 
 def coded(rows: PlainRows) -> list[tuple[bool, list[Any]]]:
-    tail = Tail(4)
+    tail = WriteBuffer(4)
     tail.add_plain(0, rows)
     tail.check()
     return literals(tail.clauses())
@@ -101,7 +101,7 @@ NEW = [
 def test_new_constants_of_every_kind_take_the_short_way(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine()
     engine.add("a = 1 and s = 'x'", id=1000)
-    monkeypatch.setattr(Changing, "_add_coded", None)
+    monkeypatch.setattr(Updates, "_add_coded", None)
     for n in range(3):
         engine.add(text.format(n=n), id=n)
     engine._check()

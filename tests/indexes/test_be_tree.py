@@ -60,7 +60,7 @@ RARELY_B = [
 
 
 def tree(engine: Engine) -> BeTree:
-    index = engine._index
+    index = engine._state.index
     assert isinstance(index, BeTree)
     return index
 
@@ -73,7 +73,7 @@ def leaf(engine: Engine, c: int) -> set[Any]:
 
 def p_directory(engine: Engine, c: int) -> dict[str, range]:
     """Return the c-nodes below each attribute of a c-node's p-directory."""
-    arrays, names = tree(engine)._parts[0].arrays, engine._domains.names
+    arrays, names = tree(engine)._parts[0].arrays, engine._state.domains.names
     first, end = arrays.c_nodes[c : c + 2, FIRST_P_NODE].tolist()
     starts = arrays.p_nodes[:, FIRST_C_NODE].tolist()
     return {names[arrays.p_nodes[p, ATTRIBUTE]]: range(starts[p], starts[p + 1]) for p in range(first, end)}

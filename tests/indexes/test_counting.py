@@ -39,7 +39,7 @@ TYPES: dict[str, Any] = {
 
 
 def arrays_of(engine: Engine) -> Arrays:
-    (part,) = engine._index._parts  # type: ignore[attr-defined]
+    (part,) = engine._state.index._parts  # type: ignore[attr-defined]
     arrays: Arrays = part.arrays
     return arrays
 

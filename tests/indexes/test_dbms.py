@@ -28,7 +28,7 @@ every_way = pytest.mark.parametrize("options", COMBINATIONS, ids=lambda options:
 
 
 def tables(engine: Engine) -> dict[str, dict[str, list[Any]]]:
-    return engine._index._database.dump()  # type: ignore[attr-defined,no-any-return]
+    return engine._state.index._database.dump()  # type: ignore[attr-defined,no-any-return]
 
 
 @every_way

@@ -34,7 +34,7 @@ def filled(subscriptions: dict[int, str], **options: Any) -> Engine:
 
 
 def arrays_of(engine: Engine) -> Arrays:
-    (part,) = engine._index._parts  # type: ignore[attr-defined]
+    (part,) = engine._state.index._parts  # type: ignore[attr-defined]
     arrays: Arrays = part.arrays
     return arrays
 

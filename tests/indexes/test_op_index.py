@@ -43,13 +43,13 @@ def table_1(**options: Any) -> Engine:
     engine.remove(0)
     engine.rebuild()
     engine._check()
-    assert engine._domains.names == ["A", "B", "C", "D", "E"]
+    assert engine._state.domains.names == ["A", "B", "C", "D", "E"]
     return engine
 
 
 def index_of(engine: Engine) -> OpIndex:
-    assert isinstance(engine._index, OpIndex)
-    return engine._index
+    assert isinstance(engine._state.index, OpIndex)
+    return engine._state.index
 
 
 def only_part(engine: Engine) -> Any:
@@ -59,14 +59,14 @@ def only_part(engine: Engine) -> Any:
 
 def pivots(engine: Engine) -> dict[Any, list[str]]:
     """Return the pivots of each subscription of the first part."""
-    part, names = index_of(engine)._parts[0], engine._domains.names
+    part, names = index_of(engine)._parts[0], engine._state.domains.names
     arrays = part.arrays
     found: dict[Any, list[str]] = {}
     for attribute, p in enumerate(arrays.pivots.tolist()):
         if p >= 0:
             counted = arrays.counter_clauses[arrays.counter_starts[p] : arrays.counter_starts[p + 1]]
             mapped = arrays.bitmap_clauses[arrays.bitmap_starts[p] : arrays.bitmap_starts[p + 1]]
-            for id in engine._table.ids(part.clauses.slots[np.concatenate([counted, mapped])]):
+            for id in engine._state.table.ids(part.clauses.slots[np.concatenate([counted, mapped])]):
                 found.setdefault(id, []).append(names[attribute])
     return found
 
@@ -78,7 +78,7 @@ def segments(engine: Engine) -> dict[tuple[str, str], list[list[tuple[str, Any, 
     for attribute, p in enumerate(arrays.pivots.tolist()):
         for operator, sign in enumerate(OPERATORS if p >= 0 else ()):
             first = (p * 3 + operator) * b
-            lists[engine._domains.names[attribute], sign] = [
+            lists[engine._state.domains.names[attribute], sign] = [
                 entries(engine, p, slice(arrays.directory[cell], arrays.directory[cell + 1]))
                 for cell in range(first, first + b)
             ]
@@ -88,16 +88,16 @@ def segments(engine: Engine) -> dict[tuple[str, str], list[list[tuple[str, Any, 
 def entries(engine: Engine, pivot: int, chosen: slice) -> list[tuple[str, Any, Any]]:
     part = only_part(engine)
     counters = part.arrays.counter_starts[pivot] + part.arrays.targets[chosen]
-    ids = engine._table.ids(part.clauses.slots[part.arrays.counter_clauses[counters]])
+    ids = engine._state.table.ids(part.clauses.slots[part.arrays.counter_clauses[counters]])
     keys = part.arrays.keys[chosen].tolist()
     return [
-        (engine._domains.names[key >> 32], value_of(engine, key >> 32, key & 0xFFFFFFFF), id)
+        (engine._state.domains.names[key >> 32], value_of(engine, key >> 32, key & 0xFFFFFFFF), id)
         for key, id in zip(keys, ids, strict=True)
     ]
 
 
 def value_of(engine: Engine, attribute: int, code: int) -> Any:
-    numbers = engine._domains.domains[attribute].numbers
+    numbers = engine._state.domains.domains[attribute].numbers
     return numbers.keys[numbers.labels.index(code)]
 
 

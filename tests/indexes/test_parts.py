@@ -52,10 +52,11 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sizes(engine: Engine) -> list[int]:
-    return [part.n_clauses for part in engine._index._parts]  # type: ignore[attr-defined]
+    return [part.n_clauses for part in engine._state.index._parts]  # type: ignore[attr-defined]
 
 
-def test_parts_halve_in_size() -> None:
+def test_parts_halve_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("siftline.tidying._AT_ONCE", 4096)  # nothing in the background
     engine = Engine("everything")
     engine.add_many((n, f"a = {n}") for n in range(1000))
     for n in range(1000, 1200):

@@ -15,6 +15,7 @@ from strategies import events, subscriptions
 
 from siftline import Engine
 from siftline.encoding.terms import key_of, terms_of
+from siftline.engine.paged import PagedEngine
 from siftline.errors import StorageError, UnknownIndexError
 from siftline.indexes.pb_tree import PbTree
 from siftline.indexes.pb_tree_bulk import load_predicates
@@ -23,7 +24,6 @@ from siftline.indexes.pb_tree_predicates import PredicateTree, leaf_value
 from siftline.kernels.pb_tree import GT, LT, NEQ, insert, recount
 from siftline.language.normal_form import cover
 from siftline.language.text import parse
-from siftline.paged_engine import PagedEngine
 from siftline.storage.pages import PageFile
 
 if TYPE_CHECKING:

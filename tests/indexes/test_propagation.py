@@ -24,7 +24,7 @@ def filled(subscriptions: dict[int, str], statistics: Statistics | None = None) 
 
 
 def arrays_of(engine: Engine) -> Layout:
-    (part,) = engine._index._parts  # type: ignore[attr-defined]
+    (part,) = engine._state.index._parts  # type: ignore[attr-defined]
     arrays: Layout = part.arrays
     return arrays
 

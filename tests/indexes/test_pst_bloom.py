@@ -32,14 +32,14 @@ def filled(subscriptions: list[tuple[int, str]], **options: Any) -> Engine:
 
 
 def part_of(engine: Engine) -> Any:
-    return engine._index._parts[0]  # type: ignore[attr-defined]
+    return engine._state.index._parts[0]  # type: ignore[attr-defined]
 
 
 def leaf_of(engine: Engine, path: str, value: float) -> tuple[int, int]:
     """Return the attribute and the leaf in which a value lies."""
     arrays = part_of(engine).arrays
-    attribute = engine._domains.attribute_id(path)
-    code = engine._domains.domains[attribute].code(value)
+    attribute = engine._state.domains.attribute_id(path)
+    code = engine._state.domains.domains[attribute].code(value)
     start, end = arrays.leaf_starts[attribute : attribute + 2]
     return attribute, int(start + np.searchsorted(arrays.cuts[start:end], code, side="right") - 1)
 
@@ -159,7 +159,7 @@ def test_attributes_with_too_many_leaves_have_no_signatures() -> None:
     # Each of 3,000 ranges covers about a third of 6,000 leaves.
     engine = filled([(n, f"a = {n % 7} and b between {n} and {n + 2000}") for n in range(3000)])
     places = part_of(engine).arrays.signature_places
-    assert places[engine._domains.attribute_id("b")] == 0
+    assert places[engine._state.domains.attribute_id("b")] == 0
     assert engine.match({"a": 3, "b": 11}) == [3, 10]
     assert engine.stats()["rejected_by_signature"] == 0
 

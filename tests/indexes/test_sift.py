@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, given, settings
 from test_against_scan import check_property, lists_of_events, lists_of_subscriptions, run_machine
 
 from siftline import Engine, Statistics
-from siftline.bench.workloads import generate
 from siftline.errors import TooLargeError
 from siftline.indexes import sift
 from siftline.kernels.sift_arrays import Cuts
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def part_of(engine: Engine) -> Any:
-    return engine._index._parts[0]  # type: ignore[attr-defined]
+    return engine._state.index._parts[0]  # type: ignore[attr-defined]
 
 
 _ALL = 1 << 30
@@ -213,17 +212,6 @@ def test_guides_find_ordinals_however_cuts_are_spread(n: int, far: tuple[int, ..
         codes = codes[codes >= 0].astype(np.int32)
         found = [guided_ordinal(1, code, laid) for code in codes]
         assert found == np.searchsorted(cuts, codes, side="right").tolist()
-
-
-@pytest.mark.parametrize("name", ["dense", "sparse", "zipf", "equality"])
-def test_workloads(name: str) -> None:
-    workload = generate(name, n_subscriptions=3000, n_events=30, seed=5)
-    engine, reference = Engine("sift"), Engine("fast-scan")
-    for each in (engine, reference):
-        each.add_many(workload.predicates)
-    engine._check()
-    for event in workload.dicts:
-        assert sorted(engine.match(event)) == sorted(reference.match(event))
 
 
 def test_a_wide_range_is_posted_at_few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:

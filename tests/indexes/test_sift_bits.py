@@ -53,7 +53,7 @@ def one_by_one(engine: Engine, trees: list[dict[str, Any]]) -> list[tuple[int, A
 
 
 def bits_of(engine: Engine) -> list[Bits]:
-    return [part.batching for part in engine._index._parts]  # type: ignore[attr-defined]
+    return [part.batching for part in engine._state.index._parts]  # type: ignore[attr-defined]
 
 
 @numba.njit  # type: ignore[untyped-decorator]

@@ -10,8 +10,8 @@ from hypothesis import given
 from strategies import subscriptions
 
 from siftline import Engine, parse
+from siftline.engine.subscriptions import ParsedExpressions
 from siftline.model import pack, unpack
-from siftline.subscriptions import ParsedExpressions
 
 if TYPE_CHECKING:
     from siftline.model import Expression
@@ -38,8 +38,8 @@ def test_the_collector_forgets_what_is_packed() -> None:
 
 
 def test_groups_of_expressions_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("siftline.subscriptions._CHUNK", 4)
-    monkeypatch.setattr("siftline.subscriptions._MOST_UNPACKED", 3)
+    monkeypatch.setattr("siftline.engine.subscriptions._CHUNK", 4)
+    monkeypatch.setattr("siftline.engine.subscriptions._MOST_UNPACKED", 3)
     expressions = [parse(f"a = {n}") for n in range(11)]
     group = ParsedExpressions(expressions[:6])
     group.extend(ParsedExpressions(expressions[6:]))

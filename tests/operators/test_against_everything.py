@@ -15,8 +15,8 @@ from siftline.engine import Engine
 from siftline.errors import SubscriptionError
 from siftline.indexes.registry import indexes
 from siftline.model import And, Arithmetic, Call, Constraint, Expression, IsTrue, Not, Or, Predicate, Variable
+from siftline.operators.acceptance import accepted
 from siftline.operators.schedules import schedules
-from siftline.subscriptions import accepted
 
 SCHEDULES = [name for name in schedules() if name != "everything"]
 
@@ -159,7 +159,7 @@ class AddRemoveMatch(RuleBasedStateMachine):
     @rule()
     def sweep(self) -> None:
         for engine in (self.oracle, self.engine):
-            engine._sweep_all()
+            engine._updates.sweep_all()
 
     @rule()
     def pickle(self) -> None:

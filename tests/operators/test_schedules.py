@@ -9,27 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from schedule_cases import SCHEDULES, conjunctions, problem_of, run, statistics_of, truths_of
 
 from siftline.errors import OperatorError
 from siftline.kernels.chain_order import differences_of
 from siftline.operators.adaptive import Greedy, chain_rows, rates_of
 from siftline.operators.call_statistics import CallStatistics
 from siftline.operators.problem import Problem, problem_of_lists
-from siftline.operators.schedules import check_schedule, make_schedule, schedules
-from siftline.operators.simulation import calls_of, simulate
+from siftline.operators.schedules import check_schedule, schedules
 from siftline.operators.sub_order import SubOrder, likelihoods, sorted_chains
-
-SCHEDULES = ["naive", "naive-no-memo", "sequential", "sub-order", "adaptive"]
-
-conjunctions = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True), min_size=1, max_size=6)
-
-
-def problem_of(chains: list[list[int]]) -> Problem:
-    return problem_of_lists([[[2 * node for node in chain]] for chain in chains])
-
-
-def truths_of(problem: Problem, bits: int) -> np.ndarray[Any, Any]:
-    return np.array([bits >> int(node) & 1 for node in problem.nodes], dtype=np.bool_)
 
 
 def optimum(problem: Problem, truths: Any, costs: Any) -> float:
@@ -45,35 +33,6 @@ def optimum(problem: Problem, truths: Any, costs: Any) -> float:
         ):
             best = min(best, sum(cost for cost, is_chosen in zip(costs, chosen, strict=True) if is_chosen))
     return best
-
-
-def statistics_of(problem: Problem, shares: Any = None, costs: Any = None) -> CallStatistics:
-    statistics = CallStatistics()
-    for node in range(int(problem.nodes.max(initial=-1)) + 1):
-        cost = 1.0 if costs is None else float(costs[node])
-        statistics.add(f"operator {node}", cost, None if shares is None else float(shares[node]))
-    return statistics
-
-
-def run(schedule: str, problem: Problem, truths: Any, statistics: CallStatistics) -> list[int]:
-    """Return the nodes that a schedule evaluates, in order."""
-    made = make_schedule(schedule, statistics)
-    starts = problem.chain_starts
-    for chain in range(problem.n_chains):
-        literals = problem.literals[starts[chain] : starts[chain + 1]]
-        made.add(chain, 2 * problem.nodes[literals >> 1] + (literals & 1))
-    going = made.begin(problem)
-    evaluated = []
-    step = -1
-    while (step := going.next(step)) != -1:
-        if step >= 0:
-            evaluated.append(step)
-            going.known[step] = 1 if truths[step] else 2
-        else:
-            going.is_settled[problem.owners[-2 - step]] = True
-    expected = [bool(truths[part >> 1].all()) for part in np.split(problem.literals, starts[1:-1])]
-    assert going.is_settled.tolist() == expected
-    return evaluated
 
 
 @settings(max_examples=150, deadline=None)
@@ -225,32 +184,6 @@ def test_adaptive_takes_the_node_that_decides_most() -> None:
     assert greedy.next(-1) == 0
     costly = Greedy(chain_rows(problem), rates_of(np.full(12, 0.5), np.array([10.0, 1, 1, 1, 1, 1])))
     assert costly.next(-1) != 0
-
-
-def test_adaptive_follows_drift() -> None:
-    rng = np.random.default_rng(7)
-    chains = [[int(node) for node in rng.choice(300, 4, replace=False)] for _ in range(600)]
-    problem = problem_of(chains)
-    before, after = rng.random(problem.n_nodes) ** 4, rng.random(problem.n_nodes) ** 4
-    steady = rng.random((60, problem.n_nodes)) < before
-    drifted = rng.random((120, problem.n_nodes)) < after
-    statistics = statistics_of(problem, before)
-    assert calls_of("adaptive", problem, steady, statistics) <= 1.02 * calls_of(
-        "sub-order", problem, steady, statistics_of(problem, before)
-    )
-    adaptive = calls_of("adaptive", problem, drifted, statistics)
-    assert adaptive <= 0.9 * calls_of("sub-order", problem, drifted, statistics_of(problem, before))
-
-
-@settings(max_examples=40, deadline=None)
-@given(chains=conjunctions, bits=st.integers(0, 63))
-def test_simulations_make_the_same_calls(chains: list[list[int]], bits: int) -> None:
-    problem = problem_of(chains)
-    truths = truths_of(problem, bits)
-    for name in SCHEDULES:
-        expected = run(name, problem, truths, statistics_of(problem))
-        simulation = simulate(name, problem, truths[None, :], statistics_of(problem))
-        assert simulation.calls.tolist() == [len(expected)]
 
 
 def test_unknown_schedules_are_refused() -> None:

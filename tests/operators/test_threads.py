@@ -44,7 +44,7 @@ def test_readers_see_what_stays(schedule: str) -> None:
         if i % 2:
             engine.remove(1000 + i)
         if i % 20 == 7:
-            engine._sweep_all()
+            engine._updates.sweep_all()
             engine.rebuild()
     is_over.set()
     for reader in readers:

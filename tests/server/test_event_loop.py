@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import tracemalloc
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from starlette.datastructures import Headers
 
 from server.serving import Service, bearer, serving, wait_for
 from siftline.broker.limits import Limits
+from siftline.errors import LimitError
+from siftline.server.events import events_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition)
@@ -175,6 +179,46 @@ def test_a_stream_that_ends_while_a_lock_is_held(service: Service) -> None:
                 time.sleep(0.2)
                 assert answer_seconds(service) < HELD_SECONDS / 2, name
         wait_for(lambda: not len(service.broker.hub))
+
+
+def test_large_bodies_are_put_together_as_they_come(tmp_path: Path) -> None:
+    """The loop does nothing large at once: its processor time, which does not depend on what else the machine does."""
+    with serving(tmp_path / "store.db", limits=Limits(body_bytes=200 << 20, bodies_bytes=200 << 20)) as service:
+        body = b"[" + b" " * 150_000_000 + b"]"
+        assert longest_turn(service, lambda: service.client.post("/events", content=body)) < 0.03
+
+
+def longest_turn(service: Service, call: Callable[[], Any]) -> float:
+    """Return the most processor time that the loop of a server takes at once while something is called."""
+    longest, is_over = [0.0], threading.Event()
+
+    def beat(then: float) -> None:
+        now = time.thread_time()
+        longest[0] = max(longest[0], now - then)
+        if not is_over.is_set():
+            loop.call_later(0.001, beat, time.thread_time())
+
+    [loop] = {each.get_loop() for each in service.server.servers}
+    loop.call_soon_threadsafe(beat, float("inf"))
+    call()
+    is_over.set()
+    assert longest[0] > 0.0
+    return longest[0]
+
+
+def test_lines_are_found_one_by_one() -> None:
+    limits = Limits()
+    for body, n in ((b"{}\n" * 5_000_000, None), (b"\n" * 16_000_000, None), (b"\n{}\n" * 10_000 + b" " * 9, 10_000)):
+        tracemalloc.start()
+        try:
+            found = events_of(Headers({"content-type": "application/x-ndjson"}), body, limits).events
+            assert (len(found), found[0]) == (n, b"{}")
+        except LimitError:
+            assert n is None
+        finally:
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+        assert peak < 4 << 20  # no copy of what is left
 
 
 def test_a_writer_of_another_process_is_not_waited_for(tmp_path: Path) -> None:

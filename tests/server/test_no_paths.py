@@ -117,6 +117,6 @@ def check(service: Service, fault: str, secrets: tuple[str, ...]) -> None:
 def test_what_is_said_of_errors_with_paths() -> None:
     """Whatever error of the library has a path in it: a file of the server is not the business of who asks."""
     kinds = [kind for name in errors.__all__ if issubclass(kind := getattr(errors, name), errors.StorageError)]
-    kinds += [errors.SnapshotError, errors.FileError, errors.ResultsError, errors.SparkError]
+    kinds += [errors.SnapshotError, errors.FileError, errors.SparkError]
     for kind in kinds:
         assert "/srv" not in problem_of(kind("/srv/hidden.db is damaged")).reason, kind

@@ -6,10 +6,10 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from siftline import Engine
-from siftline.spark.deltas import apply
+from siftline.spark.changes import apply
 
 if TYPE_CHECKING:
-    from siftline.spark.live import State
+    from siftline.spark.directory.state import State
 
 ATTRIBUTES = "abc"
 NEVER = 2**63 - 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from siftline import Engine
-from siftline.spark.directory import Draft, Shard
+from siftline.spark.directory.draft import Draft
+from siftline.spark.directory.versions import Shard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

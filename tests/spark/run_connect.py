@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 
 from siftline.errors import EventError, SparkError
 from siftline.spark import Counts, compile, match, match_files, profile, session
-from siftline.spark.failures import own_error
-from siftline.spark.session import SETTINGS, is_connect
+from siftline.spark.runtime.failures import own_error
+from siftline.spark.runtime.sessions import is_connect
+from siftline.spark.session import SETTINGS
 from spark.test_remote import events, subscriptions
 
 

@@ -20,7 +20,7 @@ from siftline.spark import match, match_files, session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-MODULES = ("compile", "files", "sharded")
+MODULES = ("compile", "match", "worker.sharded")
 SUBSCRIPTIONS = [(number, f"a{number % 7} >= {number % 5}") for number in range(60)]
 EVENTS = [{f"a{number % 9}": number % 6, f"a{number % 4}": number % 3} for number in range(300)]
 

@@ -6,8 +6,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from siftline.spark.documents import read_document
-from siftline.spark.live import State
+from siftline.spark.directory.documents import read_document
+from siftline.spark.directory.state import State
 from siftline.spark.stream import stream
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from siftline import Engine
 from siftline.errors import SnapshotError
-from siftline.spark.checked import open_checked
+from siftline.spark.runtime.checked import open_checked
 from siftline.storage import snapshot
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from siftline import Engine, Statistics
 from siftline.errors import SnapshotError, SparkError, StorageError, TableError
 from siftline.model import Event
 from siftline.spark import IndexDirectory, apply, compact, compile, match
-from siftline.spark.directory import Draft
+from siftline.spark.directory.draft import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

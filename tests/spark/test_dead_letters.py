@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 
 from siftline.errors import EventError
 from siftline.spark import Counts, match, match_files, profile
-from siftline.spark.dead_letters import DeadLetters
-from siftline.spark.failures import own_error
+from siftline.spark.runtime.failures import own_error
+from siftline.spark.worker.dead_letters import DeadLetters
 from spark.directories import directory
 from spark.streaming import put_events, run_all
 

@@ -16,11 +16,14 @@ import pytest
 from siftline import Store
 from siftline.errors import SnapshotError, SparkError
 from siftline.model import Timestamp
-from siftline.spark.claims import claim
-from siftline.spark.compact import compact
-from siftline.spark.deltas import apply, read_delta
-from siftline.spark.directory import Draft, IndexDirectory, delta_file, delta_numbers
-from siftline.spark.live import State, engines_of, state_of
+from siftline.spark.changes import apply, compact
+from siftline.spark.directory.claims import claim
+from siftline.spark.directory.deltas import read_delta
+from siftline.spark.directory.draft import Draft
+from siftline.spark.directory.layout import delta_file, delta_numbers
+from siftline.spark.directory.state import State, state_of
+from siftline.spark.directory.versions import IndexDirectory
+from siftline.spark.worker.live import engines_of
 from spark.changing import Model, expression, tree
 from spark.directories import directory
 
@@ -243,7 +246,7 @@ def test_subscriptions_do_not_go_back_in_a_stream(tmp_path: Path, monkeypatch: p
     before = state_of(path)
     apply(path, [{"subscription": 2, "expression": "a = 1"}])
     first = claim(path, "query", 1)
-    monkeypatch.setattr("siftline.spark.claims.state_of", lambda _: before._replace(time=first.time + 5))
+    monkeypatch.setattr("siftline.spark.directory.claims.state_of", lambda _: before._replace(time=first.time + 5))
     assert claim(path, "query", 2) == first._replace(time=first.time + 5)
     assert claim(path, "other", 1).delta == 0
 

@@ -16,15 +16,17 @@ import pytest
 
 from siftline import Engine, Statistics
 from siftline.errors import SiftlineError, SnapshotError, SparkError, StorageError
-from siftline.spark.deltas import apply
-from siftline.spark.directory import KEPT_FOR, Draft, IndexDirectory, Shard
-from siftline.spark.paths import local_path
+from siftline.spark.changes import apply
+from siftline.spark.directory.draft import Draft
+from siftline.spark.directory.retention import RETENTION_PERIOD
+from siftline.spark.directory.versions import IndexDirectory, Shard
+from siftline.spark.runtime.paths import local_path
 
 STATISTICS = Statistics.from_events([{"a": 1}])
 
 
 def made(
-    path: Path | str, text: str = "a = 1", statistics: Statistics | None = None, keep: timedelta = KEPT_FOR
+    path: Path | str, text: str = "a = 1", statistics: Statistics | None = None, keep: timedelta = RETENTION_PERIOD
 ) -> IndexDirectory:
     with Draft(path, keep) as draft:
         return filled(draft, text, statistics)
@@ -116,19 +118,19 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from siftline.spark import directory
+from siftline.spark.directory import draft as drafts
 from spark.test_directory import filled
 def kill(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 {when}
-with directory.Draft({path!r}) as draft:
+with drafts.Draft({path!r}) as draft:
     filled(draft, "a = 7")
 """
 MOMENTS = {
-    "before the version is renamed": "directory.write_document = kill",
+    "before the version is renamed": "drafts.write_document = kill",
     "before the manifest is replaced": (
-        "write = directory.write_document\n"
-        "directory.write_document = lambda file, new: kill() if file.name == 'manifest.json' else write(file, new)"
+        "write = drafts.write_document\n"
+        "drafts.write_document = lambda file, new: kill() if file.name == 'manifest.json' else write(file, new)"
     ),
 }
 

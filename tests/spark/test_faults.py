@@ -16,8 +16,8 @@ import pytest
 
 from siftline import Engine
 from siftline.spark import compact
-from siftline.spark.documents import read_document
-from siftline.spark.live import State
+from siftline.spark.directory.documents import read_document
+from siftline.spark.directory.state import State
 from spark.changing import Model, tree
 from spark.directories import directory
 from spark.run_kills import EVENTS, SUBSCRIPTIONS

@@ -13,8 +13,8 @@ import pytest
 
 from siftline.errors import EventError, SparkError, StorageError, TableError
 from siftline.spark import Counts, apply, compact, compile, match, match_files
-from siftline.spark.event_files import EventFiles, Group, mounted
-from siftline.spark.files import Written
+from siftline.spark.match import Written
+from siftline.spark.worker.event_files import EventFiles, Group, mounted
 from spark.directories import directory
 
 if TYPE_CHECKING:

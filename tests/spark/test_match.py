@@ -12,10 +12,10 @@ from pyspark.sql import functions
 
 from siftline import Engine
 from siftline.errors import SnapshotError, TableError
-from siftline.spark.counts import Counts
 from siftline.spark.match import match
 from siftline.spark.profile import profile
-from siftline.spark.sharded import in_order
+from siftline.spark.worker.counts import Counts
+from siftline.spark.worker.sharded import in_order
 from spark.directories import directory
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent.parent / "cases.json").read_text(encoding="utf-8"))
@@ -256,22 +256,23 @@ def test_integers_as_ids(spark: Any, tmp_path: Path) -> None:
 
 
 def test_the_result_is_that_of_an_engine(spark: Any, tmp_path: Path) -> None:
-    """A drawn workload, against one engine in this process."""
-    from siftline.bench.workloads.registry import generate
+    """Drawn wishes and products, against one engine in this process."""
+    from siftline.demo.catalogue import draw_shop
 
-    workload = generate("zipf", n_subscriptions=2000, n_events=300, seed=3)
+    shop = draw_shop(2000, 300, seed=3)
     engine = Engine("scan")
-    engine.add_many(workload.predicates)
+    engine.add_many(shop.subscriptions)
     path = tmp_path / "index"
     whole = Engine()
-    whole.add_many(workload.predicates)
-    from siftline.spark.directory import Draft, Shard
+    whole.add_many(shop.subscriptions)
+    from siftline.spark.directory.draft import Draft
+    from siftline.spark.directory.versions import Shard
 
     with Draft(path) as draft:
         whole.save(draft.folder / "made")
         draft.commit([Shard("0", draft.folder / "made", 2000, 1)], id_type="bigint", quarantined=0, statistics=None)
-    frame = spark.createDataFrame(list(enumerate(text.decode() for text in workload.json)), "id bigint, event string")
+    frame = spark.createDataFrame(list(enumerate(shop.events["event"].to_pylist())), "id bigint, event string")
     found = {tuple(row) for row in match(frame.repartition(3), str(path)).collect()}
-    expected = engine.match_batch(workload.dicts)
+    expected = engine.match_batch([json.loads(text) for text in shop.events["event"].to_pylist()])
     assert found == set(zip(expected["event"].to_pylist(), expected["subscription"].to_pylist(), strict=True))
-    assert found
+    assert len(found) >= 300

@@ -14,8 +14,8 @@ from strategies import events, subscriptions
 from siftline import Engine
 from siftline.language.printer import to_text
 from siftline.spark.compile import compile
-from siftline.spark.directory import IndexDirectory
-from siftline.spark.live import State
+from siftline.spark.directory.state import State
+from siftline.spark.directory.versions import IndexDirectory
 from siftline.spark.match import match
 from spark.changing import Model, tree
 from spark.test_deltas import first_rows

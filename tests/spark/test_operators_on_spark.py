@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import siftline
+from siftline.operators.learned import Learned
 from siftline.operators.modules import load_modules
-from siftline.spark.compact import compact
+from siftline.spark.changes import apply, compact
 from siftline.spark.compile import compile
-from siftline.spark.deltas import apply
-from siftline.spark.directory import IndexDirectory
-from siftline.spark.learning import Learning, learned_of, merge
+from siftline.spark.directory.documents import write_document
+from siftline.spark.directory.learned import learned_of, merge, read_learned, total_file, write_learned
+from siftline.spark.directory.locks import held
+from siftline.spark.directory.versions import IndexDirectory
 from siftline.spark.match import match
+from siftline.spark.stream import stream
+from siftline.spark.worker.learning import Learning
 from spark.streaming import put_events, run_all, written
 
 if TYPE_CHECKING:
@@ -93,10 +98,11 @@ def test_what_workers_learn_is_merged(spark: Any, tmp_path: Path) -> None:
     log = tmp_path / "log"
     rows = [(1, "spark_multiple(2) and spark_multiple(5)"), (2, "spark_fails()")]
     table = spark.createDataFrame(rows, "subscription bigint, expression string")
-    path = str(tmp_path / "index")
+    index = tmp_path / "index"
+    path = str(index)
     compile(table, path, operators=[MODULE])
     match(frame(spark, 3, log=str(log)), path).count()
-    learned = learned_of(path)
+    learned = learned_of(index)
     lines = Counter(log.read_text(encoding="utf-8").splitlines())
     outcomes = {json.loads(key)[1][0]: counts for key, counts in learned.predicates.items() if "multiple" in key}
     assert {of: counts[2] for of, counts in outcomes.items()} == {of: lines[f"multiple {of}"] for of in (2, 5)}
@@ -105,25 +111,76 @@ def test_what_workers_learn_is_merged(spark: Any, tmp_path: Path) -> None:
     assert shown["spark_multiple"]["calls"] == sum(lines.values())
     assert (shown["spark_fails"]["calls"], shown["spark_fails"]["failures"]) == (40, 20)
     assert shown["spark_fails"]["share_true"] == 0.5
-    # The next job adds the files up, goes on from there, and adds its own.
-    again = match(frame(spark, 2, log=str(log)), path)
-    assert [file.name for file in (tmp_path / "index" / "learned").glob("[!.]*.json")] == ["total.json"]
-    assert learned_of(path) == learned
-    again.count()
+    # When the next job runs, its tasks merge these files, go on from the sum, and record their own.
+    assert len(recorded(index)) == 3
+    match(frame(spark, 2, log=str(log)), path).count()
+    assert len(recorded(index)) == 3
+    assert "total.json" in recorded(index)
+    assert read_learned(total_file(index)) == learned
     lines = Counter(log.read_text(encoding="utf-8").splitlines())
     assert IndexDirectory.open(path).learned()["spark_multiple"]["calls"] == sum(lines.values())
     engine = siftline.Engine.open(IndexDirectory.open(path).shard_path(0))
     assert engine.call_stage is not None
-    engine.call_stage.take(learned_of(path))
+    engine.call_stage.take(learned_of(index))
     known = engine.stats()["operators"]["learned"]
     assert known["spark_fails"]["share_true"] == 0.5
     assert 0.0 < known["spark_multiple"]["milliseconds"] < 1000.0
 
 
-def test_damaged_and_killed_merges(tmp_path: Path) -> None:
-    from siftline.operators.learned import Learned
-    from siftline.spark.documents import write_document
+def recorded(index: Path) -> set[str]:
+    """Return the names of the documents of what was learned."""
+    return {file.name for file in (index / "learned").glob("[!.]*.json")}
 
+
+def listing(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Return everything in a folder, with what changes when it is written to."""
+    found = {str(path): path.stat() for path in (folder, *folder.rglob("*"))}
+    return {name: (status.st_ino, status.st_size, status.st_mtime_ns) for name, status in found.items()}
+
+
+def test_planning_writes_nothing(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = compiled(spark, tmp_path / "index", shards=2)
+    match(frame(spark), path).count()  # leaves files that the next job merges
+    apply(path, [{"change": "remove", "subscription": 4}])
+    put_events(tmp_path / "events", 0, EVENTS, 0)
+    arriving = spark.readStream.schema("id bigint, event string").json(str(tmp_path / "events"))
+    before = listing(tmp_path)
+    dead = str(tmp_path / "dead")
+    planned = [match(frame(spark), path, plan=plan, dead_letters=dead) for plan in ("replicated", "sharded")]
+    planned.append(match(frame(spark), IndexDirectory.open(path), dead_letters=dead, fail_above=0.5))
+    planned.append(stream(arriving, path, dead_letters=dead))
+    for result in planned:
+        result.explain(True)
+    assert "MapInArrow" in capsys.readouterr().out
+    assert listing(tmp_path) == before
+    planned[0].count()
+    assert "total.json" in recorded(tmp_path / "index")  # the job has merged them, now that it has run
+
+
+def test_the_files_of_the_run_itself_are_not_merged(tmp_path: Path) -> None:
+    """Spark may repeat a task, which then replaces its file: merged before, it would count twice."""
+    one = Learned({'["p", [], []]': [1, 0, 1]}, {"p": [1, 0, 0, 1, 500]})
+    for name in ("a-part-00000", "b-part-00000"):
+        write_learned(tmp_path, name, one)
+    merge(tmp_path, run="b")
+    assert recorded(tmp_path) == {"total.json", "b-part-00000.json"}
+    assert read_learned(total_file(tmp_path)) == one
+
+
+def test_tasks_that_begin_together_go_on_from_the_same_sum(tmp_path: Path) -> None:
+    one = Learned({'["p", [], []]': [1, 0, 1]}, {"p": [1, 0, 0, 1, 500]})
+    write_learned(tmp_path, "a-part-00000", one)
+    with held(tmp_path / "learned" / "lock", 0.0) as is_held:
+        assert is_held  # by a task that is merging
+        waiting = Thread(target=merge, args=[tmp_path])
+        waiting.start()
+        waiting.join(0.1)
+        assert waiting.is_alive()
+    waiting.join()
+    assert recorded(tmp_path) == {"total.json"}
+
+
+def test_damaged_and_killed_merges(tmp_path: Path) -> None:
     folder = tmp_path / "learned"
     folder.mkdir()
     one = Learned({'["p", [], []]': [1, 0, 1]}, {"p": [1, 0, 0, 1, 500]})

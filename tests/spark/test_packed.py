@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from siftline.spark.parsed import Parsed
-from siftline.spark.subscriptions import Form, parser
+from siftline.spark.sharding.parsed import Parsed
+from siftline.spark.worker.subscriptions import Form, parser
 
 
 def test_many_predicates_become_several_rows() -> None:

@@ -16,8 +16,8 @@ from pyspark.errors import AnalysisException
 
 from siftline.errors import SnapshotError, SparkError, StorageError
 from siftline.spark import IndexDirectory, apply, compact, compile, match, match_files, profile, stream
-from siftline.spark.mirror import mirror_of
-from siftline.spark.remote import RemoteDirectory, RemoteDraft
+from siftline.spark.directory.mirror import mirror_of
+from siftline.spark.directory.remote import RemoteDirectory, RemoteDraft
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 
 from siftline.errors import SnapshotError
 from siftline.spark import IndexDirectory, apply, compact, match
-from siftline.spark.failures import own_error
+from siftline.spark.runtime.failures import own_error
 from spark.directories import directory
 
 if TYPE_CHECKING:

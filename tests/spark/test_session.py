@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from siftline.errors import SparkError
-from siftline.spark import java, session
+from siftline.spark import session
+from siftline.spark.runtime import java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,10 +18,10 @@ from siftline.engine import Engine
 from siftline.errors import TableError
 from siftline.kernels.routing import PairFilters, no_filters, pair_filter, visits
 from siftline.model import Event, Expression, matches
-from siftline.spark.pairs import name_hashes
-from siftline.spark.parsed import Collector, Parsed, required_attributes
-from siftline.spark.pivots import NO_PIVOT, Line, Pivots, Ranks, pivots_of
-from siftline.spark.shards import count_attributes, engine_of
+from siftline.spark.sharding.pairs import name_hashes
+from siftline.spark.sharding.parsed import Collector, Parsed, required_attributes
+from siftline.spark.sharding.pivots import NO_PIVOT, Line, Pivots, Ranks, pivots_of
+from siftline.spark.sharding.shards import count_attributes, engine_of
 
 
 def parsed_of(expressions: list[Expression], ids: list[Any] | None = None) -> Parsed:

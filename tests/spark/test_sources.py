@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from siftline import Store
 from siftline.errors import SparkError
 from siftline.spark import IndexDirectory, compact, sources, stream
-from siftline.spark.deltas import read_delta
+from siftline.spark.directory.deltas import read_delta
 from siftline.spark.sources.kafka import KafkaReader
 from spark.directories import directory
 

@@ -13,7 +13,7 @@ from siftline import Engine, Statistics
 from siftline.cli import main
 from siftline.cli.spark import _absolute
 from siftline.spark import IndexDirectory, apply
-from siftline.spark.deltas import read_delta
+from siftline.spark.directory.deltas import read_delta
 
 if TYPE_CHECKING:
     from pathlib import Path

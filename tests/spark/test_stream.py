@@ -15,7 +15,7 @@ import pytest
 
 from siftline.errors import SnapshotError, TableError
 from siftline.spark import apply, compact, stream
-from siftline.spark.counts import Counts
+from siftline.spark.worker.counts import Counts
 from spark.changing import Model, tree
 from spark.directories import directory
 from spark.streaming import claims, events_of, put_events, run_all, written

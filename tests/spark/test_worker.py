@@ -11,9 +11,10 @@ import pytest
 
 from siftline import Engine
 from siftline.errors import SnapshotError
-from siftline.spark.dead_letters import DeadLetters
-from siftline.spark.events import ARRAYS, COLUMNS, ENTRIES, JSON, WHOLE, Shape
-from siftline.spark.worker import COUNTS, LISTS, PAIRS, TOP, Matcher, open_shards
+from siftline.spark.worker.dead_letters import DeadLetters
+from siftline.spark.worker.events import ARRAYS, COLUMNS, ENTRIES, JSON, WHOLE, Shape
+from siftline.spark.worker.loading import open_shards
+from siftline.spark.worker.matcher import COUNTS, LISTS, PAIRS, TOP, Matcher
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,14 +15,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import secrets
-import threading
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline.broker.addresses import check_url
-from siftline.broker.clock import SteadyClock
+from siftline.broker.acceptance import accepted_text, accepted_webhook, check_room, named_id, new_id
+from siftline.broker.clock import ForwardClock, SteadyClock
 from siftline.broker.cluster import Cluster, checked
 from siftline.broker.health import Health, without_paths
 from siftline.broker.hub import Hub, Listener
@@ -43,20 +39,21 @@ from siftline.broker.matching import matched_ids
 from siftline.broker.notifications import START, Everybody
 from siftline.broker.publisher import Publisher, Request, event_text
 from siftline.broker.remembered import call_name, named_event
-from siftline.broker.signatures import new_signing_secret, signing_secret
 from siftline.broker.tickets import new_secret, sealed
+from siftline.broker.upkeep import Upkeep
 from siftline.broker.webhooks import Webhooks
-from siftline.errors import BusyError, EventError, LimitError, SiftlineError, SubscriptionError
+from siftline.errors import BusyError, EventError, LimitError, SiftlineError
 from siftline.storage.batch import Batch
 from siftline.storage.rows import microseconds
 from siftline.storage.sqlite_files import plain_errors
 from siftline.storage.store import Store
-from siftline.storage.written import TEXT, Written
+from siftline.storage.written import TEXT
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
+    from datetime import datetime
 
     from siftline.broker.cluster import Delivered
     from siftline.broker.logged import LoggedEvent
@@ -64,20 +61,16 @@ if TYPE_CHECKING:
     from siftline.broker.publisher import Pairs, Published
     from siftline.broker.remembered import Answer, Done
     from siftline.engine import Engine
+    from siftline.ids import Id
     from siftline.storage.rows import Change, StoredSubscription
     from siftline.storage.transaction import Transaction
-    from siftline.subscriptions import Id
 
     Observer = Callable[[int, int, float], None]
 
 # Until then the webhooks of changed subscriptions are looked up one by one.
 _FEW: Final = 1000
-_TICK_SECONDS: Final = 1.0
-# So many transactions of a tick compact the store at most.
+# So many transactions of a second compact the store at most.
 _COMPACTIONS: Final = 20
-_SET_BACK: Final = timedelta(minutes=5)
-# As integers are written: no sign of plus, no leading zeros, no other digits than ours.
-_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 # So many events are matched by other kernels than a few.
 _MANY: Final = 2048
 
@@ -131,8 +124,7 @@ class Broker:
         matches_here: bool = True,
     ) -> None:
         self.limits = Limits() if limits is None else limits
-        self._clock = SteadyClock() if clock is None else clock
-        self._latest = datetime.min.replace(tzinfo=UTC)
+        self._clock = ForwardClock(SteadyClock() if clock is None else clock)
         self._allow_private = allow_private
         self._renewals = Renewals(self.limits.renewal_seconds)
         self.observers: list[Observer] = []
@@ -163,17 +155,15 @@ class Broker:
         self._publisher = Publisher(match, self.log.numbered, self._write, self._answers, self._observe, self.limits)
         self._files = {"the store": self.store.path, "the log of notifications": self.log.path}
         self._health = Health(self._files)
-        self._failures: dict[str, str] = {}  # why steps of the last tick went wrong
-        self._is_stopping = threading.Event()
-        self._ticker = threading.Thread(target=self._tick, name="siftline-broker", daemon=True)
-        self._ticker.start()
+        self._is_closed = False
+        self._upkeep = Upkeep(self._steps)
 
     def close(self) -> None:
         """Finish what was asked for, end all streams, save the engine, and close the files."""
-        if self._is_stopping.is_set():
+        if self._is_closed:
             return
-        self._is_stopping.set()
-        self._ticker.join()
+        self._is_closed = True
+        self._upkeep.stop()
         self._publisher.close()
         self.hub.end()
         self.webhooks.close()
@@ -194,10 +184,7 @@ class Broker:
 
     def now(self) -> datetime:
         """Return the time by which leases end."""
-        moment = self._clock()
-        if moment > self._latest or self._latest - moment > _SET_BACK:
-            self._latest = moment
-        return self._latest
+        return self._clock()
 
     def _now_us(self) -> int:
         moment = microseconds(self.now())
@@ -241,17 +228,17 @@ class Broker:
             If it is too long, for too long, or one too many.
         """
         expires = self._expiry(validity)
-        written = self._written(expression, dialect)
-        webhook = None if deliver is None else self._webhook(deliver)
+        written = accepted_text(expression, dialect, self.limits)
+        webhook = None if deliver is None else accepted_webhook(deliver, allow_private=self._allow_private)
         if len(self.engine) >= self.limits.subscriptions:
             raise LimitError(f"there are {self.limits.subscriptions:,} subscriptions already, and no more may be")
-        id = self._new_id()
+        id = new_id(are_ids_text=self.store.are_ids_text())
         ticket = new_secret("ticket_")
         batch = Batch()
         batch.add(written, id, weight=weight, owner=owner, expires=expires)
 
         def work(transaction: Transaction, connection: sqlite3.Connection) -> int:
-            self._check_room(connection, owner)
+            check_room(connection, owner, self.limits)
             batch.apply(transaction)
             put_lease(connection, id, sealed(ticket), webhook)
             return transaction.sequence
@@ -278,7 +265,7 @@ class Broker:
 
     def replace(self, id: Id, ticket: Proof, expression: Any, *, dialect: str = TEXT) -> StoredSubscription:
         """Give a subscription another expression, and return it; every event sees either the old one or the new one."""
-        written = self._written(expression, dialect)
+        written = accepted_text(expression, dialect, self.limits)
         replaced = self._change(id, ticket, lambda batch: batch.replace(id, written))
         assert replaced is not None
         return replaced
@@ -301,8 +288,7 @@ class Broker:
 
     def id_of(self, text: str) -> Id:
         """Return the id that a text from outside names: ids of one store are all integers or all strings."""
-        is_number = _INTEGER.fullmatch(text) is not None and self.store.are_ids_text() is False
-        return int(text) if is_number and -(2**63) <= int(text) < 2**63 else text
+        return named_id(text, are_ids_text=self.store.are_ids_text())
 
     def _change(
         self,
@@ -331,32 +317,6 @@ class Broker:
 
     def _expiry(self, validity: Any) -> datetime:
         return self.now() + self.limits.lease(validity)
-
-    def _written(self, expression: Any, dialect: str) -> Written:
-        written = Written.of(expression, dialect)
-        n_bytes = len(written.text.encode("utf-8", "surrogatepass"))
-        if n_bytes > self.limits.expression_bytes:
-            raise SubscriptionError(
-                f"the expression has {n_bytes:,} bytes: at most {self.limits.expression_bytes:,} may be"
-            )
-        return written
-
-    def _webhook(self, deliver: Webhook) -> Webhook:
-        check_url(deliver.url, allow_private=self._allow_private)
-        return deliver._replace(
-            secret=new_signing_secret() if deliver.secret is None else signing_secret(deliver.secret)
-        )
-
-    def _check_room(self, connection: sqlite3.Connection, owner: str | None) -> None:
-        if owner is None:
-            return
-        most = self.limits.subscriptions_per_owner
-        query = "SELECT count(*) FROM (SELECT 1 FROM subscriptions WHERE owner = ? LIMIT ?)"
-        if connection.execute(query, (owner, most)).fetchone()[0] >= most:
-            raise LimitError(f"the owner has {most:,} subscriptions already, and no more may be")
-
-    def _new_id(self) -> Id:
-        return secrets.token_hex(10) if self.store.are_ids_text() is not False else secrets.randbits(62)
 
     # the engine
 
@@ -387,33 +347,24 @@ class Broker:
         """
         return self._live.purge()
 
-    def _tick(self) -> None:
-        """Hear of what other processes have done to the store, and purge."""
-        while not self._is_stopping.wait(_TICK_SECONDS):
-            for step in (self.keys.refresh, self.follow, self._live.purge_patiently, self._compact, self.log.tend):
-                # A full disk must not end this thread, nor one step keep the others from their turn: a key that was
-                # revoked must not live on because nothing can be written.
-                try:
-                    step()
-                except Exception as error:
-                    self._failures[step.__name__] = str(error) or repr(error)
-                else:
-                    self._failures.pop(step.__name__, None)
+    def _steps(self) -> tuple[Callable[[], object], ...]:
+        """Return what is done every second."""
+        return self.keys.refresh, self.follow, self._live.purge_patiently, self._compact, self.log.tend
 
     def problems(self) -> list[str]:
         """Return what keeps the broker from doing its work, in words; nothing if it is ready.
 
         Files are probed by a tiny durable write, at most every few seconds, so this may wait for the disk.
         """
-        if self._is_stopping.is_set():
+        if self._is_closed:
             return ["the broker is closed"]
-        known = [without_paths(reason, self._files) for reason in list(self._failures.values())]
+        known = [without_paths(reason, self._files) for reason in self._upkeep.failures()]
         return list(dict.fromkeys(self._health.problems() + known))
 
     def _compact(self) -> None:
         """Drop from the store what nobody needs any more, little by little, because others want to write as well."""
         for _ in range(_COMPACTIONS):
-            if self._live.compact() < MOST_DROPPED or self._is_stopping.is_set():
+            if self._live.compact() < MOST_DROPPED or self._upkeep.is_stopping:
                 return
 
     def save(self) -> None:

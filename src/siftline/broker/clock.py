@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 TOLERANCE: Final = timedelta(seconds=1)
 # So long the wall clock has to keep to a time that it has jumped to.
 PATIENCE_SECONDS: Final = 60.0
+# A clock that is set back by less than this stands still instead.
+_SET_BACK: Final = timedelta(minutes=5)
 
 
 def wall_time() -> datetime:
@@ -34,6 +36,27 @@ def steady_seconds() -> float:
     """Return the time of a clock that nobody sets; it goes on while the machine sleeps, if there is such a one."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+class ForwardClock:
+    """Lets time that runs backwards for a few minutes stand still; a clock that is set back further was wrong before.
+
+    >>> moments = iter([datetime(2026, 1, 1, 12, minute, tzinfo=UTC) for minute in (30, 28, 10)])
+    >>> clock = ForwardClock(lambda: next(moments))
+    >>> [clock().minute for _ in range(3)]
+    [30, 30, 10]
+    """
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+        self._latest = datetime.min.replace(tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        """Return the time."""
+        moment = self._clock()
+        if moment > self._latest or self._latest - moment > _SET_BACK:
+            self._latest = moment
+        return self._latest
 
 
 class SteadyClock:

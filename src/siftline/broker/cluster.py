@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from siftline.broker.log import NotificationLog
     from siftline.broker.logged import LoggedEvent
     from siftline.broker.remembered import Done
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 # Events that are dropped at a time if they take too many bytes.
 _STEP: Final = 100

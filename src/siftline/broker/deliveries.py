@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlite3 import Cursor
 
     from siftline.broker.letters import DeadLetter
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
     # From a subscription, a position, and a number to so many of its next notifications.
     Find = Callable[[Id, Position, int], list[Position]]

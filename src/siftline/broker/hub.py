@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from siftline.broker.logged import LoggedEvent
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 # What a message takes in a queue beside the payload, and for each of its notifications.
 _MESSAGE_BYTES: Final = 300
@@ -364,7 +364,7 @@ class Hub:
         woken: dict[Listener, None] = {}
         for event in events:
             with self._guard:
-                told = self._messages(event) if self._listeners else []
+                told = self._messages(event) if _is_heard(self._listeners) else []
             for message, listeners in told:
                 for listener in listeners:
                     if listener.put(message):
@@ -376,17 +376,21 @@ class Hub:
     def _messages(self, event: LoggedEvent) -> list[tuple[Message, Collection[Listener]]]:
         """Return what there is to tell of an event, and whom."""
         told: list[tuple[Message, Collection[Listener]]] = []
-        of_owners: dict[_Owner, list[tuple[int, Id]]] = {}
+        of_owners: dict[_Owner, list[tuple[int, Id]]] = {
+            owner: [] for owner in self._owners.values() if _is_heard(owner.listeners)
+        }
         for place, id in event.among(self._audiences) if self._audiences else ():
             audience = self._audiences[id]
             if audience.own:
                 told.append((Message(event, (place,), [id]), audience.own))
-            if audience.of_owner is not None:
-                of_owners.setdefault(audience.of_owner, []).append((place, id))
+            if audience.of_owner in of_owners:
+                of_owners[audience.of_owner].append((place, id))
         for owner, items in of_owners.items():
+            if not items:
+                continue
             message = Message(event, [place for place, _ in items], [id for _, id in items])
             told.append((message, tuple(owner.listeners)))
-        if self._of_all:
+        if _is_heard(self._of_all):
             message = Message(event, range(len(event.numbers)), event.subscriptions())
             told.append((message, tuple(self._of_all)))
         return told
@@ -397,3 +401,8 @@ class Hub:
             everyone = list(self._listeners)
         for listener in everyone:
             listener.end()
+
+
+def _is_heard(listeners: Iterable[Listener]) -> bool:
+    """Return whether anybody listens; those who are behind find in the log what they are not told."""
+    return any(not listener.is_behind for listener in listeners)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
+    from siftline.ids import Id
     from siftline.storage.store import Store
-    from siftline.subscriptions import Id
 
     # Runs a query with its arguments, and returns all rows.
     Select = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from sqlite3 import Connection, Cursor
 
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
     Execute = Callable[..., Cursor]
 

@@ -29,9 +29,9 @@ from siftline.storage.rows import microseconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from siftline.ids import Id
     from siftline.storage.rows import Change
     from siftline.storage.store import Store
-    from siftline.subscriptions import Id
 
 # So long after a look found a lease over, and still so, it is removed from the store.
 PATIENCE_SECONDS: Final = 3.0

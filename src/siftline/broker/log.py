@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from siftline.broker.limits import Limits
     from siftline.broker.recent import Snapshot
     from siftline.broker.remembered import Done
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 _log: Final = logging.getLogger("siftline.broker")
 

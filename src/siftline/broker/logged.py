@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.broker.names import Names
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 # If so many times fewer subscriptions are wanted than matched, each is looked for.
 _FEW: Final = 16

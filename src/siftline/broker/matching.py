@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from siftline.engine import Engine
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 # So many pairs of an event and a subscription may a piece match at most, and so many events has it at most ...
 _MOST_PAIRS: Final = 1 << 22

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 # What a name costs: a row in the file, an entry in a dict, the id itself.
 NAME_BYTES: Final = 100

@@ -19,7 +19,7 @@ from siftline.errors import LimitError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 TYPE: Final = "siftline.match"
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
 
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
     Execute = Callable[..., sqlite3.Cursor]
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from siftline.broker.limits import Limits
     from siftline.broker.remembered import Name
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
     # Events, and the numbers of the subscriptions that they match.
     Pairs = list[tuple[bytes, NDArray[np.uint32]]]

@@ -18,8 +18,8 @@ from siftline.storage.rows import microseconds, moment_of, set_fact
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from siftline.ids import Id
     from siftline.storage.store import Store
-    from siftline.subscriptions import Id
 
 # As which reader the store knows us, so that it keeps what happened after the snapshot.
 READER: Final = "broker"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 
 class Waiting:

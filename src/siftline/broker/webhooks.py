@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from siftline.broker.deliveries import Deliveries, Delivery
     from siftline.broker.leases import Webhook
     from siftline.broker.notifications import Notification
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 RETRY_SECONDS: Final = (1.0, 5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0)
 

@@ -1,5 +1,8 @@
 """The command line: one file per command, and here what they share: options, exit status, errors.
 
+Other distributions can bring commands, by an entry point of the group `siftline.commands`: a module with SUMMARY,
+DETAILS, EXAMPLES, `add_arguments` and `run`, as the modules here have them.
+
 Exit status: 0 done; 1 bad input was found; 2 the command could not run; 130 interrupted; 141 the reader of the output
 went away; 143 terminated.
 """
@@ -9,7 +12,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import importlib.util
 import os
 import signal
 import sys
@@ -19,11 +21,14 @@ from siftline.cli.problems import CANNOT_RUN, CannotRunError, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from importlib.metadata import EntryPoint
 
 __all__ = ["main"]
 
 _COMMANDS: Final = ("match", "check", "explain", "store", "serve", "spark", "demo")
-_BENCH: Final = "siftline.bench.command"
+_GROUP: Final = "siftline.commands"
+# Commands that are a distribution of their own: what they are for, and what installs them.
+_APART: Final = {"bench": ("measure indexes on seeded workloads", "pip install 'siftline[bench]'")}
 
 _INTERRUPTED: Final = 130
 _BROKEN_PIPE: Final = 141
@@ -62,6 +67,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return CANNOT_RUN
     try:
         args = _parser(arguments).parse_args(arguments)
+    except CannotRunError as error:  # a command that is not there
+        say(f"siftline: {error}")
+        return CANNOT_RUN
     except SystemExit as stop:  # argparse has said what is wrong, or printed the help
         return stop.code if isinstance(stop.code, int) else CANNOT_RUN
     try:
@@ -131,32 +139,64 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"siftline {__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
     for name in _COMMANDS:
-        _add_command(subparsers, importlib.import_module(f"siftline.cli.{name}"))
-    _add_bench(subparsers, arguments)
+        command = importlib.import_module(f"siftline.cli.{name}")
+        _add_command(subparsers, command.NAME, command).add_argument(
+            "--quiet", action="store_true", help="no progress and no summary"
+        )
+    # To look for other commands takes longer than to parse the arguments of these.
+    if arguments[:1] in ([], ["-h"], ["--help"]):
+        _list_others(subparsers)
+    elif arguments[0] not in _COMMANDS and not arguments[0].startswith("-"):
+        _add_other(subparsers, arguments[0])
     return parser
 
 
-def _add_command(subparsers: Any, module: Any) -> None:
-    parser = subparsers.add_parser(
-        module.NAME,
+def _add_command(subparsers: Any, name: str, module: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        name,
         help=module.SUMMARY,
         description=f"{module.SUMMARY[:1].upper()}{module.SUMMARY[1:]}.\n\n{module.DETAILS}",
         epilog=module.EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.add_arguments(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress and no summary")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an unexpected error")
     parser.set_defaults(run=module.run)
+    return parser
 
 
-def _add_bench(subparsers: Any, arguments: Sequence[str]) -> None:
-    """Add `bench`, but load it only when it is asked for: it brings much with it."""
-    if importlib.util.find_spec(_BENCH) is None:
-        return
-    if "bench" not in arguments[:1]:
-        subparsers.add_parser("bench", help="measure indexes on seeded workloads")
-        return
-    command = importlib.import_module(_BENCH)
-    command.add_parser(subparsers)
-    subparsers.choices["bench"].set_defaults(run=command.run)
+def _others() -> dict[str, EntryPoint]:
+    """Return the commands that other distributions bring."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group=_GROUP) if entry.name not in _COMMANDS}
+
+
+def _add_other(subparsers: Any, name: str) -> None:
+    """Add the command of another distribution if there is one of this name."""
+    entry = _others().get(name)
+    if entry is not None:
+        _add_command(subparsers, name, _loaded(entry))
+    elif name in _APART:
+        raise CannotRunError(f"`siftline {name}` is not installed: {_APART[name][1]} brings it")
+
+
+def _list_others(subparsers: Any) -> None:
+    """Name the commands of other distributions in the help, also those of ours that are not installed."""
+    found = _others()
+    for name, (summary, install) in _APART.items():
+        if name not in found:
+            subparsers.add_parser(name, help=f"{summary} (not installed: {install})")
+    for name, entry in found.items():
+        try:
+            summary = _loaded(entry).SUMMARY
+        except CannotRunError as error:  # the help is there all the same
+            summary = str(error)
+        subparsers.add_parser(name, help=summary.replace("%", "%%"))
+
+
+def _loaded(entry: EntryPoint) -> Any:
+    try:
+        return entry.load()
+    except Exception as error:
+        raise CannotRunError(f"`siftline {entry.name}` cannot be loaded: {type(error).__name__}: {error}") from error

@@ -16,9 +16,9 @@ from siftline.files.problems import Problem, event_problem, problem_of
 if TYPE_CHECKING:
     import argparse
 
-    from siftline.explanation import Explanation
+    from siftline.engine.explanation import Explanation
+    from siftline.ids import Id
     from siftline.model import Event, Expression, Timestamp
-    from siftline.subscriptions import Id
 
 NAME: Final = "explain"
 SUMMARY: Final = "say why an event matches a subscription, or why not"
@@ -59,7 +59,7 @@ class _BadInputError(Exception):
 def run(args: argparse.Namespace) -> int:
     """Explain, and return the exit status."""
     load_operators(args)
-    from siftline.explanation import explain
+    from siftline.engine.explanation import explain
     from siftline.model import has_calls
 
     if (args.subscriptions is None) is not (args.id is None):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 FORMATS: Final = (JSONL, CSV, PARQUET)
 

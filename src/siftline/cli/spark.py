@@ -184,7 +184,7 @@ def run(args: argparse.Namespace) -> int:
     except pyspark.errors.PySparkException as error:
         if args.debug:
             raise
-        from siftline.spark.failures import own_error
+        from siftline.spark.runtime.failures import own_error
 
         own = own_error(error)
         raise CannotRunError(str(own) if own else f"Spark: {str(error).strip().splitlines()[0]}") from None
@@ -329,20 +329,20 @@ def _session(args: argparse.Namespace) -> Any:
 
 def _absolute(path: str) -> str:
     """Return a path as the JVM takes it, which has no working directory of ours; a URI of a file system as it is."""
-    paths = importlib.import_module("siftline.spark.paths")
+    paths = importlib.import_module("siftline.spark.runtime.paths")
     return str(paths.spark_path(path))
 
 
 def _readable(path: str) -> str:
     """Return a path as Spark takes it for reading: a name that is there is no pattern, whatever it looks like."""
-    paths = importlib.import_module("siftline.spark.paths")
+    paths = importlib.import_module("siftline.spark.runtime.paths")
     is_there = not paths.is_remote(path) and paths.local_path(path).exists()
     return str(paths.literal(_absolute(path)) if is_there else _absolute(path))
 
 
 def _format(args: argparse.Namespace) -> str:
     """Return the format of all files, which are there."""
-    paths = importlib.import_module("siftline.spark.paths")
+    paths = importlib.import_module("siftline.spark.runtime.paths")
     kinds = {args.format or (format_of(file, _FORMATS) if Path(file).suffix else PARQUET) for file in args.files}
     if len(kinds) > 1:
         raise CannotRunError(f"the files are of several formats: {', '.join(sorted(kinds))}")
@@ -352,7 +352,7 @@ def _format(args: argparse.Namespace) -> str:
         local = paths.local_path(file)
         if not local.exists() and not glob.glob(str(local)):
             raise CannotRunError(f"{file}: No such file or directory")
-        importlib.import_module("siftline.spark.event_files").check_plain(local)
+        importlib.import_module("siftline.spark.worker.event_files").check_plain(local)
     return str(kinds.pop())
 
 
@@ -409,7 +409,7 @@ def _events(args: argparse.Namespace) -> tuple[Any, str]:
 def _event_stream(args: argparse.Namespace) -> tuple[Any, str]:
     """Return events as they come into a directory, and the column that names them."""
     kind, key = _format(args), args.key or "id"
-    paths = importlib.import_module("siftline.spark.paths")
+    paths = importlib.import_module("siftline.spark.runtime.paths")
     if len(args.files) != 1 or not paths.local_path(args.files[0]).is_dir():
         raise CannotRunError("a stream reads one directory, into which files come")
     path = _readable(args.files[0])

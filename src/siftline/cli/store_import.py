@@ -19,8 +19,8 @@ from siftline.storage.written import CLOUDEVENTS, TEXT, Written
 
 if TYPE_CHECKING:
     from siftline.files.subscription_files import Subscriptions
+    from siftline.ids import Id
     from siftline.storage.store import Store
-    from siftline.subscriptions import Id
 
 # Writing so many is announced, because it takes a while.
 _MANY: Final = 100_000

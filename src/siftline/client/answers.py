@@ -12,7 +12,7 @@ from siftline.broker.notifications import Gap, Notification, Page
 from siftline.broker.raw_json import raw_elements
 
 if TYPE_CHECKING:
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 # Errors of the library that a server may name.
 _KINDS: Final = {

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from siftline.broker.leases import Lease, Webhook
     from siftline.broker.notifications import Page
     from siftline.client.answers import Changes, Delivered, Published, Subscription, SubscriptionPage
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 Result = TypeVar("Result")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from siftline.broker.notifications import Notification, Page
     from siftline.client.answers import Changes, Delivered, Published, Subscription
     from siftline.client.calls import Call
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 Result = TypeVar("Result")
 

@@ -1,8 +1,7 @@
-"""Products and wish lists, drawn by the recipe of the benchmarks and written in words.
+"""Products and wish lists, written in words.
 
-`bench.workloads.products` draws which attributes and values there are, skewed as in a real shop: 10,204 attributes, the
-commonest in 31 % of the products. Here they get names, and become what the pipeline reads: subscriptions as text and
-events as JSON.
+`drawing` draws which attributes and values there are. Here they get names, and become what the pipeline reads:
+subscriptions as text and events as JSON.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from siftline.bench.workloads.products import (
+from siftline.demo.drawing import (
     AT_LEAST,
     AT_MOST,
     BETWEEN,
@@ -21,7 +20,6 @@ from siftline.bench.workloads.products import (
     IN,
     Catalogue,
     Offers,
-    Products,
     Wishes,
     draw_catalogue,
     draw_offers,
@@ -72,12 +70,10 @@ def draw_shop(n_subscriptions: int, n_events: int, seed: int) -> Shop:
     (spout_pieces <= 2 or price <= 44) and bag_motif = 'classic' and bag_border in ('slim', 'wide', 'round')
     """
     chance, event_chance = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(2))
-    # Some wishes are a single condition: few of many people are told often, most seldom.
-    parameters = Products(n_subscriptions=n_subscriptions, n_events=n_events, least_predicates=1)
-    catalogue = draw_catalogue(parameters, chance)
+    catalogue = draw_catalogue(chance)
     dictionary = Dictionary(catalogue.is_text)
     catalogue = catalogue._replace(n_values=dictionary.limited(catalogue.n_values))
-    wishes = draw_wishes(catalogue, parameters, chance)
+    wishes = draw_wishes(catalogue, n_subscriptions, chance)
     offers = draw_offers(catalogue, wishes, n_events, event_chance)
     texts = _wish_texts(wishes, dictionary, chance)
     return Shop(
@@ -138,9 +134,9 @@ def _wish_texts(wishes: Wishes, dictionary: Dictionary, chance: np.random.Genera
 
 
 def _conditions(wishes: Wishes, dictionary: Dictionary) -> Any:
-    """Return all predicates as text, in their order."""
+    """Return all conditions as text, in their order."""
     used = wishes.used
-    operators, lows, highs = wishes.predicates
+    operators, lows, highs = wishes.operators, wishes.lows, wishes.highs
     places = [np.flatnonzero(operators == operator) for operator in range(BETWEEN + 1)]
     parts = [
         _written(operator, used[rows], lows[rows], highs[rows], dictionary) for operator, rows in enumerate(places)
@@ -151,7 +147,7 @@ def _conditions(wishes: Wishes, dictionary: Dictionary) -> Any:
 def _written(
     operator: int, used: NDArray[Any], lows: NDArray[np.int64], highs: NDArray[np.int64], dictionary: Dictionary
 ) -> Any:
-    """Return predicates with the same operator as text."""
+    """Return conditions with the same operator as text."""
     names = dictionary.names.take(pa.array(used))
     if operator == EQUAL:
         return _joined(names, " = ", _quoted(dictionary.words(used, lows)))
@@ -182,7 +178,7 @@ def _offer_texts(offers: Offers, catalogue: Catalogue, dictionary: Dictionary, n
     values = pa.concat_arrays([words, _digits(offers.values[rows[1]])])
     values = values.take(pa.array(np.argsort(np.concatenate(rows))))
     pairs = _joined('"', dictionary.names.take(pa.array(offers.attributes)), '": ', values)
-    return _joined("{", _in_groups(pairs, np.bincount(offers.events, minlength=n_events), ", "), "}")
+    return _joined("{", _in_groups(pairs, np.bincount(offers.products, minlength=n_events), ", "), "}")
 
 
 # text

@@ -48,7 +48,7 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
-_WARM_UP: Final = "from siftline.spark.daemon import warm_up; warm_up()"
+_WARM_UP: Final = "from siftline.spark.worker.daemon import warm_up; warm_up()"
 
 
 class Sizes(NamedTuple):

@@ -27,12 +27,14 @@ from siftline.encoding.arrow_values import (
     TEXTS,
     Numbers,
     Texts,
+    Times,
     ValueFaultError,
     is_any,
     merged,
     python_pairs,
     python_value,
     reader_of,
+    texts_of,
     validity,
 )
 from siftline.encoding.clauses import spans
@@ -263,8 +265,9 @@ class _Block:
 
     def _add_patterns(self, values: Values, path: str, rows: NDArray[np.int64] | None, chosen: Mask) -> None:
         """Take in which patterns the (chosen) values satisfy, each different string tried once."""
-        if path in self._matcher.by_path and isinstance(values, Texts):
-            texts, places, numbers = values.distinct(chosen)
+        strings = texts_of(values) if path in self._matcher.by_path else None
+        if strings is not None:
+            texts, places, numbers = strings.distinct(chosen)
             self._add_hits(_hits(texts, path, self._matcher), places if rows is None else rows[places], numbers)
 
     def _add_hits(self, hits: Hits, rows: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
@@ -281,12 +284,14 @@ class _Block:
             )
 
     def _moments(self, values: Values, attribute: int, chosen: Mask) -> list[Moments]:
-        derived = self._tables.domains.moments.get(attribute, ()) if isinstance(values, Texts) else ()
-        if not derived:
+        derived = self._tables.domains.moments.get(attribute, ())
+        if not derived or not isinstance(values, (Texts, Times)):
             return []
-        assert isinstance(values, Texts)
         places = values.places(chosen)
-        instants = Instants(values.source, values.starts[places], values.starts[places + 1])
+        if isinstance(values, Times):
+            instants = Instants(values.seconds[places], values.nanoseconds[places])
+        else:
+            instants = Instants.read(values.source, values.starts[places], values.starts[places + 1])
         found = []
         for number, op in derived:
             located = Numbers(*instants.numbers(op, self._now), None).located(*self._tables.line_of(number))
@@ -367,8 +372,9 @@ class _Block:
             if len(dictionary):
                 values = self._read(dictionary, None, repr)
                 codes[:-1] = values.located(*self._tables.line_of(attribute))
-                if path in self._matcher.by_path and isinstance(values, Texts):
-                    hits = _hits(values.strings(), path, self._matcher)
+                strings = texts_of(values) if path in self._matcher.by_path else None
+                if strings is not None:
+                    hits = _hits(strings.strings(), path, self._matcher)
                 moments = self._moments(values, attribute, None)
             known = self._dictionaries[key] = _Coded(codes, hits, moments)
         return known

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from siftline.encoding.domain import FALSE, NULL
+from siftline.encoding.domain import FALSE, FIRST_STRING, NULL
 from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers, read_only
 from siftline.encoding.json_leaves import NUMBER, STRING, powers
 from siftline.kernels.arrange import DATE_BYTES, MOMENT_BYTES, date_texts, locate_column, moment_texts
@@ -34,6 +34,8 @@ from siftline.kernels.leaves import LeafColumns
 from siftline.kernels.locate import (
     NUMBERS,
     NUMBERS_END,
+    STRINGS,
+    STRINGS_END,
     TABLE,
     TABLE_END,
     locate_numbers,
@@ -183,12 +185,67 @@ class Texts(NamedTuple):
         return pa.Array.from_buffers(pa.large_binary(), len(self.starts) - 1, [None, *buffers])
 
 
+class Times:
+    """Dates and timestamps: strings that are only written out where somebody asks for them as strings.
+
+    Attributes
+    ----------
+    seconds, nanoseconds : int64[n]
+        Since 1970, and on top.
+    mask : bool[n] or None
+        Which values count.
+    """
+
+    __slots__ = ("_texts", "_write", "mask", "nanoseconds", "seconds")
+
+    def __init__(
+        self,
+        seconds: NDArray[np.int64],
+        nanoseconds: NDArray[np.int64],
+        mask: Mask,
+        write: Callable[[], tuple[NDArray[np.uint8], int]],
+    ) -> None:
+        self.seconds, self.nanoseconds, self.mask = seconds, nanoseconds, mask
+        self._write = write  # returns all texts, and how long each is
+        self._texts: Texts | None = None
+
+    def texts(self) -> Texts:
+        """Return the same as strings."""
+        if self._texts is None:
+            source, length = self._write()
+            self._texts = Texts(np.arange(len(self.seconds) + 1, dtype=np.int64) * length, source, self.mask)
+        return self._texts
+
+    def places(self, chosen: Mask = None) -> NDArray[np.int64]:
+        """Return which of the (chosen) values count."""
+        there = np.ones(len(self.seconds), dtype=np.bool_) if self.mask is None else self.mask
+        return np.flatnonzero(there if chosen is None else there & chosen)
+
+    def located(self, base: Base, attribute: int) -> NDArray[np.int32]:
+        """Return the codes in the line of an attribute."""
+        line = base.flat.lines[attribute]
+        if line[STRINGS_END] > line[STRINGS]:
+            return self.texts().located(base, attribute)
+        return _without(np.full(len(self.seconds), FIRST_STRING, dtype=np.int32), self.mask)
+
+    def located_each(self, base: Base, attributes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the codes in the lines of an attribute each."""
+        return self.texts().located_each(base, attributes)
+
+
 def _decoded(binaries: Any) -> list[str]:
     # Arrow does not check that what it is given is UTF-8.
     return [text.decode("utf-8", "replace") for text in binaries.to_pylist()]
 
 
-Values = Fixed | Numbers | Texts
+Values = Fixed | Numbers | Texts | Times
+
+
+def texts_of(values: Values) -> Texts | None:
+    """Return values as strings, None if they are none."""
+    if isinstance(values, Times):
+        return values.texts()
+    return values if isinstance(values, Texts) else None
 
 
 def _without(codes: NDArray[np.int32], mask: Mask) -> NDArray[np.int32]:
@@ -276,14 +333,15 @@ def _read_dates(array: Any, mask: Mask) -> Values:
     else:
         days = _items(array, np.int64) // (1_000 * _DAY_SECONDS)
     days = _checked_moments(days, mask, 1)
-    return Texts(np.arange(len(days) + 1, dtype=np.int64) * DATE_BYTES, date_texts(read_only(days)), mask)
+    return Times(days * _DAY_SECONDS, np.zeros_like(days), mask, lambda: (date_texts(read_only(days)), DATE_BYTES))
 
 
 def _read_timestamps(array: Any, mask: Mask) -> Values:
     per_second = _PER_SECOND[array.type.unit]
     moments = _checked_moments(_items(array, np.int64), mask, per_second * _DAY_SECONDS)
-    texts = moment_texts(read_only(moments), per_second)
-    return Texts(np.arange(len(moments) + 1, dtype=np.int64) * MOMENT_BYTES, texts, mask)
+    seconds = moments // per_second
+    nanoseconds = (moments - seconds * per_second) * (_PER_SECOND["ns"] // per_second)
+    return Times(seconds, nanoseconds, mask, lambda: (moment_texts(read_only(moments), per_second), MOMENT_BYTES))
 
 
 def _checked_moments(moments: NDArray[np.int64], mask: Mask, per_day: int) -> NDArray[np.int64]:

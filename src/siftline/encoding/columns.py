@@ -1,7 +1,8 @@
 """Columnar subscriptions to clauses, without parsing and without an object per predicate.
 
-One row is one predicate, and becomes one coded literal. Comparisons with numbers, equality of texts and `in` lists,
-that is nearly all rows of a large table, are encoded a column at a time; other rows one by one, each distinct one once.
+One row is one predicate, and becomes one coded literal. Comparisons with numbers and timestamps, equality of texts and
+`in` lists, that is nearly all rows of a large table, are encoded a column at a time; other rows one by one, each
+distinct one once.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import pyarrow.compute as pc
 from siftline.encoding.bulk import add_in_bulk, distinct_numbers, distinct_texts
 from siftline.encoding.clauses import SATISFIED, Clauses, pattern_of
 from siftline.encoding.domain import NUMBERS, STRINGS, TRUE, after_prefix
-from siftline.encoding.domains import Pattern
-from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers
+from siftline.encoding.domains import INSTANT, MomentOf, Pattern
+from siftline.encoding.flat_domains import EXACT_INTEGERS, binary_buffers, read_only
 from siftline.encoding.moments import derived_comparison, has_moments
 from siftline.encoding.ranges import boundaries, presence, spaces
 from siftline.encoding.row_ranges import COMPARISONS, CodedPredicate, RowRanges
@@ -32,6 +33,7 @@ from siftline.encoding.tables import (
 from siftline.errors import SubscriptionError
 from siftline.kernels.columns import point_sets
 from siftline.kernels.leaves import LeafColumns
+from siftline.kernels.moments import read_instants, split_nanoseconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 
 # Patterns that need no check and are never anything simpler.
 _INSIDE: Final = ("contains", "ends with")
+# Timestamps with more digits behind the point are refused.
+_FINER: Final = r"\.[0-9]{10}"
 _NUMBER_KIND: Final = 3
 _STRING_KIND: Final = 4
 
@@ -62,6 +66,7 @@ class _Constants(NamedTuple):
 
     rows: NDArray[np.int64]
     values: Any  # an array of doubles, or an Arrow array of strings
+    residuals: NDArray[np.int64] | None = None  # what is missing to the exact values of the doubles
 
 
 class _OneByOne(NamedTuple):
@@ -127,11 +132,36 @@ class _Loader:
         self.prefixes = _Constants(np.flatnonzero(is_prefix), self._texts(is_prefix))
         self.prefix_ends = _prefix_ends(self.prefixes)
         self.inside = _Constants(np.flatnonzero(is_inside), self._texts(is_inside))
+        has_other = has_number | has_upper | has["upper_text"] | has["flag"] | has["numbers"] | has["texts"]
+        is_moment = (self.comparisons >= 0) & has["timestamp"] & (has["upper_timestamp"] == is_between)
+        self._split_moments(is_moment & ~has_other & ~has["text"] & ~has["timestamps"], is_between)
         is_done = np.zeros(self.n_rows, dtype=np.bool_)
         columns = self.numbers, self.texts, self.prefixes, self.inside, self.number_lists[0], self.text_lists[0]
-        for part in columns:
+        for part in (*columns, self.moments):
             is_done[part.rows] = True
         self.others = self._one_by_one(np.flatnonzero(~is_done))
+
+    def _split_moments(self, chosen: NDArray[np.bool_], is_between: NDArray[np.bool_]) -> None:
+        """Read the timestamps of rows that only compare with them; what is none is left for later, with its error."""
+        rows = np.flatnonzero(chosen)
+        instants, are_times = self._instants("timestamp", rows)
+        upper_rows = rows[is_between[rows]]
+        upper_instants, are_upper = self._instants("upper_timestamp", upper_rows)
+        are_times[is_between[rows]] &= are_upper
+        is_kept = are_times[is_between[rows]]
+        self.moments = _Constants(rows[are_times], *(part[are_times] for part in instants))
+        self.upper_moments = _Constants(upper_rows[is_kept], *(part[is_kept] for part in upper_instants))
+
+    def _instants(self, name: str, rows: NDArray[np.int64]) -> tuple[tuple[NDArray[Any], ...], NDArray[np.bool_]]:
+        """Return the instants of some rows as doubles and what is missing to them, and which are timestamps."""
+        if not len(rows):
+            return (np.zeros(0), np.zeros(0, dtype=np.int64)), np.zeros(0, dtype=np.bool_)
+        column = self.rows[name].combine_chunks().take(rows)
+        starts, texts = binary_buffers(column)
+        arrays = read_only(texts), read_only(starts[:-1]), read_only(starts[1:])
+        seconds, nanoseconds, are_times = read_instants(*arrays)
+        is_finer = pc.match_substring_regex(column, _FINER).to_numpy(zero_copy_only=False)
+        return split_nanoseconds(seconds, nanoseconds), are_times & ~is_finer
 
     def _has_op(self, *names: str) -> NDArray[np.bool_]:
         """Return which rows have one of some operators."""
@@ -181,7 +211,7 @@ class _Loader:
         self.attributes = self.ids[self.positions] if len(self.ids) else np.zeros(0, dtype=np.int32)
         numbers = self._owned((self.numbers, None), (self.uppers, None), self.number_lists)
         texts = self._owned((self.texts, None), (self.prefixes, None), (self.prefix_ends, None), self.text_lists)
-        others: dict[int, list[Any]] = {}
+        others = self._own_moments()
         for predicate in self.others.predicates:
             if predicate.operand is not None:
                 attribute, comparison = self._comparison(predicate)
@@ -191,6 +221,20 @@ class _Loader:
         return add_in_bulk(
             self.domains, distinct_numbers(numbers, n_attributes), distinct_texts(texts, n_attributes), others
         )
+
+    def _own_moments(self) -> dict[int, list[Any]]:
+        """Give the rows of timestamps the attributes of instants, and return the constants of these."""
+        rows = self.moments.rows
+        owners, places = np.unique(self.attributes[rows], return_inverse=True)
+        derived = [self.domains.intern_any(MomentOf(self.domains.names[owner], INSTANT)) for owner in owners.tolist()]
+        self.attributes[rows] = np.array(derived, dtype=np.int32)[places]
+        constants: dict[int, list[Any]] = {}
+        for part in (self.moments, self.upper_moments):
+            if part.residuals is not None and len(part.rows):
+                columns = self.attributes[part.rows], part.values, part.residuals
+                for attribute, number, residual in zip(*(column.tolist() for column in columns), strict=True):
+                    constants.setdefault(attribute, []).append(int(number) + residual)
+        return {attribute: list(dict.fromkeys(values)) for attribute, values in constants.items()}
 
     def _comparison(self, predicate: Predicate) -> tuple[int, Predicate]:
         """Return a predicate and its attribute; of timestamps, what it asks of their instants."""
@@ -222,14 +266,19 @@ class _Loader:
         return self._assembled()
 
     def _encode_comparisons(self, base: Base) -> None:
-        for part, section in ((self.numbers, NUMBERS), (self.texts, STRINGS)):
+        no_uppers = _Constants(self.uppers.rows[:0], None)
+        for part, upper, section in (
+            (self.numbers, self.uppers, NUMBERS),
+            (self.moments, self.upper_moments, NUMBERS),
+            (self.texts, no_uppers, STRINGS),
+        ):
             if not len(part.rows):
                 continue
             codes = self._codes(part, None, base)
             ops = self.comparisons[part.rows]
             uppers = codes.copy()
-            if section is NUMBERS and len(self.uppers.rows):
-                uppers[ops == COMPARISONS.index("between")] = self._codes(self.uppers, None, base)
+            if len(upper.rows):
+                uppers[ops == COMPARISONS.index("between")] = self._codes(upper, None, base)
             self.ranges.add_comparisons(part.rows, ops, codes, uppers, section)
 
     def _encode_prefixes(self, base: Base) -> None:
@@ -277,7 +326,7 @@ class _Loader:
             attributes=attributes,
             kinds=np.full(n, kind, np.uint8),
             numbers=numbers,
-            residuals=np.zeros(n, np.int64),
+            residuals=np.zeros(n, np.int64) if part.residuals is None else part.residuals,
             text_starts=text_starts,
             text_ends=text_ends,
             texts=texts,

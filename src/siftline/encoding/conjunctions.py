@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from siftline.encoding.clauses import Clauses, concatenate, constants_of, encode_covers, picked
 from siftline.encoding.columns import load_columns
-from siftline.encoding.predicate_columns import PredicateColumns, fits
+from siftline.encoding.predicate_columns import PredicateColumns, fits, has_unicode_path
 from siftline.language.normal_form import Cover
-from siftline.model import And, Predicate
+from siftline.model import And, Predicate, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,7 +80,17 @@ class _Columns:
 
 def _is_plain(part: Expression) -> TypeGuard[Predicate]:
     """Return whether a predicate is one that is encoded by columns."""
-    return type(part) is Predicate and _has_plain_operand(part.op, part.operand) and fits(part)
+    if type(part) is not Predicate:
+        return False
+    if _compares_timestamps(part.op, part.operand):
+        return has_unicode_path(part)
+    return _has_plain_operand(part.op, part.operand) and fits(part)
+
+
+def _compares_timestamps(op: str, operand: Any) -> bool:
+    if type(operand) is Timestamp:
+        return op in _COMPARISONS
+    return op == "between" and all(type(bound) is Timestamp for bound in operand)
 
 
 def _has_plain_operand(op: str, operand: Any) -> bool:

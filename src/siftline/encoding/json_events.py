@@ -304,7 +304,7 @@ def _moment_leaves(leaves: Leaves, domains: Domains, base: Base, now: int) -> Ar
     is_read = np.zeros(len(domains), dtype=np.bool_)
     is_read[list(domains.moments)] = True
     chosen = np.flatnonzero((leaves.kinds == STRING) & is_read[leaves.attributes])
-    instants = Instants(leaves.texts, leaves.text_starts[chosen], leaves.text_ends[chosen])
+    instants = Instants.read(leaves.texts, leaves.text_starts[chosen], leaves.text_ends[chosen])
     times = chosen[instants.places]
     events = np.searchsorted(leaves.event_starts, times, side="right") - 1
     parts = []

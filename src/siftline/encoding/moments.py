@@ -10,9 +10,9 @@ instants, each that is compared with `now()` one for its ages; an event carries 
 So nothing in an index moves with the time: the ages of an event are taken when it is matched. A string that is no time
 has neither, and the comparison is unknown, as the language wants it.
 
-What mixes instants, ages and other constants (`at between timestamp '2026-01-31' and now()`) speaks of several
-attributes for one value. An index is then only told that there must be some value to compare with, and the event itself
-is checked.
+A list that mixes instants, ages and other constants is a list of each kind, or-ed (`language/normal_form.py`). A range
+that mixes them (`at between timestamp '2026-01-31' and now()`) speaks of several attributes for one value. An index is
+then only told that there must be some value to compare with, and the event itself is checked.
 """
 
 from __future__ import annotations
@@ -103,18 +103,26 @@ def append_moments(owners: list[int], values: list[Any], first: int, domains: Do
 
 
 class Instants:
-    """The times among many strings.
+    """The times among many values.
 
     Attributes
     ----------
     places : int64[n]
-        Which of the strings are times.
+        Which of the values are times.
     """
 
-    def __init__(self, texts: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+    def __init__(
+        self, seconds: NDArray[np.int64], nanoseconds: NDArray[np.int64], places: NDArray[np.int64] | None = None
+    ) -> None:
+        self.places = np.arange(len(seconds)) if places is None else places
+        self._seconds, self._nanoseconds = seconds, nanoseconds
+
+    @classmethod
+    def read(cls, texts: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Instants:
+        """Return the times among many strings."""
         seconds, nanoseconds, are_times = read_instants(read_only(texts), read_only(starts), read_only(ends))
-        self.places = np.flatnonzero(are_times)
-        self._seconds, self._nanoseconds = seconds[self.places], nanoseconds[self.places]
+        places = np.flatnonzero(are_times)
+        return cls(seconds[places], nanoseconds[places], places)
 
     def numbers(self, op: str, now: int, chosen: NDArray[np.int64] | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the instants or the ages of (the chosen) times: their nearest doubles, and what is missing to them."""

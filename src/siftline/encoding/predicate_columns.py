@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from siftline.model import Predicate
+from siftline.model import Predicate, Timestamp, text_of_instant
 
 if TYPE_CHECKING:
     from siftline.model import Expression
@@ -26,6 +26,8 @@ _CONSTANTS: Final = {
     "flag": pa.bool_(),
     "numbers": pa.large_list(pa.float64()),
     "texts": pa.large_list(pa.large_string()),
+    "timestamp": pa.large_string(),
+    "upper_timestamp": pa.large_string(),
 }
 
 
@@ -54,6 +56,8 @@ class PredicateColumns:
             rows, values = self._numbers
             rows.append(row)
             values.append(operand)
+        elif kind is Timestamp:
+            self._put("timestamp", row, text_of_instant(operand.instant))
         elif kind is not tuple:
             if operand is not None:
                 self._put("text" if kind is str else "flag", row, operand)
@@ -63,6 +67,9 @@ class PredicateColumns:
                 self._put("numbers", row, numbers)
             if len(numbers) < len(operand):
                 self._put("texts", row, [value for value in operand if type(value) is str])
+        elif type(operand[0]) is Timestamp:
+            for name, value in zip(("timestamp", "upper_timestamp"), operand, strict=True):
+                self._put(name, row, text_of_instant(value.instant))
         else:
             names = ("text", "upper_text") if type(operand[0]) is str else ("number", "upper")
             for name, value in zip(names, operand, strict=True):
@@ -93,13 +100,18 @@ def _dictionary(texts: list[str]) -> Any:
 
 
 def fits(expression: Expression) -> bool:
-    """Return whether an expression is a predicate that the columns can hold as it is."""
-    if type(expression) is not Predicate or expression.attribute is None or not _is_unicode(expression.attribute):
+    """Return whether an expression is a predicate that the columns can hold as it is, timestamps apart."""
+    if type(expression) is not Predicate or not has_unicode_path(expression):
         return False
     operand = expression.operand
     if type(operand) is tuple:
         return len(operand) > 0 and all(_is_number(value) or _is_text(value) for value in operand)
     return _is_number(operand) or _is_text(operand) or operand is None or type(operand) is bool
+
+
+def has_unicode_path(predicate: Predicate) -> bool:
+    """Return whether the columns can hold the attribute of a predicate."""
+    return predicate.attribute is not None and _is_unicode(predicate.attribute)
 
 
 def _is_number(value: Any) -> bool:

@@ -153,7 +153,7 @@ def _without_decimals(decimals: Any, name: str) -> Any:
 
 def _written(timestamps: Any) -> Any:
     """Return timestamps as the strings that they are in events."""
-    return pa.array(_read(timestamps).strings() if len(timestamps) else [], pa.large_string())
+    return pa.array(_read(timestamps).texts().strings() if len(timestamps) else [], pa.large_string())
 
 
 def _read(array: Any) -> Any:

@@ -41,8 +41,8 @@ from siftline.ids import INT64
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from siftline.ids import Id
     from siftline.model import Expression
-    from siftline.subscriptions import Id
 
 FORMATS: Final = (JSONL, TEXT, CSV, PARQUET)
 
@@ -261,7 +261,7 @@ def _described(value: Any) -> str:
 
 def parse_entry(entry: Entry) -> Expression:
     """Return the expression of an entry, or raise SubscriptionError."""
-    from siftline.subscriptions import accepted
+    from siftline.operators.acceptance import accepted
 
     if entry.kind == "pattern":
         from siftline.language.event_pattern import parse_pattern

@@ -112,7 +112,7 @@ class Dbms(OneByOne):
     name: ClassVar[str] = "dbms"
     takes_alternatives: ClassVar[bool] = False
     takes_patterns: ClassVar[bool] = False
-    has_tail: ClassVar[bool] = False
+    has_write_buffer: ClassVar[bool] = False
     shares: ClassVar[bool] = False
 
     def __init__(self, *, engine: str = "sqlite", plan: str = GROUPING) -> None:

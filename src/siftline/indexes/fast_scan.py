@@ -85,7 +85,7 @@ class FastScan(OneByOne):
     name: ClassVar[str] = "fast-scan"
     takes_alternatives: ClassVar[bool] = False
     takes_patterns: ClassVar[bool] = False
-    has_tail: ClassVar[bool] = False
+    has_write_buffer: ClassVar[bool] = False
     shares: ClassVar[bool] = False
 
     def __init__(self) -> None:

@@ -179,7 +179,7 @@ class PartedIndex(OneByOne, ABC):
     name: ClassVar[str]
     takes_alternatives: ClassVar[bool] = False
     takes_patterns: ClassVar[bool] = False
-    has_tail: ClassVar[bool] = False
+    has_write_buffer: ClassVar[bool] = False
     shares: ClassVar[bool] = False
     # The NamedTuple of arrays that `_lay_out` returns.
     arrays_type: ClassVar[type]

@@ -133,7 +133,7 @@ class Index(Protocol):
     takes_patterns: ClassVar[bool]
     # Whether the engine may keep the newest subscriptions beside the index, in a tail, and bring them in many at a
     # time. An index that may refuse a subscription must see it at once.
-    has_tail: ClassVar[bool]
+    has_write_buffer: ClassVar[bool]
     # Whether subscriptions with the same expression may be one to the index, which then never hears of the others.
     shares: ClassVar[bool]
 

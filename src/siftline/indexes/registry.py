@@ -1,4 +1,12 @@
-"""The names of all indexes. Registering one enrols it in the tests against `scan`."""
+"""The names of all indexes. Registering one enrols it in the tests against `scan`.
+
+A package offers an index by an entry point with the index's name:
+
+    [project.entry-points."siftline.indexes"]
+    grid = "grids.siftline:GridIndex"
+
+The class has the methods of `protocol.py`. A name that Siftline has itself is never taken from a package.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +15,7 @@ import importlib
 import inspect
 import json
 import re
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import UnknownIndexError
@@ -15,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from siftline.indexes.protocol import Index
+
+GROUP: Final = "siftline.indexes"
 
 # Name -> module and class; a module is imported when its index is first asked for.
 _INDEXES: Final = {
@@ -32,7 +43,7 @@ _INDEXES: Final = {
     "sift": ("siftline.indexes.sift", "Sift"),
 }
 
-# These keep the subscriptions themselves, too: `siftline.paged_engine` is their engine.
+# These keep the subscriptions themselves, too: `siftline.engine.paged` is their engine.
 PAGED: Final = frozenset({"pb-tree"})
 
 DEFAULT: Final = "sift"
@@ -42,13 +53,13 @@ _COMMA: Final = re.compile(r",(?=[^,\[\]{}=\"]+=)")
 
 
 def indexes() -> list[str]:
-    """Return the names that `Engine(index=...)` takes.
+    """Return the names that `Engine(index=...)` takes; those of installed packages come last.
 
-    >>> indexes()
+    >>> indexes()[:12]
     ['scan', 'fast-scan', 'counting', 'k-index', 'propagation', 'op-index', 'be-tree', 'pst-bloom', 'pst-hash',
      'pb-tree', 'dbms', 'sift']
     """
-    return list(_INDEXES)
+    return [*_INDEXES, *sorted({point.name for point in entry_points(group=GROUP)} - _INDEXES.keys())]
 
 
 def parse_choice(text: str) -> tuple[str, dict[str, Any]]:
@@ -78,12 +89,7 @@ def _json_or_text(text: str) -> Any:
 
 def make_index(name: str, options: dict[str, Any]) -> Index:
     """Return a new, empty index."""
-    if name not in _INDEXES:
-        close = difflib.get_close_matches(str(name), _INDEXES, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise UnknownIndexError(f"there is no index {name!r}{hint} (there are: {', '.join(_INDEXES)})")
-    module, class_name = _INDEXES[name]
-    factory = getattr(importlib.import_module(module), class_name)
+    factory = _factory(name)
     _check_names(name, factory, options)
     try:
         index: Index = factory(**options)
@@ -98,8 +104,23 @@ def options_of(name: str) -> dict[str, Any]:
     >>> options_of("be-tree")
     {'leaf_capacity': 50}
     """
-    module, class_name = _INDEXES[name]
-    return _options_of(getattr(importlib.import_module(module), class_name))
+    return _options_of(_factory(name))
+
+
+def _factory(name: str) -> Any:
+    """Return the class of an index."""
+    if name in _INDEXES:
+        module, class_name = _INDEXES[name]
+        return getattr(importlib.import_module(module), class_name)
+    for point in entry_points(group=GROUP, name=str(name)):
+        try:
+            return point.load()
+        except Exception as error:  # whatever a package's module raises
+            raise UnknownIndexError(f"the index {name!r} of {point.value} cannot be loaded: {error!r}") from error
+    known = indexes()
+    close = difflib.get_close_matches(str(name), known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise UnknownIndexError(f"there is no index {name!r}{hint} (there are: {', '.join(known)})")
 
 
 def _options_of(factory: Any) -> dict[str, Any]:

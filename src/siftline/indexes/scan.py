@@ -33,7 +33,7 @@ class Scan(OneByOne):
     name: ClassVar[str] = "scan"
     takes_alternatives: ClassVar[bool] = False
     takes_patterns: ClassVar[bool] = False
-    has_tail: ClassVar[bool] = False
+    has_write_buffer: ClassVar[bool] = False
     shares: ClassVar[bool] = False
 
     def __init__(self) -> None:

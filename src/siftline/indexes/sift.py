@@ -352,7 +352,7 @@ class Sift(PartedIndex):
     """Postings that carry their next literals, in trees and in blocks."""
 
     name: ClassVar[str] = "sift"
-    has_tail: ClassVar[bool] = True
+    has_write_buffer: ClassVar[bool] = True
     shares: ClassVar[bool] = True
     arrays_type: ClassVar[type] = SiftArrays
 

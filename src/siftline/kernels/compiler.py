@@ -7,6 +7,7 @@ they run as plain Python, which is how the tests look at them a second time.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import re
 import sys
 import zlib
@@ -21,7 +22,7 @@ from numba.core import config, event
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Imports for types count as well: kernels read the fields of NamedTuples by their places.
-_IMPORT = re.compile(rb"^ *from siftline\.kernels\.(\w+) import", re.MULTILINE)
+_IMPORT = re.compile(rb"^ *from ([\w.]+) import", re.MULTILINE)
 
 
 def kernel(function: Function) -> Function:
@@ -61,21 +62,38 @@ def _compiled(function: Function, options: dict[str, Any]) -> Function:
     except RuntimeError:  # nowhere to write a cache, as in a read-only container
         return cast("Function", numba.njit(**options)(function))
     # Numba would look only at the date and size of the kernel's own file, and keep what it compiled from old helpers.
-    compiled._cache._cache_file._source_stamp = _checksum(function.__module__.rpartition(".")[2])
+    compiled._cache._cache_file._source_stamp = _checksum(function.__module__)
     return cast("Function", compiled)
 
 
 @functools.cache
 def _checksum(module: str) -> int:
-    """Return a checksum of the sources of a module of kernels, of all that it imports, and of this file."""
+    """Return a checksum of the sources of a module of kernels, of all that it imports, and of this file.
+
+    Imports from this package count, and from the package that the kernels belong to, which may be another one.
+    """
+    packages = {name.partition(".")[0] for name in (__name__, module)}
     sources: dict[str, bytes] = {}
-    pending = ["compiler", module]
+    pending = [__name__, module]
     while pending:
         name = pending.pop()
         if name not in sources:
-            sources[name] = (Path(__file__).parent / f"{name}.py").read_bytes()
-            pending += [imported.decode() for imported in _IMPORT.findall(sources[name])]
+            sources[name] = _source(name)
+            imported = (each.decode() for each in _IMPORT.findall(sources[name]))
+            pending += [each for each in imported if each.partition(".")[0] in packages]
     return zlib.crc32(b"".join(sources[name] for name in sorted(sources)))
+
+
+def _source(module: str) -> bytes:
+    """Return the source of a module, which may not be loaded: it may be imported for types alone."""
+    loaded = sys.modules.get(module)
+    if loaded is not None and loaded.__file__ is not None:
+        return Path(loaded.__file__).read_bytes()
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):  # a name in a text that looks like an import
+        return b""
+    return b"" if spec is None or spec.origin is None else Path(spec.origin).read_bytes()
 
 
 def _interpreted(function: Function) -> Function:
@@ -94,7 +112,7 @@ class _FirstCompilation(event.Listener):  # type: ignore[misc]
 
     def on_start(self, details: Any) -> None:
         name = str(getattr(details.data.get("dispatcher"), "__module__", ""))
-        if not self.said and name.startswith("siftline."):
+        if not self.said and name.startswith("siftline"):
             self.said = True
             if sys.stderr is None or not sys.stderr.isatty():  # nobody waits there
                 return

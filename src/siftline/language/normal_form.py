@@ -154,7 +154,9 @@ def cover(expression: Expression) -> Cover:
     >>> cover(AnyElement("items", sku & qty))
     Cover(clauses=[(Predicate('items.sku', '=', 'x'), Predicate('items.qty', '>', 2))], is_exact=False)
     """
-    if isinstance(expression, And) and all(type(operand) is Predicate for operand in expression.operands):
+    if isinstance(expression, And) and all(
+        type(operand) is Predicate and not _is_mixture(operand) for operand in expression.operands
+    ):
         return Cover([_distinct([expression.operands])], True)  # what most subscriptions are, without the detour
     return _cover(nnf(expression), And, is_relaxed=True)
 
@@ -192,7 +194,19 @@ def _cover(expression: Expression, product: type[And] | type[Or], *, is_relaxed:
             return _cover_of_any(leaf, asked)
         if isinstance(leaf, (Call, Constraint)):
             return Cover([()], False)  # operators decide it, on what the index leaves
+    if isinstance(expression, Predicate) and _is_mixture(expression):
+        return _cover(Or(merge_equalities((expression,))), product, is_relaxed=is_relaxed)
     return Cover([(expression,)], True)
+
+
+def _is_mixture(predicate: Predicate) -> bool:
+    """Return whether a list has constants of several families; each of them is then a literal of its own."""
+    return predicate.op == "in" and len({_family(value) for value in predicate.constants()}) > 1
+
+
+def _family(constant: object) -> type | None:
+    """Return what tells timestamps, and what moves with now, from each other and the rest."""
+    return type(constant) if isinstance(constant, (Timestamp, Now)) else None
 
 
 def _multiplied(covers: list[Cover]) -> Cover:
@@ -232,9 +246,8 @@ def merge_equalities(operands: tuple[Expression, ...]) -> tuple[Expression, ...]
     for operand in operands:
         if isinstance(operand, Predicate) and operand.op in ("=", "in"):
             for value in operand.constants():
-                family = type(value) if isinstance(value, (Timestamp, Now)) else None
                 # A dict keeps the order; the flag keeps True and 1 apart.
-                constants.setdefault((operand.attribute, family), {})[type(value) is bool, value] = None
+                constants.setdefault((operand.attribute, _family(value)), {})[type(value) is bool, value] = None
         else:
             others.append(operand)
     merged = [_equality(attribute, [value for _, value in seen]) for (attribute, _), seen in constants.items()]

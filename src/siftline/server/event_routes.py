@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from siftline.broker.keys import Key
     from siftline.broker.publisher import Published
+    from siftline.server.bodies import Body
     from siftline.server.shared import Shared
     from siftline.storage.rows import Change
 
@@ -64,7 +65,7 @@ class EventRoutes:
             return key.id
         return f"anonymous:{client_name(request, None)}" if self._access.is_open(PUBLISH) else ""
 
-    def _submitted(self, headers: Headers, body: bytes, scope: str) -> Future[Published]:
+    def _submitted(self, headers: Headers, body: Body, scope: str) -> Future[Published]:
         events, names = events_of(headers, body, self._shared.limits)
         return self._broker.publish_later(events, idempotency=idempotency_key(headers), scope=scope, names=names)
 
@@ -75,7 +76,7 @@ class EventRoutes:
         async with self._shared.bodies.of(request) as body:
             return JsonResponse(await self._shared.threads.wait(self._matched, request.headers, body, limit))
 
-    def _matched(self, headers: Headers, body: bytes, limit: int) -> bytes:
+    def _matched(self, headers: Headers, body: Body, limit: int) -> bytes:
         events, _ = events_of(headers, body, self._shared.limits)
         if len(events) != 1:
             raise ProblemError(422, "one event, not several, can be tried at a time")
@@ -88,8 +89,8 @@ class EventRoutes:
         async with self._shared.bodies.of(request, self._shared.bodies.explained_bytes) as body:
             return JsonResponse(await self._shared.threads.compute(self._explained, body))
 
-    def _explained(self, body: bytes) -> bytes:
-        from siftline.explanation import explain
+    def _explained(self, body: Body) -> bytes:
+        from siftline.engine.explanation import explain
         from siftline.model import instant_of
 
         document = object_of(body, (*FORMS, "dialect", "id", "event"))

@@ -18,13 +18,14 @@ from urllib.parse import unquote
 from siftline.broker.remembered import event_name
 from siftline.encoding.json_array import array_elements
 from siftline.errors import EventError, LimitError
-from siftline.server.bodies import json_of
+from siftline.server.bodies import json_of, line_spans
 from siftline.server.problems import ProblemError
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
 
     from siftline.broker.limits import Limits
+    from siftline.server.bodies import Body
 
 JSON: Final = "application/json"
 CLOUDEVENT: Final = "application/cloudevents+json"
@@ -33,6 +34,8 @@ LINES: Final = ("application/x-ndjson", "application/ndjson", "application/jsonl
 
 _REQUIRED: Final = ("specversion", "id", "source", "type")
 _PREFIX: Final = "ce-"
+_MARK: Final = b"\xef\xbb\xbf"
+_ARRAY: Final = re.compile(rb"\s*\[")
 # In quotes, with \\ before quotes and \\ inside; or without quotes.
 _STRING: Final = re.compile(r'"((?:[^"\\]|\\["\\])*)"|[^"\s]+')
 _ESCAPE: Final = re.compile(r'\\(["\\])')
@@ -45,26 +48,29 @@ class Events(NamedTuple):
     names: list[str] | None = None
 
 
-def events_of(headers: Headers, body: bytes, limits: Limits) -> Events:
+def events_of(headers: Headers, body: Body, limits: Limits) -> Events:
     """Return the events of a request."""
     most = limits.batch_events
     kind = headers.get("content-type", JSON).partition(";")[0].strip().lower()
     if f"{_PREFIX}specversion" in headers:
-        _check_size(body, limits)
+        _check_size(len(body), limits)
         event = _binary(headers, kind, body)
         return Events([_joined(event, kind, body)], [_name(event)])
     if kind == CLOUDEVENT:
-        _check_size(body, limits)
+        _check_size(len(body), limits)
         return Events([body], [_name(_checked(body))])
     if kind == CLOUDEVENTS:
         texts = _array(body, most)
         for text in texts:
-            _check_size(text, limits)
+            _check_size(len(text), limits)
         return Events(list(texts), [_name(_checked(text, position)) for position, text in enumerate(texts)])
     if kind in LINES:
-        return Events(_lines(body, most))
+        return Events(_lines(body, limits))
     if kind == JSON:
-        return Events(_array(body, most) if body.lstrip()[:1] == b"[" else [body])
+        if _ARRAY.match(body):
+            return Events(list(_array(body, most)))
+        _check_size(len(body), limits)
+        return Events([body])
     raise ProblemError(
         415,
         f"events cannot be read from {kind[:60]!r}",
@@ -88,22 +94,26 @@ def idempotency_key(headers: Headers) -> str | None:
     return _ESCAPE.sub(r"\1", found[1]) if found[1] is not None else found[0]
 
 
-def _check_size(text: bytes, limits: Limits) -> None:
+def _check_size(n_bytes: int, limits: Limits) -> None:
     """Raise if an event is too large, before it is parsed."""
-    if len(text) > limits.event_bytes:
-        raise LimitError(f"an event of {len(text):,} bytes: at most {limits.event_bytes:,} may be")
+    if n_bytes > limits.event_bytes:
+        raise LimitError(f"an event of {n_bytes:,} bytes: at most {limits.event_bytes:,} may be")
 
 
-def _lines(body: bytes, most: int) -> list[Any]:
-    # Twice as many as may be, for blank ones: a body that is nothing but line ends must not become millions of texts.
-    lines = body.removeprefix(b"\xef\xbb\xbf").split(b"\n", 2 * most + 1)
-    found = [line for line in lines if line.strip()]
-    if len(found) > most or len(lines) > 2 * most + 1:
-        raise LimitError(f"more than {most:,} events at once")
+def _lines(body: Body, limits: Limits) -> list[Any]:
+    most, found = limits.batch_events, []
+    for n, (start, end) in enumerate(line_spans(body, len(_MARK) if body.startswith(_MARK) else 0)):
+        _check_size(end - start, limits)
+        line = body[start:end]
+        if line and not line.isspace():
+            found.append(line)
+        # Twice as many lines as events, for blank ones: a body may be nothing but line ends.
+        if len(found) > most or n > 2 * most:
+            raise LimitError(f"more than {most:,} events at once")
     return found
 
 
-def _array(body: bytes, most: int) -> list[bytes]:
+def _array(body: Body, most: int) -> list[Body]:
     try:
         return array_elements(body, most)
     except LimitError:
@@ -112,7 +122,7 @@ def _array(body: bytes, most: int) -> list[bytes]:
         raise ProblemError(400, f"the body is {error}") from None
 
 
-def _checked(text: bytes, position: int | None = None) -> Any:
+def _checked(text: Body, position: int | None = None) -> Any:
     where = "" if position is None else f"event {position}: "
     try:
         return _check_cloudevent(json_of(text), where)
@@ -135,7 +145,7 @@ def _name(event: dict[str, Any]) -> str:
     return event_name(event["source"], event["id"])
 
 
-def _binary(headers: Headers, kind: str, body: bytes) -> Any:
+def _binary(headers: Headers, kind: str, body: Body) -> Any:
     """Put the headers and the body of a CloudEvent together."""
     event: dict[str, Any] = {
         name.removeprefix(_PREFIX): unquote(value) for name, value in headers.items() if name.startswith(_PREFIX)
@@ -151,13 +161,13 @@ def _binary(headers: Headers, kind: str, body: bytes) -> Any:
     return _check_cloudevent(event)
 
 
-def _joined(event: dict[str, Any], kind: str, body: bytes) -> Any:
+def _joined(event: dict[str, Any], kind: str, body: Body) -> Any:
     """Return a CloudEvent with its data: JSON as it was written, so that numbers stay as they are."""
     if not body or not _is_json(kind):
         return event
     json_of(body)
     attributes = json.dumps({name: value for name, value in event.items() if name != "data"}).encode()
-    return b'%b,"data":%b}' % (attributes[:-1], body.removeprefix(b"\xef\xbb\xbf"))
+    return attributes[:-1] + b',"data":' + body.removeprefix(_MARK) + b"}"
 
 
 def _is_json(kind: str) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from siftline.broker.broker import Broker
     from siftline.broker.hub import Listener
     from siftline.broker.notifications import Position
-    from siftline.subscriptions import Id
+    from siftline.ids import Id
 
 
 class Right(NamedTuple):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Server", "Tls", "running"]
 
 _STOP_SECONDS = 20
+# Connections that wait to be accepted, as many as the system allows: who finds no room tries again after a second.
+_BACKLOG = 65_535
 # What uvicorn ends with if it cannot listen.
 _CANNOT_START = 3
 
@@ -70,6 +72,7 @@ class Server(uvicorn.Server):
                 server_header=False,
                 timeout_keep_alive=math.ceil(broker.limits.idle_seconds) + 1,  # ours is sooner
                 timeout_graceful_shutdown=_STOP_SECONDS,
+                backlog=_BACKLOG,
                 lifespan="off",
             )
         )

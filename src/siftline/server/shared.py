@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from siftline.broker.broker import Broker
+    from siftline.ids import Id
     from siftline.server.access import Access
-    from siftline.subscriptions import Id
 
 
 def replacements_of(id: Id) -> str:

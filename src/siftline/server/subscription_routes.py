@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from siftline.broker.leases import Lease, Proof
     from siftline.broker.limits import Limits
     from siftline.broker.notifications import Position
+    from siftline.ids import Id
+    from siftline.server.bodies import Body
     from siftline.server.shared import Shared
-    from siftline.subscriptions import Id
 
 # How an expression may be given, and what dialect it is in unless the request says so.
 FORMS: Final = {"expression": TEXT, "pattern": EVENTBRIDGE, "filters": CLOUDEVENTS}
@@ -186,13 +187,31 @@ def expression_in(document: dict[str, Any], limits: Limits) -> tuple[Any, str]:
     wanted = str if dialect == TEXT else (str, dict, list)
     if not isinstance(expression, wanted):
         raise ProblemError(422, f"the {name} has the wrong type", path=name)
-    if isinstance(expression, str) and len(expression) > limits.expression_bytes:  # before it is parsed
+    if _is_longer(expression, limits.expression_bytes):  # before it is parsed
         most = f"at most {limits.expression_bytes:,} may be"
         raise SubscriptionError(f"the expression has more than {limits.expression_bytes:,} bytes: {most}")
     return expression, dialect
 
 
-def _read(body: bytes, known: tuple[str, ...], limits: Limits) -> tuple[dict[str, Any], Written]:
+def _is_longer(document: Any, most: int) -> bool:
+    """Return whether a document certainly takes more characters, after looking at no more of it than that needs.
+
+    >>> _is_longer({"a": ["b" * 7]}, 14), _is_longer({"a": ["b" * 7]}, 13)
+    (False, True)
+    """
+    pending, n = [document], 0
+    while pending and n <= most:
+        each = pending.pop()
+        n += len(each) + 2 if isinstance(each, str) else 2 if isinstance(each, (dict, list)) else 1
+        if isinstance(each, dict):
+            n += sum(map(len, each))
+            pending += each.values()
+        elif isinstance(each, list):
+            pending += each
+    return n > most
+
+
+def _read(body: Body, known: tuple[str, ...], limits: Limits) -> tuple[dict[str, Any], Written]:
     document = object_of(body, known)
     return document, Written.of(*expression_in(document, limits))
 

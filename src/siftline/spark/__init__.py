@@ -1,11 +1,14 @@
 """The data pipeline on Spark: tables of subscriptions and events in, a table of matches out.
 
-`session` gives a local Spark that is set up well; any other session will do too. `profile` collects statistics of
-events, `compile` makes an index directory of a table of subscriptions, and `match` a table of what events match.
+`session` starts a local Spark with suitable settings; any other session will do too. `profile` collects statistics of
+events, `compile` makes an index directory of a table of subscriptions, and `match` a table of the matches of events.
 `stream` does so for a stream of events, while `apply` changes subscriptions and `compact` merges the changes.
 
-The functions are imported at once, because their modules have the same names: loaded later, a module would take the
-place of its function.
+The modules here are those of the verbs. `sources` is built on them; below them are the folders `worker`, `sharding`,
+`directory` and `runtime`, each of which imports only those that follow it.
+
+The functions are imported at once, because their modules have the same names: if a module were loaded later, it would
+replace its function.
 """
 
 from __future__ import annotations
@@ -15,16 +18,14 @@ try:
 except ImportError as error:
     raise ImportError("siftline.spark needs PySpark: pip install 'siftline[spark]'") from error
 
-from siftline.spark.compact import compact
+from siftline.spark.changes import apply, compact
 from siftline.spark.compile import compile
-from siftline.spark.counts import Counts
-from siftline.spark.deltas import apply
-from siftline.spark.directory import IndexDirectory
-from siftline.spark.files import match_files
-from siftline.spark.match import match
+from siftline.spark.directory.versions import IndexDirectory
+from siftline.spark.match import match, match_files
 from siftline.spark.profile import profile
 from siftline.spark.session import session
 from siftline.spark.stream import stream
+from siftline.spark.worker.counts import Counts
 
 __all__ = [
     "Counts",

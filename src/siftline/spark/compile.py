@@ -1,9 +1,9 @@
-"""Subscriptions to an index directory: parsed, checked and built on the executors, committed by the driver.
+"""compile: a table of subscriptions becomes a version of an index, built on the executors and committed by the driver.
 
-    table → parse and check → packed rows → by shard → an engine a shard, saved → commit
+    table → parse and check → packed rows → by shard → one engine for each shard, saved → commit
                             ↘ quarantine
 
-Only ids are shuffled as rows, to find those that occur twice; everything else moves as a few large byte strings.
+Only ids are shuffled as rows, to find those that occur twice. Everything else moves as a few large byte strings.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ import pyarrow as pa
 from siftline.errors import SparkError
 from siftline.operators.modules import module_names
 from siftline.operators.schedules import check_schedule
-from siftline.spark.directory import DROP, KEEP, KEPT_FOR, Draft, Shard
-from siftline.spark.fail_above import check_fail_above, is_above
-from siftline.spark.failures import own_errors
-from siftline.spark.parsed import Collector
-from siftline.spark.paths import is_remote, literal
-from siftline.spark.pivots import Line, Ranks
-from siftline.spark.quarantine import COLUMNS
-from siftline.spark.remote import RemoteDraft
-from siftline.spark.session import is_connect, tasks_at_a_time
-from siftline.spark.shards import (
+from siftline.spark.directory.draft import DROP, KEEP, Draft
+from siftline.spark.directory.remote import RemoteDraft
+from siftline.spark.directory.retention import RETENTION_PERIOD
+from siftline.spark.directory.versions import Shard
+from siftline.spark.runtime.fail_above import check_fail_above, is_above
+from siftline.spark.runtime.failures import own_errors
+from siftline.spark.runtime.paths import is_remote, literal
+from siftline.spark.runtime.sessions import is_connect, tasks_at_a_time
+from siftline.spark.sharding.parsed import Collector
+from siftline.spark.sharding.pivots import Line, Ranks
+from siftline.spark.sharding.shards import (
     ATTRIBUTE_COUNTS,
     BUILT,
     CHUNKS,
@@ -40,23 +41,24 @@ from siftline.spark.shards import (
     pivot_names,
     route,
 )
-from siftline.spark.subscriptions import PACKED, checker, form_of, parser, unpack_batches
+from siftline.spark.worker.quarantine import COLUMNS
+from siftline.spark.worker.subscriptions import PACKED, checker, form_of, parser, unpack_batches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
     from siftline.encoding.statistics import Statistics
-    from siftline.spark.directory import IndexDirectory
-    from siftline.spark.subscriptions import Form
+    from siftline.spark.directory.versions import IndexDirectory
+    from siftline.spark.worker.subscriptions import Form
 
-# So many subscriptions make another shard: about 1.5 gigabytes with five predicates each.
-_PER_SHARD: Final = 4_000_000
-# Fewer are parsed as they come; more are first dealt out to all cores if they come in a few pieces.
-_MANY: Final = 20_000
+# A shard has at most this many subscriptions: about 1.5 gigabytes with five predicates each.
+_SUBSCRIPTIONS_PER_SHARD: Final = 4_000_000
+# Above this number, subscriptions in a few partitions are distributed over all cores before they are parsed.
+_REPARTITION_ABOVE: Final = 20_000
 _ID_TYPES: Final = {"bigint": pa.int64(), "string": pa.string()}
-# Of the subscriptions that were refused, an error shows so many.
-_SHOWN: Final = 3
+# How many of the subscriptions that were refused an error shows.
+_SHOWN_REFUSALS: Final = 3
 _REPEATED: Final = "another subscription has this id; of several, the first by expression, then by weight, is taken"
 
 
@@ -71,37 +73,37 @@ def compile(
     schedule: str | None = None,
     changes: str | None = None,
     fail_above: int | float | None = None,
-    keep: timedelta = KEPT_FOR,
+    keep: timedelta = RETENTION_PERIOD,
 ) -> IndexDirectory:
     """Compile a table of subscriptions into a new version of an index directory, which becomes current at the end.
 
     Parameters
     ----------
     subscriptions : DataFrame
-        `subscription` (an integer or a string), `expression`, and optionally `weight`; or one row a predicate, in the
+        `subscription` (an integer or a string), `expression`, and optionally `weight`; or one predicate a row, in the
         columnar form (see README). An expression is text of the language (LANGUAGE.md), an event pattern, or
-        CloudEvents filters; the last two begin with a bracket, by which they are known.
+        CloudEvents filters; the last two begin with a bracket, by which they are recognised.
     path : str or path
         The index directory: a path or a `file:` URI that means the same on all machines, or a URI of any other file
         system that Spark knows (`hdfs://`, `s3a://`, ...), which machines then copy versions from.
     statistics : Statistics, optional
-        What is known about events (`profile`): helps to choose which predicates to look at first, and pivots.
+        Statistics of events (`profile`), which help to choose the predicates to look at first, and the pivots.
     shards : int or "auto"
         How many parts; "auto" makes one for every four million subscriptions.
     language : {'text', 'eventbridge', 'sns', 'cloudevents', 'predicates'}, optional
-        What the table holds, if it shall not be guessed.
+        What the table holds, if it is not to be guessed.
     operators : sequence of str
         Modules, or .py files, that define operators, beside those that packages offer by entry points. Workers load
         them by these names, so they must be there on all machines.
     schedule : str, optional
         In which order calls are made; see `Engine`.
     changes : {'keep', 'drop'}, optional
-        What becomes of changes that `apply` has made since the last compilation: `keep` puts those that are not
-        compacted yet on top of the new version, `drop` forgets all of them, because the table has what it shall have.
-        Without it such changes are an error.
+        What to do with changes that `apply` has made since the last compilation: `keep` applies those that are not
+        compacted yet on top of the new version, `drop` forgets all of them, because the table has everything. If it is
+        left out, such changes are an error.
     fail_above : int or float, optional
         If more subscriptions than this number (an int), or a greater share of all than this (a float), are refused,
-        nothing is changed, and it is an error.
+        nothing is changed, and SparkError is raised.
     keep : timedelta
         How long a version stays after another has taken its place: jobs that began before still read it.
 
@@ -134,7 +136,7 @@ def compile(
     spark = subscriptions.sparkSession
     draft = RemoteDraft(os.fspath(path), spark, keep) if is_remote(path) else Draft(path, keep)
     with draft, own_errors(os.fspath(path)):
-        if isinstance(draft, Draft):  # a remote index has no changes, and nothing else relies on its ids
+        if isinstance(draft, Draft):  # a remote index has no changes, and nothing relies on the type of its ids
             draft.check_ids(form.id_type)
             draft.settle_changes(changes)
         return _Compilation(form, draft, statistics, shards, calls, fail_above).run()
@@ -165,7 +167,7 @@ class _Compilation:
 
         table, repeated = self._without_repeated()
         packed = table.mapInArrow(parser(self._form, self._calls.operators), PACKED)
-        packed = packed.persist(StorageLevel.DISK_ONLY)  # parsing takes longest, and is used several times
+        packed = packed.persist(StorageLevel.DISK_ONLY)  # parsing takes longest, and its result is used several times
         try:
             counts = {row.is_good: row.n for row in packed.groupBy("is_good").sum("n").toDF("is_good", "n").collect()}
             n_bad = self._quarantined(packed.where("not is_good"), counts.get(False, 0), repeated)
@@ -182,18 +184,18 @@ class _Compilation:
         )
 
     def _without_repeated(self) -> tuple[Any, Any]:
-        """Return the table with each good id once, dealt out to all cores, and the rows that had to go, or None."""
+        """Return the table with each good id once, distributed over all cores, and the rows that were left out."""
         table = self._form.table
         if self._form.is_predicates:
-            return table.repartition("subscription"), None  # all rows of a subscription in one place
+            return table.repartition("subscription"), None  # all rows of a subscription in one partition
         counts = table.groupBy("subscription").count()
         total = counts.selectExpr("coalesce(sum(count), 0) as n", "max(count) as most").first()
         repeated = None
         if total.most is not None and total.most > 1:
             table, repeated = self._with_one_each(table, counts.where("count > 1").select("subscription"))
         n_tasks = tasks_at_a_time(table.sparkSession)
-        # Spark Connect does not say how many pieces there are.
-        if total.n > _MANY and (is_connect(table.sparkSession) or table.rdd.getNumPartitions() < n_tasks):
+        # Spark Connect does not report the number of partitions.
+        if total.n > _REPARTITION_ABOVE and (is_connect(table.sparkSession) or table.rdd.getNumPartitions() < n_tasks):
             table = table.repartition(n_tasks)
         return table, repeated
 
@@ -212,10 +214,10 @@ class _Compilation:
 
     def _built(self, good: Any, n_subscriptions: int) -> list[Shard]:
         """Build all shards on the executors."""
-        n_shards = -(-n_subscriptions // _PER_SHARD) if self._shards == "auto" else int(self._shards)
+        n_shards = -(-n_subscriptions // _SUBSCRIPTIONS_PER_SHARD) if self._shards == "auto" else int(self._shards)
         ranks, routed = None, good.selectExpr("0 as shard", "binary('') as pivots", "content")
         if not n_subscriptions:
-            # A shard without subscriptions, so that events have something to be matched with.
+            # An index has at least one shard, here one without subscriptions.
             nothing = Collector(_ID_TYPES[self._form.id_type]).parsed().packed()
             n_shards, routed = 1, good.sparkSession.createDataFrame([(0, bytearray(), bytearray(nothing))], ROUTED)
         elif n_shards > 1:
@@ -224,7 +226,7 @@ class _Compilation:
         return [self._shard(row, ranks) for row in sorted(rows, key=lambda row: int(row.shard))]
 
     def _saved(self, routed: Any, ranks: Ranks | None) -> list[Any]:
-        """Let executors save the shards where the draft wants them."""
+        """Let executors save the shards, into the folder of the draft or as chunks that Spark writes."""
         plan = Plan(self._statistics, ranks, self._calls)
         if isinstance(self._draft, RemoteDraft):
             return self._draft.written(routed.mapInArrow(build_chunks(plan), CHUNKS))
@@ -245,7 +247,7 @@ class _Compilation:
         return Shard(str(row.shard), path, row.subscriptions, row.bytes, tuple(names), is_always, row.pairs)
 
     def _quarantined(self, bad: Any, n_bad: int, repeated: Any) -> int:
-        """Write what was refused, and return how many."""
+        """Write the subscriptions that were refused, and return how many there are."""
         from pyspark.sql.functions import lit
 
         schema = f"subscription {self._form.id_type}, {COLUMNS}"
@@ -263,7 +265,11 @@ class _Compilation:
         """Raise SparkError if too many were refused, with the reasons of some."""
         if not is_above(self._fail_above, n_bad, n_bad + n_good):
             return
-        some = self._form.table.sparkSession.read.parquet(literal(self._draft.quarantine_uri)).limit(_SHOWN).collect()
+        some = (
+            self._form.table.sparkSession.read.parquet(literal(self._draft.quarantine_uri))
+            .limit(_SHOWN_REFUSALS)
+            .collect()
+        )
         shown = "; ".join(f"{row.subscription}: {row.reason}" for row in some)
         raise SparkError(
             f"{n_bad:,} of {n_bad + n_good:,} subscriptions were refused, more than fail_above={self._fail_above} "

@@ -1,29 +1,38 @@
-"""match: a table of events and an index in, a table of matches out."""
+"""match and match_files: events and an index in, a table of matches out, as a DataFrame or as Parquet files.
+
+`match` only plans: it writes nothing, neither into the index nor beside it, until the DataFrame is computed.
+"""
 
 from __future__ import annotations
 
 import os
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from siftline.engine.arguments import checked_now
 from siftline.errors import TableError
 from siftline.operators.modules import module_names
-from siftline.spark.dead_letters import DeadLetters
-from siftline.spark.directory import IndexDirectory
-from siftline.spark.events import EVENT, MOST_EVENT_BYTES, key_fields, selected, shape_of
-from siftline.spark.learning import Learning, merge
-from siftline.spark.live import LiveMatcher, state_of
-from siftline.spark.session import is_connect, tasks_at_a_time
-from siftline.spark.worker import COUNTS, HOW, LISTS, PAIRS, TOP, Matcher
-from siftline.subscriptions import checked_now
+from siftline.spark.directory.state import state_of
+from siftline.spark.directory.versions import IndexDirectory
+from siftline.spark.runtime.failures import own_errors
+from siftline.spark.runtime.sessions import is_connect, local_session, tasks_at_a_time
+from siftline.spark.runtime.tasks import function_of
+from siftline.spark.worker.dead_letters import DeadLetters
+from siftline.spark.worker.event_files import event_files, key_columns, mounted, task_rows
+from siftline.spark.worker.events import EVENT, MAX_EVENT_BYTES, key_fields, selected, shape_of
+from siftline.spark.worker.file_matching import WRITTEN, FileMatcher, MatchesDraft, key_types
+from siftline.spark.worker.learning import Learning
+from siftline.spark.worker.live import LiveMatcher
+from siftline.spark.worker.matcher import COUNTS, HOW, LISTS, PAIRS, TOP, Matcher
+from siftline.spark.worker.sharded import match_sharded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siftline.spark.counts import Counts
-    from siftline.spark.events import Shape
-    from siftline.spark.live import State
+    from siftline.spark.directory.state import State
+    from siftline.spark.worker.counts import Counts
+    from siftline.spark.worker.events import Shape
 
 AUTO, REPLICATED, SHARDED = "auto", "replicated", "sharded"
 PLANS: Final = (AUTO, REPLICATED, SHARDED)
@@ -46,7 +55,7 @@ def match(
     dead_letters: str | os.PathLike[str] | None = None,
     fail_above: int | float | None = None,
     counts: Counts | None = None,
-    max_event_bytes: int = MOST_EVENT_BYTES,
+    max_event_bytes: int = MAX_EVENT_BYTES,
     operators: Sequence[str] = (),
     now: Any = None,
 ) -> Any:
@@ -55,26 +64,26 @@ def match(
     Parameters
     ----------
     events : pyspark.sql.DataFrame
-        A row an event; not a stream, for which there is `stream`.
+        One event a row; not a stream, for which there is `stream`.
     index : str or IndexDirectory
         The path of an index directory that `compile` made; workers must be able to read it under the same path. Changes
-        since (`apply`) count too, as of now; a version that was opened (`IndexDirectory`) is taken as it is.
+        since (`apply`) count too, as of now; a version that was opened (`IndexDirectory`) is used as it is.
     key : str or sequence of str
-        The columns that name an event in the result, as it is or with a null. `a.b` is the column of that name, or else
+        The columns that identify an event in the result; they may be null. `a.b` is the column of that name, or else
         the field b of the struct a, which is named b in the result; backticks quote a part, as in Spark.
     event : str, pair of str, or None
         The column that holds whole events, as JSON text (string or binary), map, struct or array of structs of name and
         value; two columns, an array of names and one of values; or None: every column but the keys is an attribute.
-        The last is also taken if there is no column `event` and nothing else was said.
+        The last is also the meaning of the default if there is no column `event`.
     how : str
         `pairs`: (key, subscription), a row for each match. `arrays`: (key, subscriptions), a row for each event.
         `counts`: (key, matches), a row for each event. `top-k`: (key, subscription, weight), the best of each event.
     k : int
-        For `top-k`: so many for each event, by weight descending, then id ascending.
+        For `top-k`: how many for each event, by weight descending, then id ascending.
     weights : bool
         Whether `pairs` have a column `weight`.
     plan : str
-        `replicated`: every machine maps the whole index. `sharded`: each shard is matched by tasks of its own, which
+        `replicated`: every machine maps the whole index. `sharded`: each shard is matched by its own tasks, which
         get only the events that may match there. `auto`: sharded if the index is larger than half of the memory here.
     dead_letters : str or path, optional
         A folder for the events that cannot be read: Parquet files with keys, event and reason, in a new sub-folder
@@ -89,12 +98,12 @@ def match(
     operators : sequence of str
         Modules, or .py files, that define operators; those that the index was compiled with need not be named again.
     now : datetime or str, optional
-        The instant that `now()` means; if left out, that of this call, also if the result is computed later or twice.
+        The value of `now()`; by default the time of this call, also if the result is computed later or twice.
 
     Raises
     ------
     TableError
-        If a column is missing, or has a type that holds no events; if the events are a stream.
+        If a column is missing, or its type cannot hold events; if the events are a stream.
     SnapshotError
         If the index cannot be opened. A shard that is damaged is only found by the worker that opens it.
     EventError
@@ -118,39 +127,121 @@ def match(
     state, is_changed = state_for(index, directory)
     directory.share(events.sparkSession)
     if plan == SHARDED or (plan == AUTO and _is_too_large(directory)):
-        from siftline.spark.sharded import match_sharded
-
         return match_sharded(rows, directory, state, matcher, schema, is_changed=is_changed)
     stage = LiveMatcher(matcher, directory.reference, state) if is_changed else matcher
     return rows.mapInArrow(function_of(stage), schema)
 
 
+class Written(NamedTuple):
+    """What `match_files` has written."""
+
+    path: str
+    files: int
+    rows: int
+
+
+def match_files(
+    events: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    index: str | IndexDirectory,
+    target: str | os.PathLike[str],
+    *,
+    key: str | Sequence[str] = "id",
+    event: str | Sequence[str] | None = EVENT,
+    how: str = PAIRS,
+    k: int = 10,
+    weights: bool = False,
+    dead_letters: str | os.PathLike[str] | None = None,
+    fail_above: int | float | None = None,
+    counts: Counts | None = None,
+    max_event_bytes: int = MAX_EVENT_BYTES,
+    operators: Sequence[str] = (),
+    now: Any = None,
+) -> Written:
+    """Match the events in Parquet files, and write the matches as Parquet files into a new folder.
+
+    The matches are those of `match`, but workers read and write the files themselves (`worker/file_matching.py`).
+
+    Parameters
+    ----------
+    events : str, path, or a sequence of these
+        Files and folders of Parquet, which workers can read under the same path. Folders named after values, such as
+        `day=2026-11-17`, are columns, as in Spark. Files may have different columns: what one lacks is null there.
+    index : str
+        As for `match`; every machine maps the whole of it.
+    target : str or path
+        A folder that does not exist yet, which workers can write to under the same path.
+    key, event, how, k, weights, dead_letters, fail_above, counts, max_event_bytes, operators, now
+        As for `match`.
+
+    Returns
+    -------
+    Written
+        How many files and rows there are now.
+
+    Raises
+    ------
+    SparkError
+        If the target exists, or the events do not.
+    TableError, SnapshotError
+        As for `match`; also if the folder is a table of Delta Lake, Iceberg or Hudi, of which not all files count.
+    EventError
+        If an event cannot be read, or if too many cannot; nothing is written then.
+    StorageError
+        If a file cannot be read or written.
+
+    Examples
+    --------
+    >>> match_files("/data/events", "/data/index", "/data/matches")          # doctest: +SKIP
+    Written(path='/data/matches', files=8, rows=265041)
+    """
+    spark = local_session()
+    directory = index if isinstance(index, IndexDirectory) else IndexDirectory.open(index)
+    folder = mounted(target, "matches")
+    files = event_files(spark, [events] if isinstance(events, (str, os.PathLike)) else events)
+    shape = shape_of(files.schema, key, event, max_event_bytes)
+    reader = files.reader(shape)
+    n_tasks = files.n_tasks(tasks_at_a_time(spark))
+    letters = replace(letters_of(dead_letters, counts, fail_above), n_tasks=n_tasks)
+    matcher = matcher_of(directory, shape, how, k, weights, letters, operators, now=now)
+    schema = result_schema(key_columns(files, shape), matcher)
+    state, is_changed = state_for(index, directory)
+    stage = LiveMatcher(matcher, directory.reference, state) if is_changed else matcher
+    directory.share(spark)
+    with MatchesDraft(folder) as draft, own_errors(str(folder)):
+        found: list[Any] = []
+        if files.groups:
+            work = function_of(FileMatcher(stage, reader, key_types(schema, len(shape.keys)), str(draft.folder)))
+            found = task_rows(spark, files, n_tasks).mapInArrow(work, WRITTEN).collect()
+        draft.commit({row.file for row in found}, schema)
+    return Written(str(folder), len(found), sum(row.rows for row in found))
+
+
 def letters_of(
     dead_letters: str | os.PathLike[str] | None, counts: Counts | None, fail_above: int | float | None
 ) -> DeadLetters:
-    """Return what becomes of events that cannot be read."""
+    """Return what the job does with events that cannot be read."""
     return DeadLetters(None if dead_letters is None else os.fspath(dead_letters), counts, fail_above)
 
 
 def with_counted_tasks(rows: Any, letters: DeadLetters) -> tuple[Any, DeadLetters]:
-    """Return events, and their dead letters with the number of tasks that read them, if a share must be known."""
+    """Return events, and their dead letters with the number of tasks that read them, if a share needs that number."""
     if not letters.needs_tasks:
         return rows, letters
     n_tasks = None if is_connect(rows.sparkSession) or rows.isStreaming else _known_tasks(rows)
     if n_tasks is None:
         n_tasks = tasks_at_a_time(rows.sparkSession)
-        rows = rows.repartition(n_tasks)  # a number that Spark does not change when it runs
+        rows = rows.repartition(n_tasks)  # Spark does not change this number when the job runs
     return rows, replace(letters, n_tasks=n_tasks)
 
 
 def _known_tasks(rows: Any) -> int | None:
-    """Return how many partitions there will be; None if Spark decides it when it runs, as behind a shuffle."""
+    """Return the number of partitions; None if Spark decides it when the job runs, as behind a shuffle."""
     plan = rows._jdf.queryExecution().executedPlan()
     return None if plan.nodeName().startswith("Adaptive") else int(plan.execute().getNumPartitions())
 
 
 def state_for(index: str | IndexDirectory, directory: IndexDirectory) -> tuple[State, bool]:
-    """Return how far an index has come, now or when it was opened by the caller, and whether it is not as compiled."""
+    """Return the state of an index now, or as the caller has opened it, and whether it differs from its version."""
     state = state_of(directory)
     if directory is index:
         state = state._replace(delta=directory.delta)
@@ -167,11 +258,10 @@ def matcher_of(
     operators: Sequence[str] = (),
     now: Any = None,
 ) -> Matcher:
-    """Return what workers have to know to match with a version of an index; what earlier ones learned is merged."""
+    """Return what workers need to match with a version of an index; nothing is written."""
     _check_choice("how", how, HOW)
     if not shape.keys:
         raise TableError("there must be a key column at least: key='id'")
-    merge(directory.path)
     return Matcher(
         shape=shape,
         shards=directory.shard_references(),
@@ -184,15 +274,6 @@ def matcher_of(
         operators=module_names([*directory.operators, *operators]),
         now=time.time_ns() if now is None else checked_now(now),
     )
-
-
-def function_of(stage: Any) -> Any:
-    """Return a function, as Spark looks at its signature; the class would be one too."""
-
-    def matched(batches: Any) -> Any:
-        return stage(batches)
-
-    return matched
 
 
 def result_schema(keys: Sequence[Any], matcher: Matcher) -> Any:

@@ -1,11 +1,11 @@
-"""profile: what is known about events, collected by Spark.
+"""profile: statistics of events, collected by Spark.
 
-    in each task      for every attribute: in how many events, a sample of its values, the smallest hashes of them
-    over all tasks    sums; of the samples those with the least random numbers; of the hashes the smallest ones
+    in each task      for every attribute: how many events have it, a sample of its values, their smallest hashes
+    over all tasks    the sums; of the samples, the values with the smallest random numbers; the smallest hashes
 
-A sample by least random numbers is uniform whatever the tasks were, and so are the smallest hashes, which tell how many
-different values there are (K minimum values): if the k-th smallest of them is at a share s of their range, there are
-about (k - 1) / s.
+A sample by smallest random numbers is uniform, however events are divided among tasks. The smallest hashes estimate the
+number of different values (K minimum values): if the k-th smallest hash is at a fraction s of the range of hashes,
+there are about (k - 1) / s values.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from siftline.encoding.domains import Domains
 from siftline.encoding.events import EncodedEvents
 from siftline.encoding.statistics import SAMPLE_SIZE, Statistics
 from siftline.model import Event
-from siftline.spark.dead_letters import IGNORE, DeadLetters
-from siftline.spark.events import EVENT, MOST_EVENT_BYTES, column_of, quoted, selected, shape_of
-from siftline.spark.learning import partition
-from siftline.spark.reading import pieces, readable
+from siftline.spark.runtime.tasks import partition
+from siftline.spark.worker.dead_letters import IGNORE, DeadLetters
+from siftline.spark.worker.events import EVENT, MAX_EVENT_BYTES, column_of, quoted, selected, shape_of
+from siftline.spark.worker.reading import pieces, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from siftline.model import Leaf
-    from siftline.spark.counts import Counts
-    from siftline.spark.dead_letters import TaskLetters
-    from siftline.spark.events import Shape
+    from siftline.spark.worker.counts import Counts
+    from siftline.spark.worker.dead_letters import TaskLetters
+    from siftline.spark.worker.events import Shape
 
-# The smallest hashes that are kept: the estimate is then right within about 6 %.
-_HASHES: Final = 256
-# Values of an attribute that need not be hashed again.
-_REMEMBERED: Final = 4096
+# The smallest hashes that are kept: the error of the estimate is then about 6 %.
+_KEPT_HASHES: Final = 256
+# Recent values of an attribute, which need not be hashed again.
+_RECENT_VALUES: Final = 4096
 _COLLECTED: Final = pa.schema(
     [
         ("attribute", pa.string()),
@@ -64,9 +64,9 @@ def profile(
     Parameters
     ----------
     events : pyspark.sql.DataFrame
-        A row an event, in any form that `match` takes. Of many events a sample will do: `events.sample(0.01)`.
+        One event a row, in any form that `match` takes. Of many events a sample is enough: `events.sample(0.01)`.
     key : str or sequence of str, optional
-        Columns that belong to no event, if they are there.
+        Columns that are not part of the event, if they are there.
     event : str, pair of str, or None
         As for `match`.
     seed : int
@@ -83,7 +83,7 @@ def profile(
     if event is None or (event == EVENT and EVENT not in events.columns):
         keys = [column.path for name in names if (column := column_of(events.schema, name)) is not None]
         events = events.select(*(quoted(name) for name in events.columns if (name,) not in keys))
-    shape = shape_of(events.schema, (), event, MOST_EVENT_BYTES)
+    shape = shape_of(events.schema, (), event, MAX_EVENT_BYTES)
     letters = DeadLetters(IGNORE, counts)
     collected = selected(events, shape).mapInArrow(_collector(shape, seed, letters), _SCHEMA)
     return _statistics(_summed(collected).collect())
@@ -93,7 +93,7 @@ def _summed(collected: Any) -> Any:
     from pyspark.sql import functions as f
 
     sample = f.slice(f.array_sort(f.flatten(f.collect_list("sample"))), 1, SAMPLE_SIZE)
-    hashes = f.slice(f.array_sort(f.array_distinct(f.flatten(f.collect_list("hashes")))), 1, _HASHES)
+    hashes = f.slice(f.array_sort(f.array_distinct(f.flatten(f.collect_list("hashes")))), 1, _KEPT_HASHES)
     return collected.groupBy("attribute").agg(
         f.sum("n").alias("n"), sample.getField("value").alias("sample"), hashes.alias("hashes")
     )
@@ -111,8 +111,8 @@ def _statistics(rows: list[Any]) -> Statistics:
 
 
 def _estimate(hashes: list[int]) -> int:
-    """Return about how many different values there are."""
-    if len(hashes) < _HASHES:
+    """Estimate how many different values there are."""
+    if len(hashes) < _KEPT_HASHES:
         return len(hashes)
     return round((len(hashes) - 1) * _HASH_RANGE / hashes[-1])
 
@@ -126,7 +126,7 @@ def _collector(shape: Shape, seed: int, letters: DeadLetters) -> Any:
 
 
 class _Collected:
-    """What one task has seen."""
+    """The statistics of one task."""
 
     def __init__(self, shape: Shape, chance: random.Random) -> None:
         self._shape = shape
@@ -139,7 +139,7 @@ class _Collected:
         nothing = Domains()
         for batch in batches:
             for piece in pieces(batch):
-                # Without attributes, encoding only finds out which events can be read.
+                # Without attributes, encoding only finds the events that cannot be read.
                 good, encoded = readable(piece, self._shape, letters, lambda source: EncodedEvents(source, nothing))
                 letters.count(good.num_rows, 0)
                 for position in range(good.num_rows):
@@ -167,7 +167,7 @@ class _Collected:
 
 
 class _Attribute:
-    """What one task has seen of one attribute; the heaps have the greatest numbers first, as negative ones."""
+    """The statistics of one attribute in one task; the heaps have negated numbers, so that the greatest come first."""
 
     __slots__ = ("hashes", "known", "n", "n_values", "sample")
 
@@ -178,7 +178,7 @@ class _Attribute:
         self.known: set[tuple[bool, Leaf]] = set()
 
     def take(self, leaf: Leaf, chance: float) -> None:
-        """Take in a value."""
+        """Add a value."""
         if isinstance(leaf, float) and leaf.is_integer():
             leaf = int(leaf)  # the same value, and the same hash
         self.n_values += 1
@@ -193,16 +193,16 @@ class _Attribute:
             self._take_new(key, leaf)
 
     def _take_new(self, key: tuple[bool, Leaf], leaf: Leaf) -> None:
-        if len(self.known) >= _REMEMBERED:
+        if len(self.known) >= _RECENT_VALUES:
             self.known.clear()
         self.known.add(key)
         digest = blake2b(json.dumps(leaf).encode("ascii"), digest_size=8).digest()
         smallest = -(int.from_bytes(digest, "big") >> 1)
         if smallest in self.hashes:
             return
-        if len(self.hashes) < _HASHES:
+        if len(self.hashes) < _KEPT_HASHES:
             self.hashes.append(smallest)
-            if len(self.hashes) == _HASHES:
+            if len(self.hashes) == _KEPT_HASHES:
                 heapify(self.hashes)
         elif smallest > self.hashes[0]:
             heappushpop(self.hashes, smallest)

@@ -8,29 +8,26 @@ compact ► version 5 ──┘        (version 4 with delta 8, merged: gives th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import TableError
-from siftline.operators.modules import load_modules
-from siftline.spark.claims import claim, micro_batch
-from siftline.spark.directory import IndexDirectory
-from siftline.spark.events import EVENT, MOST_EVENT_BYTES, column_of, key_fields, quoted, selected, shape_of
-from siftline.spark.learning import STREAM_PAUSE, merge, partition
-from siftline.spark.live import engines_of
-from siftline.spark.match import function_of, letters_of, matcher_of, result_schema, with_counted_tasks
-from siftline.spark.paths import local_path
-from siftline.spark.worker import PAIRS, TOP, Matcher
+from siftline.spark.directory.versions import IndexDirectory
+from siftline.spark.match import letters_of, matcher_of, result_schema, with_counted_tasks
+from siftline.spark.runtime.paths import local_path
+from siftline.spark.runtime.tasks import function_of
+from siftline.spark.worker.events import EVENT, MAX_EVENT_BYTES, column_of, key_fields, quoted, selected, shape_of
+from siftline.spark.worker.live import StreamMatcher
+from siftline.spark.worker.matcher import PAIRS, TOP
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from siftline.spark.counts import Counts
-    from siftline.spark.events import Shape
+    from siftline.spark.worker.counts import Counts
+    from siftline.spark.worker.events import Shape
 
 _NOTIFICATION: Final = "notification"
-# The keys while duplicates are looked for, and what tells events apart whose keys do not.
+# Columns that exist while duplicates are removed: the keys, and a unique text for events whose keys are unknown.
 _KEY: Final = "_siftline_key_"
 _UNKNOWN: Final = "_siftline_unknown"
 
@@ -50,7 +47,7 @@ def stream(
     dead_letters: str | os.PathLike[str] | None = None,
     fail_above: int | float | None = None,
     counts: Counts | None = None,
-    max_event_bytes: int = MOST_EVENT_BYTES,
+    max_event_bytes: int = MAX_EVENT_BYTES,
     operators: Sequence[str] = (),
 ) -> Any:
     """Return a streaming DataFrame of the subscriptions that each event satisfies, as of its micro-batch.
@@ -58,19 +55,19 @@ def stream(
     Parameters
     ----------
     events : streaming DataFrame
-        A row an event.
+        One event a row.
     index : str or path
         An index directory, which all machines can read and write under the same path. Each micro-batch uses the
-        subscriptions that there are when it begins: what `compile`, `apply` and `compact` did before is seen.
+        subscriptions as they are when it begins: it sees what `compile`, `apply` and `compact` did before.
     key, event, how, k, weights, counts, max_event_bytes, operators
         As for `match`.
     notification : bool
-        Whether there is a column `notification`: a name for the pair of event (by its keys) and subscription that is
-        the same whenever it is computed, for receivers that may be told twice.
+        Whether there is a column `notification`: a name for the pair of event (by its keys) and subscription, which is
+        the same whenever it is computed, for receivers that may get a match twice.
     time, late : str, optional
         A column with the time of an event, and how much later than the latest it may come, such as "10 minutes". Those
-        that come later are dropped by Spark, and counted in the progress of the query (`numRowsDroppedByWatermark`); so
-        are events with a key that came already within that time; those with a null in a key are never the same.
+        that come later are dropped by Spark, and counted in the progress of the query (`numRowsDroppedByWatermark`). So
+        are duplicates: events whose keys came already within that time. Events with a null in a key have no duplicates.
     dead_letters : str or path, optional
         A folder for the events that cannot be read: Parquet files with keys, event and reason, in a sub-folder
         `run=<query>-<batch>` for each micro-batch. "ignore" leaves such events out. Without either, one of them ends
@@ -89,7 +86,7 @@ def stream(
     Raises
     ------
     TableError
-        If the DataFrame is no stream, if a column is missing, or has a type that holds no events.
+        If the DataFrame is no stream, if a column is missing, or if its type cannot hold events.
     SnapshotError
         If the index cannot be opened.
 
@@ -118,7 +115,7 @@ def stream(
 
 
 def _top_level(events: Any, time: str) -> str:
-    """Return the column with the time of events, as Spark takes it: it takes no field of a struct."""
+    """Return the quoted name of the column with the time of events; Spark accepts no field of a struct here."""
     found = column_of(events.schema, time)
     if found is None or len(found.path) > 1:
         raise TableError(f"time={time!r}: there is no such column; there are {', '.join(events.columns)}")
@@ -126,7 +123,7 @@ def _top_level(events: Any, time: str) -> str:
 
 
 def _once(events: Any, shape: Shape) -> Any:
-    """Drop events with keys that came already; where a key is null nothing is known, and all of them stay."""
+    """Drop events whose keys came already; an event with a null in a key is never a duplicate."""
     from pyspark.sql import functions
 
     keys = [functions.col(quoted(*path)) for path in shape.paths[: len(shape.keys)]]
@@ -142,24 +139,3 @@ def _named(found: Any, columns: Sequence[str]) -> Any:
 
     names = [quoted(name) for name in columns]
     return found.withColumn(_NOTIFICATION, functions.md5(functions.to_json(functions.struct(*names))))
-
-
-@dataclass(frozen=True)
-class StreamMatcher:
-    """Matches the events of a micro-batch with the state that the batch has claimed."""
-
-    matcher: Matcher
-    path: str
-
-    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Match the events of one task."""
-        query, batch, start = micro_batch()
-        load_modules(self.matcher.operators)
-        if partition() == 0:
-            merge(self.path, pause=STREAM_PAUSE)  # what the micro-batches before have learned
-        state = claim(self.path, query, batch)
-        engines = engines_of(self.path, state)
-        letters = replace(self.matcher.dead_letters, run=f"{query}-{batch}", start=start)
-        learning = replace(self.matcher.learning, run=f"{query}-{batch}")
-        matcher = replace(self.matcher, dead_letters=letters, learning=learning, now=state.time * 1000)
-        yield from matcher.run(batches, engines)

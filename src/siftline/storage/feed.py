@@ -16,10 +16,10 @@ from siftline.storage.rows import RENEWED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from siftline.ids import Id
     from siftline.model import Expression
     from siftline.storage.rows import Change, StoredSubscription
     from siftline.storage.written import Written
-    from siftline.subscriptions import Id
 
 # Fewer subscriptions of one tenant than this are added one by one.
 _FEW: Final = 8

@@ -11,8 +11,8 @@ from siftline.errors import StoreError, SubscriptionError
 from siftline.storage.written import Written
 
 if TYPE_CHECKING:
+    from siftline.ids import Id
     from siftline.model import Expression
-    from siftline.subscriptions import Id
 
 ADDED: Final = "added"
 REPLACED: Final = "replaced"

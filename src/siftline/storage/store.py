@@ -21,20 +21,13 @@ last acknowledged change is kept beside the file (`mark.py`), and a store that e
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
-import threading
-import time
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from siftline.errors import GoneError, StoreError, UnknownIdError
+from siftline.errors import GoneError, UnknownIdError
 from siftline.ids import plain_ids
 from siftline.storage.batch import Batch, checked_id
 from siftline.storage.feed import catch_up, fill
-from siftline.storage.group_commit import GroupCommit
-from siftline.storage.mark import Mark
-from siftline.storage.migrations import VERSION, migrate, version_of
-from siftline.storage.owner import Owner
 from siftline.storage.rows import (
     CHANGE_COLUMNS,
     CHANGES,
@@ -48,8 +41,8 @@ from siftline.storage.rows import (
     moment_of,
     set_fact,
 )
-from siftline.storage.soundness import damage, live_subscription, problems_of
-from siftline.storage.sqlite_files import has_log, open_sqlite, plain_errors, refuse_unusable
+from siftline.storage.soundness import live_subscription, problems_of
+from siftline.storage.store_file import StoreFile, moment_or_now
 from siftline.storage.transaction import KEPT, Transaction, compacted, last_sequence
 from siftline.storage.written import TEXT
 
@@ -57,7 +50,6 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Generator, Iterable, Iterator
     from datetime import datetime
-    from types import TracebackType
 
     from siftline.ids import AnyId, Id
 
@@ -66,7 +58,7 @@ _EVER: Final = -(2**62)
 _IS_LIVE: Final = "(s.expires IS NULL OR s.expires > ?)"
 
 
-class Store:
+class Store(StoreFile):
     """Subscriptions in a file, which one process owns at a time; its threads may share the store.
 
     Parameters
@@ -107,118 +99,6 @@ class Store:
     (3, ['ann', 'bob'])
     >>> store.close(); folder.cleanup()
     """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        is_read_only: bool = False,
-        is_guest: bool = False,
-        wait_seconds: float = 5.0,
-        is_checked: bool = True,
-    ) -> None:
-        self.path = str(path)
-        self._is_read_only, self._is_guest = is_read_only, is_guest
-        self._wait_seconds = wait_seconds
-        self._idle: list[sqlite3.Connection] = []
-        self._guard = threading.Lock()
-        self._is_closed = False
-        self._process = os.getpid()
-        self._mark = Mark(self.path)
-        self._writer: GroupCommit | None = None
-        self._owner: Owner | None = None
-        try:
-            with plain_errors(self.path):
-                self._own()
-                self._look_over(is_checked)
-                if not is_read_only:
-                    self._writer = self._opened_writer()
-        except BaseException:
-            self._disown()
-            raise
-
-    def _own(self) -> None:
-        """Be the only one, unless that is not wanted."""
-        refuse_unusable(self.path, is_read_only=self._is_read_only)
-        if self._is_read_only or self._is_guest:
-            return
-        if os.path.exists(self.path):
-            self._seen(is_checked=False)  # nothing is put beside a file that is no store
-        self._owner = Owner(self.path)
-
-    def _disown(self) -> None:
-        if self._owner is not None:
-            self._owner.close()
-
-    def _open(self) -> sqlite3.Connection:
-        return open_sqlite(self.path, is_read_only=self._is_read_only, wait_seconds=self._wait_seconds)
-
-    def _look_over(self, is_checked: bool) -> None:
-        """Raise if the file is damaged, ends before what was acknowledged, or is of a version that cannot be read."""
-        marked = self._mark.read()  # first, for others may be writing
-        version = last = 0
-        if self._is_read_only or os.path.exists(self.path):
-            version, last = self._seen(is_checked)
-        if last < marked:
-            raise StoreError(
-                f"{self.path} ends with change {last:,}, but change {marked:,} was acknowledged: its log or the file "
-                f"itself is damaged, gone, or an older copy; put it back, or remove {self._mark.path} to go on without"
-            )
-        if self._is_read_only and not version:
-            raise StoreError(f"{self.path} is empty: there is no store in it yet")
-        if self._is_read_only and version < VERSION:
-            raise StoreError(f"{self.path} is of an older version: open it once for writing")
-
-    def _seen(self, is_checked: bool) -> tuple[int, int]:
-        """Return the version of a file that is sound, and the number of its last change."""
-        # A log is only looked at: SQLite removes one that was open for writing, with what it made nothing of.
-        is_read_only = self._is_read_only or has_log(self.path)
-        connection = open_sqlite(self.path, is_read_only=is_read_only, wait_seconds=self._wait_seconds)
-        with contextlib.closing(connection):
-            problems = damage(connection, "quick_check") if is_checked else []
-            if problems:
-                raise StoreError(f"{self.path} is damaged: {problems[0]}")
-            version = version_of(connection, self.path)
-            return version, last_sequence(connection) if version > 1 else 0  # version 1 had no changes
-
-    def _opened_writer(self) -> GroupCommit:
-        connection = self._open()
-        try:
-            self._migrate(connection)
-            self._mark.open()
-            self._mark.advance(last_sequence(connection))
-        except BaseException:
-            connection.close()
-            raise
-        return GroupCommit(connection, self._mark, self.path)
-
-    def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Bring the file to the version of this program: as the owner, who may be an older program."""
-        if version_of(connection, self.path) == VERSION:
-            return
-        with contextlib.closing(Owner(self.path)) if self._is_guest else contextlib.nullcontext():
-            migrate(connection, self.path)
-
-    def close(self) -> None:
-        """Finish what is being written, and close the file; in a forked child, leave it to the parent."""
-        if os.getpid() != self._process:
-            return
-        with self._guard:
-            self._is_closed = True
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
-        if self._writer is not None:
-            self._writer.close()  # the last one to close: it moves the log into the file
-        self._disown()
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<siftline.Store: {self.path}>"
@@ -313,44 +193,21 @@ class Store:
 
         return int(self._run(work))
 
-    def transact(self, work: Callable[[Transaction, sqlite3.Connection], Any], now: datetime | None = None) -> Any:
-        """Run work in one durable transaction and return its result: for the broker, which has tables beside ours.
-
-        Parameters
-        ----------
-        work : callable
-            Takes the transaction and its connection; what it raises undoes what it did.
-        now : datetime, optional
-            The time that decides what has expired.
-        """
-        return self._run(lambda transaction: work(transaction, transaction.connection), now)
-
-    def select(self, query: str, arguments: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return rows of the tables as they are now; for the broker as well."""
-        with self._reading() as connection:
-            return connection.execute(query, tuple(arguments)).fetchall()
-
-    def _run(self, work: Callable[[Transaction], Any], now: datetime | None = None) -> Any:
-        if self._writer is None:
-            raise StoreError(f"{self.path} was opened read-only")
-        moment = _now(now)
-        return self._writer.run(lambda connection: work(Transaction(connection, self.path, moment)))
-
     # looking in
 
     def __len__(self) -> int:
         with self._reading() as connection:
             query = f"SELECT count(*) FROM subscriptions s WHERE {_IS_LIVE}"
-            return int(connection.execute(query, (_now(),)).fetchone()[0])
+            return int(connection.execute(query, (moment_or_now(),)).fetchone()[0])
 
     def __contains__(self, id: AnyId) -> bool:
         with self._reading() as connection:
             query = f"SELECT 1 FROM subscriptions s WHERE id = ? AND {_IS_LIVE}"
-            return connection.execute(query, (checked_id(id), _now())).fetchone() is not None
+            return connection.execute(query, (checked_id(id), moment_or_now())).fetchone() is not None
 
     def known(self, ids: Iterable[AnyId]) -> set[Id]:
         """Return which of many ids are in use."""
-        moment = _now()
+        moment = moment_or_now()
         with self._reading() as connection:
             query = f"SELECT 1 FROM subscriptions s WHERE id = ? AND {_IS_LIVE}"
             plain = plain_ids(ids)
@@ -362,7 +219,7 @@ class Store:
             query = f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE s.id = ?"
             row = connection.execute(query, (checked_id(id),)).fetchone()
         subscription = None if row is None else live_subscription(row, self.path)
-        if subscription is None or _is_over(subscription, _now(now)):
+        if subscription is None or _is_over(subscription, moment_or_now(now)):
             raise UnknownIdError(f"the store has no subscription with the id {id!r}")
         return subscription
 
@@ -389,7 +246,7 @@ class Store:
         arguments: tuple[Any, ...] = (),
     ) -> Iterator[StoredSubscription]:
         query = f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE {condition} ORDER BY s.sequence"
-        moment = _now(now)
+        moment = moment_or_now(now)
         for row in connection.execute(query, arguments):
             # Checked before it is left out: a damaged time must not make a subscription disappear.
             subscription = live_subscription(row, self.path)
@@ -523,38 +380,6 @@ class Store:
         with self._reading() as connection:
             return problems_of(connection, self.path, advance)
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection that sees one moment."""
-        with plain_errors(self.path):
-            connection = self._borrowed()
-            try:
-                connection.execute("BEGIN")
-                yield connection
-            finally:
-                self._give_back(connection)
-
-    def _borrowed(self) -> sqlite3.Connection:
-        if os.getpid() != self._process:
-            raise StoreError(f"{self.path} was opened before this process was forked: open it again here")
-        with self._guard:
-            if self._is_closed:
-                raise StoreError(f"{self.path} is closed")
-            if self._idle:
-                return self._idle.pop()
-        return self._open()
-
-    def _give_back(self, connection: sqlite3.Connection) -> None:
-        if os.getpid() != self._process:  # the end of a generator that a forked child has inherited
-            return
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        with self._guard:
-            if not self._is_closed:
-                self._idle.append(connection)
-                return
-        connection.close()
-
 
 def _identified(transaction: Transaction) -> str:
     """Give a store its identity, unless another process was faster."""
@@ -569,8 +394,3 @@ def _identified(transaction: Transaction) -> str:
 def _is_over(subscription: StoredSubscription, moment: int) -> bool:
     expires = microseconds(subscription.expires)
     return expires is not None and expires <= moment
-
-
-def _now(now: datetime | None = None) -> int:
-    moment = microseconds(now)
-    return time.time_ns() // 1000 if moment is None else moment

@@ -24,9 +24,9 @@ from siftline.storage.rows import (
 )
 
 if TYPE_CHECKING:
+    from siftline.ids import Id
     from siftline.storage.rows import StoredSubscription
     from siftline.storage.written import Written
-    from siftline.subscriptions import Id
 
 # For a replacement: the time stays what it was.
 KEPT: Final = "kept"

@@ -15,7 +15,7 @@ from siftline.errors import SubscriptionError
 from siftline.language.printer import to_text
 from siftline.language.text import parse_stored
 from siftline.model import Expression
-from siftline.subscriptions import accepted
+from siftline.operators.acceptance import accepted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

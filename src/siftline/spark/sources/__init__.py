@@ -1,4 +1,4 @@
-"""Streams that Spark does not have: a broker, the changes of a store, and Kafka through a client library.
+"""Sources answer which streams there are beside those of Spark: a broker, the feed of a store, and Kafka.
 
 from siftline.spark import sources
 sources.register(spark)
@@ -19,6 +19,6 @@ __all__ = ["BrokerSource", "KafkaSource", "StoreSource", "applier", "register"]
 
 
 def register(spark: Any) -> None:
-    """Make the sources known to a session."""
+    """Register the sources in a session."""
     for source in (StoreSource, KafkaSource, BrokerSource):
         spark.dataSource.register(source)

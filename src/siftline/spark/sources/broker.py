@@ -1,4 +1,4 @@
-"""A broker as the source of events and of changes, and as the sink of matches: the cluster matches, it delivers.
+"""A broker as a source of events and changes, and as a sink of matches: the cluster matches, and the broker delivers.
 
     broker = {"url": "http://broker:8080", "key": "key_..."}           # siftline serve --match-elsewhere
     read = spark.readStream.format("siftline-broker").options(**broker)
@@ -6,8 +6,8 @@
     matches = stream(read.load(), "/data/index", key="sequence")
     matches.writeStream.format("siftline-broker").options(**broker).option("checkpointLocation", ...).start()
 
-Offsets are the numbers that the broker gives to events and changes. A match is named by the number of its event and its
-subscription, and the broker delivers it once, however often a task or a micro-batch is repeated.
+Offsets are the numbers that the broker gives to events and changes. A match is identified by the number of its event
+and by its subscription, and the broker delivers it once, however often a task or a micro-batch is repeated.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _TYPES: Final = {"sequence": pa.int64(), "at": pa.timestamp("us", tz="UTC"), "ev
 _SEQUENCE: Final = "sequence"
 _SUBSCRIPTION: Final = "subscription"
 # Rows of one request.
-_PAGE: Final = 5_000
+_PAGE_ROWS: Final = 5_000
 # Events that one task reads.
-_PIECE: Final = 50_000
+_TASK_EVENTS: Final = 50_000
 
 
 class BrokerSource(DataSource):  # type: ignore[misc]
@@ -56,7 +56,7 @@ class BrokerSource(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
-        """Return what `format` calls it."""
+        """Return the name of the format."""
         return "siftline-broker"
 
     def schema(self) -> str:
@@ -67,13 +67,13 @@ class BrokerSource(DataSource):  # type: ignore[misc]
             return schema_of(client.changes(0, 1).are_ids_text)
 
     def streamReader(self, schema: Any) -> EventsReader | ChangesReader:  # noqa: N802
-        """Return what reads the stream."""
+        """Return the reader of the stream."""
         if _kind(self.options) == _EVENTS:
             return EventsReader(dict(self.options))
         return ChangesReader(dict(self.options), schema[_SUBSCRIPTION].dataType.typeName() == "string")
 
     def streamWriter(self, schema: Any, overwrite: bool) -> MatchesWriter:  # noqa: N802
-        """Return what delivers matches."""
+        """Return the writer, which delivers matches."""
         for name in (_SEQUENCE, _SUBSCRIPTION):
             if name not in schema.names:
                 raise SparkError(
@@ -95,7 +95,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ign
 
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
-        self._last: int | None = None  # where a query that takes what is there ends
+        self._last: int | None = None  # where a query ends that reads only what is available now
 
     def _bounds(self) -> tuple[int, int]:
         """Return the number before the first, and the last one."""
@@ -120,7 +120,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ign
         return {_SEQUENCE: min(last, start[_SEQUENCE] + most)}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Note what is there."""
+        """Record the last number that is available now."""
         self._last = self._bounds()[1]
 
 
@@ -135,14 +135,14 @@ class EventsReader(_Reader):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Piece]:
         """Return the work of a micro-batch."""
         first, last = start[_SEQUENCE], end[_SEQUENCE]
-        return [Piece(begin, min(last, begin + _PIECE)) for begin in range(first, last, _PIECE)]
+        return [Piece(begin, min(last, begin + _TASK_EVENTS)) for begin in range(first, last, _TASK_EVENTS)]
 
     def read(self, partition: Piece) -> Iterator[Any]:
         """Return the events of one task."""
         with _client(self._options) as client:
             after = partition.start
             while after < partition.end:
-                rows = client.published(after, min(_PAGE, partition.end - after)).events
+                rows = client.published(after, min(_PAGE_ROWS, partition.end - after)).events
                 if not rows:
                     raise SparkError(f"the broker has no events after {after}, and {partition.end} was there before")
                 after = rows[-1].sequence
@@ -162,7 +162,7 @@ class ChangesReader(_Reader):
             return 0, client.changes(0, 1).last
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Piece]:
-        """Return the work of a micro-batch: one piece, because changes have an order."""
+        """Return the work of a micro-batch: one partition, because changes have an order."""
         return [Piece(start[_SEQUENCE], end[_SEQUENCE])] if start != end else []
 
     def read(self, partition: Piece) -> Iterator[Any]:
@@ -170,15 +170,15 @@ class ChangesReader(_Reader):
         with _client(self._options) as client:
             after = partition.start
             while after < partition.end:
-                found = client.changes(after, _PAGE).changes
+                found = client.changes(after, _PAGE_ROWS).changes
                 rows = [_row(change) for change in found if change.sequence <= partition.end]
                 if not rows:
-                    return  # what was superseded is not kept
+                    return  # changes that were superseded are not kept
                 yield batch_of(rows, self._are_ids_text)
                 after = rows[-1][0]
 
     def commit(self, end: dict[str, int]) -> None:
-        """Tell the broker what was processed, which Spark does when it plans the next micro-batch."""
+        """Tell the broker what was processed; Spark calls this when it plans the next micro-batch."""
         reader = self._options.get("reader")
         if reader is not None:
             with _client(self._options) as client:
@@ -186,7 +186,7 @@ class ChangesReader(_Reader):
 
 
 class MatchesWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """Sends matches to the broker as tasks find them; what was sent before counts once."""
+    """Sends matches to the broker as tasks find them; a match that was sent before is delivered once."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
@@ -196,8 +196,8 @@ class MatchesWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         with _client(self._options) as client:
             for batch in iterator:
                 table = pa.Table.from_batches([batch]).select([_SEQUENCE, _SUBSCRIPTION])
-                for first in range(0, len(table), _PAGE):
-                    client.deliver(_by_event(table.slice(first, _PAGE).to_pydict()))
+                for first in range(0, len(table), _PAGE_ROWS):
+                    client.deliver(_by_event(table.slice(first, _PAGE_ROWS).to_pydict()))
         return WriterCommitMessage()
 
 

@@ -1,11 +1,11 @@
-"""Kafka as a stream of events, through the client library from PyPI (extra `[kafka]`); Spark keeps the offsets.
+"""Kafka as a source of events, through the client library from PyPI (extra `[kafka]`); Spark keeps the offsets.
 
     events = (spark.readStream.format("siftline-kafka")
               .option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "events").load())
 
 Columns and options are those of Spark's own connector, which needs a jar that PySpark does not bring. A micro-batch is
-a range of offsets for each partition of the topics, and one task reads one of them; it stands in Spark's checkpoint
-before it is read, so that a stream that starts again reads the same messages.
+a range of offsets for each partition of the topics, and one task reads one range. Spark records the ranges in its
+checkpoint before they are read, so that a stream that starts again reads the same messages.
 
 Tested against the mock cluster of librdkafka, which speaks the protocol over TCP, with several brokers and partitions;
 not against brokers with authentication, transactions or compacted topics.
@@ -39,7 +39,7 @@ _TYPES: Final = {
 }
 _STARTS: Final = ("earliest", "latest")
 # Messages of a batch that goes to Spark.
-_ROWS: Final = 10_000
+_BATCH_ROWS: Final = 10_000
 # How long to wait for an answer of the brokers.
 _WAIT_SECONDS: Final = 30.0
 
@@ -54,7 +54,7 @@ class KafkaSource(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
-        """Return what `format` calls it."""
+        """Return the name of the format."""
         return "siftline-kafka"
 
     def schema(self) -> str:
@@ -62,7 +62,7 @@ class KafkaSource(DataSource):  # type: ignore[misc]
         return _SCHEMA
 
     def streamReader(self, schema: Any) -> KafkaReader:  # noqa: N802
-        """Return what reads the stream."""
+        """Return the reader of the stream."""
         return KafkaReader(dict(self.options))
 
 
@@ -89,7 +89,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         if self._start not in _STARTS:
             raise SparkError(f"startingOffsets must be earliest or latest, not {self._start!r}")
 
-        self._last: Bounds | None = None  # where a query that takes what is there ends
+        self._last: Bounds | None = None  # where a query ends that reads only what is available now
 
     def initialOffset(self) -> Offsets:  # noqa: N802
         """Return where a new stream starts."""
@@ -122,11 +122,11 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         return ends
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Note what is there."""
+        """Record the last offsets that are available now."""
         self._last = self._bounds()
 
     def stop(self) -> None:
-        """Let go of the brokers."""
+        """Close the connection to the brokers."""
         consumer = _consumers.pop(_key(self._settings), None)
         if consumer is not None:
             consumer.close()
@@ -145,7 +145,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         waiting: list[Any] = []
         for message in _messages(_consumer(self._settings), partition):
             waiting.append(message)
-            if len(waiting) == _ROWS:
+            if len(waiting) == _BATCH_ROWS:
                 yield _batch(waiting)
                 waiting = []
         if waiting:
@@ -176,18 +176,18 @@ def _messages(consumer: Any, work: Messages) -> Iterator[Any]:
     consumer.assign([TopicPartition(work.topic, work.partition, work.start)])
     try:
         while True:
-            # There may be no message at the last offsets: transactions leave marks there.
+            # There may be no message at the last offsets, where transactions leave control records.
             first = consumer.poll(_WAIT_SECONDS)
             if first is None:
                 raise SparkError(f"Kafka: nothing came of {work} in {_WAIT_SECONDS:.0f} s")
-            for message in (first, *consumer.consume(_ROWS, timeout=0)):
+            for message in (first, *consumer.consume(_BATCH_ROWS, timeout=0)):
                 error = message.error()
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
                     raise SparkError(f"Kafka: {work}: {error.str()}")
                 if message.offset() >= work.end:
                     return
                 if error is not None:
-                    continue  # a broker that is behind: wait for the rest
+                    continue  # a broker that is behind its leader: wait for the rest
                 yield message
                 if message.offset() == work.end - 1:
                     return
@@ -232,7 +232,7 @@ def _consumer(settings: dict[str, str]) -> Any:
         ours = {
             "group.id": "siftline",
             "enable.auto.commit": "false",
-            # An offset that the brokers have no more would be skipped silently.
+            # Otherwise messages that the brokers have deleted would be skipped silently.
             "auto.offset.reset": "error",
             "enable.partition.eof": "true",
         }

@@ -1,10 +1,10 @@
-"""The feed of a durable store as a stream of changes, and what brings it into an index.
+"""The feed of a durable store as a stream of changes, and a function that applies them to an index.
 
     changes = spark.readStream.format("siftline-store").option("path", "subscriptions.db").load()
     changes.writeStream.foreachBatch(applier("/data/index")).option("checkpointLocation", ...).start()
 
-The offset is the number of a change. Spark repeats a micro-batch that was interrupted; `applier` leaves out what an
-index has already.
+The offset is the number of a change. Spark repeats a micro-batch that was interrupted; `applier` leaves out the changes
+that an index has already.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 
 from siftline.errors import SparkError
-from siftline.spark.deltas import apply
+from siftline.spark.changes import apply
 from siftline.storage.rows import microseconds
 from siftline.storage.store import Store
 
@@ -36,7 +36,7 @@ COLUMNS: Final = {
     "expires": ("timestamp", pa.timestamp("us", tz="UTC")),
 }
 # Rows of a batch that goes to Spark.
-_ROWS: Final = 10_000
+_BATCH_ROWS: Final = 10_000
 
 
 class StoreSource(DataSource):  # type: ignore[misc]
@@ -48,7 +48,7 @@ class StoreSource(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
-        """Return what `format` calls it."""
+        """Return the name of the format."""
         return "siftline-store"
 
     def schema(self) -> str:
@@ -57,7 +57,7 @@ class StoreSource(DataSource):  # type: ignore[misc]
             return schema_of(bool(store.are_ids_text()))
 
     def streamReader(self, schema: Any) -> StoreReader:  # noqa: N802
-        """Return what reads the stream."""
+        """Return the reader of the stream."""
         return StoreReader(dict(self.options), schema["subscription"].dataType.typeName() == "string")
 
 
@@ -75,7 +75,7 @@ class StoreReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
     def __init__(self, options: dict[str, str], are_ids_text: bool) -> None:
         self._options = options
         self._are_ids_text = are_ids_text
-        self._last: int | None = None  # where a query that takes what is there ends
+        self._last: int | None = None  # where a query ends that reads only what is available now
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Return where a new stream starts."""
@@ -93,7 +93,7 @@ class StoreReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         return {"sequence": min(last, start["sequence"] + most)}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Note what is there."""
+        """Record the last change that is available now."""
         self._last = self._sequence()
 
     def _sequence(self) -> int:
@@ -101,7 +101,7 @@ class StoreReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
             return store.sequence
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Changes]:
-        """Return the work of a micro-batch: one piece, because changes have an order."""
+        """Return the work of a micro-batch: one partition, because changes have an order."""
         return [Changes(start["sequence"], end["sequence"])] if start != end else []
 
     def read(self, partition: Changes) -> Iterator[Any]:
@@ -112,14 +112,14 @@ class StoreReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
                 if change.sequence > partition.end:
                     break
                 waiting.append(change)
-                if len(waiting) == _ROWS:
+                if len(waiting) == _BATCH_ROWS:
                     yield self._batch(waiting)
                     waiting = []
             if waiting:
                 yield self._batch(waiting)
 
     def commit(self, end: dict[str, int]) -> None:
-        """Tell the store what was processed, which Spark does when it plans the next micro-batch."""
+        """Tell the store what was processed; Spark calls this when it plans the next micro-batch."""
         reader = self._options.get("reader")
         if reader is not None:
             with Store(self._options["path"], is_guest=True, is_checked=False) as store:
@@ -161,10 +161,10 @@ def _opened(options: Any) -> Store:
 
 
 def applier(path: str, *, source: str = "store") -> Callable[[Any, int], None]:
-    """Return a function for `foreachBatch` that brings changes of a store into an index.
+    """Return a function for `foreachBatch` that applies changes of a store to an index.
 
-    The index notes under the name `source` how far it has come, so that a batch that Spark repeats, or a stream that
-    begins again without its checkpoint, changes nothing twice.
+    The index records under the name `source` how far it has come, so that a batch that Spark repeats, or a stream that
+    starts again without its checkpoint, changes nothing twice.
     """
 
     def take(changes: Any, _: int) -> None:

@@ -1,0 +1,548 @@
+"""The engine: subscriptions in, events in, ids out, over any index.
+
+This file is what a user sees. `state.py` has the parts of an engine, `updates.py` changes them, `pipeline.py` matches
+events against them. Threads may match while others add and remove.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from siftline.encoding.events import DictSource, EncodedEvents
+from siftline.engine.arguments import check_top, checked_now, checked_statistics, checked_tenant, checked_weight
+from siftline.engine.common import CommonEngine
+from siftline.engine.fast_path import fast_ids
+from siftline.engine.pipeline import find, find_at_once, moment_of, source_for
+from siftline.engine.state import State
+from siftline.engine.subscriptions import TextExpressions
+from siftline.engine.subsets import Subset, Tenant, subset_of
+from siftline.engine.updates import Updates
+from siftline.errors import DuplicateIdError, TableError
+from siftline.ids import AnyId, Id, plain_id, plain_ids
+from siftline.indexes.registry import DEFAULT, PAGED
+from siftline.operators.acceptance import accepted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from siftline.encoding.statistics import Statistics
+    from siftline.engine.additions import Added, OnError
+    from siftline.engine.subsets import Within
+    from siftline.engine.tuning import Tuning
+    from siftline.model import Expression
+    from siftline.operators.stage import Stage
+
+
+class Engine(CommonEngine):
+    """Subscriptions over one index.
+
+    Parameters
+    ----------
+    index : str
+        A name from `siftline.indexes()`.
+    statistics : Statistics, optional
+        What is known about the events to come; helps the index to choose.
+    schedule : str, optional
+        In which order calls of operators are made; `adaptive` if left out, for `scan` the oracle, `everything`.
+    **options
+        Options of the index.
+
+    Examples
+    --------
+    >>> engine = Engine()
+    >>> engine.add("model = 'iphone5s' and price <= 580", id="ann")
+    'ann'
+    >>> engine.match({"model": "iphone5s", "price": 550})
+    ['ann']
+    """
+
+    def __new__(cls, index: str = DEFAULT, *arguments: Any, **options: Any) -> Engine:
+        """Return an engine; of an index that keeps subscriptions in its own file, the one that is made for that."""
+        if cls is Engine and index in PAGED:
+            from siftline.engine.paged import PagedEngine
+
+            return PagedEngine(index, *arguments, **options)  # type: ignore[return-value]
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        index: str = DEFAULT,
+        statistics: Statistics | None = None,
+        *,
+        schedule: str | None = None,
+        **options: Any,
+    ) -> None:
+        self._state = State(index, checked_statistics(statistics), _checked_schedule(schedule, index), options)
+        self._updates = Updates(self._state)
+
+    # subscriptions
+
+    def __contains__(self, id: AnyId) -> bool:
+        with self._state.publishing:
+            return self._state.table.has(plain_id(id))
+
+    def __len__(self) -> int:
+        return self._state.table.n_live
+
+    @property
+    def index_name(self) -> str:  # type: ignore[override]
+        """The name of the index."""
+        return self._state.index_name
+
+    def ids(self) -> list[Id]:
+        """Return the ids of all subscriptions."""
+        with self._state.publishing:
+            table = self._state.table
+            return table.ids(np.flatnonzero(table.is_live.view).astype(np.int32))
+
+    def expression(self, id: AnyId) -> Expression:
+        """Return the expression of a subscription."""
+        with self._state.publishing:
+            table = self._state.table
+            slot = table.slot(plain_id(id))
+        return table.expression(slot)
+
+    def weight(self, id: AnyId) -> float:
+        """Return the weight of a subscription."""
+        with self._state.publishing:
+            return float(self._state.table.weights.view[self._state.table.slot(plain_id(id))])
+
+    def add(
+        self, expression: str | Expression, id: AnyId | None = None, weight: float = 1.0, *, tenant: str | None = None
+    ) -> Id:
+        """Add one subscription and return its id.
+
+        Parameters
+        ----------
+        expression : str or Expression
+            Text of the language (LANGUAGE.md), or an expression from `parse`, `parse_pattern`, `attr` and so on.
+        id : int, str or UUID, optional
+            A new number if left out. Ids of one engine are all integers or all strings; a UUID counts as its text, here
+            and wherever an id is taken.
+        weight : float
+            For `match(..., top=k)`.
+        tenant : str, optional
+            Whose subscription it is, for `match(..., tenant=...)`.
+
+        Raises
+        ------
+        SubscriptionError
+            If the expression cannot be accepted; it says where and why.
+        DuplicateIdError
+            If the id is in use.
+        """
+        parsed = accepted(expression)
+        with self._state.writing:
+            chosen = self._state.table.next_id() if id is None else plain_id(id)
+            self._state.table.check_id(chosen)
+            self._updates.add_one(chosen, checked_weight(weight), parsed, checked_tenant(tenant))
+        return chosen
+
+    def add_many(self, source: Any, *, tenant: str | None = None, on_error: OnError = "raise") -> Added:
+        """Add many subscriptions at once: all of them, or none if one is refused. Returns how many.
+
+        Parameters
+        ----------
+        source
+            A dict from id to expression; an iterable of (id, expression) or (id, expression, weight), or of dicts with
+            the keys of a line of JSON; an Arrow table, pandas or polars data frame, with the columns `subscription` (or
+            `id`), `expression` and optionally `weight` and `tenant`, or in the columnar form of one row a predicate
+            (see README); or the path of a file as the command line takes it: JSON Lines, CSV, Parquet or text, also
+            `.gz` or `.zst`.
+        tenant : str, optional
+            Whose subscriptions they are, for `match(..., tenant=...)`, unless a row says it.
+        on_error : {'raise', 'collect'}
+            With 'collect', the good ones are added, and `refused` of what is returned lists the others, each with its
+            position, id, reason and hint. A source that cannot be read at all is an error either way.
+
+        >>> engine = Engine()
+        >>> added = engine.add_many([(1, "a = 1"), (2, "a == 2"), (1, "a = 3")], on_error="collect")
+        >>> int(added), [(refused.position, refused.hint or refused.reason) for refused in added.refused]
+        (1, [(1, 'write ='), (2, 'the id 1 is already in use')])
+        """
+        from siftline.encoding.columns import load_columns
+        from siftline.engine.additions import Added, Columns, read
+
+        rows = read(source, checked_tenant(tenant), on_error)
+        with self._state.writing:
+            if on_error == "collect":
+                rows = rows.fitted(self._state.table.are_ids_text, self._state.table.has)
+            if isinstance(rows, Columns):
+                takes_patterns = self._state.index.takes_patterns
+                loaded = load_columns(rows.table, self._state.domains.copied(), takes_patterns=takes_patterns)
+                return Added(self._updates.add_columns(loaded, rows.tenants_of(loaded.ids)), rows.refused)
+            rows = rows.spelled(self._state.table.are_ids_text)
+            self._state.table.check_ids(rows.ids)
+            self._updates.add_parsed(rows.ids, rows.weights, rows.expressions, rows.tenants)
+        return Added(len(rows.ids), rows.refused)
+
+    def add_rows(self, rows: Any, ids: Any, weights: Any, texts: Any = None) -> int:
+        """Add subscriptions whose predicates stand in a table already, for those who parse elsewhere.
+
+        Parameters
+        ----------
+        rows : Arrow table
+            The columnar form; `subscription` is a position in `ids`, ascending, and every position occurs.
+        ids, weights : Arrow arrays
+            Of each subscription.
+        texts : Arrow array of binary, optional
+            What the predicates were parsed from, in the text language, for `expression` and `explain`.
+        """
+        from siftline.encoding.columns import load_columns
+
+        with self._state.writing:
+            loaded = load_columns(rows, self._state.domains.copied(), takes_patterns=self._state.index.takes_patterns)
+            if loaded.ids != list(range(len(ids))):
+                raise TableError("the column 'subscription' must have every position in ids, ascending")
+            loaded = loaded._replace(ids=ids.to_pylist(), weights=weights.to_numpy())
+            return self._updates.add_columns(loaded, None, None if texts is None else TextExpressions(texts))
+
+    def replace(self, id: AnyId, expression: str | Expression, weight: float | None = None) -> None:
+        """Give a subscription a new expression; every match sees either the old one or the new one."""
+        id, parsed = plain_id(id), accepted(expression)
+        with self._state.writing:
+            slot = self._state.table.slot(id)
+            kept = float(self._state.table.weights.view[slot]) if weight is None else checked_weight(weight)
+            self._updates.replace_one(id, kept, parsed, self._state.table.tenant(slot))
+
+    def remove(self, id: AnyId) -> None:
+        """Remove one subscription; it never matches again."""
+        with self._state.writing:
+            self._updates.remove_one(plain_id(id))
+
+    def remove_many(self, ids: Iterable[AnyId]) -> None:
+        """Remove subscriptions: all of them, or none if one is unknown."""
+        gone = plain_ids(ids)
+        with self._state.writing:
+            slots = self._updates.slots_of(gone)
+            if len(set(gone)) != len(gone):
+                raise DuplicateIdError("an id is to be removed twice")
+            with self._state.fast_paths:
+                self._updates.forget(self._state.table.remove(gone, slots))
+            self._state.compactor.tidy(self._updates)
+
+    # matching
+
+    @overload
+    def match(
+        self, event: Any, *, first: Literal[True], within: Within = None, tenant: str | None = None, now: Any = None
+    ) -> Id | None: ...
+    @overload
+    def match(
+        self,
+        event: Any,
+        *,
+        top: int | None = None,
+        first: Literal[False] = False,
+        within: Within = None,
+        tenant: str | None = None,
+        as_slots: Literal[False] = False,
+        now: Any = None,
+    ) -> list[Id]: ...
+    @overload
+    def match(
+        self,
+        event: Any,
+        *,
+        top: int | None = None,
+        first: Literal[False] = False,
+        within: Within = None,
+        tenant: str | None = None,
+        as_slots: Literal[True],
+        now: Any = None,
+    ) -> NDArray[np.int32]: ...
+    def match(
+        self,
+        event: Any,
+        *,
+        top: int | None = None,
+        first: bool = False,
+        within: Within = None,
+        tenant: str | None = None,
+        as_slots: bool = False,
+        now: Any = None,
+    ) -> list[Id] | NDArray[np.int32] | Id | None:
+        """Return the ids of all subscriptions that one event satisfies, in no promised order.
+
+        Parameters
+        ----------
+        event : dict, JSON text or bytes, or what `encode` returned
+            One event.
+        top : int, optional
+            Only the `top` best by weight: weight descending, then id ascending.
+        first : bool
+            Return the id of any one of them, None if there is none.
+        within : ids, or what `subset` returned
+            Only among these; ids that no subscription has are left out. For many matches `subset` is faster: few ids
+            are then matched by themselves, without the index.
+        tenant : str, optional
+            Only among the subscriptions that were added for this tenant.
+        as_slots : bool
+            Return the internal integers instead, without making Python objects.
+        now : datetime or str, optional
+            The instant that `now()` means in subscriptions; this one if left out.
+
+        >>> engine = Engine()
+        >>> _ = engine.add_many([(1, "a = 1"), (2, "a > 0", 2.0)])
+        >>> _ = engine.add("a < 9", id=3, tenant="acme")
+        >>> sorted(engine.match({"a": 1})), engine.match({"a": 1}, top=1), engine.match({"a": 1}, within=[1, 5])
+        ([1, 2, 3], [2], [1])
+        >>> engine.match({"a": 1}, tenant="acme"), engine.match({"a": 10}, first=True), engine.match({}, first=True)
+        ([3], 2, None)
+        """
+        instant = None if now is None else checked_now(now)
+        state = self._state
+        if type(event) is dict:
+            with state.publishing:
+                event = EncodedEvents(DictSource((event,)), state.domains, instant)
+        elif (instant is not None or state.domains.has_ages) and type(event) is EncodedEvents:
+            with state.publishing:
+                event = event.at(instant, state.domains)
+        is_plain = top is None and within is None and tenant is None and type(event) is EncodedEvents
+        if is_plain and event.is_single:
+            if not as_slots and not first:
+                ids = fast_ids(state, event)
+                if ids is not None:
+                    return ids
+            found = find_at_once(state, event)
+        else:
+            found = None
+        if top is not None:
+            check_top(top)
+        if first and (top is not None or as_slots):
+            raise ValueError("first=True gives one id: it goes neither with top nor with as_slots")
+        if found is None:
+            one, chosen = source_for(event, is_one=True), self._within(within, tenant)
+            found = find(self._updates, one, 0, 1, within=chosen, top=top, now=instant)
+        if first:
+            return found.table.ids(found.slots[:1])[0] if len(found.slots) else None
+        return found.slots if as_slots else found.table.ids(found.slots)
+
+    def _within(self, within: Within, tenant: str | None) -> Subset | None:
+        """Return the subset that is asked for."""
+        if tenant is None:
+            return None if within is None else subset_of(within)
+        if within is not None:
+            raise ValueError("within and tenant exclude each other")
+        checked_tenant(tenant)
+        known = self._state.tenants.get(tenant)
+        if known is None:
+            known = Tenant(tenant)
+            if tenant in self._state.table.tenant_numbers:
+                self._state.tenants[tenant] = known
+        return known
+
+    def match_batch(
+        self,
+        events: Any,
+        *,
+        event: str | None = None,
+        top: int | None = None,
+        within: Within = None,
+        tenant: str | None = None,
+        threads: int | None = None,
+        weights: bool = False,
+        now: Any = None,
+    ) -> pa.Table:
+        """Return an Arrow table (event, subscription): all subscriptions that each event satisfies.
+
+        The columns and their types are the same whatever matched: `event`, the number of the event, is int64;
+        `subscription` is int64 or string, as the ids of this engine are, and int64 as long as it never had any;
+        `weight`, if it is asked for, is float64.
+
+        Parameters
+        ----------
+        events
+            Dicts or JSON texts; an Arrow table, pandas or polars data frame, with a column for each attribute; an Arrow
+            array of JSON texts; bytes with JSON Lines; or what `encode` returned.
+        event : str, optional
+            The column that holds whole events, as JSON text, map or struct.
+        top : int, optional
+            Only the `top` best subscriptions of each event, in order.
+        within, tenant
+            As for `match`.
+        threads : int, optional
+            How many threads share a large batch; one for each core if left out.
+        weights : bool
+            Whether the table has a third column, `weight`.
+        now : datetime or str, optional
+            The instant that `now()` means, for all events alike; this one if left out.
+
+        >>> engine = Engine()
+        >>> _ = engine.add("a = 1", id="ann")
+        >>> engine.match_batch([{"a": 2}]).schema
+        event: int64
+        subscription: string
+        """
+        from siftline.engine.batches import matched_table
+
+        if top is not None:
+            check_top(top)
+        instant = time.time_ns() if now is None else checked_now(now)
+        if isinstance(events, EncodedEvents):
+            with self._state.publishing:
+                events = events.at(instant, self._state.domains)
+        encoded = moment_of(self._updates, source_for(events, event=event), None, instant).events
+        chosen, stage = self._within(within, tenant), self._state.table.stage
+        return matched_table(
+            len(encoded),
+            lambda first, end: find(self._updates, encoded, first, end, within=chosen, top=top),
+            lambda: self._state.table.are_ids_text,
+            threads,
+            weights,
+            whole=stage is not None and stage.takes_batches,
+        )
+
+    def encode(self, events: Any, *, event: str | None = None, now: Any = None) -> EncodedEvents:
+        """Encode one event or many once, for matching them often.
+
+        The result may be given to `match` (one event) and `match_batch`. It stays right when subscriptions change, and
+        as time passes: the engine encodes it again if need be. Who knows already at which instant it will be matched
+        may say so; then `now()` is no reason for that.
+        """
+        instant = None if now is None else checked_now(now)
+        return moment_of(self._updates, source_for(events, event=event), None, instant).events
+
+    # looking in
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts, bytes by structure, and what matching has cost so far."""
+        with self._state.writing:
+            clauses = self._updates.joined_clauses()
+            return {
+                "index": self._state.index_name,
+                "subscriptions": len(self),
+                "shared": self._state.table.n_followers,
+                "attributes": len(self._state.domains.ids),
+                "patterns": len(self._state.domains.patterns) + len(self._state.domains.pattern_attributes),
+                "clauses": clauses.n_clauses,
+                "predicates": len(clauses.attributes),
+                "clause_bytes": sum(array.nbytes for array in clauses),
+                "laid_out_s": self._state.laid_out_s,
+                **self._state.index.stats(),
+                **({} if self._state.table.stage is None else {"operators": self._state.table.stage.stats()}),
+            }
+
+    @property
+    def call_stage(self) -> Stage | None:
+        """What makes the calls of conditions, and learns from them; None if there are none."""
+        return self._state.table.stage
+
+    def rebuild(self) -> None:
+        """Lay out the index anew, as one piece, without removed subscriptions; matching goes on meanwhile.
+
+        The order of calls that `sub-order` keeps is made anew too, from what was learned about them.
+
+        Never needed for right results: an index takes additions and removals as they come.
+        """
+        with self._state.writing:
+            self._updates.sweep_all()
+            self._updates.renew()
+            self._updates.rebuild()
+            if self._state.table.stage is not None:
+                self._state.table.stage.rebuild()
+
+    def settle(self) -> None:
+        """Wait until everything that follows from changes is done, such as merging parts of the index.
+
+        Never needed for right results; matching may be a little faster afterwards. Raises what went wrong in the
+        background, if anything did.
+        """
+        self._state.compactor.join()
+        with self._state.writing:
+            self._state.compactor.settle(self._updates)
+
+    def tune(self, events: Any) -> Tuning:
+        """Lay out the index for events like these, and return what that was expected to cost, and what it costs.
+
+        Parameters
+        ----------
+        events
+            A sample of the events to come, some thousand of them, in any form that `match_batch` takes.
+
+        The statistics of the events tell which predicates are rare. The index is built anew with them beside the old
+        one, which goes on matching; then both match some of the events, and the faster one stays.
+
+        >>> engine = Engine()
+        >>> engine.add_many((n, f"common = 1 and rare = {n}") for n in range(100))
+        100
+        >>> print(engine.tune([{"common": 1, "rare": n} for n in range(50)]))  # doctest: +ELLIPSIS
+        statistics of 50 events, an event on average:
+        ...
+        """
+        from siftline.engine.tuning import tune
+
+        with self._state.writing:
+            self._updates.renew()
+            return tune(self._updates, events)
+
+    def describe(self) -> str:
+        """Return some lines that show what the engine holds, and how the index is built.
+
+        >>> engine = Engine("fast-scan")
+        >>> _ = engine.add("price <= 580 and color = 'red'", id=1)
+        >>> print(engine.describe())
+        1 subscriptions, 0 of them with the same expression as another
+        1 clauses of 2 predicates on 2 attributes, 0 patterns
+        most predicates: price (1), color (1)
+        statistics: none: `tune` makes them from events
+        fast-scan: 1 clauses, each with a first literal; 1 other literals
+        """
+        from siftline.engine.tuning import placement
+
+        with self._state.writing:
+            return "\n".join([*placement(self._updates), self._state.index.describe()])
+
+    # saving
+
+    def save(self, path: str | Path) -> None:
+        """Write a snapshot directory; an existing one is replaced only when the new one is complete."""
+        from siftline.engine.snapshots import save
+
+        with self._state.writing:
+            self._updates.sweep_all()
+            self._updates.renew()
+            self._updates.flush()
+            save(self._updates, path)
+
+    @classmethod
+    def open(cls, path: str | Path, *, check: bool = True) -> Engine:
+        """Open a snapshot; its arrays are memory-mapped, so this is quick and the memory is shared.
+
+        Every byte is compared with its checksum first; `check=False` is for those that were checked already.
+        """
+        from siftline.engine.snapshots import load
+
+        return load(cls, path, check=check)
+
+    def _check(self) -> None:
+        """Assert every invariant of the engine and of its index."""
+        with self._state.writing:
+            self._updates.check()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Pickled under the lock, because nothing holds it when the caller's pickler gets to the parts.
+        with self._state.writing, self._state.publishing:
+            return {"pickled": pickle.dumps(self._state)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._state = pickle.loads(state["pickled"])
+        self._updates = Updates(self._state)
+
+
+def _checked_schedule(schedule: str | None, index: str) -> str:
+    """Return the schedule of an engine; what it is called by default needs no loading."""
+    if schedule is None:
+        return "everything" if index == "scan" else "adaptive"
+    from siftline.operators.schedules import check_schedule
+
+    check_schedule(schedule)
+    return schedule

@@ -1,0 +1,192 @@
+"""The fast path from one encoded event to its ids: what a thread needs for it, remembered until something changes.
+
+Where few subscriptions match, the kernel takes one or two microseconds, and looking up in Python what it works on took
+as long. So each thread remembers that from its second match on. It then checks only that the event was encoded for the
+same domains and that the generation has not moved on meanwhile. Every change of what matches discards all fast paths.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from threading import get_ident
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from siftline.indexes.protocol import MOST_FOUND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from siftline.encoding.domains import Domains
+    from siftline.encoding.events import EncodedEvents
+    from siftline.engine.state import State
+    from siftline.engine.subscriptions import SubscriptionTable
+    from siftline.engine.write_buffer import WriteBuffer
+    from siftline.ids import Id
+    from siftline.indexes.protocol import Finder
+
+
+_CLOSED: Final[Mapping[int, Any]] = MappingProxyType({})
+
+
+def fast_ids(state: State, event: EncodedEvents) -> list[Id] | None:
+    """Return the ids that one encoded event matches; None if the fast path is not enough for it."""
+    path = state.fast_paths.by_thread.get(get_ident()) or _new_path(state)
+    if path is None:
+        return None
+    if event.version != path.version or event.domains is not path.domains:
+        latest = event.latest_for(path.domains)
+        if latest is None:
+            return None
+        event = latest
+    n_found = path.call(event.address or event.described(), path.table_at)
+    if not 0 <= n_found <= MOST_FOUND:
+        return None
+    ids: Any = path.ids_found[:n_found].tolist()
+    if path.has_more:
+        ids = path.with_more(ids, event)
+    return ids if state.generation == path.generation else None
+
+
+def _new_path(state: State) -> FastPath | None:
+    """Make and remember a fast path for this thread; None if there is none, or it is too soon for one.
+
+    Making one takes longer than a match, so that the first match after a change goes without.
+    """
+    by_thread = state.fast_paths.by_thread
+    if not isinstance(by_thread, dict):
+        return None  # something is being changed
+    if get_ident() not in by_thread:
+        _put(by_thread, None)
+        return None
+    generation, table, domains = state.generation, state.table, state.domains
+    version, buffer = domains.version, state.buffer
+    # Before the index is asked: an id that is removed and added again is then found once at most.
+    n_buffered = buffer.n_clauses
+    finders = None if table.numbers is None else state.index.finders(table.numbers, table.sharing)
+    if generation & 1 or state.generation != generation:
+        return None
+    path = NO_PATH
+    if finders is not None:
+        path = FastPath(generation, domains, version, finders, table, buffer, n_buffered)
+    _put(by_thread, path)
+    return path
+
+
+class FastPaths:
+    """The fast paths of an engine, by thread.
+
+    Code that changes what matches does so inside `with state.fast_paths`, under the writers' lock. Meanwhile there are
+    no fast paths, and no thread can keep one. A thread that makes one puts it into the dict that was there when it
+    began: if something changed since, nobody looks there any more. An interrupt that comes at a bad moment leaves the
+    engine without fast paths until the next change, and never with old ones.
+    """
+
+    def __init__(self) -> None:
+        self.by_thread: Mapping[int, FastPath | None] = {}
+        _watched.add(self)
+
+    def __enter__(self) -> None:
+        self.by_thread = _CLOSED
+
+    def __exit__(self, *_: object) -> None:
+        self.by_thread = {}
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return FastPaths, ()  # they have addresses of what is here
+
+
+def _nothing(event_at: int, table_at: int) -> int:
+    """Find nothing, as an index without parts."""
+    return 0
+
+
+class FastPath:
+    """What one thread needs to find the ids that match an event.
+
+    Attributes
+    ----------
+    generation, domains, version
+        Of the engine for which it holds, and of the events.
+    call, table_at, ids_found
+        See `Finder`: of the first part of the index.
+    has_more : bool
+        Whether there are other parts, or subscriptions in the write buffer: `with_more` finds these.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_finders",
+        "_n_buffered",
+        "_table",
+        "call",
+        "domains",
+        "generation",
+        "has_more",
+        "ids_found",
+        "table_at",
+        "version",
+    )
+
+    def __init__(
+        self,
+        generation: int,
+        domains: Domains,
+        version: int,
+        finders: Sequence[Finder],
+        table: SubscriptionTable,
+        buffer: WriteBuffer,
+        n_buffered: int,
+    ) -> None:
+        self.generation = generation
+        self.domains = domains
+        self.version = version
+        self.call: Callable[[int, int], int] = _nothing
+        self.table_at, self.ids_found = 0, memoryview(b"")
+        if finders:
+            self.call, self.table_at, self.ids_found, _ = finders[0]
+        self.has_more = len(finders) > 1 or n_buffered > 0
+        self._finders = finders
+        self._table, self._buffer, self._n_buffered = table, buffer, n_buffered
+
+    def with_more(self, ids: list[Id], event: EncodedEvents) -> list[Id] | None:
+        """Return the ids that the first part has found and those of the rest; None if this is not enough."""
+        for call, table_at, ids_found, _ in self._finders[1:]:
+            n_found = call(event.address, table_at)
+            if not 0 <= n_found <= MOST_FOUND:
+                return None
+            ids += ids_found[:n_found].tolist()
+        if self._n_buffered:
+            slots, possible = self._buffer.match(event.attributes, event.codes, self._n_buffered)
+            if len(possible):
+                return None
+            if self._table.sharing is not None:
+                slots = self._table.with_followers(slots)
+            ids += self._table.ids(slots)
+        return ids
+
+
+# For an engine that has none: no event was encoded for it.
+NO_PATH: Final = FastPath(0, cast("Any", None), -1, [], cast("Any", None), cast("Any", None), 0)
+
+
+def _put(by_thread: dict[int, FastPath | None], path: FastPath | None) -> None:
+    """Remember a fast path for this thread, or that it had none, and forget those of threads that have ended."""
+    if len(by_thread) > 1 or threading.get_ident() not in by_thread:
+        for ended in by_thread.keys() - sys._current_frames().keys():
+            by_thread.pop(ended, None)
+    by_thread[threading.get_ident()] = path
+
+
+def _after_fork() -> None:
+    """Forget all: a thread may get the number of one that was in the middle of a match in the parent process."""
+    for fast_paths in list(_watched):
+        fast_paths.by_thread = {}
+
+
+_watched: Final[weakref.WeakSet[FastPaths]] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,304 @@
+"""The way of events through an engine, in five steps.
+
+    candidates   index and write buffer find slots that match, and slots that may match
+    confirm      the latter are checked by their expressions; calls of operators come last, and only for what is left
+    duplicates   subscriptions with the same expression as a slot that was found join it
+    subset       only the subscriptions that the caller asked for stay
+    rank         only the best by weight stay
+
+Every step takes and returns (starts, slots): the slots of the i-th event are slots[starts[i] : starts[i + 1]]. One
+event is a batch of one. Nothing here makes a Python object for a pair of event and subscription, except for the pairs
+that need the exact check. `fast_path.py` is the one shorter way, for a single encoded event of which nothing else is
+asked.
+
+Matching needs no lock for one encoded event: an odd generation says that the engine is being changed, another one
+afterwards that it was; then the event is matched again, with the lock. The kernels themselves never run under a lock,
+on arrays that no longer change under them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from siftline.encoding.events import EncodedEvents
+from siftline.encoding.sources import source_of
+from siftline.engine.ranking import best_rows
+from siftline.errors import EventError
+from siftline.indexes.protocol import Many
+from siftline.kernels.sharing import with_followers
+from siftline.kernels.sift_batch import side_by_side
+from siftline.model import matches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from siftline.encoding.events import Source
+    from siftline.engine.state import State
+    from siftline.engine.subscriptions import SubscriptionTable
+    from siftline.engine.subsets import Chosen, Subset
+    from siftline.engine.updates import Updates
+    from siftline.engine.write_buffer import WriteBuffer
+    from siftline.indexes.protocol import Index
+
+# How often a match that a replacement crossed is tried again before it holds off writers.
+TRIES_WITHOUT_LOCK: Final = 3
+
+_NO_SLOTS: Final = np.empty(0, dtype=np.int32)
+
+
+class Moment(NamedTuple):
+    """What a match needs, all of one moment."""
+
+    events: EncodedEvents
+    searched: Index
+    table: SubscriptionTable
+    n_slots: int  # how many slots the index had
+    n_added: int  # how often subscriptions were added to the index until then
+    buffer: WriteBuffer
+    n_buffered: int  # how many clauses the write buffer had
+    chosen: Chosen | None  # only these subscriptions are asked for
+
+
+class Matches(NamedTuple):
+    """The slots that match consecutive events, from the event `first` on, and the table that they belong to."""
+
+    first: int
+    starts: NDArray[np.int64]
+    slots: NDArray[np.int32]
+    table: SubscriptionTable
+
+    @property
+    def events(self) -> NDArray[np.int64]:
+        """The event of each slot."""
+        return np.repeat(np.arange(self.first, self.first + len(self.starts) - 1), np.diff(self.starts))
+
+
+# moments
+
+
+def moment_of(
+    updates: Updates, events: EncodedEvents | Source, within: Subset | None, now: int | None = None
+) -> Moment:
+    """Return events, encoded for the index as it is at this moment; `now` counts for what is not encoded yet."""
+    state = updates.state
+    with state.publishing:
+        if isinstance(events, EncodedEvents):
+            encoded = events.encoded_for(state.domains)
+        else:
+            encoded = EncodedEvents(events, state.domains, now)
+        chosen = None if within is None else within.ready(state)
+        moment = _moment(state, encoded, chosen)
+    if within is None or chosen is not None:
+        return moment
+    with state.writing:  # which comes before `publishing`
+        within.prepare(updates)
+        return moment_of(updates, encoded, within)
+
+
+def _moment(state: State, events: EncodedEvents, chosen: Chosen | None) -> Moment:
+    # The write buffer before the index is asked: an id that is removed and added again is then found once at most.
+    buffer = state.buffer
+    n_buffered = buffer.n_clauses
+    return Moment(events, state.index, state.table, state.n_indexed, state.n_added, buffer, n_buffered, chosen)
+
+
+def source_for(events: Any, *, event: str | None = None, is_one: bool = False) -> Any:
+    """Return what events are encoded from; encoded ones stay as they are."""
+    if isinstance(events, EncodedEvents):
+        source = events.source
+    else:
+        events = source = source_of(events, event=event, is_one=is_one)
+    if is_one and len(source) != 1:
+        raise EventError(f"match takes one event, not {len(source)}; use match_batch")
+    return events
+
+
+# the whole way
+
+
+def find_at_once(state: State, event: EncodedEvents) -> Matches | None:
+    """Match one encoded event without any lock; None if that is not enough."""
+    generation = state.generation
+    latest = event.latest_for(state.domains)
+    if generation & 1 or latest is None:
+        return None
+    found = _found(state, _moment(state, latest, None), 0, 1)
+    return found if state.generation == generation else None
+
+
+def find(
+    updates: Updates,
+    events: Any,
+    first: int,
+    end: int,
+    *,
+    within: Subset | None = None,
+    top: int | None = None,
+    now: int | None = None,
+) -> Matches:
+    """Match the events first .. end - 1, and again if a subscription was replaced meanwhile.
+
+    Such a match could miss both the old expression and the new one.
+    """
+    state = updates.state
+    for _ in range(TRIES_WITHOUT_LOCK):
+        n_replaced = state.n_replaced
+        found = _found(state, moment_of(updates, events, within, now), first, end, top)
+        if n_replaced == state.n_replaced:
+            return found
+    with state.writing:
+        return _found(state, moment_of(updates, events, within, now), first, end, top)
+
+
+def _found(state: State, moment: Moment, first: int, end: int, top: int | None = None) -> Matches:
+    table, chosen = moment.table, moment.chosen
+    is_shared = table.following is not None
+    # The heaviest of those that share an entry need not be the one that the index knows.
+    may_leave_out = top is not None and chosen is None and not is_shared
+    found = _candidates(state, moment, first, end, top if may_leave_out else None)
+    # Before the exact check, unless a duplicate of what is not asked for may be asked for.
+    has = None if chosen is None or is_shared or chosen.scan is not None else chosen.has
+    starts, slots = _confirmed(found, moment, first, has)
+    if is_shared:
+        starts, slots = _with_duplicates(starts, slots, table)
+    if chosen is not None:
+        # Of what was scanned, some may have been removed since.
+        starts, slots = _kept(starts, slots, chosen.has(slots) & table.is_live.taken(slots))
+    if top is not None:
+        weights = table.weights.view[slots]
+        starts, rows = best_rows(starts, weights, lambda rows: table.ids(slots[rows]), top)
+        slots = slots[rows]
+    return Matches(first, starts, slots, table)
+
+
+# candidates
+
+
+def _candidates(state: State, moment: Moment, first: int, end: int, top: int | None) -> Many:
+    """Return what index and write buffer find, or what a few subscriptions that are scanned instead have."""
+    events, index, table, n_slots, n_added, buffer, n_buffered, chosen = moment
+    if chosen is not None and chosen.scan is not None:
+        return chosen.scan.match_many(events, first, end, chosen.scan.n_clauses)
+    found = _of_index(index, events, first, end, top, table.weights.view)
+    if state.n_added != n_added:
+        # Subscriptions added after the events were encoded may use constants that their codes do not know, or were in
+        # the write buffer then. And they may be among the best.
+        found = found if top is None else _of_index(index, events, first, end, None, table.weights.view)
+        found = Many(
+            *_kept(found.starts, found.sure, found.sure < n_slots),
+            *_kept(found.possible_starts, found.possible, found.possible < n_slots),
+        )
+    if not n_buffered:
+        return found
+    newest = buffer.match_many(events, first, end, n_buffered)
+    return Many(
+        *_joined(found.starts, found.sure, newest.starts, newest.sure),
+        *_joined(found.possible_starts, found.possible, newest.possible_starts, newest.possible),
+    )
+
+
+def _of_index(
+    index: Index, events: EncodedEvents, first: int, end: int, top: int | None, weights: NDArray[np.float64]
+) -> Many:
+    if end - first > 1:
+        return index.match_many(events, first, end)
+    found = index.match(events, first) if top is None else index.match_top(events, first, top, weights)
+    return Many(_of_one(found.sure), found.sure, _of_one(found.possible), found.possible)
+
+
+def _of_one(slots: NDArray[np.int32]) -> NDArray[np.int64]:
+    return np.array([0, len(slots)])
+
+
+# confirm
+
+
+def _confirmed(found: Many, moment: Moment, first: int, has: Callable[[Any], Any] | None) -> tuple[Any, Any]:
+    """Return the candidates that match: all that are sure, and those possible ones that the exact check confirms."""
+    events, table = moment.events, moment.table
+    starts, slots, possible_starts, possible = found
+    if events.errors:
+        starts, slots = _readable(starts, slots, events, first)
+        possible_starts, possible = _readable(possible_starts, possible, events, first)
+    if has is not None:
+        starts, slots = _kept(starts, slots, has(slots))
+        possible_starts, possible = _kept(possible_starts, possible, has(possible))
+    if not len(possible):
+        return starts, slots
+    holds = _holds(Matches(first, possible_starts, possible, table), events)
+    return _joined(starts, slots, *_kept(possible_starts, possible, holds))
+
+
+def _readable(starts: Any, slots: Any, events: EncodedEvents, first: int) -> tuple[Any, Any]:
+    """Leave out what was found for events that could not be read."""
+    positions = np.repeat(np.arange(first, first + len(starts) - 1), np.diff(starts))
+    return _kept(starts, slots, ~np.isin(positions, list(events.errors)))
+
+
+def _holds(candidates: Matches, events: EncodedEvents) -> NDArray[np.bool_]:
+    """Return which candidates the event satisfies, by their expressions."""
+    table, slots, positions = candidates.table, candidates.slots, candidates.events
+    holds = np.zeros(len(slots), dtype=np.bool_)
+    is_called = np.zeros(len(slots), dtype=np.bool_)
+    if table.owners is not None:
+        is_called = table.owners.taken(slots) >= 0
+    if is_called.any():
+        holds[is_called] = _called(positions[is_called], slots[is_called], events, table)
+    for i in np.flatnonzero(~is_called).tolist():
+        holds[i] = matches(table.expression(int(slots[i])), events.event(int(positions[i])))
+    return holds
+
+
+def _called(
+    positions: NDArray[np.int64], slots: NDArray[np.int32], events: EncodedEvents, table: SubscriptionTable
+) -> NDArray[np.bool_]:
+    """Return which pairs of an event and a condition with calls hold; the events ascend, and there are some."""
+    stage, owners = table.stage, table.owners
+    assert stage is not None
+    assert owners is not None
+    present, starts = np.unique(positions, return_index=True)
+    batch = stage.batch({position: events.event(position).tree for position in present.tolist()})
+    found = [
+        stage.matching(owners.taken(of_event), events.event(position), batch, position)
+        for position, of_event in zip(present.tolist(), np.split(slots, starts[1:]), strict=True)
+    ]
+    return np.concatenate(found)
+
+
+# duplicates
+
+
+def _with_duplicates(starts: Any, slots: Any, table: SubscriptionTable) -> tuple[Any, Any]:
+    """Return the same with all subscriptions that share the entries of those that were found."""
+    sharing = table.sharing
+    assert sharing is not None
+    if not len(slots):
+        return starts, slots
+    with_all: tuple[Any, Any] = with_followers(starts, slots, *(each.view for each in sharing))
+    return with_all
+
+
+# (starts, slots)
+
+
+def _kept(starts: Any, slots: Any, is_kept: NDArray[np.bool_]) -> tuple[Any, Any]:
+    """Return only some of the slots."""
+    n_kept = np.zeros(len(slots) + 1, dtype=np.int64)
+    np.cumsum(is_kept, out=n_kept[1:])
+    return n_kept[starts], slots[is_kept]
+
+
+def _joined(starts: Any, slots: Any, other_starts: Any, other_slots: Any) -> tuple[Any, Any]:
+    """Return what two sides have found for the same events, those of an event together."""
+    if not len(other_slots):
+        return starts, slots
+    if not len(slots):
+        return other_starts, other_slots
+    if len(starts) == 2:
+        return starts + other_starts, np.concatenate([slots, other_slots])
+    joined: tuple[Any, Any] = side_by_side(starts, slots, other_starts, other_slots)
+    return joined

@@ -1,0 +1,182 @@
+"""Labels dealt out again: the constants for which there was no room get theirs, while others add, remove and match.
+
+A constant falls between two others whose labels leave no gap. Its subscription is added nevertheless, by the codes
+around the constant, and values there need the exact check. When such subscriptions become many, their lines are dealt
+out again and an index is built for the new labels, beside the one in use:
+
+    lines    closed:  no constant gets a label, while those that are there get new ones in an heir of the line
+             both:    what comes gets a label in the line and in its heir; the index is laid out meanwhile
+    clauses  added since then are relabelled and follow into the new index, in rounds, until few are left
+    finish   these few, and the tail; then the new domains, clauses and index take the place of the old ones
+
+Only the first and the last step hold the writers' lock for more than moments, each for some milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from siftline.encoding.clauses import between, concatenate, picked, relabelled, select
+from siftline.encoding.conjunctions import encode_many
+from siftline.encoding.domains import Heir
+from siftline.engine.write_buffer import WriteBuffer
+from siftline.indexes.protocol import Batch
+
+if TYPE_CHECKING:
+    from siftline.encoding.clauses import Clauses
+    from siftline.encoding.domains import Domains, Move
+    from siftline.engine.compaction import Run
+    from siftline.engine.updates import Updates
+    from siftline.indexes.protocol import Index
+
+# The last round, under the lock, has at most this many subscriptions.
+_FEW: Final = 1024
+
+
+def renew(updates: Updates, run: Run) -> None:
+    """Give labels to all constants; who calls this under the writers' lock holds it throughout.
+
+    What takes long is done by `run`. A renewal that another thread is at is given up.
+    """
+    with updates.state.writing:
+        if not updates.state.unplaced:
+            return
+        renewal = Renewal(updates)
+    try:
+        renewal.deal()
+        with updates.state.writing:
+            renewal.open()
+        run(renewal.build)
+        while not renewal.is_over:
+            renewal.follow()
+    except BaseException:
+        with updates.state.writing:
+            renewal.give_up()
+        raise
+
+
+class Renewal:
+    """One renewal of an engine; it is given up if something else exchanges the index meanwhile."""
+
+    def __init__(self, updates: Updates) -> None:
+        updates.flush()
+        self.is_over = False
+        self._updates = updates
+        self._index, self._domains, self._table = updates.state.index, updates.state.domains, updates.state.table
+        self._crowded = {key: values.copy() for key, values in self._domains.crowded.items()}
+        self._unplaced = updates.state.unplaced.copy()
+        self._parts, self._n_done = list(updates.state.clauses), updates.state.n_indexed
+        self._copy = self._domains.copied()
+        self._heirs: dict[Any, Heir] = {}
+        self._new: list[Clauses] = []
+        self._new_index: Index | None = None
+        self._given: dict[Any, Heir | None] = dict.fromkeys(self._crowded)
+        self._domains.heirs = self._given
+
+    def deal(self) -> None:
+        """Deal out the labels, and encode the subscriptions that had to do without."""
+        for (attribute, is_text), values in self._crowded.items():
+            domain = self._copy.domains[attribute]
+            line = domain.strings if is_text else domain.numbers
+            self._heirs[attribute, is_text] = Heir(*line.dealt(line.unknown(values), list(values)))
+        self._copy = self._copy.renewed(self._heirs)
+        slots = sorted(slot for slot in self._unplaced if self._table.is_entry(slot))
+        expressions = [self._table.expression(slot) for slot in slots]
+        updates, copy = self._updates, self._copy
+        n_known = len(copy), len(copy.patterns)
+        clauses, moves = encode_many(
+            expressions, 0, copy, updates.covering, takes_patterns=updates.state.index.takes_patterns
+        )
+        # What only the copy knew would be lost with it, and clauses would name what nobody has.
+        assert not moves
+        assert n_known == (len(copy), len(copy.patterns))
+        self._new = [clauses._replace(slots=np.array(slots, dtype=np.int32)[clauses.slots])]
+
+    def open(self) -> None:
+        """Let new constants have labels again, in the lines and in their heirs."""
+        if not self._is_overtaken():
+            self._given = self._domains.heirs = dict(self._heirs)
+
+    def build(self) -> None:
+        """Lay out the index for the new labels."""
+        if self.is_over:
+            return
+        kept = np.arange(self._n_done, dtype=np.int32)
+        kept[list(self._unplaced)] = -1
+        old = relabelled(select(concatenate(self._parts), kept), self._moves())
+        joined = concatenate([old, *self._new])
+        self._new = [picked(joined, np.argsort(joined.slots, kind="stable"))]
+        batch = self._batch(self._new[0], 0, self._n_done, self._copy)
+        self._new_index = self._updates.laid_out(batch, is_new=False)
+
+    def follow(self) -> None:
+        """Take in what was added since, or, if that is little, take the place of what is there."""
+        with self._updates.state.writing:
+            if self._is_overtaken():
+                return
+            first, end = self._n_done, self._updates.state.n_indexed
+            since, moves = (
+                concatenate([between(part, first, end) for part in self._updates.state.clauses]),
+                self._moves(),
+            )
+            since = relabelled(since, moves)
+            if end - first <= _FEW:
+                self._take_in(since, first, end, self._domains.frozen().renewed(self._heirs))
+                self._finish(moves)
+                return
+            domains = self._domains.frozen().renewed(self._heirs)
+        self._take_in(since, first, end, domains)
+
+    def _take_in(self, clauses: Clauses, first: int, end: int, domains: Domains) -> None:
+        assert self._new_index is not None
+        self._new_index.add(self._new_index.prepare(self._batch(clauses, first, end, domains)))
+        self._new.append(clauses)
+        self._n_done = end
+
+    def _finish(self, moves: list[Move]) -> None:
+        """Take the place of the old parts; under the writers' lock."""
+        updates, index, table = self._updates, self._new_index, self._table
+        assert index is not None
+        dead = table.unneeded()
+        index.remove(dead[dead < self._n_done])
+        waiting = updates.state.buffer.clauses()
+        is_left = [slot not in self._unplaced for slot in waiting.slots.tolist()]
+        tail = WriteBuffer(updates.state.buffer_capacity)
+        tail.add(relabelled(picked(waiting, np.flatnonzero(is_left)), moves))
+        for key, values in self._crowded.items():
+            crowded = self._domains.crowded.pop(key)
+            if len(crowded) > len(values):  # those that came since are behind the others
+                self._domains.crowded[key] = dict.fromkeys(list(crowded)[len(values) :])
+        domains, self._domains.heirs = self._domains.renewed(self._heirs), {}
+        with updates.state.changing():
+            updates.state.put(table, domains, self._new, index)
+            updates.state.buffer, updates.state.n_indexed = tail, self._n_done
+            updates.state.unplaced -= self._unplaced
+        updates.state.n_overtaken = 0
+        self.is_over = True
+
+    def give_up(self) -> None:
+        """Leave everything as it is; under the writers' lock."""
+        if self._domains.heirs is self._given:
+            self._domains.heirs = {}
+        self.is_over = True
+
+    def _is_overtaken(self) -> bool:
+        """Give up if the index or the heirs are others by now; the next change begins again if need be."""
+        updates, domains = self._updates, self._domains
+        if (
+            updates.state.index is not self._index
+            or updates.state.domains is not domains
+            or domains.heirs is not self._given
+        ):
+            updates.state.n_overtaken += 1
+            self.give_up()
+        return self.is_over
+
+    def _moves(self) -> list[Move]:
+        return [(attribute, *heir.relabelling()) for (attribute, _), heir in self._heirs.items()]
+
+    def _batch(self, clauses: Clauses, first: int, end: int, domains: Domains) -> Batch:
+        return Batch(first, end - first, clauses, domains, self._table.expression, self._updates.state.statistics)

@@ -1,0 +1,527 @@
+"""Every change to an engine: additions, replacements, removals, sweeps.
+
+A new subscription of plain comparisons with known constants needs neither the lock of readers nor a new generation: it
+is written to the table and then to the write buffer, behind everything that a reader looks at.
+
+Adding one subscription never moves a label. Where there is no room for a constant, the subscription is *unplaced*: its
+clauses stay in the write buffer, as far as there is room, until labels are dealt out again (`relabelling.py`).
+"""
+
+from __future__ import annotations
+
+import builtins
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from siftline.encoding.clauses import (
+    Clauses,
+    concatenate,
+    constants_of,
+    encode_covers,
+    of_slots,
+    picked,
+    relabelled,
+)
+from siftline.encoding.conjunctions import encode_many
+from siftline.encoding.patterns import matcher_of, merged_layer, n_new_patterns
+from siftline.encoding.plain import PlainRows, known_rows, placed_rows
+from siftline.engine.compaction import Nobody, at_once
+from siftline.engine.relabelling import renew
+from siftline.engine.state import State
+from siftline.engine.subscriptions import ParsedExpressions
+from siftline.engine.sweeping import sweep
+from siftline.engine.write_buffer import WriteBuffer
+from siftline.errors import TooLargeError
+from siftline.indexes.protocol import Batch, Index
+from siftline.indexes.registry import make_index
+from siftline.kernels.sharing import first_alike
+from siftline.language.normal_form import Cover, cover, cover_with_alternatives
+from siftline.model import has_calls, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from siftline.encoding.columns import LoadedColumns
+    from siftline.encoding.domains import Domains, Move
+    from siftline.engine.compaction import Run
+    from siftline.engine.subscriptions import Expressions, Tenants
+    from siftline.ids import Id
+    from siftline.model import Expression
+
+# Removed subscriptions are swept out when they are this many and as many as the live ones.
+SWEEP_MIN_DEAD: Final = 1024
+# Clauses of small additions are joined when there are this many parts.
+CLAUSE_PARTS_MAX: Final = 256
+# Parts that come to this many clauses are not joined any more: that would take too long for one addition.
+JOIN_MAX_CLAUSES: Final = 1 << 16
+# Additions of more subscriptions at once go to the index.
+BUFFERED_ADDITION_MAX: Final = 64
+# So many expressions at once are encoded by columns.
+COLUMNAR_ENCODING_MIN: Final = 256
+# Up to here, they are rather encoded one by one than let labels move, which takes as long as building the index.
+MOVE_LABELS_MIN: Final = 4096
+# So many clauses of unplaced subscriptions stay in the tail.
+UNPLACED_IN_BUFFER_MAX: Final = 256
+# So many new patterns are left to the next event.
+PATTERNS_LEFT_TO_EVENT_MAX: Final = 256
+# Labels are dealt out again for this many unplaced subscriptions, and one more for so many others.
+RELABEL_MIN_UNPLACED: Final = 64
+RELABEL_SHARE: Final = 1024
+
+
+class New(NamedTuple):
+    """Subscriptions that were checked and get the next slots, and those that they replace."""
+
+    ids: Sequence[Id]
+    weights: Any
+    expressions: Expressions
+    tenants: Tenants
+    replaced: Sequence[Id] = ()
+    leaders: Sequence[int] = ()  # for each the slot that has its entry; empty: each has its own
+    with_calls: Sequence[int] = ()  # the positions of those that call operators
+
+
+_NO_CLAUSES: Final = Cover([], True)
+_NOTHING_NEW: Final = New((), (), ParsedExpressions([]), None)
+
+
+class Updates:
+    """Every change to the state of an engine; methods run under `state.writing` unless they say otherwise."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._brings_new = False  # whether the last plain one had new constants: the next one may have some, too
+
+    # additions
+
+    def add_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
+        """Add one expression whose id was checked."""
+        table, slot = self.state.table, self.state.table.n_slots
+        key = hash(expression) if self.state.index.shares else 0
+        leader = self._leader(key, expression)
+        if leader is not None:
+            with self.state.fast_paths:
+                table.append_one(id, weight, table.packed(leader), tenant)
+                table.follow([slot], [leader])
+            return
+        rows = self._plain_rows(expression)
+        sizes = None if rows is None else rows.sizes
+        has_room = sizes is not None and self.state.buffer.has_room(*sizes)
+        if rows is None or sizes is None or not (has_room or self._makes_room(sizes)):
+            self._add_coded([id], [weight], [expression], tenant)
+        else:
+            with self.state.fast_paths:
+                table.append_one(id, weight, pack(expression), tenant)
+                self._add_plain(slot, rows)
+        if self.state.index.shares:
+            self.state.entries[key] = slot
+        if not has_room or (rows is not None and rows.wide):
+            self.state.compactor.tidy(self)  # at the end, because a sweep renumbers slots and attributes
+
+    def _leader(self, key: int, expression: Expression) -> int | None:
+        """Return the slot whose entry an expression may share, given its hash."""
+        leader = self.state.entries.get(key) if self.state.index.shares else None
+        if leader is None or not self.state.table.is_entry(leader) or self.state.table.expression(leader) != expression:
+            return None
+        return leader
+
+    def _plain_rows(self, expression: Expression) -> PlainRows | None:
+        """Return the literals of an expression for the tail, with labels for its constants; None if it is not plain."""
+        if not self.state.index.has_write_buffer or self.state.index.takes_patterns:
+            return None
+        domains = self.state.domains
+        if not self._brings_new:
+            known = known_rows(expression, domains)
+            if known is None or known:
+                return None if known is None else PlainRows(known)
+        with self.state.changing():
+            version = domains.version
+            rows = placed_rows(expression, domains)
+            self._brings_new = rows is not None and (domains.version != version or bool(rows.wide))
+            return rows
+
+    def _makes_room(self, sizes: tuple[int, int, int]) -> bool:
+        """Empty the tail as far as it may be emptied, and return whether it has room then."""
+        self.flush()
+        return self.state.buffer.has_room(*sizes)
+
+    def _add_plain(self, slot: int, rows: PlainRows) -> None:
+        """Add a plain conjunction to the tail, which has room for it."""
+        self.state.buffer.add_plain(slot, rows)
+        if rows.wide:
+            self.state.unplaced.add(slot)
+
+    def replace_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
+        """Give a subscription another expression."""
+        rows = self._plain_rows(expression)
+        if rows is None or not (self.state.buffer.has_room(*rows.sizes) or self._makes_room(rows.sizes)):
+            self._add_coded([id], [weight], [expression], tenant, replaced=[id])
+        else:
+            slot = self.state.table.n_slots
+            with self.state.changing():
+                self._take_away([id])
+                self.state.table.append_one(id, weight, pack(expression), tenant)
+                self._add_plain(slot, rows)
+        self.state.compactor.tidy(self)
+
+    def add_parsed(
+        self,
+        ids: list[Id],
+        weights: list[float],
+        expressions: list[Expression],
+        tenants: Tenants,
+    ) -> None:
+        """Add expressions whose ids were checked; those that are there already share its entry."""
+        if self.state.index.shares:
+            first = self.state.table.n_slots
+            leaders, entries = self._leaders(expressions)
+            is_shared = [leader != slot for slot, leader in enumerate(leaders, first)]
+            self._add_coded(ids, weights, expressions, tenants, leaders=leaders if any(is_shared) else ())
+            self.state.entries |= entries
+        else:
+            self._add_coded(ids, weights, expressions, tenants)
+        self.state.compactor.tidy(self, is_bulk=len(ids) >= COLUMNAR_ENCODING_MIN)
+
+    def _leaders(self, expressions: list[Expression]) -> tuple[list[int], dict[int, int]]:
+        """Return the slot that has the entry of each expression, and the slots of new ones by their hashes."""
+        by_object: dict[int, int] = {}  # hashing an expression takes long, and texts that repeat are parsed once
+        entries: dict[Expression, int] = {}
+        leaders: list[int] = []
+        for slot, expression in enumerate(expressions, self.state.table.n_slots):
+            leader = by_object.get(builtins.id(expression))
+            if leader is None:
+                leader = self._leader(hash(expression), expression)
+                if leader is None:
+                    leader = entries.setdefault(expression, slot)
+                by_object[builtins.id(expression)] = leader
+            leaders.append(leader)
+        return leaders, {hash(expression): slot for expression, slot in entries.items()}
+
+    def _add_coded(
+        self,
+        ids: list[Id],
+        weights: list[float],
+        expressions: list[Expression],
+        tenants: Tenants,
+        replaced: Sequence[Id] = (),
+        leaders: Sequence[int] = (),
+    ) -> None:
+        """Encode and add expressions whose ids were checked, taking away `replaced` in the same moment.
+
+        Who calls this tidies up afterwards, when nothing is left that speaks of slots.
+        """
+        covering, first = self.covering, self.state.table.n_slots
+        own = [each if not leaders or leaders[i] == first + i else None for i, each in enumerate(expressions)]
+        new = New(ids, weights, ParsedExpressions(expressions), tenants, replaced, leaders)
+        if len(own) >= COLUMNAR_ENCODING_MIN:
+            domains, takes_patterns = self.state.domains.copied(), self.state.index.takes_patterns
+            clauses, moves = encode_many(own, first, domains, covering, takes_patterns=takes_patterns)
+            if not moves or len(own) >= min(MOVE_LABELS_MIN, self.state.table.n_live):
+                self._add_many(clauses, new._replace(with_calls=_with_calls(own, clauses, first)), domains, moves)
+                return
+        covers = [_NO_CLAUSES if expression is None else covering(expression) for expression in own]
+        constants = constants_of(covers, own)
+        may_call = (i for i, each in enumerate(covers) if not each.is_exact)
+        new = new._replace(with_calls=[i for i in may_call if has_calls(expressions[i])])
+        with self.state.changing():
+            has_room = self.state.domains.place_all(constants)
+            clauses = self._encoded(covers, self.state.domains)
+        self._append(clauses, new)
+        if not has_room:
+            self.state.unplaced.update(clauses.slots[~clauses.is_exact].tolist())
+
+    @property
+    def covering(self) -> Callable[[Expression], Cover]:
+        """What makes clauses of an expression."""
+        return cover_with_alternatives if self.state.index.takes_alternatives else cover
+
+    def _encoded(self, covers: Sequence[Cover], domains: Domains) -> Clauses:
+        """Return clauses for the next slots."""
+        return encode_covers(covers, self.state.table.n_slots, domains, takes_patterns=self.state.index.takes_patterns)
+
+    def add_columns(self, loaded: LoadedColumns, tenants: Tenants, written: Expressions | None = None) -> int:
+        """Add what was loaded from columns over a copy of the domains; `written` are the same expressions as text."""
+        self.state.table.check_ids(loaded.ids)
+        ids, weights, rows, clauses, domains, moves = loaded
+        expressions: Expressions = rows if written is None else written
+        clauses = clauses._replace(slots=clauses.slots + np.int32(self.state.table.n_slots))
+        leaders = _alike(clauses, self.state.table.n_slots, len(ids)) if self.state.index.shares else None
+        if leaders is not None:
+            clauses = picked(
+                clauses, np.flatnonzero(leaders[clauses.slots - self.state.table.n_slots] == clauses.slots)
+            )
+        new = New(ids, weights, expressions, tenants, leaders=() if leaders is None else leaders.tolist())
+        self._add_many(clauses, new, domains, moves)
+        self.state.compactor.tidy(self, is_bulk=True)
+        return len(ids)
+
+    def _add_many(self, clauses: Clauses, new: New, domains: Domains, moves: list[Move]) -> None:
+        """Add what was encoded over a copy of the domains."""
+        if moves or len(new.ids) > self.state.table.n_live:
+            self._swap(domains, moves, clauses, new)
+        else:
+            # Events stay encoded as they are if there is nothing new for them to know.
+            self._append(clauses, new, None if domains.equals(self.state.domains) else domains)
+
+    def _append(self, clauses: Clauses, new: New, domains: Domains | None = None) -> None:
+        """Add coded subscriptions behind the others: few to the tail, many to the index, with what the tail has."""
+        if self.state.index.has_write_buffer and clauses.n_clauses <= BUFFERED_ADDITION_MAX and domains is None:
+            sizes = clauses.n_clauses, len(clauses.attributes), len(clauses.set_lows)
+            if not self.state.buffer.has_room(*sizes):
+                self.flush()
+            if self.state.buffer.has_room(*sizes):
+                with self.state.changing():
+                    self._enter(new)
+                    self.state.buffer.add(clauses)
+                return
+        self._append_to_index(clauses, new, domains or self.state.domains)
+
+    def _append_to_index(self, clauses: Clauses, new: New, domains: Domains) -> None:
+        """Lay out the tail and the new clauses, and show them."""
+        tail = WriteBuffer(self.state.buffer_capacity)
+        if self.state.buffer.n_clauses:
+            kept, waiting = self._parted_tail()
+            tail.add(kept)
+            clauses = concatenate([waiting, clauses])
+        prepared = self.state.index.prepare(self._batch(clauses, domains, self.state.n_indexed, new.expressions))
+        if domains is not self.state.domains:
+            matcher_of(domains)  # made here, not by the first match under the lock
+        with self.state.changing():
+            self.state.n_added += 1  # before the index shows anything new
+            self.state.domains = domains
+            self.state.index.add(prepared)
+            self.state.buffer, self.state.n_indexed = tail, self.state.table.n_slots
+            self._enter(new)  # which may take away what was in the tail until now
+            self.state.n_indexed = self.state.table.n_slots
+        self.state.clauses.append(clauses)
+        if len(self.state.clauses) > CLAUSE_PARTS_MAX:
+            self._join_last()
+
+    def _parted_tail(self) -> tuple[Clauses, Clauses]:
+        """Return the clauses of the tail that stay there, and those that go to the index."""
+        clauses = self.state.buffer.clauses()
+        is_kept = np.array([slot in self.state.unplaced for slot in clauses.slots.tolist()], dtype=np.bool_)
+        if np.count_nonzero(is_kept) > UNPLACED_IN_BUFFER_MAX:
+            is_kept = clauses.slots < self.state.n_indexed  # the index takes slots in their order
+        return picked(clauses, np.flatnonzero(is_kept)), picked(clauses, np.flatnonzero(~is_kept))
+
+    def flush(self) -> None:
+        """Bring the tail into the index, but for what is unplaced."""
+        if self.state.n_indexed < self.state.table.n_slots:
+            self._append_to_index(encode_covers([], 0, self.state.domains), _NOTHING_NEW, self.state.domains)
+
+    def _enter(self, new: New) -> None:
+        """Write subscriptions into the table; under both locks."""
+        if new.replaced:
+            self._take_away(new.replaced)
+        first = self.state.table.n_slots
+        self.state.table.append(new.ids, new.weights, new.expressions, new.tenants)
+        followers = [(slot, leader) for slot, leader in enumerate(new.leaders, first) if slot != leader]
+        if followers:
+            self.state.table.follow(*zip(*followers, strict=True))
+        if new.with_calls:
+            self.state.table.call([first + position for position in new.with_calls], self.state.schedule)
+
+    def _take_away(self, ids: Sequence[Id]) -> None:
+        """Take subscriptions away that are replaced; under both locks."""
+        self.state.n_replaced += 1
+        self.forget(self.state.table.remove(ids, self.slots_of(ids)))
+
+    def _swap(self, domains: Domains, moves: list[Move], clauses: Clauses, new: New) -> None:
+        """Build an index beside the old one, which goes on matching, and put it in its place."""
+        joined = concatenate([relabelled(self.joined_clauses(), moves), clauses])
+        index = self._built_index(joined, domains, new.expressions)
+        matcher_of(domains)  # made here, not by the first match under the lock
+        with self.state.changing():
+            self.state.put(self.state.table, domains, [joined], index)
+            self._enter(new)
+            self.state.n_indexed = self.state.table.n_slots
+
+    # removals
+
+    def slots_of(self, ids: Sequence[Id]) -> NDArray[np.int32]:
+        """Return the slots of ids; an unknown one raises UnknownIdError."""
+        slot = self.state.table.slot
+        return np.array([slot(id) for id in ids], dtype=np.int32)
+
+    def remove_one(self, id: Id) -> None:
+        """Remove one subscription."""
+        slot = self.state.table.slot(id)
+        with self.state.fast_paths:
+            self.forget(self.state.table.remove_one(id, slot))
+        self.state.compactor.tidy(self)
+
+    def forget(self, slots: NDArray[np.int32]) -> None:
+        """Take slots out of the index and the tail."""
+        self.state.table.uncall(slots)
+        if self.state.unplaced:
+            self.state.unplaced.difference_update(slots.tolist())
+        if self.state.buffer.n_clauses:
+            for slot in slots[slots >= self.state.buffer.first_slot].tolist():
+                self.state.buffer.remove(slot)
+        slots = slots[slots < self.state.n_indexed]
+        if len(slots):
+            self.state.index.remove(slots)
+
+    def has_many_dead(self) -> bool:
+        """Return whether so many subscriptions were removed that a sweep pays."""
+        n_unneeded = self.state.table.n_unneeded
+        return n_unneeded >= SWEEP_MIN_DEAD and 2 * n_unneeded >= self.state.table.n_slots
+
+    def sweep(self, run: Run = at_once) -> None:
+        """Give back the memory of removed subscriptions, their constants and attributes included."""
+        sweep(self, run)
+
+    def without_subscriptions(self) -> Updates:
+        """Return updates of a state of the same kind that has no subscriptions, and leaves it to others to tidy up."""
+        state = self.state
+        other = State(state.index_name, state.statistics, state.schedule, state.options)
+        other.buffer_capacity, other.compactor = state.buffer_capacity, Nobody()
+        return Updates(other)
+
+    def name_all(self, domains: Domains, expressions: list[Expression]) -> None:
+        """Let domains know all attributes, constants and patterns of expressions, which a renewal will ask for."""
+        covers = [self.covering(expression) for expression in expressions]
+        domains.place_all(constants_of(covers, expressions))
+        self._encoded(covers, domains)
+
+    def sweep_all(self) -> None:
+        """Sweep if anything was removed."""
+        if self.state.table.n_unneeded:
+            self.sweep()
+
+    # clauses and the index over them
+
+    def _join_last(self) -> None:
+        """Join the small parts at the end, and larger ones before them while that at least doubles them."""
+        parts, size = self.state.clauses, 0
+        first = len(parts)
+        while first > 0 and (
+            first > len(parts) - CLAUSE_PARTS_MAX or parts[first - 1].n_clauses <= size < JOIN_MAX_CLAUSES
+        ):
+            first -= 1
+            size += parts[first].n_clauses
+        self.state.clauses = [*parts[:first], concatenate(parts[first:])]
+
+    def joined_clauses(self) -> Clauses:
+        """Return all clauses as one; those of removed subscriptions may be among them until they are swept out."""
+        if len(self.state.clauses) > 1:
+            self.state.clauses = [concatenate(self.state.clauses)]
+        if not self.state.buffer.n_clauses:
+            return self.state.clauses[0]
+        joined = concatenate([self.state.clauses[0], self.state.buffer.clauses()])
+        if self.state.buffer.first_slot >= self.state.n_indexed:
+            return joined
+        return picked(joined, np.argsort(joined.slots, kind="stable"))
+
+    def wants_renewal(self) -> bool:
+        """Return whether so many subscriptions are unplaced that labels should be dealt out again."""
+        return (
+            bool(self.state.unplaced)
+            and len(self.state.unplaced) >= RELABEL_MIN_UNPLACED + self.state.table.n_live // RELABEL_SHARE
+        )
+
+    def renew(self, run: Run = at_once) -> None:
+        """Deal out labels for all constants that have none."""
+        renew(self, run)
+
+    def take_in_patterns(self) -> bool:
+        """Let the matcher know new patterns, if they are many; return whether some of its layers should be merged.
+
+        The next event would have to wait for as many as there are.
+        """
+        if n_new_patterns(self.state.domains) >= PATTERNS_LEFT_TO_EVENT_MAX:
+            with self.state.publishing:
+                matcher_of(self.state.domains)
+        matcher = self.state.domains.matcher
+        return matcher is not None and matcher.wants_merge
+
+    def merge_patterns(self) -> None:
+        """Merge layers of patterns, as long as some should be one; without the writers' lock."""
+        while (matcher := self.state.domains.matcher) is not None and (chosen := matcher.mergeable()) is not None:
+            path, layers = chosen
+            layer = merged_layer(layers)
+            with self.state.publishing:
+                domains = self.state.domains
+                if domains.matcher is not None:
+                    domains.matcher = domains.matcher.merged(path, layers, layer)
+
+    def clauses_of(self, slots: NDArray[np.int32]) -> Clauses:
+        """Return the clauses of some ascending slots."""
+        parts = [part for part in self.state.clauses if part.n_clauses] + [self.state.buffer.clauses()]
+        return concatenate([of_slots(part, slots) for part in parts])
+
+    def rebuild(self) -> None:
+        """Lay out the index anew, as one piece."""
+        clauses = self.joined_clauses()
+        index = self._built_index(clauses, self.state.domains, ParsedExpressions([]))
+        with self.state.changing():
+            self.state.put(self.state.table, self.state.domains, [clauses], index)
+
+    def _built_index(self, clauses: Clauses, domains: Domains, new: Expressions) -> Index:
+        """Return a new index over the slots of the table and the new expressions behind them."""
+        batch = self._batch(clauses, domains, 0, new)
+        index = self.laid_out(batch, is_new=len(new) > self.state.table.n_live)
+        dead = self.state.table.unneeded()
+        if len(dead):
+            index.remove(dead)
+        return index
+
+    def laid_out(self, batch: Batch, *, is_new: bool) -> Index:
+        """Return a new index; what is mostly old is never refused, but laid out in several parts if need be."""
+        index = make_index(self.state.index_name, self.state.options)
+        begin = time.perf_counter()
+        try:
+            index.build(batch)
+        except TooLargeError:
+            if is_new:
+                raise
+            index.build_in_parts(batch)
+        self.state.laid_out_s = round(time.perf_counter() - begin, 6)
+        return index
+
+    def _batch(self, clauses: Clauses, domains: Domains, first: int, new: Expressions) -> Batch:
+        """Describe the slots from `first` on: those of the table, and the new ones that are not in it yet."""
+        old, n_old = self.state.table.expression, self.state.table.n_slots
+
+        def expression(slot: int) -> Expression:
+            return old(slot) if slot < n_old else new.expression(slot - n_old)
+
+        return Batch(first, n_old - first + len(new), clauses, domains, expression, self.state.statistics)
+
+    def check(self) -> None:
+        """Assert every invariant of the engine and of its index."""
+        with self.state.writing:
+            self.state.table.check()
+            self.state.domains.check()
+            clauses = self.joined_clauses()
+            clauses.check()
+            assert clauses.n_clauses == self.state.index.stats().get("clauses", clauses.n_clauses)
+            self.state.buffer.check()
+            waiting = set(self.state.buffer.clauses().slots.tolist())
+            assert all(slot >= self.state.n_indexed or slot in self.state.unplaced for slot in waiting)
+            assert all(self.state.table.is_entry(slot) for slot in self.state.unplaced)
+            assert self.state.index.has_write_buffer or self.state.n_indexed == self.state.table.n_slots
+            assert all(hash(self.state.table.expression(slot)) == key for key, slot in self.state.entries.items())
+            self.state.index._check()
+
+
+def _with_calls(expressions: Sequence[Expression | None], clauses: Clauses, first: int) -> list[int]:
+    """Return which expressions call operators; not those that the clauses express exactly."""
+    is_sure = np.zeros(len(expressions), dtype=np.bool_)
+    is_sure[clauses.slots[clauses.is_exact_by_patterns] - first] = True
+    found = ((i, expressions[i]) for i in np.flatnonzero(~is_sure).tolist())
+    return [i for i, expression in found if expression is not None and has_calls(expression)]
+
+
+def _alike(clauses: Clauses, first: int, n: int) -> NDArray[np.int32] | None:
+    """Return for each of n new slots the first one with the same clauses; None if all are different."""
+    starts = np.searchsorted(clauses.slots, np.arange(first, first + n + 1)).astype(np.int64)
+    leaders: NDArray[np.int32] = first_alike(starts, clauses.is_exact, clauses.literals)
+    if (leaders == np.arange(n)).all():
+        return None
+    return leaders + np.int32(first)

@@ -1,0 +1,78 @@
+"""The files of an index directory, and their names.
+
+    PATH/
+      manifest.json              the number of the current version
+      lock                       held while something is being compiled into the directory
+      versions/
+        <n>/                     never changed after the commit
+          version.json           what it holds: counts, shards with their pivots, a checksum of all this
+          statistics.json        if the subscriptions were compiled with any
+          ends.arrow             when subscriptions end, of those that do
+          shards/<k>/            a snapshot of an engine (`Engine.open`)
+          quarantine/*.parquet   subscriptions that were refused, with the reason and the place
+        .draft-.../              a version that is being written
+      deltas/<n>.json            changes since, in order (`deltas.py`); a version says up to which it has them
+      streams/<query>/<n>.json   which state a micro-batch was matched with (`claims.py`)
+      learned/*.json             what calls of operators have shown (`learned.py`)
+
+A version is written as a draft (`draft.py`), renamed to its number, and becomes current when `manifest.json` is
+replaced, which the file system does in one step. A driver that is killed before that leaves the old version current;
+its draft is removed when the next one begins. The operating system releases the lock of a process that ends.
+`retention.py` decides when a version is removed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MANIFEST: Final = "manifest.json"
+LOCK: Final = "lock"
+VERSIONS: Final = "versions"
+VERSION: Final = "version.json"
+STATISTICS: Final = "statistics.json"
+ENDS: Final = "ends.arrow"
+SHARDS: Final = "shards"
+QUARANTINE: Final = "quarantine"
+STREAMS: Final = "streams"
+LEARNED: Final = "learned"
+_DELTAS: Final = "deltas"
+# Folders that are being written begin so; readers skip them.
+DRAFT_PREFIX: Final = ".draft-"
+
+
+def version_folder(folder: Path, version: int) -> Path:
+    """Return the folder of a version."""
+    return folder / VERSIONS / str(version)
+
+
+def version_numbers(folder: Path) -> list[int]:
+    """Return the numbers of all versions that are there, in order."""
+    return sorted(int(each.name) for each in (folder / VERSIONS).iterdir() if each.name.isdecimal())
+
+
+def delta_folder(folder: Path) -> Path:
+    """Return the folder of the deltas."""
+    return folder / _DELTAS
+
+
+def delta_file(folder: Path, number: int) -> Path:
+    """Return the file of a delta."""
+    return folder / _DELTAS / f"{number}.json"
+
+
+def delta_numbers(folder: Path) -> list[int]:
+    """Return the numbers of all deltas that are there, in order."""
+    try:
+        names = os.listdir(folder / _DELTAS)
+    except FileNotFoundError:
+        return []
+    return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdecimal())
+
+
+def claim_file(folder: Path, query: str, batch: int) -> Path:
+    """Return the file of a micro-batch's claim."""
+    return folder / STREAMS / query / f"{batch}.json"
