@@ -1,6 +1,6 @@
 """Runs a command and notes how many seconds it took, for the table of `make structure`.
 
-    python tools/timed.py check make check-parts
+Usage: `python tools/timed.py check make check-parts`.
 """
 
 from __future__ import annotations
