@@ -108,10 +108,12 @@ def test_a_kernel_that_writes_a_handle_needs_them_too() -> None:
 def test_kernels_are_compiled_anew_when_the_arrays_change_that_they_import_for_types_only(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    (tmp_path / "compiler.py").write_text("")
-    (tmp_path / "layouts.py").write_text("class Layout: a, b")
-    (tmp_path / "users.py").write_text("if TYPE_CHECKING:\n    from siftline.kernels.layouts import Layout\n")
-    monkeypatch.setattr(compiler, "__file__", str(tmp_path / "compiler.py"))
-    before = compiler._checksum.__wrapped__("users")
-    (tmp_path / "layouts.py").write_text("class Layout: b, a")
-    assert compiler._checksum.__wrapped__("users") != before
+    package = tmp_path / "package_of_types"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "layouts.py").write_text("class Layout: a, b")
+    (package / "users.py").write_text("if TYPE_CHECKING:\n    from package_of_types.layouts import Layout\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = compiler._checksum.__wrapped__("package_of_types.users")
+    (package / "layouts.py").write_text("class Layout: b, a")
+    assert compiler._checksum.__wrapped__("package_of_types.users") != before
