@@ -236,7 +236,7 @@ def test_changes_while_labels_are_dealt_out(
     held = Held(monkeypatch, Renewal, step)
     for i in count():
         engine.add(next(conditions), id=10_000 + i)
-        if engine._state.compactor._thread is not None and held.has_come.wait(0.01):
+        if engine._state.compactor._thread is not None and held.has_come.wait(0.01 if i < 400 else 60):
             break
     while i < 210:
         i += 1
