@@ -28,6 +28,7 @@ from siftline.encoding.flat_domains import kept as kept_constants
 from siftline.encoding.moments import ages_of, derived_comparison, has_moments
 from siftline.encoding.ranges import SECTIONS, boundaries, presence, simplified, spaces, subtract
 from siftline.kernels.literals import Literals
+from siftline.kernels.spans import span_owners, span_positions
 from siftline.language.normal_form import Asked, parts_of
 from siftline.model import Expression, Or, Predicate, kind_of
 
@@ -404,9 +405,7 @@ def between(clauses: Clauses, first: int, end: int) -> Clauses:
 
 def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the positions start, start + 1, ... of all spans, one after the other."""
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - ends + lengths, lengths)
+    return span_positions(np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(lengths, np.int64))
 
 
 def relabelled(clauses: Clauses, moves: Iterable[Move]) -> Clauses:
@@ -427,7 +426,7 @@ def _set_attributes(clauses: Clauses) -> NDArray[np.int32]:
     has_set = clauses.sets >= 0
     owners = np.zeros(len(clauses.set_starts) - 1, dtype=np.int32)
     owners[clauses.sets[has_set]] = clauses.attributes[has_set]
-    return np.repeat(owners, np.diff(clauses.set_starts))
+    return owners[span_owners(clauses.set_starts)]
 
 
 def _move(

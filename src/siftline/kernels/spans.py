@@ -1,0 +1,33 @@
+"""Positions of spans that lie one after the other, without the GIL, which `repeat` of NumPy would hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from siftline.kernels.compiler import kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@kernel
+def span_positions(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the positions start, start + 1, ... of all spans, one after the other."""
+    positions = np.empty(lengths.sum(), dtype=np.int64)
+    place = 0
+    for span in range(len(starts)):
+        for k in range(lengths[span]):
+            positions[place] = starts[span] + k
+            place += 1
+    return positions
+
+
+@kernel
+def span_owners(starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of the span that each position belongs to; span i ends where span i + 1 starts."""
+    owners = np.empty(starts[-1], dtype=np.int64)
+    for span in range(len(starts) - 1):
+        owners[starts[span] : starts[span + 1]] = span
+    return owners
