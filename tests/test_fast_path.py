@@ -174,13 +174,13 @@ engine.rebuild()
 event = engine.encode({"a": 1, "b": 2})
 before = sorted(engine.match(event)), sorted(engine.match(event))
 part = engine._state.index._parts[0]
-desk, = part.desks.values()
+workspace, = part.workspaces.values()
 assert engine._state.fast_paths.by_thread
 child = os.fork()
 if child == 0:
     assert not engine._state.fast_paths.by_thread
     assert (sorted(engine.match(event)), sorted(engine.match(event))) == before
-    assert desk not in part.desks.values()
+    assert workspace not in part.workspaces.values()
     os._exit(0)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """

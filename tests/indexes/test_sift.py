@@ -331,12 +331,12 @@ def test_work_is_counted() -> None:
     assert (stats["events"], stats["lists_scanned"], stats["candidates_examined"]) == (1, 1, 10)
 
 
-def test_desks_go_with_their_part() -> None:
+def test_workspaces_go_with_their_part() -> None:
     engine = Engine("sift")
     engine.add("a = 1", id=1)
     engine.rebuild()
     engine.match({"a": 1})
-    old = weakref.ref(part_of(engine).desks[threading.get_ident()])
+    old = weakref.ref(part_of(engine).workspaces[threading.get_ident()])
     engine.add("a = 2", id=2)
     engine.rebuild()
     gc.collect()
@@ -344,7 +344,7 @@ def test_desks_go_with_their_part() -> None:
     assert pickle.loads(pickle.dumps(engine)).match({"a": 2}) == [2]
 
 
-def test_desks_of_threads_that_ended_are_cleared_away() -> None:
+def test_workspaces_of_threads_that_ended_are_cleared_away() -> None:
     engine = Engine("sift")
     engine.add("a = 1", id=1)
     engine.rebuild()
@@ -360,7 +360,7 @@ def test_desks_of_threads_that_ended_are_cleared_away() -> None:
     for thread in threads:
         thread.join()
     engine.match({"a": 1})
-    assert part_of(engine).desks.keys() == {threading.get_ident()}
+    assert part_of(engine).workspaces.keys() == {threading.get_ident()}
 
 
 def test_what_places_in_rows_cannot_count_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
