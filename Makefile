@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-demo
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: setup demo test test-bench test-all lint types unit browser interpreted soak format bench clean
+.PHONY: setup demo check check-parts test test-parts test-bench test-all lint types unit browser interpreted soak structure format bench clean
 
 setup: $(STAMP)
 
@@ -25,7 +25,18 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 demo: $(DEMO_STAMP)
 	$(BIN)/siftline demo
 
-test: lint types browser unit test-bench interpreted
+# An answer while one works: style, types, and the tests that need neither Spark nor a browser nor a server.
+check: setup
+	$(BIN)/python tools/timed.py check $(MAKE) check-parts
+
+check-parts: lint types
+	$(BIN)/pytest -m 'not slow' -n 2 --dist loadgroup tests --ignore tests/spark --ignore tests/server --ignore tests/client \
+	--ignore tests/demo --ignore tests/soak --ignore tests/cli --ignore tests/broker --ignore tests/operators
+
+test: setup
+	$(BIN)/python tools/timed.py test $(MAKE) test-parts
+
+test-parts: lint types browser unit test-bench interpreted
 
 test-all: lint types browser interpreted
 	$(BIN)/pytest -n 2 --dist loadgroup
@@ -59,6 +70,10 @@ SECONDS ?= 1800
 SEED ?= 1
 soak: setup
 	cd tests && ../$(BIN)/python -m soak.run --seconds $(SECONDS) --seed $(SEED)
+
+# How large and how tangled the product is, beside what it may be at most.
+structure:
+	$(PYTHON) tools/structure.py
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -93,8 +93,8 @@ def fork(engine: Engine) -> None:
     child = os.fork()
     if child == 0:
         try:
+            assert engine._state.table.removed is None  # what the parent's thread was at is forgotten
             change_much(engine)
-            assert engine._state.table.removed is None
             engine.settle()
             check(engine)
         except BaseException:

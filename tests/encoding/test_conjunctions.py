@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import events, subscriptions
 
-from siftline import Engine, changes
+from siftline import Engine
 from siftline.encoding.clauses import constants_of, encode_covers
 from siftline.encoding.conjunctions import encode_many
 from siftline.encoding.domains import Domains
@@ -63,7 +63,7 @@ def test_ids_equal_those_of_scan(
 ) -> None:
     oracle, engine = Engine("scan"), Engine(index)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(changes, "_MANY", 1)
+        patch.setattr("siftline.engine.updates.COLUMNAR_ENCODING_MIN", 1)
         for number, expressions in enumerate((first, second)):  # the second time labels may have to move
             for each in (oracle, engine):
                 each.add_many(enumerate(expressions, 100 * number))

@@ -130,12 +130,12 @@ def test_a_kernel_that_writes_a_handle_needs_them_too() -> None:
 def test_kernels_are_compiled_anew_when_the_arrays_change_that_they_import_for_types_only(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "layouts_package"
-    folder.mkdir()
-    (folder / "__init__.py").write_text("")
-    (folder / "layouts.py").write_text("class Layout: a, b")
-    (folder / "users.py").write_text("if TYPE_CHECKING:\n    from layouts_package.layouts import Layout\n")
+    package = tmp_path / "package_of_types"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "layouts.py").write_text("class Layout: a, b")
+    (package / "users.py").write_text("if TYPE_CHECKING:\n    from package_of_types.layouts import Layout\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    before = compiler._checksum.__wrapped__("layouts_package.users")
-    (folder / "layouts.py").write_text("class Layout: b, a")
-    assert compiler._checksum.__wrapped__("layouts_package.users") != before
+    before = compiler._checksum.__wrapped__("package_of_types.users")
+    (package / "layouts.py").write_text("class Layout: b, a")
+    assert compiler._checksum.__wrapped__("package_of_types.users") != before

@@ -99,6 +99,35 @@ def test_offsets(service: Service) -> None:
     assert [(row["sequence"], row["event"]) for row in rows] == [(before + n + 1, f'{{"a": {n}}}') for n in range(7)]
 
 
+def test_numbers_that_jump(tmp_path: Path) -> None:
+    """A broker that cannot tell whether it has lost events goes on with far higher numbers."""
+    with serving(tmp_path / "s.db", matches_here=False) as service:
+        service.broker.publish_many({"a": n} for n in range(4))
+        assert service.broker.cluster is not None
+        before = service.broker.cluster.last
+    for mark in tmp_path.glob("*published*"):
+        mark.unlink()
+    with serving(tmp_path / "s.db", matches_here=False) as service:
+        service.broker.publish_many({"a": n} for n in range(4, 7))
+        reader = EventsReader({"url": service.url, "since": "earliest", "maxpertrigger": "2"})
+        limit, offset, found = reader.getDefaultReadLimit(), reader.initialOffset(), []
+        for _ in range(10):
+            end = reader.latestOffset(offset, limit)
+            pieces = reader.partitions(offset, end)
+            assert len(pieces) <= 2
+            found.append(
+                [row["event"] for piece in pieces for batch in reader.read(piece) for row in batch.to_pylist()]
+            )
+            offset = end
+        assert service.broker.cluster is not None
+        assert service.broker.cluster.last > before + 1_000
+        whole = EventsReader({"url": service.url})
+        pieces = whole.partitions(reader.initialOffset(), {"sequence": service.broker.cluster.last})
+        rows = [row["event"] for piece in pieces for batch in whole.read(piece) for row in batch.to_pylist()]
+    assert [event for batch in found for event in batch] == [f'{{"a": {n}}}' for n in range(7)] == rows
+    assert max(map(len, found)) <= 2
+
+
 def test_what_is_missing_is_said(spark: Any, tmp_path: Path, service: Service) -> None:
     with pytest.raises(SparkError, match="url"):
         EventsReader({}).initialOffset()

@@ -69,7 +69,7 @@ _MANY: Final = 10_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the options."""
-    from siftline.indexes.registry import indexes
+    from siftline.indexes.registry import own_indexes
 
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--subscriptions", metavar="FILE", help="a file of subscriptions")
@@ -80,7 +80,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--index",
         metavar="NAME",
-        help=f"the index to match with: {', '.join(indexes())}; options may follow, as in op-index:segments=0",
+        help=f"the index to match with: {', '.join(own_indexes())}, or one of a package; "
+        "options may follow, as in op-index:segments=0",
     )
     parser.add_argument(
         "--output", metavar="FILE", default=STANDARD, help="where matches go; standard output if absent"

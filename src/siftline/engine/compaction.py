@@ -35,7 +35,7 @@ _FEW_CONSTANTS: Final = 256
 # So many renewals in a row may be overtaken by additions in bulk.
 _PATIENCE: Final = 2
 # How much the thread steps back behind others; see nice(1).
-_NICENESS: Final = 10
+_NICENESS: Final = 5
 
 # Engines whose thread may be running; a fork must not find it in the middle of something.
 _watched: weakref.WeakSet[Updates] = weakref.WeakSet()

@@ -15,7 +15,6 @@ import importlib
 import inspect
 import json
 import re
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import UnknownIndexError
@@ -52,6 +51,11 @@ DEFAULT: Final = "sift"
 _COMMA: Final = re.compile(r",(?=[^,\[\]{}=\"]+=)")
 
 
+def own_indexes() -> list[str]:
+    """Return the names of the indexes that Siftline has itself, without looking at other packages."""
+    return list(_INDEXES)
+
+
 def indexes() -> list[str]:
     """Return the names that `Engine(index=...)` takes; those of installed packages come last.
 
@@ -59,6 +63,8 @@ def indexes() -> list[str]:
     ['scan', 'fast-scan', 'counting', 'k-index', 'propagation', 'op-index', 'be-tree', 'pst-bloom', 'pst-hash',
      'pb-tree', 'dbms', 'sift']
     """
+    from importlib.metadata import entry_points  # takes a while to load, and most processes do without
+
     return [*_INDEXES, *sorted({point.name for point in entry_points(group=GROUP)} - _INDEXES.keys())]
 
 
@@ -112,6 +118,8 @@ def _factory(name: str) -> Any:
     if name in _INDEXES:
         module, class_name = _INDEXES[name]
         return getattr(importlib.import_module(module), class_name)
+    from importlib.metadata import entry_points
+
     for point in entry_points(group=GROUP, name=str(name)):
         try:
             return point.load()

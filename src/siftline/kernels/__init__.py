@@ -1,4 +1,10 @@
-"""The only compiled code: arrays in, arrays out. Every kernel is made by the one decorator, `kernel`."""
+"""The only compiled code: arrays in, arrays out. Every kernel is made by the one decorator, `kernel`.
+
+Arrays in, arrays out, by the decorators of `compiler.py`, which also let every kernel run interpreted. `json_*.py` is
+a JSON parser from bytes to leaves; `moments.py` reads times, `decimals.py` rounds decimals; `locate.py` and
+`arrange.py` bring values to codes; `lines.py` lays constants out; `columns.py` is for bulk loading; `scan.py` is the
+scan; `spaces.py`, `verify.py` and `selectivity.py` serve several indexes, the others one index each.
+"""
 
 from pathlib import Path as _Path
 

@@ -1,6 +1,15 @@
 """What a match is: predicates, expressions, events, and their exact meaning.
 
 Pure Python, and below everything else: this package imports nothing of Siftline but its errors.
+
+`predicate.py`, `expression.py`: immutable nodes. `event.py`: a JSON object as attributes with zero, one or several
+values; `structure.py`: what else stands for objects and arrays. `semantics.py`: the meaning, three-valued, in a
+hundred lines. `wildcard.py`: `like` and case folding. `timestamp.py`: which strings are times, and the constants that
+are instants. `packing.py`: expressions as plain tuples, in which an engine keeps them: the garbage collector does not
+look at them again. Pure Python; everything else is measured against it.
+
+Event patterns and CloudEvents filters are two-valued and see explicit nulls. Three nodes make them exact in the same
+model: `IsTrue` (`x is true`), `exists`, and `any path (...)` with `this` for the element itself.
 """
 
 from siftline.model.event import (

@@ -7,7 +7,7 @@ from typing import Final
 # For any session that runs Siftline, local or on a cluster.
 SETTINGS: Final = {
     # Workers are forked from a process that has loaded and used the kernels: ready at once, instead of after 2 s.
-    "spark.python.daemon.module": "siftline.spark.worker.daemon",
+    "spark.python.daemon.module": "siftline.spark.daemon",
     # Rows go to Python in larger batches: a third more JSON events a second than with 10,000.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     # Unless rows are large, as packed subscriptions and giant events are: the JVM holds a whole batch.

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 
-from siftline.errors import SparkError
+from siftline.errors import LimitError, SparkError
 from siftline.spark.sources.store import batch_of, schema_of
 
 if TYPE_CHECKING:
@@ -132,10 +132,38 @@ class EventsReader(_Reader):
             found = client.published(limit=1)
         return found.first - 1, found.last
 
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
+        """Return where the next micro-batch ends."""
+        last = self._bounds()[1] if self._last is None else max(self._last, start[_SEQUENCE])
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else last
+        return {_SEQUENCE: self._end(start[_SEQUENCE], last, most)}
+
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Piece]:
         """Return the work of a micro-batch."""
-        first, last = start[_SEQUENCE], end[_SEQUENCE]
-        return [Piece(begin, min(last, begin + _TASK_EVENTS)) for begin in range(first, last, _TASK_EVENTS)]
+        pieces, after, last = list[Piece](), start[_SEQUENCE], end[_SEQUENCE]
+        while after < last:
+            pieces.append(Piece(after, self._end(after, last, _TASK_EVENTS)))
+            after = pieces[-1].end
+        return pieces
+
+    def _end(self, after: int, last: int, most: int) -> int:
+        """Return a number that the broker knows, with at most so many events up to it and after the given one.
+
+        A broker that may have lost events goes on with far higher numbers, and knows no position between these runs.
+        """
+        if last - after <= most:
+            return last
+        with _client(self._options) as client:
+            following = client.published(after, 1).events
+            if not following:
+                raise SparkError(f"the broker has no events after {after}, and {last} was there before")
+            known, unknown = following[0].sequence, min(last, following[0].sequence + most - 1)
+            if unknown == last or _is_known(client, unknown):
+                return unknown
+            while unknown - known > 1:
+                middle = (known + unknown) // 2
+                known, unknown = (middle, unknown) if _is_known(client, middle) else (known, middle)
+        return known
 
     def read(self, partition: Piece) -> Iterator[Any]:
         """Return the events of one task."""
@@ -146,8 +174,20 @@ class EventsReader(_Reader):
                 if not rows:
                     raise SparkError(f"the broker has no events after {after}, and {partition.end} was there before")
                 after = rows[-1].sequence
+                rows = [row for row in rows if row.sequence <= partition.end]
+                if not rows:
+                    return
                 columns = zip(_TYPES.values(), zip(*rows, strict=True), strict=True)
                 yield pa.RecordBatch.from_arrays([pa.array(each, kind) for kind, each in columns], names=list(_TYPES))
+
+
+def _is_known(client: Client, number: int) -> bool:
+    """Return whether a broker knows what comes after a number."""
+    try:
+        client.published(number, 1)
+    except LimitError:
+        return False
+    return True
 
 
 class ChangesReader(_Reader):

@@ -1,7 +1,7 @@
 """Daemon: the process that Spark forks Python workers from, with the kernels loaded and used once.
 
-The setting `spark.python.daemon.module` names this module; `siftline.spark.session` sets it. A worker is then ready at
-once; otherwise each worker takes two seconds to load the compiler and the kernels.
+The setting `spark.python.daemon.module` is `siftline.spark.daemon`, which runs this; `siftline.spark.session` sets it.
+A worker is then ready at once; otherwise each worker takes two seconds to load the compiler and the kernels.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def _route(texts: Any) -> None:
     visits(events.starts, events.attributes, events.codes, NULL, *owners, always, 2, filters)
 
 
-if __name__ == "__main__":
+def serve() -> None:
+    """Load the kernels, and fork workers until Spark ends this process."""
     from pyspark import daemon
 
     # Spark reads the number of a port from the standard output, to which nothing else may be written.

@@ -1,0 +1,7 @@
+"""The name by which the settings of clusters know the daemon: `spark.python.daemon.module siftline.spark.daemon`."""
+
+from siftline.spark.worker.daemon import serve as serve
+from siftline.spark.worker.daemon import warm_up as warm_up
+
+if __name__ == "__main__":
+    serve()
