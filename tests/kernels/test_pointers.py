@@ -9,9 +9,11 @@ import pytest
 from numba import njit
 
 from siftline.kernels import compiler
-from siftline.kernels.pointers import IS_COMPILED, arrays_at, describe, empty_handle, handle_of
+from siftline.kernels.pointers import IS_COMPILED, arrays_at, describe, empty_handle, handle_of, table_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
 N_COLUMNS = 3
@@ -52,6 +54,20 @@ def doubled(handle: NDArray[np.int64]) -> None:
         arrays.rows[i, 1] *= 2
 
 
+class Both(NamedTuple):
+    """Arrays, and a group of them before and after."""
+
+    some: Some
+    others: NDArray[np.int64]
+    more: Some
+
+
+@njit  # type: ignore[untyped-decorator]
+def summed_of_both(handle: NDArray[np.int64]) -> Any:
+    both = arrays_at(handle, Both)
+    return both.some.numbers.sum() + 10 * both.others.sum() + 100 * both.more.rows[-1, 2] + len(both.some.rows)
+
+
 @njit  # type: ignore[untyped-decorator]
 def written(arrays: Some, handle: NDArray[np.int64]) -> None:
     describe(arrays, handle)
@@ -82,6 +98,12 @@ def test_a_kernel_can_write_the_handle() -> None:
     assert summed(handle) == expected(arrays)
 
 
+def test_groups_of_arrays_stand_one_after_the_other() -> None:
+    both = Both(some(3), np.array([4, 5]), some(2))
+    table = table_of([*both.some, both.others, *both.more]) if IS_COMPILED else both
+    assert summed_of_both(table) == 1.5 + 90 + 500 + 3
+
+
 @needs_compiler
 def test_a_handle_needs_arrays_of_the_types_that_are_named() -> None:
     arrays = some(4)
@@ -101,12 +123,12 @@ def test_a_handle_needs_arrays_of_the_types_that_are_named() -> None:
 @needs_compiler
 def test_a_kernel_that_writes_a_handle_needs_them_too() -> None:
     arrays = some(4)
-    with pytest.raises(Exception, match="Some wants float64"):
+    with pytest.raises(Exception, match="Some wants"):
         written(arrays._replace(numbers=arrays.numbers.astype(np.float32)), empty_handle(arrays))
 
 
 def test_kernels_are_compiled_anew_when_the_arrays_change_that_they_import_for_types_only(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     package = tmp_path / "package_of_types"
     package.mkdir()

@@ -85,8 +85,6 @@ from siftline.kernels.scan import order_literals
 from siftline.kernels.selectivity import weigh_shares
 from siftline.kernels.sift import candidates_of_several, match_at, match_interpreted
 from siftline.kernels.sift_arrays import (
-    FINDINGS_AT,
-    IDS_AT,
     Cuts,
     Event,
     Findings,
@@ -95,6 +93,7 @@ from siftline.kernels.sift_arrays import (
     Scratch,
     Wanted,
     Workspace,
+    words_of,
 )
 from siftline.kernels.sift_batch import Rest, distinct_in_events, match_events
 from siftline.kernels.sift_layout import (
@@ -174,6 +173,11 @@ _NO_WEIGHTS: Final = np.empty(0, dtype=np.float64)
 _ALL_WANTED: Final = Wanted(_ALL_LIVE, _NO_WEIGHTS, _NO_WEIGHTS)
 _NO_INT64: Final = np.empty(0, dtype=np.int64)
 _NO_IDS: Final = Ids(_NO_INT64, _NO_INT64, np.empty(0, dtype=np.uint64), _NOTHING, _ALL_LIVE)
+# Where the table of a workspace describes what changes from match to match.
+_LIVE_WORDS: Final = words_of("wanted", "is_live")
+_WANTED_WORDS: Final = words_of("wanted")
+_IDS_WORDS: Final = words_of("ids")
+_SKIPPED_WORDS: Final = words_of("scratch", "is_skipped")
 _NO_CANDIDATES: Final = Candidates(_NOTHING, _NOTHING)
 
 
@@ -290,11 +294,25 @@ class ThreadWorkspace:
         sure, possible = self.arrays.scratch.sure, self.arrays.scratch.possible
         return Candidates(sure[:n_sure].copy(), possible[:n_possible].copy() if n_possible else _NOTHING)
 
+    @property
+    def handle(self) -> Any:
+        """What kernels take for the workspace."""
+        return self._table if IS_COMPILED else self.arrays
+
+    def handle_for_batch(self, living: NDArray[np.bool_], is_skipped: NDArray[np.bool_]) -> Any:
+        """Return the same for a match that sees other live slots, and skips other trees."""
+        if not IS_COMPILED:
+            scratch = self.arrays.scratch._replace(is_skipped=is_skipped)
+            return self.arrays._replace(wanted=_ALL_WANTED._replace(is_live=living), scratch=scratch)
+        table = self._table.copy()
+        table[_LIVE_WORDS], table[_SKIPPED_WORDS] = table_of([living]), table_of([is_skipped])
+        return table
+
     def take_living(self, living: NDArray[np.bool_]) -> None:
         """Let the kernel see which slots are live, unless it does."""
         if living is not self.arrays.wanted.is_live:
             self.arrays = self.arrays._replace(wanted=self.arrays.wanted._replace(is_live=living))
-            self._table[:2] = self._table_with_ids[:2] = table_of([living])
+            self._table[_LIVE_WORDS] = self._table_with_ids[_LIVE_WORDS] = table_of([living])
 
     def is_ready_for(self, ids: Growable, sharing: Sharing) -> bool:
         """Let the kernel have these ids, and see who shares an entry, unless it does; return whether it can."""
@@ -323,13 +341,14 @@ class ThreadWorkspace:
         if sharing is not None:
             plain, following, is_member = sharing
             self._ids = self._ids._replace(plain=plain.whole, following=following.whole, is_member=is_member.whole)
-        self._table_with_ids[IDS_AT // 8 : FINDINGS_AT // 8] = table_of(self._ids)
+        self._table_with_ids[_IDS_WORDS] = table_of(self._ids)
         return True
 
     def _weighed(self, weights: NDArray[np.float64], heaviest: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the table for a match that leaves out what is too light."""
-        wanted = table_of([self.arrays.wanted.is_live, weights, heaviest])
-        return np.concatenate([wanted, self._table[IDS_AT // 8 :]])
+        table = self._table.copy()
+        table[_WANTED_WORDS] = table_of(Wanted(self.arrays.wanted.is_live, weights, heaviest))
+        return table
 
     def _completed(
         self, attributes: NDArray[np.int32], codes: NDArray[np.int32], is_live: Any, n_sure: int, n_possible: int
@@ -490,11 +509,10 @@ class Sift(PartedIndex):
         chosen = bits.choose(in_bits, events, first, end)
         seen = self._scratch.array("seen", len(is_live), np.bool_) if part.has_repeated_slots else _ALL_LIVE
         rest = Rest(part.others, self._dense(), part.clauses.slots, part.clauses.is_exact, is_live, seen)
-        arrays = self._workspace(part).arrays
-        is_skipped = np.zeros_like(arrays.scratch.is_skipped)
+        own = self._workspace(part)
+        is_skipped = np.zeros_like(own.arrays.scratch.is_skipped)
         is_skipped[chosen] = True
-        wanted = _ALL_WANTED._replace(is_live=is_live) if part.n_dead else _ALL_WANTED
-        workspace = arrays._replace(wanted=wanted, scratch=arrays.scratch._replace(is_skipped=is_skipped))
+        workspace = own.handle_for_batch(is_live if part.n_dead else _ALL_LIVE, is_skipped)
         values = Events(events.starts, events.attributes, events.codes)
         before = thread_time_ns()
         starts, sure, possible_starts, possible, several = match_events(first, end, values, workspace, rest)
@@ -540,9 +558,8 @@ class Sift(PartedIndex):
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
         """Match an event with several values of some attribute: find candidates, and test all their literals."""
-        workspace = self._workspace(part).arrays
-        values = Event(event.attributes, event.codes, workspace.scratch.ordinals)
-        clauses, n_lists = candidates_of_several(values, workspace.scratch, workspace.layout)
+        handle = self._workspace(part).handle
+        clauses, n_lists = candidates_of_several(event.attributes, event.codes, handle)
         found, n_tested = self._verified(part, clauses, event)
         return Found(found, len(clauses), n_tested, n_lists)
 

@@ -72,50 +72,73 @@ def _arrays_at(typing_context: Any, table: Any, kind: Any) -> Any:
     """Return the arrays whose addresses and lengths stand in a table (`table_of`), as a NamedTuple of class `kind`.
 
     The table comes as an array, or as its address. The annotations of the class say of which type each array is:
-    `NDArray[np.int32]`, or with the number of its columns `Annotated[NDArray[np.int32], N_COLUMNS]`.
+    `NDArray[np.int32]`, or with the number of its columns `Annotated[NDArray[np.int32], N_COLUMNS]`. A field can be a
+    NamedTuple of arrays itself: those stand in the table one after the other.
     """
-    shapes = _shapes(kind.instance_class)
-    items = [types.Array(from_dtype(np.dtype(name)), 1 if columns is None else 2, "C") for name, columns in shapes]
     is_array = isinstance(table, types.Array)
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number = ir.IntType(64)
-        numbers = number.as_pointer()
+        numbers = ir.IntType(64).as_pointer()
         at = make_array(signature.args[0])(context, builder, arguments[0]).data if is_array else arguments[0]
         at = builder.bitcast(at, numbers) if is_array else builder.inttoptr(at, numbers)
-        arrays = []
-        for place, (item, (_, columns)) in enumerate(zip(items, shapes, strict=True)):
-            start, length = (builder.load(builder.gep(at, [number(2 * place + k)])) for k in range(2))
-            data_type = context.get_data_type(item.dtype)
-            n_bytes = context.get_abi_sizeof(data_type)
-            array = make_array(item)(context, builder)
-            populate_array(
-                array,
-                data=builder.inttoptr(start, data_type.as_pointer()),
-                shape=[length] if columns is None else [length, number(columns)],
-                strides=[number(n_bytes)] if columns is None else [number(n_bytes * columns), number(n_bytes)],
-                itemsize=number(n_bytes),
-                meminfo=None,
-            )
-            arrays.append(array._getvalue())
-        return context.make_tuple(builder, signature.return_type, arrays)
+        made, _ = _made_tuple(context, builder, signature.return_type, at, 0)
+        return made
 
-    return types.NamedTuple(items, kind.instance_class)(table if is_array else types.int64, kind), code
+    return _type_of(kind.instance_class)(table if is_array else types.int64, kind), code
+
+
+def _type_of(kind: type) -> Any:
+    """Return the type of a NamedTuple of arrays."""
+    items = [_type_of(shape) if isinstance(shape, type) else _array_type(*shape) for shape in _shapes(kind)]
+    return types.NamedTuple(items, kind)
+
+
+def _array_type(dtype: str, columns: int | None) -> Any:
+    return types.Array(from_dtype(np.dtype(dtype)), 1 if columns is None else 2, "C")
+
+
+def _made_tuple(context: Any, builder: Any, made: Any, table: Any, place: int) -> tuple[Any, int]:
+    """Return a NamedTuple of the arrays in a table from a place on, and the place after them."""
+    number = ir.IntType(64)
+    values = []
+    for item, shape in zip(made.types, _shapes(made.instance_class), strict=True):
+        if isinstance(shape, type):
+            value, place = _made_tuple(context, builder, item, table, place)
+            values.append(value)
+            continue
+        start, length = (builder.load(builder.gep(table, [number(2 * place + k)])) for k in range(2))
+        place += 1
+        data_type, columns = context.get_data_type(item.dtype), shape[1]
+        n_bytes = context.get_abi_sizeof(data_type)
+        array = make_array(item)(context, builder)
+        populate_array(
+            array,
+            data=builder.inttoptr(start, data_type.as_pointer()),
+            shape=[length] if columns is None else [length, number(columns)],
+            strides=[number(n_bytes)] if columns is None else [number(n_bytes * columns), number(n_bytes)],
+            itemsize=number(n_bytes),
+            meminfo=None,
+        )
+        values.append(array._getvalue())
+    return context.make_tuple(builder, made, values), place
 
 
 @functools.cache
-def _shapes(kind: type) -> list[tuple[str, int | None]]:
-    """Return for each array of a NamedTuple its type, and its number of columns if it has any.
+def _shapes(kind: type) -> list[Any]:
+    """Return for each field of a NamedTuple the type of its array and its number of columns, None if it has none.
 
-    The annotations are forward references; a number of columns is a constant of the module of the class.
+    Of a field that is a NamedTuple itself, the class. The annotations are forward references: classes and numbers of
+    columns are looked for in the module of the class.
     """
-    constants = vars(sys.modules[kind.__module__])
-    shapes: list[tuple[str, int | None]] = []
+    names = vars(sys.modules[kind.__module__])
+    shapes: list[Any] = []
     for annotation in kind.__annotations__.values():
-        found = _ANNOTATION.fullmatch(getattr(annotation, "__forward_arg__", str(annotation)))
-        assert found is not None, f"{kind.__name__} has a field that is no array of a known type: {annotation}"
-        n_columns = None if found[2] is None else int(constants[found[2]])
-        shapes.append((found[1], n_columns))
+        text = getattr(annotation, "__forward_arg__", str(annotation))
+        found = _ANNOTATION.fullmatch(text)
+        if found is not None:
+            shapes.append((found[1], None if found[2] is None else int(names[found[2]])))
+        else:
+            shapes.append(names[text])
     return shapes
 
 
@@ -126,9 +149,10 @@ def _arrays_themselves(table: Any, kind: Any) -> Any:
 def _describe(typing_context: Any, arrays: Any, table: Any) -> Any:
     """Write the addresses and lengths of the arrays of a NamedTuple to a table, for `arrays_at`."""
     shapes = _shapes(arrays.instance_class)
-    for item, (name, columns) in zip(arrays.types, shapes, strict=True):
-        assert item.dtype == from_dtype(np.dtype(name)), f"{arrays.instance_class.__name__} wants {name}, not {item}"
-        assert (item.ndim, item.layout) == (1 if columns is None else 2, "C")
+    for item, shape in zip(arrays.types, shapes, strict=True):
+        wanted = _array_type(*shape)
+        same = (item.dtype, item.ndim, item.layout) == (wanted.dtype, wanted.ndim, wanted.layout)
+        assert same, f"{arrays.instance_class.__name__} wants {wanted}, not {item}"
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         number = ir.IntType(64)

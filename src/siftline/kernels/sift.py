@@ -7,19 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
-from siftline.kernels.literals import Literals
 from siftline.kernels.pointers import EventValues, arrays_at, fetch
 from siftline.kernels.sharing import ids_with_followers
 from siftline.kernels.sift_arrays import (
-    FINDINGS_AT,
-    IDS_AT,
-    LAYOUT_AT,
-    LITERALS_AT,
-    SCRATCH_AT,
-    WANTED_AT,
     Event,
     Findings,
-    Ids,
     Layout,
     Scratch,
     Wanted,
@@ -73,6 +65,8 @@ from siftline.kernels.verify import clause_holds, fetch_literals
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from siftline.kernels.literals import Literals
 
 _ABSENT = np.int32(-1)
 _U0 = np.uint64(0)
@@ -475,25 +469,21 @@ def match_interpreted(event: Event, workspace: Workspace) -> Any:
 @kernel
 def match_at(event_at: int, workspace_at: int) -> Any:
     """Match one event. Both are addresses: of the event's header, and of the table of a `Workspace`."""
-    event = arrays_at(event_at, EventValues)
-    scratch = arrays_at(workspace_at + SCRATCH_AT, Scratch)
-    workspace = Workspace(
-        arrays_at(workspace_at + WANTED_AT, Wanted),
-        arrays_at(workspace_at + IDS_AT, Ids),
-        arrays_at(workspace_at + FINDINGS_AT, Findings),
-        scratch,
-        arrays_at(workspace_at + LITERALS_AT, Literals),
-        arrays_at(workspace_at + LAYOUT_AT, Layout),
-    )
-    return _match(Event(event.attributes, event.codes, scratch.ordinals), workspace)
+    event, workspace = arrays_at(event_at, EventValues), arrays_at(workspace_at, Workspace)
+    return _match(Event(event.attributes, event.codes, workspace.scratch.ordinals), workspace)
 
 
 @kernel
-def candidates_of_several(event: Event, scratch: Scratch, layout: Layout) -> Any:
+def candidates_of_several(
+    attributes: NDArray[np.int32], codes: NDArray[np.int32], thread_workspace: NDArray[np.int64]
+) -> Any:
     """Return (clauses, lists) for an event of any shape: clauses whose access literal holds, and perhaps the next two.
 
-    `dense` and `marks` are scratch and left as they were.
+    `dense` and `marks` are scratch and left as they were. The workspace comes as a handle (see `kernels/pointers.py`).
     """
+    workspace = arrays_at(thread_workspace, Workspace)
+    scratch, layout = workspace.scratch, workspace.layout
+    event = Event(attributes, codes, scratch.ordinals)
     n_known = len(layout.blocks)
     for p in range(len(event.attributes)):
         a = event.attributes[p]

@@ -6,8 +6,7 @@ makes these tuples of them (`pointers.arrays_at`), which costs nothing once the 
 
 from __future__ import annotations
 
-from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from siftline.kernels.literals import Literals
 
@@ -109,9 +108,10 @@ class Workspace(NamedTuple):
     layout: Layout
 
 
-# Where each group of arrays begins in the table of a workspace, in bytes: an array is an address and a length.
-ARRAY_BYTES = 16
-WANTED_AT, IDS_AT, FINDINGS_AT, SCRATCH_AT, LITERALS_AT, LAYOUT_AT = (
-    ARRAY_BYTES * n_before
-    for n_before in accumulate((len(each._fields) for each in (Wanted, Ids, Findings, Scratch, Literals)), initial=0)
-)
+def words_of(group: str, field: str = "") -> slice:
+    """Return which words of the table of a workspace describe a group of arrays, or one of them."""
+    kinds: tuple[Any, ...] = (Wanted, Ids, Findings, Scratch, Literals, Layout)
+    named = zip(Workspace._fields, kinds, strict=True)
+    names = [(of_group, name) for of_group, kind in named for name in kind._fields]
+    places = [place for place, (of_group, name) in enumerate(names) if of_group == group and field in ("", name)]
+    return slice(2 * places[0], 2 * places[-1] + 2)

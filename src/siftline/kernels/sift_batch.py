@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
-from siftline.kernels.pointers import fetch, part_of
+from siftline.kernels.pointers import arrays_at, fetch, part_of
 from siftline.kernels.scan import spread_event
 from siftline.kernels.sift import clear_codes, find_entries, find_ordinals, match_entries, spread_codes, touch_blocks
-from siftline.kernels.sift_arrays import Event, Findings
+from siftline.kernels.sift_arrays import Event, Findings, Workspace
 from siftline.kernels.sift_layout import LINE, block_of, with_room
 from siftline.kernels.sift_lists import EVENTS, collect_lists
 from siftline.kernels.verify import clause_holds, clear_event, distinct_slots
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.kernels.literals import Events
-    from siftline.kernels.sift_arrays import Layout, Workspace
+    from siftline.kernels.sift_arrays import Layout
 
 _U0 = np.uint64(0)
 _U2 = np.uint64(2)
@@ -139,8 +139,8 @@ def _test_in_turn(n_records: Any, n_rows: Any, position: Any, origin: Any, turns
 
 
 @kernel
-def match_events(first: int, end: int, events: Events, workspace: Workspace, rest: Rest) -> Any:
-    """Match the events first .. end - 1.
+def match_events(first: int, end: int, events: Events, thread_workspace: NDArray[np.int64], rest: Rest) -> Any:
+    """Match the events first .. end - 1; the workspace comes as a handle (see `kernels/pointers.py`).
 
     Returns (starts, sure, possible_starts, possible, several): flat results, and the positions of events that have
     several values of an attribute and were left out.
@@ -149,6 +149,7 @@ def match_events(first: int, end: int, events: Events, workspace: Workspace, res
     the lists of an event are collected, the entries of the one before it are found, and those of the one before that
     are tested: each step asks memory for what the next one needs.
     """
+    workspace = arrays_at(thread_workspace, Workspace)
     # Named here, once: to take a field out of a tuple counts references to all arrays in it.
     starts, attributes, codes, layout = events.starts, events.attributes, events.codes, workspace.layout
     found_sure, found_possible = workspace.scratch.sure, workspace.scratch.possible
