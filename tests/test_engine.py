@@ -354,7 +354,7 @@ def test_pickles_made_while_another_thread_adds_are_whole() -> None:
 
 
 def test_a_failing_index_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    from siftline.indexes.fast_scan import FastScan
+    from siftline.indexes.fast_scan.index import FastScan
 
     engine = Engine("fast-scan")
     engine.add("a = 1", id=1)

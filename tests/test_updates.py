@@ -13,7 +13,7 @@ from siftline import Engine
 from siftline.encoding.domains import Merging
 from siftline.errors import SiftlineError
 from siftline.indexes.parts import Merge
-from siftline.indexes.sift import Sift
+from siftline.indexes.sift.index import Sift
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

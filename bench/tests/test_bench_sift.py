@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from siftline.indexes import registry
-from siftline.indexes.fast_scan import FastScan
+from siftline.indexes.fast_scan.index import FastScan
 from siftline_bench import runner, sift, updates
 from siftline_bench.command import add_arguments, run
 from siftline_bench.errors import WrongIdsError

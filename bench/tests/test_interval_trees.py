@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from siftline.errors import DuplicateIdError, UnknownIdError
-from siftline.indexes.ps_tree import PsTree
+from siftline.indexes.ps_tree.tree import PsTree
 from siftline_bench.structures.interval_tree import IntervalTree
 from siftline_bench.structures.intervals import IntervalScan
 from siftline_bench.structures.segment_tree import SegmentTree

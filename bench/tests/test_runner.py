@@ -10,7 +10,7 @@ import pytest
 
 from siftline.errors import UnknownIndexError
 from siftline.indexes import registry
-from siftline.indexes.fast_scan import FastScan
+from siftline.indexes.fast_scan.index import FastScan
 from siftline_bench.checks import check_reference, check_same
 from siftline_bench.errors import WrongIdsError
 from siftline_bench.measure import MOST_PASSES, Passes, interleaved, time_each

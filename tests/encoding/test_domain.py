@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import NUMBERS, TEXTS, leaves
@@ -14,7 +13,6 @@ from siftline.encoding.domain import NUMBERS as NUMBER_SECTION
 from siftline.encoding.domain import Line, after_prefix
 from siftline.encoding.domains import Domains
 from siftline.encoding.events import DictSource
-from siftline.kernels import arrange, locate, selectivity
 from siftline.model import Event
 
 constants = st.lists(st.one_of(st.integers(-50, 50), st.floats(-5, 5)), max_size=30)
@@ -147,11 +145,3 @@ def test_prefixes_end_before_the_next_string() -> None:
         assert end is not None
         assert prefix < prefix + "\U0010ffff" * 3 < end
     assert after_prefix("\U0010ffff") is None
-
-
-def test_kernels_know_the_same_sections() -> None:
-    # Kernels are below the encoding and cannot import these.
-    assert locate._NULL == arrange._NULL == codes.NULL
-    assert locate._FIRST_NUMBER == arrange._FIRST_NUMBER == codes.FIRST_NUMBER
-    assert locate._FIRST_STRING == selectivity._FIRST_STRING == codes.FIRST_STRING
-    assert np.iinfo(np.int32).max > codes.LAST_STRING

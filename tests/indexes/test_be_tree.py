@@ -11,8 +11,8 @@ from test_against_scan import check_property, lists_of_events, lists_of_subscrip
 
 from siftline import Engine, Statistics
 from siftline.indexes import registry
-from siftline.indexes.be_tree import BeTree, words_of
-from siftline.kernels.be_tree import ATTRIBUTE, FIRST_C_NODE, FIRST_P_NODE, SUBTREE_END
+from siftline.indexes.be_tree.index import BeTree, words_of
+from siftline.indexes.be_tree.kernels import ATTRIBUTE, FIRST_C_NODE, FIRST_P_NODE, SUBTREE_END
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

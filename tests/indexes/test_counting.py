@@ -15,15 +15,15 @@ from test_against_scan import lists_of_events, lists_of_subscriptions
 
 from siftline import Engine, SubscriptionError
 from siftline.errors import TooLargeError, UnknownIndexError
-from siftline.indexes import counting
-from siftline.indexes.publication_types import publication_type
+from siftline.indexes.counting import index as counting
+from siftline.indexes.counting.publication_types import publication_type
 from siftline.model import And, Predicate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from siftline.indexes.counting import Arrays
+    from siftline.indexes.counting.index import Arrays
     from siftline.model import Expression
 
 PREDICATES = ("list", "table")

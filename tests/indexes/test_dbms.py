@@ -14,7 +14,7 @@ from strategies import events, subscriptions
 
 from siftline import Engine
 from siftline.errors import SiftlineError, UnknownIndexError
-from siftline.indexes.dbms_predicates import EQ, LT, NE, NUMBER, STRING
+from siftline.indexes.dbms.predicates import EQ, LT, NE, NUMBER, STRING
 
 if TYPE_CHECKING:
     from pathlib import Path

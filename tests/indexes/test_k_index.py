@@ -13,7 +13,7 @@ from siftline.errors import TooLargeError, UnknownIndexError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from siftline.indexes.k_index import Arrays
+    from siftline.indexes.k_index.index import Arrays
 
 # OpIndex, Table 1.
 TABLE_1 = {

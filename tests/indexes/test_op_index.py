@@ -16,10 +16,10 @@ from strategies import events, subscriptions
 
 from siftline import Engine, Statistics
 from siftline.errors import TooLargeError
-from siftline.indexes import op_index
-from siftline.indexes.op_index import OpIndex
-from siftline.indexes.operator_lists import PrefixTrie, RegexSet, SuffixTrie, _automaton
-from siftline.kernels.op_index import signature_bit
+from siftline.indexes.op_index import index as op_index
+from siftline.indexes.op_index.index import OpIndex
+from siftline.indexes.op_index.kernels import signature_bit
+from siftline.indexes.op_index.lists import PrefixTrie, RegexSet, SuffixTrie, _automaton
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -475,7 +475,7 @@ def test_lone_surrogates() -> None:
 
 
 def test_an_automaton_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("siftline.indexes.operator_lists._MOST_BYTES", 1 << 12)
+    monkeypatch.setattr("siftline.indexes.op_index.lists._MOST_BYTES", 1 << 12)
     operands = [f"(?:a{{0,{n}}}[b-z]+){{5}}$" for n in range(1, 20)]
     assert _automaton(operands) is None or not _automaton(operands).Match("abc")
     regexes = RegexSet()

@@ -17,11 +17,11 @@ from siftline import Engine
 from siftline.encoding.terms import key_of, terms_of
 from siftline.engine.paged import PagedEngine
 from siftline.errors import StorageError, UnknownIndexError
-from siftline.indexes.pb_tree import PbTree
-from siftline.indexes.pb_tree_bulk import load_predicates
-from siftline.indexes.pb_tree_nodes import INNER, LEAF, Tree, child_value, key_at, link_behind, new_page
-from siftline.indexes.pb_tree_predicates import PredicateTree, leaf_value
-from siftline.kernels.pb_tree import GT, LT, NEQ, insert, recount
+from siftline.indexes.pb_tree.bulk import load_predicates
+from siftline.indexes.pb_tree.index import PbTree
+from siftline.indexes.pb_tree.kernels import GT, LT, NEQ, insert, recount
+from siftline.indexes.pb_tree.nodes import INNER, LEAF, Tree, child_value, key_at, link_behind, new_page
+from siftline.indexes.pb_tree.predicates import PredicateTree, leaf_value
 from siftline.language.normal_form import cover
 from siftline.language.text import parse
 from siftline.storage.pages import PageFile

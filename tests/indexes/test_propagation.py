@@ -13,7 +13,7 @@ from siftline.errors import UnknownIndexError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from siftline.kernels.propagation import Layout
+    from siftline.indexes.propagation.kernels import Layout
 
 
 def filled(subscriptions: dict[int, str], statistics: Statistics | None = None) -> Engine:

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from siftline.errors import DuplicateIdError, TooLargeError, UnknownIdError
-from siftline.indexes.ps_tree import PsTree
+from siftline.indexes.ps_tree.tree import PsTree
 from siftline.model.predicate import Predicate
 
 COLOURS = ["red", "orange", "yellow", "green", "blue"]

@@ -10,7 +10,7 @@ import pytest
 
 from siftline import Engine, Statistics
 from siftline.errors import TooLargeError, UnknownIndexError
-from siftline.indexes.pst_bloom import is_signed
+from siftline.indexes.pst.bloom import is_signed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,10 +20,10 @@ from test_against_scan import check_property, lists_of_events, lists_of_subscrip
 
 from siftline import Engine, Statistics
 from siftline.errors import TooLargeError
-from siftline.indexes import sift
-from siftline.kernels.sift_arrays import Cuts
-from siftline.kernels.sift_layout import MORE, SLOT, guided_ordinal, lay_guides
-from siftline.kernels.sift_lists import N_WAITING
+from siftline.indexes.sift import index as sift
+from siftline.indexes.sift.arrays import Cuts
+from siftline.indexes.sift.layout_kernels import MORE, SLOT, guided_ordinal, lay_guides
+from siftline.indexes.sift.list_kernels import N_WAITING
 
 if TYPE_CHECKING:
     from siftline.model import Expression
@@ -366,7 +366,7 @@ def test_workspaces_of_threads_that_ended_are_cleared_away() -> None:
 def test_what_places_in_rows_cannot_count_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine("sift")
     engine.add_many((i, f"a = {i} and b = {i}") for i in range(150))
-    monkeypatch.setattr("siftline.indexes.sift._MOST_WORDS", 2000)
+    monkeypatch.setattr("siftline.indexes.sift.index._MOST_WORDS", 2000)
     with pytest.raises(TooLargeError, match="add fewer subscriptions at a time"):
         engine.add_many((i, f"a = {i} and b = {i}") for i in range(1000, 2000))
     engine.add_many((i, f"a = {i} and b = {i}") for i in range(1000, 1150))

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from strategies import events, subscriptions
 
 from siftline import Engine
-from siftline.indexes import sift
-from siftline.indexes.sift_bits import COSTS, Bits, Costs
-from siftline.kernels.bitmaps import EVENTS, WORDS, both, chosen, empty_bitmaps, joined, lowest, narrowed, widened
+from siftline.indexes.sift import index as sift
+from siftline.indexes.sift.bitmaps import EVENTS, WORDS, both, chosen, empty_bitmaps, joined, lowest, narrowed, widened
+from siftline.indexes.sift.bits import COSTS, Bits, Costs
 
 if TYPE_CHECKING:
     from siftline.model import Expression
@@ -30,8 +30,8 @@ FREE = Costs(clause=0, distant_clause=0, remote_clause=0, block=0, row=0, value=
 def in_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Match everything that can be in bitmaps there: trees for all attributes, bitmaps from the second batch on."""
     monkeypatch.setattr(sift, "COSTS", FREE)
-    monkeypatch.setattr("siftline.indexes.sift_bits._FEW", 1)
-    monkeypatch.setattr("siftline.indexes.sift_bits._CHUNKS", 1)
+    monkeypatch.setattr("siftline.indexes.sift.bits._FEW", 1)
+    monkeypatch.setattr("siftline.indexes.sift.bits._CHUNKS", 1)
     monkeypatch.setattr(sift, "_FLAT", 0)
     monkeypatch.setattr(Bits, "observe_with", lambda *measured: None)
 
@@ -191,7 +191,7 @@ def test_bitmaps_that_do_not_pay_are_let_go() -> None:
 
 @pytest.mark.usefixtures("in_bits")
 def test_too_many_constants_stay_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("siftline.indexes.sift_bits._MOST_CUTS", 50)
+    monkeypatch.setattr("siftline.indexes.sift.bits._MOST_CUTS", 50)
     engine = Engine("sift")
     engine.add_many((i, f"a >= {i} and b = {i % 5}" if i % 2 else f"b = {i % 5} and c = 1") for i in range(300))
     engine.rebuild()
@@ -200,7 +200,7 @@ def test_too_many_constants_stay_out(monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = bits_of(engine)[0].arrays
     assert arrays is not None
     assert 0 < len(arrays.cuts) <= 100
-    monkeypatch.setattr("siftline.indexes.sift_bits._MOST_ROWS", 10)
+    monkeypatch.setattr("siftline.indexes.sift.bits._MOST_ROWS", 10)
     engine.rebuild()
     assert matched_twice(engine, trees) == one_by_one(engine, trees)
     assert bits_of(engine)[0].arrays is None

@@ -32,10 +32,11 @@ def test_workers_start_with_the_kernels_loaded(spark: Any) -> None:
 
 def test_workers_start_with_the_kernels_used(spark: Any) -> None:
     def used(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from siftline.kernels import columns, routing, sift_bits, sift_layout
+        from siftline.indexes.sift import bit_kernels, layout_kernels
+        from siftline.kernels import columns, routing
 
-        kernels: list[Any] = [columns.point_sets, sift_layout.access_pieces, sift_bits.lay_clauses]
-        kernels += [sift_bits.find_pairs, routing.pair_filter, routing.visits]
+        kernels: list[Any] = [columns.point_sets, layout_kernels.access_pieces, bit_kernels.lay_clauses]
+        kernels += [bit_kernels.find_pairs, routing.pair_filter, routing.visits]
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"n": [len(kernel.signatures) for kernel in kernels]})
 

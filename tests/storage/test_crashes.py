@@ -20,7 +20,7 @@ from writer import LONG_LOG, MANY_ROWS, OPTIONS, after, changes, do, expression
 
 from siftline import Engine, to_text
 from siftline.errors import StorageError
-from siftline.indexes import pb_tree
+from siftline.indexes.pb_tree import index as pb_tree
 from siftline.language.text import parse
 from siftline.storage.pages import PageFile
 

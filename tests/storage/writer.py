@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from siftline import Engine
-from siftline.indexes import pb_tree
+from siftline.indexes.pb_tree import index as pb_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

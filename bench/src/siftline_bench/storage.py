@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from siftline.encoding.terms import key_of
-from siftline.indexes.pb_tree_bulk import load_predicates
-from siftline.indexes.pb_tree_predicates import PredicateTree
+from siftline.indexes.pb_tree.bulk import load_predicates
+from siftline.indexes.pb_tree.predicates import PredicateTree
 from siftline.storage.pages import PageFile
 from siftline_bench.errors import WrongIdsError
 from siftline_bench.structures.table_one import STRUCTURES

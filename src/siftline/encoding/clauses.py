@@ -27,6 +27,7 @@ from siftline.encoding.domains import PATTERN_OPS, Domains, MomentOf, Pattern
 from siftline.encoding.flat_domains import kept as kept_constants
 from siftline.encoding.moments import ages_of, derived_comparison, has_moments
 from siftline.encoding.ranges import SECTIONS, boundaries, presence, simplified, spaces, subtract
+from siftline.kernels import codes
 from siftline.kernels.literals import Literals
 from siftline.kernels.spans import span_owners, span_positions
 from siftline.language.normal_form import Asked, parts_of
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     from siftline.encoding.ranges import Ranges
     from siftline.language.normal_form import Clause, Cover
 
-RANGE: Final = 0  # some value has a code in low .. high
+RANGE: Final = int(codes.RANGE)  # some value has a code in low .. high
 SET: Final = 1  # some value has a code in one of several ranges; low .. high is their hull
-VETO: Final = 2  # added to the above: no value has
+VETO: Final = int(codes.VETO)  # added to the above: no value has
 
 # The codes of a pattern attribute where it is there at all.
 SATISFIED: Final[Ranges] = [(TRUE, TRUE)]

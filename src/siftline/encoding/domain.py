@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from siftline.kernels import codes
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -33,13 +35,13 @@ if TYPE_CHECKING:
 
     from siftline.model import Leaf
 
-NULL: Final = 0
-FALSE: Final = 1
-TRUE: Final = 2
-FIRST_NUMBER: Final = 3
-LAST_NUMBER: Final = 2**30 - 1
-FIRST_STRING: Final = 2**30
-LAST_STRING: Final = 2**31 - 2
+NULL: Final = int(codes.NULL)
+FALSE: Final = int(codes.FALSE)
+TRUE: Final = int(codes.TRUE)
+FIRST_NUMBER: Final = int(codes.FIRST_NUMBER)
+LAST_NUMBER: Final = int(codes.LAST_NUMBER)
+FIRST_STRING: Final = int(codes.FIRST_STRING)
+LAST_STRING: Final = int(codes.LAST_STRING)
 
 # A label is this far from its neighbours if there is room.
 _WIDEST_GAP: Final = 1 << 20

@@ -28,8 +28,8 @@ from siftline.engine.ranking import best_rows
 from siftline.engine.subsets import Subset
 from siftline.errors import DuplicateIdError, EventError, OperatorError, SubscriptionError, TableError, UnknownIdError
 from siftline.ids import check_type, plain_id, plain_id_set, plain_ids
-from siftline.indexes.pb_tree import PbTree
-from siftline.indexes.pb_tree_rows import Row
+from siftline.indexes.pb_tree.index import PbTree
+from siftline.indexes.pb_tree.rows import Row
 from siftline.indexes.registry import make_index
 from siftline.language.normal_form import cover
 from siftline.language.printer import to_text

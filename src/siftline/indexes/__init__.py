@@ -1,31 +1,27 @@
-"""How to match: one file per algorithm, all behind one protocol and one registry.
+"""How to match: one folder for each algorithm, all behind one protocol and one registry.
 
 The package can be called: `siftline.indexes()` lists the names.
 
 `protocol.py` is what an index must offer, `registry.py` the names. `scan.py` is the oracle: it uses the model alone.
-`fast_scan.py` is the compiled baseline. An index answers with slots that surely match and slots that may; the engine
+`fast_scan/` is the compiled baseline. An index answers with slots that surely match and slots that may; the engine
 checks the latter.
 
-One file for each algorithm of the papers (PAPERS.md has the map), and `sift.py`, our own (`sift_bits.py`: its batches
-in bitmaps). All of them but `pb-tree` stand on `parts.py`: a part is a whole structure over some subscriptions and
-never changes once it is made. Additions make a new part, a `Merge` makes one of several and drops the dead, both
-while others match. So an index only has to say how a part is laid out and how one event is matched against it; what
-is dynamic is written, and tested, once.
+Each folder has the index, its layout and its kernels side by side: one for each algorithm of the papers (PAPERS.md has
+the map), and `sift/`, our own. All of them but `pb-tree` stand on `parts.py`: a part is a whole structure over some
+subscriptions and never changes once it is made. Additions make a new part, a `Merge` makes one of several and drops the
+dead, both while others match. So an index only has to say how a part is laid out and how one event is matched against
+it; what is dynamic is written, and tested, once.
 
-What they share: `kernels/spaces.py` cuts attributes into elementary spaces, `kernels/verify.py` tests the literals of
-candidates, `encoding/selectivity.py` estimates how many events satisfy a literal (from Statistics if there are any),
-`encoding/forms.py` tells which operator a coded literal stands for. An index that takes *alternatives* gets short
-CNFs as they are; one that takes *patterns* gets strings that codes cannot decide.
+What they share: `kernels/literals.py` decides whether a literal holds, `kernels/verify.py` tests candidates,
+`kernels/spaces.py` cuts attributes into elementary spaces, `encoding/selectivity.py` estimates how many events satisfy
+a literal (from Statistics if there are any), `encoding/forms.py` tells which operator a coded literal stands for. An
+index that takes *alternatives* gets short CNFs as they are; one that takes *patterns* gets strings that codes cannot
+decide.
 
-Two stand on something else. `pb_tree.py`: B+trees over pages of a file, which change in place, and hold the
+Two stand on something else. `pb_tree/`: B+trees over pages of a file, which change in place, and hold the
 subscriptions too. It is keyed by values instead of codes (`encoding/terms.py`), because codes are dealt out anew when
-a domain grows. `pb_tree_predicates.py` is the paper's structure, `pb_tree_nodes.py` the plain B+tree below it,
-`pb_tree_rows.py` the subscriptions, `pb_tree_bulk.py` fills empty trees.
-
-`dbms.py`: rows in an embedded database (`dbms_engines.py`), with typed values that are read back from codes
-(`dbms_predicates.py`), and a query for each event. It shows what the other indexes are for.
-
-`ps_tree.py` is a one-dimensional structure that changes in place, and no index of an engine; figures compare it with
+a domain grows. `dbms/`: rows in an embedded database, and a query for each event; it shows what the other indexes are
+for. `ps_tree/` is a one-dimensional structure that changes in place, and no index of an engine; figures compare it with
 others.
 """
 

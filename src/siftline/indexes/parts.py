@@ -30,6 +30,7 @@ from siftline.encoding.clauses import Clauses, concatenate, select
 from siftline.encoding.growable import Growable
 from siftline.errors import TooLargeError
 from siftline.indexes.protocol import Candidates, OneByOne
+from siftline.kernels.codes import ABSENT
 from siftline.kernels.literals import Literals
 from siftline.kernels.pointers import handle_of
 from siftline.kernels.verify import can_be_found, slots_of_clauses, verify_clauses
@@ -55,7 +56,6 @@ _DEAD_RATIO: Final = 4
 # What a copy of a part makes anew.
 _NOT_COPIED: Final = frozenset({"batching", "handles", "workspaces"})
 
-_ABSENT: Final = -1
 _ANY_SIZE: Final = 2**63
 
 
@@ -373,7 +373,7 @@ class PartedIndex(OneByOne, ABC):
     def _dense(self) -> NDArray[np.int32]:
         """Return the scratch array for `spread_event`; `clear_event` must leave it as it is now."""
         assert self._context is not None
-        return self._scratch.array("dense", len(self._context.domains) + 1, np.int32, _ABSENT)
+        return self._scratch.array("dense", len(self._context.domains) + 1, np.int32, int(ABSENT))
 
     def stats(self) -> dict[str, Any]:
         """Return bytes by structure, and what matching has cost so far."""

@@ -29,17 +29,17 @@ GROUP: Final = "siftline.indexes"
 # Name -> module and class; a module is imported when its index is first asked for.
 _INDEXES: Final = {
     "scan": ("siftline.indexes.scan", "Scan"),
-    "fast-scan": ("siftline.indexes.fast_scan", "FastScan"),
-    "counting": ("siftline.indexes.counting", "Counting"),
-    "k-index": ("siftline.indexes.k_index", "KIndex"),
-    "propagation": ("siftline.indexes.propagation", "Propagation"),
-    "op-index": ("siftline.indexes.op_index", "OpIndex"),
-    "be-tree": ("siftline.indexes.be_tree", "BeTree"),
-    "pst-bloom": ("siftline.indexes.pst_bloom", "PstBloom"),
-    "pst-hash": ("siftline.indexes.pst_hash", "PstHash"),
-    "pb-tree": ("siftline.indexes.pb_tree", "PbTree"),
-    "dbms": ("siftline.indexes.dbms", "Dbms"),
-    "sift": ("siftline.indexes.sift", "Sift"),
+    "fast-scan": ("siftline.indexes.fast_scan.index", "FastScan"),
+    "counting": ("siftline.indexes.counting.index", "Counting"),
+    "k-index": ("siftline.indexes.k_index.index", "KIndex"),
+    "propagation": ("siftline.indexes.propagation.index", "Propagation"),
+    "op-index": ("siftline.indexes.op_index.index", "OpIndex"),
+    "be-tree": ("siftline.indexes.be_tree.index", "BeTree"),
+    "pst-bloom": ("siftline.indexes.pst.bloom", "PstBloom"),
+    "pst-hash": ("siftline.indexes.pst.hash", "PstHash"),
+    "pb-tree": ("siftline.indexes.pb_tree.index", "PbTree"),
+    "dbms": ("siftline.indexes.dbms.index", "Dbms"),
+    "sift": ("siftline.indexes.sift.index", "Sift"),
 }
 
 # These keep the subscriptions themselves, too: `siftline.engine.paged` is their engine.

@@ -1,9 +1,9 @@
-"""The only compiled code: arrays in, arrays out. Every kernel is made by the one decorator, `kernel`.
+"""Compiled code that several parts share: arrays in, arrays out. Every kernel is made by the decorators of `compiler.py`.
 
-Arrays in, arrays out, by the decorators of `compiler.py`, which also let every kernel run interpreted. `json_*.py` is
-a JSON parser from bytes to leaves; `moments.py` reads times, `decimals.py` rounds decimals; `locate.py` and
-`arrange.py` bring values to codes; `lines.py` lays constants out; `columns.py` is for bulk loading; `scan.py` is the
-scan; `spaces.py`, `verify.py` and `selectivity.py` serve several indexes, the others one index each.
+They also let every kernel run interpreted. `codes.py` says what codes mean, `literals.py` and `verify.py` decide
+whether clauses hold, `spaces.py` and `selectivity.py` serve several indexes. `json_*.py` is a JSON parser from bytes to
+leaves; `moments.py` reads times, `decimals.py` rounds decimals; `locate.py` and `arrange.py` bring values to codes;
+`lines.py` lays constants out; `columns.py` is for bulk loading. What only one index needs lies beside that index.
 """
 
 from pathlib import Path as _Path

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from siftline.kernels.codes import FIRST_NUMBER, NULL
 from siftline.kernels.compiler import inline_kernel, kernel
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ _N_LANES: Final = 64
 # As many rows are filled column by column: their part of the output stays in the nearest cache.
 _TILE_ROWS: Final = 16
 
-_NULL: Final = np.int32(0)
-_FIRST_NUMBER: Final = np.int32(3)
 _ZERO: Final = np.uint64(0)
 _ONE: Final = np.uint64(1)
 
@@ -72,8 +71,8 @@ def locate_column(
             if is_equal and residual == (number_residuals[place] if has_residuals else 0):
                 code = labels[place]
             else:
-                code = labels[place - _ONE] + np.int32(1) if place > _ZERO else _FIRST_NUMBER
-            codes[first + lane] = code if np.isfinite(value) else _NULL
+                code = labels[place - _ONE] + np.int32(1) if place > _ZERO else FIRST_NUMBER
+            codes[first + lane] = code if np.isfinite(value) else NULL
     return codes
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
+from siftline.kernels.codes import FALSE, FIRST_NUMBER, FIRST_STRING, NULL
 from siftline.kernels.compiler import inline_kernel, kernel
 from siftline.kernels.json_path import HASH_SEED, PathHash, attribute_of, extend_path, find_path
 from siftline.kernels.json_words import ZERO
@@ -52,10 +53,6 @@ class Values(NamedTuple):
     texts: NDArray[np.uint8]
 
 
-_NULL = np.int32(0)
-_FALSE = np.int32(1)
-_FIRST_NUMBER = np.int32(3)
-_FIRST_STRING = np.int32(2**30)
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 _EXACT_INTEGERS = 2.0**53
 
@@ -89,7 +86,7 @@ def _search_number(value: float, residual: int, first: int, end: int, flat: Flat
         return labels[low]
     if low > np.uint64(first):
         return labels[low - np.uint64(1)] + np.int32(1)
-    return _FIRST_NUMBER
+    return FIRST_NUMBER
 
 
 @inline_kernel
@@ -182,7 +179,7 @@ def _search_text(
             high = middle
     if low > first:
         return labels[np.uint64(low - 1)] + np.int32(1)
-    return _FIRST_STRING
+    return FIRST_STRING
 
 
 @inline_kernel
@@ -217,7 +214,7 @@ def locate_numbers(
     line = np.uint64(attribute)
     for i in range(len(values)):
         if not np.isfinite(values[i]):
-            codes[i] = _NULL
+            codes[i] = NULL
             continue
         residual = residuals[i] if len(residuals) else 0
         codes[i] = locate_number(values[i], residual, line, flat)
@@ -350,16 +347,16 @@ def _locate_values(values: Values, starts: NDArray[np.int64], found: NDArray[np.
         if owners[i] >= 0:
             line = np.uint64(owners[i])
             is_there = owners[i] < len(flat.lines)
-            code = _NULL
+            code = NULL
             if kind == KIND_TEXT:
-                code = _FIRST_STRING
+                code = FIRST_STRING
                 if is_there:
                     code = locate_text(values.texts, text_start, text_end, line, flat)
             elif kind == KIND_BOOLEAN:
-                code = _FALSE + np.int32(numbers[i])
+                code = FALSE + np.int32(numbers[i])
             elif kind >= KIND_NUMBER and np.isfinite(numbers[i]):
                 residual = residuals[i] if len(residuals) else 0
-                code = _FIRST_NUMBER
+                code = FIRST_NUMBER
                 if is_there:
                     code = locate_number(numbers[i], residual, line, flat)
             found[0, n_found] = owners[i]

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from siftline.kernels import codes
 from siftline.kernels.compiler import inline_kernel
+
+_NULL: Final = int(codes.NULL)
+_FALSE, _TRUE = int(codes.FALSE), int(codes.TRUE)
+_FIRST_NUMBER, _LAST_NUMBER = int(codes.FIRST_NUMBER), int(codes.LAST_NUMBER)
+_FIRST_STRING, _LAST_STRING = int(codes.FIRST_STRING), int(codes.LAST_STRING)
 
 
 @inline_kernel
 def section_first(code: int) -> Any:
     """Return the first code of the section that a code lies in."""
-    if code >= 2**30:
-        return 2**30
-    if code >= 3:
-        return 3
-    return 1 if code >= 1 else 0
+    if code >= _FIRST_STRING:
+        return _FIRST_STRING
+    if code >= _FIRST_NUMBER:
+        return _FIRST_NUMBER
+    return _FALSE if code >= _FALSE else _NULL
 
 
 @inline_kernel
 def section_last(code: int) -> Any:
     """Return the last code of the section that a code lies in."""
-    if code >= 2**30:
-        return 2**31 - 2
-    if code >= 3:
-        return 2**30 - 1
-    return 2 if code >= 1 else 0
+    if code >= _FIRST_STRING:
+        return _LAST_STRING
+    if code >= _FIRST_NUMBER:
+        return _LAST_NUMBER
+    return _TRUE if code >= _FALSE else _NULL
 
 
 @inline_kernel

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from siftline.kernels.codes import FIRST_STRING, VETO
 from siftline.kernels.compiler import kernel
 from siftline.kernels.sections import is_between
 
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.kernels.literals import Literals
-
-_VETO = np.uint8(2)
-_FIRST_STRING = np.int32(2**30)
 
 
 @kernel
@@ -32,10 +30,10 @@ def shares_of_spans(
     sets, set_starts, set_lows, set_highs = literals.sets, literals.set_starts, literals.set_lows, literals.set_highs
     shares = np.ones(len(attributes), dtype=np.float64)
     for i in range(len(attributes)):
-        if kinds[i] >= _VETO:
+        if kinds[i] >= VETO:
             continue
         a = attributes[i]
-        section = 3 if lows[i] >= _FIRST_STRING else 0
+        section = 3 if lows[i] >= FIRST_STRING else 0
         first, last, gap = spans[a, section], spans[a, section + 1], spans[a, section + 2]
         if last <= first:
             continue
@@ -64,7 +62,7 @@ def shares_in_samples(
     sets, set_starts, set_lows, set_highs = literals.sets, literals.set_starts, literals.set_lows, literals.set_highs
     shares = np.ones(len(attributes), dtype=np.float64)
     for i in range(len(attributes)):
-        if kinds[i] >= _VETO:
+        if kinds[i] >= VETO:
             continue
         a = attributes[i]
         sample = samples[sample_starts[a] : sample_starts[a + 1]]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
-from siftline.kernels.sift_layout import with_room
+from siftline.kernels.growing import with_room
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from siftline.kernels.codes import ABSENT, VETO
 from siftline.kernels.compiler import inline_kernel, kernel
 
 if TYPE_CHECKING:
@@ -38,8 +39,7 @@ BY_PATTERNS = 1
 EXACT = 2
 
 _SMALLEST_TABLE = 64
-_ABSENT = np.int32(-1)
-_VETO = 2
+_VETO = int(VETO)
 
 
 @inline_kernel
@@ -47,7 +47,7 @@ def _place_of(attribute: Any, names: NDArray[np.int32]) -> Any:
     """Return where an attribute stands in a hash table, or would stand."""
     mask = len(names) - 1
     place = attribute & mask
-    while names[place] != attribute and names[place] != _ABSENT:
+    while names[place] != attribute and names[place] != ABSENT:
         place = (place + 1) & mask
     return place
 
@@ -58,10 +58,10 @@ def _hash_event(
 ) -> None:
     """Note the last value of each attribute, and for each value the one of its attribute before it, or -1."""
     for place in range(len(names)):
-        names[place] = _ABSENT
+        names[place] = ABSENT
     for p in range(len(attributes)):
         place = _place_of(attributes[p], names)
-        earlier[p] = _ABSENT if names[place] == _ABSENT else lasts[place]
+        earlier[p] = ABSENT if names[place] == ABSENT else lasts[place]
         names[place] = attributes[p]
         lasts[place] = p
 
@@ -123,7 +123,7 @@ def _may_hold(
         return False
     p = lasts[place]
     code = codes[p]
-    return earlier[p] != _ABSENT or (heads[c, FIRST_LOW] <= code and code <= heads[c, FIRST_HIGH])
+    return earlier[p] != ABSENT or (heads[c, FIRST_LOW] <= code and code <= heads[c, FIRST_HIGH])
 
 
 @kernel

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from siftline.kernels.codes import ABSENT, VETO
 from siftline.kernels.compiler import inline_kernel, kernel
-from siftline.kernels.literals import Literals
+from siftline.kernels.literals import Literals, literal_holds, spread_event
 from siftline.kernels.pointers import arrays_at, fetch
-from siftline.kernels.scan import literal_holds, spread_event
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_ABSENT = np.int32(-1)
-_VETO = np.uint8(2)
 # Longer events are taken to have several values of some attribute: finding out costs the square of their length.
 _LONG = 64
 # Numbers of 32 bits on a cache line.
@@ -28,7 +26,7 @@ def clear_event(attributes: NDArray[np.int32], dense: NDArray[np.int32]) -> None
     for p in range(len(attributes)):
         place = attributes[p] + 1
         if place < len(dense):
-            dense[place] = _ABSENT
+            dense[place] = ABSENT
 
 
 @inline_kernel
@@ -182,10 +180,10 @@ def can_be_found(starts: NDArray[np.int64], kinds: NDArray[np.uint8], is_alterna
     for c in range(len(starts) - 1):
         i = starts[c]
         while i < starts[c + 1] and not found[c]:
-            is_wanted = kinds[i] < _VETO
+            is_wanted = kinds[i] < VETO
             i += 1
             while i < starts[c + 1] and is_alternative[i]:
-                is_wanted &= kinds[i] < _VETO
+                is_wanted &= kinds[i] < VETO
                 i += 1
             found[c] = is_wanted
     return found

@@ -21,7 +21,7 @@ from siftline.encoding.arrow_events import ArrowSource
 from siftline.encoding.domain import NULL
 from siftline.encoding.domains import Domains
 from siftline.encoding.events import EncodedEvents
-from siftline.indexes.sift_bits import Bits, Costs
+from siftline.indexes.sift.bits import Bits, Costs
 from siftline.kernels.routing import no_filters, visits
 from siftline.spark.sharding.pairs import save_pairs
 from siftline.spark.sharding.parsed import Collector, Parsed

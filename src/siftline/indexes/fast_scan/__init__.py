@@ -1,0 +1,1 @@
+"""`fast-scan`: every clause against every event, compiled; index and kernels."""
