@@ -40,8 +40,8 @@ _ALL = 1 << 30
 def few_in_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make even small attributes get trees or pools, which else take many subscriptions; and let them share lanes."""
     n_flat, busy, n_lanes = request.param
-    monkeypatch.setattr(sift, "_FLAT", n_flat)
-    monkeypatch.setattr(sift, "_BUSY", busy)
+    monkeypatch.setattr(sift, "_TREE_POSTINGS", n_flat)
+    monkeypatch.setattr(sift, "_POOL_PASSING", busy)
     monkeypatch.setattr(sift, "_MOST_LANES", n_lanes)
     monkeypatch.setattr(sift, "_OWN_LANES", n_lanes // 2)
 
@@ -61,7 +61,7 @@ def test_state_machine_with_trees() -> None:
 @pytest.mark.parametrize("n", [1, 29, 30, 31, 32, 61, 62, 63, 94, 95, 127])
 def test_blocks_of_all_lengths(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Signatures are looked at a cache line at a time; the first line has two less."""
-    monkeypatch.setattr(sift, "_BUSY", _ALL)
+    monkeypatch.setattr(sift, "_POOL_PASSING", _ALL)
     log = [{f"b{i}": 1 for i in range(n)}] * 20 + [{"a": 0}]
     subscriptions = [(i, f"a >= {i} and b{i} = 1") for i in range(n)] + [(n, "a is not null")]
     engine, reference = Engine("sift", statistics=Statistics.from_events(log)), Engine("fast-scan")
@@ -90,8 +90,8 @@ def test_more_lines_of_blocks_than_wait_together() -> None:
 
 def test_more_values_in_trees_than_wait_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ordinals are found for 64 values at a time, lists collected for 256; alone and in batches."""
-    monkeypatch.setattr(sift, "_FLAT", 0)
-    monkeypatch.setattr(sift, "_BUSY", _ALL)
+    monkeypatch.setattr(sift, "_TREE_POSTINGS", 0)
+    monkeypatch.setattr(sift, "_POOL_PASSING", _ALL)
     n = 2 * N_WAITING + 3
     engine = Engine("sift")
     engine.add_many([(i, f"a{i % n} between {i // n} and {i // n + 2} and b <= {i % 5}") for i in range(4 * n)])
@@ -136,8 +136,8 @@ def test_more_groups_and_rows_than_wait_together() -> None:
 @pytest.mark.parametrize("n_flat", [0, _ALL])
 def test_clauses_longer_than_rows(n_flat: int, busy: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows end after ten literals; what is left is tested by the clause. In trees, in pools, in blocks."""
-    monkeypatch.setattr(sift, "_FLAT", n_flat)
-    monkeypatch.setattr(sift, "_BUSY", busy)
+    monkeypatch.setattr(sift, "_TREE_POSTINGS", n_flat)
+    monkeypatch.setattr(sift, "_POOL_PASSING", busy)
     engine, reference = Engine("sift"), Engine("fast-scan")
     n_literals = 20
     for each in (engine, reference):
@@ -164,7 +164,7 @@ def test_clauses_longer_than_rows(n_flat: int, busy: int, monkeypatch: pytest.Mo
 
 
 def test_a_set_has_one_entry_in_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sift, "_BUSY", 0)
+    monkeypatch.setattr(sift, "_POOL_PASSING", 0)
     engine = Engine("sift")
     engine.add_many((n, f"a in ({n}, {n + 2}, {n + 9}) and b > {n}") for n in range(40))
     engine.rebuild()
@@ -215,7 +215,7 @@ def test_guides_find_ordinals_however_cuts_are_spread(n: int, far: tuple[int, ..
 
 
 def test_a_wide_range_is_posted_at_few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sift, "_FLAT", 0)
+    monkeypatch.setattr(sift, "_TREE_POSTINGS", 0)
     engine = Engine("sift")
     engine.add_many((n, f"a = {n}") for n in range(1000))
     engine.add("a between 1 and 998", id=5000)
@@ -238,7 +238,7 @@ def test_marks_of_few_and_many_values(n_values: int) -> None:
 
 
 def test_attributes_may_share_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sift, "_FLAT", 0)
+    monkeypatch.setattr(sift, "_TREE_POSTINGS", 0)
     engine = Engine("sift")
     n_attributes = 1_000
     engine.add_many((n, f"a{n} = 1 and a{(n + 1) % n_attributes} > 5") for n in range(n_attributes))
@@ -252,7 +252,7 @@ def test_attributes_may_share_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_clause_of_one_literal_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sift, "_FLAT", 64)
+    monkeypatch.setattr(sift, "_TREE_POSTINGS", 64)
     engine = Engine("sift")
     engine.add_many((n, f"a > {n}") for n in range(100))
     engine.add("a > 3 or b = 1", id=1000)

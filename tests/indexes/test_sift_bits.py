@@ -30,9 +30,9 @@ FREE = Costs(clause=0, distant_clause=0, remote_clause=0, block=0, row=0, value=
 def in_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Match everything that can be in bitmaps there: trees for all attributes, bitmaps from the second batch on."""
     monkeypatch.setattr(sift, "COSTS", FREE)
-    monkeypatch.setattr("siftline.indexes.sift.bits._FEW", 1)
+    monkeypatch.setattr("siftline.indexes.sift.bits._MEASURED_MIN", 1)
     monkeypatch.setattr("siftline.indexes.sift.bits._CHUNKS", 1)
-    monkeypatch.setattr(sift, "_FLAT", 0)
+    monkeypatch.setattr(sift, "_TREE_POSTINGS", 0)
     monkeypatch.setattr(Bits, "observe_with", lambda *measured: None)
 
 

@@ -55,7 +55,7 @@ _CLAIMED: Final = {
 # The large engine: subscriptions of so many predicates, over so many attributes, with constants below that.
 _PREDICATES_EACH: Final = 5
 _ATTRIBUTES: Final = 100
-_MOST: Final = 1_000_000
+_VALUES: Final = 1_000_000
 # So many subscriptions are added at once.
 _BATCH: Final = 4_000
 _HOLDS: Final = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
@@ -231,7 +231,7 @@ def fill_and_match(path: str, n_predicates: int, buffer_mb: float, seed: int) ->
             if first // _BATCH % 10 == 0:
                 print(f"{first:,} subscriptions, {_resident_mb():,.0f} MB", file=sys.stderr, flush=True)
         built_s = time.perf_counter() - begin
-        events = [{f"a{i}": rng.randrange(_MOST) for i in rng.sample(range(_ATTRIBUTES), 30)} for _ in range(10)]
+        events = [{f"a{i}": rng.randrange(_VALUES) for i in rng.sample(range(_ATTRIBUTES), 30)} for _ in range(10)]
         before = engine.stats()
         begin = time.perf_counter()
         found = [engine.match(event) for event in events]
@@ -258,7 +258,7 @@ def fill_and_match(path: str, n_predicates: int, buffer_mb: float, seed: int) ->
 def _conjunction(rng: random.Random) -> list[tuple[str, str, int]]:
     """Return predicates on different attributes."""
     chosen = rng.sample(range(_ATTRIBUTES), _PREDICATES_EACH)
-    return [(f"a{attribute}", rng.choice(_OPERATORS), rng.randrange(_MOST)) for attribute in chosen]
+    return [(f"a{attribute}", rng.choice(_OPERATORS), rng.randrange(_VALUES)) for attribute in chosen]
 
 
 def _text(conjunction: list[tuple[str, str, int]]) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-_MOST: Final = 1_000
+_VALUES: Final = 1_000
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def changes(sizes: Sizes, seed: int, say: Say) -> list[Row]:
 
 
 def _text(rng: random.Random) -> str:
-    return f"price < {rng.randrange(_MOST)} and brand = 'brand {rng.randrange(_MOST)}'"
+    return f"price < {rng.randrange(_VALUES)} and brand = 'brand {rng.randrange(_VALUES)}'"
 
 
 def _changed(engine: Engine, sizes: Sizes, rng: random.Random) -> dict[str, float]:

@@ -56,7 +56,7 @@ CLAIMED: Final = {
 
 # Above a million subscriptions everything is loaded once and measured alone, because memory does not hold all indexes
 # beside each other; this one is left out: it takes minutes for each load, and many seconds for each event.
-_MOST: Final = 1_000_000
+_TOGETHER_MAX: Final = 1_000_000
 _SLOWEST: Final = "sqlite, sequential"
 
 
@@ -105,8 +105,8 @@ def _drawn(n: int, n_events: int, seed: int) -> Workload:
 
 def _measured(n: int, sizes: Sizes, seed: int, say: Say) -> list[Row]:
     workload = _drawn(n, sizes.n_events, seed)
-    labels = [label for label in INDEXES if n <= _MOST or label != _SLOWEST]
-    groups = [labels] if n <= _MOST else [[label] for label in labels]
+    labels = [label for label in INDEXES if n <= _TOGETHER_MAX or label != _SLOWEST]
+    groups = [labels] if n <= _TOGETHER_MAX else [[label] for label in labels]
     expected: Found = []
     return [row for group in groups for row in _beside(group, workload, sizes, expected, say)]
 
@@ -119,7 +119,7 @@ def _beside(labels: list[str], workload: Workload, sizes: Sizes, expected: Found
     for label in labels:
         index, options = INDEXES[label]
         say(f"{n:,} subscriptions: loading {label}")
-        engine, loads = loaded(index, options, workload, sizes.n_loads if n <= _MOST else 1)
+        engine, loads = loaded(index, options, workload, sizes.n_loads if n <= _TOGETHER_MAX else 1)
         found = find_all(engine, workload.dicts)
         expected[:] = expected or found
         check_same(label, found, expected, next(iter(INDEXES)))

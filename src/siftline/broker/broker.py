@@ -68,11 +68,11 @@ if TYPE_CHECKING:
     Observer = Callable[[int, int, float], None]
 
 # Until then the webhooks of changed subscriptions are looked up one by one.
-_FEW: Final = 1000
+_SINGLE_LOOKUPS_MAX: Final = 1000
 # So many transactions of a second compact the store at most.
 _COMPACTIONS: Final = 20
 # So many events are matched by other kernels than a few.
-_MANY: Final = 2048
+_LARGE_BATCH_EVENTS: Final = 2048
 
 
 class Broker:
@@ -335,7 +335,7 @@ class Broker:
         self.hub.removed(gone)
         for observer in self.end_observers:
             observer(gone)
-        self._webhook_of.update(webhooks_of(self.store, here if len(here) < _FEW else None))
+        self._webhook_of.update(webhooks_of(self.store, here if len(here) < _SINGLE_LOOKUPS_MAX else None))
         for change in changes:
             if change.subscription is not None:
                 self.hub.added(change.id, change.subscription.owner)
@@ -448,7 +448,7 @@ class Broker:
 
     def warm_up(self) -> None:
         """Load the kernels, so that the first events need not wait for them."""
-        for n_events in (1, 2, _MANY):
+        for n_events in (1, 2, _LARGE_BATCH_EVENTS):
             for _ in matched_ids(self.engine, [b'{"": 0, " ": ""}'] * n_events, self.now()):
                 pass
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from siftline.ids import Id
 
 # If so many times fewer subscriptions are wanted than matched, each is looked for.
-_FEW: Final = 16
+_SEARCH_RATIO: Final = 16
 
 
 class LoggedEvent(NamedTuple):
@@ -38,7 +38,7 @@ class LoggedEvent(NamedTuple):
 
     def among(self, ids: Collection[Id]) -> list[tuple[int, Id]]:
         """Return those subscriptions that are among some ids, with their places."""
-        if len(ids) * _FEW > len(self.numbers):
+        if len(ids) * _SEARCH_RATIO > len(self.numbers):
             return [(place, id) for place, id in enumerate(self.subscriptions()) if id in ids]
         numbered = [(self.names.number(id), id) for id in ids]
         return sorted(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # As which reader the store knows us, so that it keeps what happened after the snapshot.
 READER: Final = "broker"
 # Fewer subscriptions are loaded quickly enough; and so many changes are not worth a new snapshot at the start.
-_FEW: Final = 10_000
+_SNAPSHOT_MIN: Final = 10_000
 _UNTIL: Final = "evicted_until"
 
 
@@ -41,12 +41,12 @@ def opened_engine(store: Store, index: str, now: datetime, skipped: set[Id]) -> 
             engine = Engine.open(path)
             sequence = store.follow(engine, number, skipped=skipped)
             until = max(now, _evicted_until(store))
-            if sequence - number > _FEW and not skipped:
+            if sequence - number > _SNAPSHOT_MIN and not skipped:
                 save_engine(engine, store, index, sequence, until)
             return engine, sequence, until
     engine = Engine(index)
     sequence = store.load_into(engine, now=now, skipped=skipped)
-    if len(engine) > _FEW and not skipped:
+    if len(engine) > _SNAPSHOT_MIN and not skipped:
         save_engine(engine, store, index, sequence, now)
     return engine, sequence, now
 

@@ -64,7 +64,7 @@ examples:
 """
 
 # So many subscriptions take a while.
-_MANY: Final = 10_000
+_ANNOUNCED_MIN: Final = 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -139,7 +139,7 @@ def _loaded(args: argparse.Namespace) -> tuple[Engine, int] | None:
     subscriptions = read_file(args.subscriptions, is_quiet=args.quiet, stop_after=stop_after)
     if not _are_usable(subscriptions, args.skip_bad):
         return None
-    if len(subscriptions) >= _MANY:
+    if len(subscriptions) >= _ANNOUNCED_MIN:
         announce(f"building the index ({len(subscriptions):,} subscriptions) ...", is_quiet=args.quiet)
     engine.add_many(subscriptions, on_error="collect")  # what is bad has been reported
     return engine, len(subscriptions.problems)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from siftline.storage.store import Store
 
 # Writing so many is announced, because it takes a while.
-_MANY: Final = 100_000
+_ANNOUNCED_MIN: Final = 100_000
 
 
 class Row:
@@ -124,7 +124,7 @@ class Import:
             self._add_all()
 
     def _add_all(self) -> None:
-        if len(self._rows) >= _MANY:
+        if len(self._rows) >= _ANNOUNCED_MIN:
             announce(f"writing {len(self._rows):,} subscriptions ...", is_quiet=self._is_quiet)
         with self._store.batch() as batch:
             for id, row in self._rows.items():

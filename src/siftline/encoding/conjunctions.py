@@ -65,7 +65,7 @@ class _Columns:
     def take(self, slot: int, expression: Expression) -> bool:
         """Take an expression in; return False if it does not fit."""
         parts = expression.operands if type(expression) is And else (expression,)
-        predicates = [part for part in parts if _is_plain(part)]
+        predicates = [part for part in parts if _fits_columns(part)]
         if not parts or len(predicates) < len(parts):
             return False
         for predicate in predicates:
@@ -78,13 +78,13 @@ class _Columns:
         return pa.table({"subscription": pa.array(self._slots, pa.int64()), **self._predicates.columns()})
 
 
-def _is_plain(part: Expression) -> TypeGuard[Predicate]:
+def _fits_columns(part: Expression) -> TypeGuard[Predicate]:
     """Return whether a predicate is one that is encoded by columns."""
     if type(part) is not Predicate:
         return False
     if _compares_timestamps(part.op, part.operand):
         return has_unicode_path(part)
-    return _has_plain_operand(part.op, part.operand) and fits(part)
+    return _has_column_of_operands(part.op, part.operand) and fits(part)
 
 
 def _compares_timestamps(op: str, operand: Any) -> bool:
@@ -93,7 +93,7 @@ def _compares_timestamps(op: str, operand: Any) -> bool:
     return op == "between" and all(type(bound) is Timestamp for bound in operand)
 
 
-def _has_plain_operand(op: str, operand: Any) -> bool:
+def _has_column_of_operands(op: str, operand: Any) -> bool:
     kind = type(operand)
     if kind is str:
         return op in _TEXTS

@@ -53,7 +53,7 @@ _SHARE_OF_GAP: Final = 64
 _FIRST_BEYOND: Final = 8
 _SHARE_BEYOND: Final = 16
 # More new constants than this, and more than a quarter of the old ones: labels are dealt out again for all.
-_MANY: Final = 16
+_RELABELLING_MIN: Final = 16
 # A gap below this cannot take a label: the label itself needs a code on either side for values in between.
 _NARROWEST_GAP: Final = 4
 
@@ -261,7 +261,7 @@ class Line:
         return above - below >= _NARROWEST_GAP // 2 * (n + 1)
 
     def _are_many(self, new: list[Any]) -> bool:
-        return len(new) > _MANY and 4 * len(new) > len(self)
+        return len(new) > _RELABELLING_MIN and 4 * len(new) > len(self)
 
     def _neighbours(self, gap: Gap) -> tuple[int, int]:
         """Return the labels below and above a gap; at the ends, the codes just outside the section."""

@@ -26,8 +26,8 @@ Move = tuple[int, "NDArray[np.int32]", "NDArray[np.int32]"]
 LineKey = tuple[int, bool]
 
 # New constants are merged into the flat arrays when they are this many and a quarter of those that are there, or many.
-_FEW: Final = 256
-_MANY: Final = 1 << 14
+_MERGE_MIN: Final = 256
+_MERGE_MAX: Final = 1 << 14
 # Without a table of paths, an event takes longer by what it takes to enter this many paths.
 _PATHS_PER_EVENT: Final = 32
 
@@ -235,7 +235,7 @@ class Domains:
     @property
     def wants_merge(self) -> bool:
         """Whether so many constants are new that they should be merged into the flat arrays."""
-        return self._n_new >= _FEW + min(self.lines[0].n_constants // 4, _MANY)
+        return self._n_new >= _MERGE_MIN + min(self.lines[0].n_constants // 4, _MERGE_MAX)
 
     def merge(self) -> None:
         """Lay all constants into flat arrays; no code changes."""

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     Test = Callable[[str], bool]
 
 # A layer below this many patterns is made anew with what comes.
-_SMALL: Final = 64
+_REBUILT_PATTERNS_MAX: Final = 64
 # An event that meets new patterns merges layers up to this size, in two milliseconds.
 _AT_ONCE: Final = 1024
 # Merging goes up to this size: an automaton is made, and freed, in one go that no other thread can interrupt.
@@ -174,7 +174,7 @@ def _extended(layers: tuple[Layer, ...], entries: Sequence[Entry]) -> tuple[Laye
     """
     kept, merged = list(layers), list(entries)
     is_bulk = len(merged) > _AT_ONCE
-    while kept and len(kept[-1].entries) < max(_SMALL, 2 * len(merged)):
+    while kept and len(kept[-1].entries) < max(_REBUILT_PATTERNS_MAX, 2 * len(merged)):
         if len(kept[-1].entries) + len(merged) > _AT_ONCE and not is_bulk:
             break
         merged = [*kept.pop().entries, *merged]

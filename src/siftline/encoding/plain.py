@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Row = tuple[int, int, int, tuple["Range", ...]]
 
 # More predicates, or constants in one list, take the long way, which knows the limits.
-_FEW: Final = 64
+_PLAIN_MAX: Final = 64
 _COMPARISONS: Final = frozenset(("=", "<", "<=", ">", ">="))
 _KINDS: Final = frozenset((int, float, str))
 # Operators of strings that codes decide if the string is among the constants, or that only a pattern decides.
@@ -51,7 +51,7 @@ def known_rows(expression: Expression, domains: Domains) -> list[Row] | None:
     []
     """
     predicates: Any = expression.operands if type(expression) is And else (expression,)
-    if not 0 < len(predicates) <= _FEW:
+    if not 0 < len(predicates) <= _PLAIN_MAX:
         return None
     rows: list[Row] = []
     for predicate in predicates:
@@ -97,7 +97,7 @@ def placed_rows(expression: Expression, domains: Domains) -> PlainRows | None:
     """
     predicates: Any = expression.operands if type(expression) is And else (expression,)
     plain = [_plain(predicate) for predicate in predicates]
-    if not 0 < len(plain) <= _FEW or None in plain:
+    if not 0 < len(plain) <= _PLAIN_MAX or None in plain:
         return None
     exact: list[Row] = []
     wide: list[Row] = []
@@ -155,7 +155,7 @@ def _is_plain_tuple(op: str, operand: Any) -> bool:
     if op == "between":
         low, high = operand
         return type(low) in _KINDS and (type(low) is str) is (type(high) is str) and low <= high
-    return op == "in" and 0 < len(operand) <= _FEW and all(type(value) in _KINDS for value in operand)
+    return op == "in" and 0 < len(operand) <= _PLAIN_MAX and all(type(value) in _KINDS for value in operand)
 
 
 def _known_row(attribute: int, op: str, operand: Any, domains: Domains) -> Row | None:

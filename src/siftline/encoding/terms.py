@@ -49,7 +49,7 @@ _IS: Final = {NUMBER: b"number", STRING: b"string", BOOLEAN: b"boolean", INSTANT
 # A clause has at most this many numbers; what is beyond is left to the exact check.
 MOST_NUMBERS: Final = 32767
 # `not in` with more constants becomes a test of kind.
-_MANY: Final = 16
+_LISTED_CONSTANTS_MAX: Final = 16
 
 _NEGATED: Final = {
     "=": "!=", "<": ">=", "<=": ">", "in": "not in", "between": "not between", "starts with": "not starts with"
@@ -174,7 +174,7 @@ def _not_in(constants: list[Any]) -> tuple[_Groups | None, bool]:
     if not kinds:
         return None, True
     terms = {_term("!=", constant) for constant in constants}
-    if len(kinds) > 1 or len(terms) > _MANY:
+    if len(kinds) > 1 or len(terms) > _LISTED_CONSTANTS_MAX:
         return [[_is_a(kind) for kind in kinds]], False
     return [[term] for term in sorted(terms)], True
 

@@ -1,7 +1,8 @@
 """The best subscriptions of each event: by weight, heaviest first, and by id where weights are equal.
 
-This is the one definition of that order, for one event and for batches, for engines in memory and in a file, and for
-Spark. The rows of the i-th event are starts[i] : starts[i + 1].
+This is the one definition of that order, for one event and for batches, for engines in memory and in a file. Where
+several shards of Spark have matches for one event, `spark/worker/sharded.py` says the same to Spark, which joins them.
+The rows of the i-th event are starts[i] : starts[i + 1].
 """
 
 from __future__ import annotations

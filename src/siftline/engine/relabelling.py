@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from siftline.indexes.protocol import Index
 
 # The last round, under the lock, has at most this many subscriptions.
-_FEW: Final = 1024
+_LAST_ROUND_MAX: Final = 1024
 
 
 def renew(updates: Updates, run: Run) -> None:
@@ -122,7 +122,7 @@ class Renewal:
                 self._moves(),
             )
             since = relabelled(since, moves)
-            if end - first <= _FEW:
+            if end - first <= _LAST_ROUND_MAX:
                 self._take_in(since, first, end, self._domains.frozen().renewed(self._heirs))
                 self._finish(moves)
                 return

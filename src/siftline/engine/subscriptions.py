@@ -29,13 +29,11 @@ if TYPE_CHECKING:
     )
     from siftline.operators.stage import Stage
 
-_FEW: Final = 8
+# More ids are looked up with one operation on arrays.
+_LOOKUPS_MAX: Final = 8
 _NO_TENANT: Final = -1
 _NO_OWNER: Final = -1
 _LAST: Final = -1
-# So many predicates of so many constants are always accepted.
-_SMALL: Final = 64
-
 # So many parsed expressions are kept in one tuple.
 _CHUNK: Final = 256
 # So many of them are kept as objects after somebody has asked for them.
@@ -216,7 +214,7 @@ class SubscriptionTable:
             return [ids[slot] for slot in slots.tolist()]
         if self._ids is None:
             return []
-        if len(slots) > _FEW:
+        if len(slots) > _LOOKUPS_MAX:
             return self._ids.taken(slots).tolist()  # type: ignore[no-any-return]
         item = self._ids.item  # for a few, half the time of indexing by an array
         return [item(slot) for slot in slots.tolist()]

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from siftline.ids import Id
 
 # The last round, under the lock, has at most this many changes.
-_FEW: Final = 32
+_LAST_ROUND_MAX: Final = 32
 # So many rounds are made in the hope that the next one is small; then writers wait.
-_PATIENCE: Final = 50
+_ROUNDS_MAX: Final = 50
 
 
 def sweep(updates: Updates, run: Run) -> None:
@@ -106,7 +106,7 @@ class Sweep:
             removed, first, end = self._removed[self._n_removed :], self._n_done, self._table.n_slots
             slots = (np.flatnonzero(self._table.is_live.view[first:end]) + first).astype(np.int32)
             self._n_removed, self._n_done = len(self._removed), end
-            if len(removed) + len(slots) <= _FEW or self._n_rounds > _PATIENCE:
+            if len(removed) + len(slots) <= _LAST_ROUND_MAX or self._n_rounds > _ROUNDS_MAX:
                 self._repeat(removed, slots)
                 self._finish()
                 return

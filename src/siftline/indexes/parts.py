@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from siftline.model import Leaf
 
 # A last part below this many clauses is built anew with what comes; above, new clauses start another part.
-_SMALL: Final = 64
+_REBUILT_CLAUSES_MAX: Final = 64
 # A part less than this many times as large as those behind it is merged with them.
 _RATIO: Final = 8
 # A part is built anew without its dead subscriptions when they are one of this many.
@@ -253,7 +253,7 @@ class PartedIndex(OneByOne, ABC):
         self._context = Context(batch.domains, batch.statistics)
         parts, clauses = list(self._parts), batch.clauses
         if clauses.n_clauses:
-            if parts and parts[-1].n_clauses <= _SMALL and not self._is_being_merged(parts[-1]):
+            if parts and parts[-1].n_clauses <= _REBUILT_CLAUSES_MAX and not self._is_being_merged(parts[-1]):
                 clauses = concatenate([*self._living([parts.pop()], self._is_live.view), clauses])
             parts.append(self._made(clauses))
         return parts, _with_clauses(batch)
@@ -319,7 +319,7 @@ class PartedIndex(OneByOne, ABC):
             size += parts[-1 - n_merged].n_clauses
             n_merged += 1
         # A small last part may grow first: it is built anew with every addition anyway.
-        if n_merged == 1 or parts[-1].n_clauses <= _SMALL or size >= self._refused_size:
+        if n_merged == 1 or parts[-1].n_clauses <= _REBUILT_CLAUSES_MAX or size >= self._refused_size:
             return []
         return parts[-n_merged:]
 
@@ -509,7 +509,7 @@ class Merge:
 
 
 def _has_many_dead(part: Part) -> bool:
-    return part.n_dead >= _SMALL and _DEAD_RATIO * part.n_dead >= part.n_slots
+    return part.n_dead >= _REBUILT_CLAUSES_MAX and _DEAD_RATIO * part.n_dead >= part.n_slots
 
 
 def checked_limit(limit_mb: Any) -> int:

@@ -1,9 +1,10 @@
-"""Compiled code that several parts share: arrays in, arrays out. Every kernel is made by the decorators of `compiler.py`.
+"""Compiled code that several parts share: arrays in, arrays out.
 
-They also let every kernel run interpreted. `codes.py` says what codes mean, `literals.py` and `verify.py` decide
-whether clauses hold, `spaces.py` and `selectivity.py` serve several indexes. `json_*.py` is a JSON parser from bytes to
-leaves; `moments.py` reads times, `decimals.py` rounds decimals; `locate.py` and `arrange.py` bring values to codes;
-`lines.py` lays constants out; `columns.py` is for bulk loading. What only one index needs lies beside that index.
+The decorators of `compiler.py` make every kernel, and also let it run interpreted. `codes.py` says what codes mean,
+`literals.py` and `verify.py` decide whether clauses hold, `spaces.py` and `selectivity.py` serve several indexes.
+`json_*.py` is a JSON parser from bytes to leaves; `moments.py` reads times, `decimals.py` rounds decimals; `locate.py`
+and `arrange.py` bring values to codes; `lines.py` lays constants out; `columns.py` is for bulk loading. What only one
+index needs lies beside that index.
 """
 
 from pathlib import Path as _Path

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # Clauses up to this many literals are sorted by insertion, and up to this many by counting what is smaller.
-_SHORT, _LONG = 12, 64
+_INSERTION_SORT_MAX, _COUNTING_SORT_MAX = 12, 64
 
 
 class Literals(NamedTuple):
@@ -121,10 +121,10 @@ def order_literals(starts: NDArray[np.int64], shares: NDArray[np.float64], kinds
     keys = np.where(kinds >= VETO, shares + 2.0, shares)
     for c in range(len(starts) - 1):
         first, end = starts[c], starts[c + 1]
-        if end - first > _LONG:
+        if end - first > _COUNTING_SORT_MAX:
             order[first:end] = first + np.argsort(keys[first:end])
             continue
-        if end - first > _SHORT:
+        if end - first > _INSERTION_SORT_MAX:
             part = keys[first:end]
             for i in range(np.uint64(end - first)):  # where it belongs: comparisons without branches, several at a time
                 key, place = part[i], first

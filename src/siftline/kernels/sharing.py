@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _NONE = np.int32(-1)
 # So many subscriptions of one literal are shared.
-_FEW = 8
+_SINGLE_LITERAL_SHARERS_MAX = 8
 # Steps of the FNV-1a hash, with words instead of bytes.
 _BASIS = np.uint64(0xCBF29CE484222325)
 _PRIME = np.uint64(0x100000001B3)
@@ -222,7 +222,7 @@ def _leave_few(firsts: NDArray[np.int64], starts: NDArray[np.int64], leaders: ND
         counts[leader] += 1
     for s in range(len(leaders)):
         is_single = starts[firsts[s + 1]] - starts[firsts[s]] == 1
-        if is_single and counts[leaders[s]] < _FEW:
+        if is_single and counts[leaders[s]] < _SINGLE_LITERAL_SHARERS_MAX:
             leaders[s] = s
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # Longer events are taken to have several values of some attribute: finding out costs the square of their length.
-_LONG = 64
+_COMPARED_LENGTH_MAX = 64
 # Numbers of 32 bits on a cache line.
 _ON_LINE = np.uint64(16)
 
@@ -100,7 +100,7 @@ def verify_clauses(
 @inline_kernel
 def _may_repeat(attributes: NDArray[np.int32]) -> Any:
     """Return whether an event has several values of one attribute, or is too long to say quickly."""
-    if len(attributes) > _LONG:
+    if len(attributes) > _COMPARED_LENGTH_MAX:
         return True
     for p in range(len(attributes)):
         for q in range(p):

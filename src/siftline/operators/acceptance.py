@@ -20,7 +20,7 @@ def accepted(expression: str | Expression) -> Expression:
     elif not isinstance(expression, Expression):
         kind = type(expression).__name__
         raise SubscriptionError(f"an expression must be text or an Expression, not {kind}", hint=_type_hint(expression))
-    if _is_plain(expression):
+    if _is_small_conjunction(expression):
         return expression
     check_size(expression)
     if has_calls(expression):
@@ -40,7 +40,7 @@ def _type_hint(given: object) -> str | None:
     return "decode it first: text.decode()" if isinstance(given, bytes) else None
 
 
-def _is_plain(expression: Expression) -> bool:
+def _is_small_conjunction(expression: Expression) -> bool:
     """Return whether this is a small conjunction of predicates, about which nothing can be wrong."""
     operands = expression.operands if type(expression) is And else (expression,)
     if len(operands) > SMALL_CONJUNCTION:

@@ -35,7 +35,7 @@ _COLORS: Final = {
     "brown": (120, 70, 30),
 }
 # Colours are counted on a small copy.
-_SMALL: Final = (64, 64)
+_THUMBNAIL_SIZE: Final = (64, 64)
 
 
 @operator("brightness", cost=3.0, timeout=10, binds=["value"])
@@ -52,8 +52,8 @@ def dominant_color(event: Any, attribute: str = "image") -> str | None:
     if image is None:
         return None
     counts: dict[str, int] = {}
-    small = image.convert("RGB").resize(_SMALL)
-    for n, pixel in small.getcolors(_SMALL[0] * _SMALL[1]) or []:
+    small = image.convert("RGB").resize(_THUMBNAIL_SIZE)
+    for n, pixel in small.getcolors(_THUMBNAIL_SIZE[0] * _THUMBNAIL_SIZE[1]) or []:
         name = _nearest(pixel)
         counts[name] = counts.get(name, 0) + n
     return max(counts, key=counts.__getitem__)

@@ -78,8 +78,8 @@ _AFTER: Final = _query("after", {"type": "string", "pattern": "^[0-9]{1,18}-[0-9
 _LAST: Final = {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}}
 _TEXT: Final = {"type": "string"}
 _NUMBER: Final = {"type": "integer", "minimum": 0}
-_SINCE: Final = _query("after", {"type": "integer", "minimum": 0, "maximum": 10**15})
-_MANY: Final = _query("limit", {"type": "integer", "minimum": 1, "maximum": 10_000})
+_AFTER_QUERY: Final = _query("after", {"type": "integer", "minimum": 0, "maximum": 10**15})
+_LIMIT_QUERY: Final = _query("limit", {"type": "integer", "minimum": 1, "maximum": 10_000})
 _NAMED: Final = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -230,7 +230,7 @@ _PATHS: Final[dict[str, Any]] = {
             _object({"first": _NUMBER, "last": _NUMBER, "events": {"type": "array"}}, "first", "last", "events"),
             errors=_ADMIN,
             security=_KEY,
-            parameters=(_SINCE, _MANY),
+            parameters=(_AFTER_QUERY, _LIMIT_QUERY),
         ),
     },
     "/matches": {
@@ -250,7 +250,7 @@ _PATHS: Final[dict[str, Any]] = {
             _object({"last": _NUMBER, "ids": _TEXT, "changes": {"type": "array"}}, "last", "ids", "changes"),
             errors=(*_ADMIN, 410),
             security=_KEY,
-            parameters=(_SINCE, _MANY),
+            parameters=(_AFTER_QUERY, _LIMIT_QUERY),
         )
     },
     "/readers/{name}": {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from siftline.storage.written import Written
 
 # Fewer subscriptions of one tenant than this are added one by one.
-_FEW: Final = 8
+_BULK_MIN: Final = 8
 
 
 def fill(
@@ -34,7 +34,7 @@ def fill(
     """
     with _no_search_for_cycles():
         for tenant, rows in _by_tenant(subscriptions, by_owner, skipped).items():
-            if len(rows) >= _FEW:
+            if len(rows) >= _BULK_MIN:
                 engine.add_many(rows, tenant=tenant)
             else:
                 for id, expression, weight in rows:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Work = Callable[[sqlite3.Connection], Any]
 
 # So many pieces of work go into one transaction at most: none has to wait long for the others.
-_MOST: Final = 1024
+_TRANSACTION_MAX: Final = 1024
 
 
 class GroupCommit:
@@ -90,7 +90,7 @@ class GroupCommit:
             with self._changed:
                 while not self._pending and not self._is_closed:
                     self._changed.wait()
-                group, self._pending = self._pending[:_MOST], self._pending[_MOST:]
+                group, self._pending = self._pending[:_TRANSACTION_MAX], self._pending[_TRANSACTION_MAX:]
             if not group:
                 return
             self._commit(group)

@@ -44,7 +44,7 @@ _LONGEST_CHAIN = 32
 # A p-directory with more p-nodes than this many times the event's attributes is searched instead of read.
 _SEARCHED = 8
 # Groups up to this size are sorted by insertion.
-_SHORT = 24
+_INSERTION_SORT_MAX = 24
 # A level in the low bits of an interval's key.
 _LEVEL_BITS = 6
 _TOP_LEVEL = 63
@@ -362,7 +362,7 @@ def _sift_down(place: int, n: int, work: Work) -> None:
 @kernel
 def _sort_by(numbers: NDArray[np.int32], values: NDArray[np.int32], n: int) -> None:
     """Sort the first n numbers by their values."""
-    if n > _SHORT:
+    if n > _INSERTION_SORT_MAX:
         numbers[:n] = numbers[:n][np.argsort(values[numbers[:n]])]
         return
     for i in range(1, n):
@@ -447,7 +447,7 @@ def _interval_key(first: int, last: int) -> Any:
 @kernel
 def _sort_members(keys: NDArray[np.int64], members: NDArray[np.int32]) -> None:
     """Sort members by their keys, in place."""
-    if len(keys) > _SHORT:
+    if len(keys) > _INSERTION_SORT_MAX:
         order = np.argsort(keys, kind="mergesort")
         members[:] = members[order]
         keys[:] = keys[order]

@@ -27,7 +27,7 @@ _NO_TARGET = 2**31
 FIRST_PATTERN = 2**30
 
 # Segments up to this many entries are sorted by insertion.
-_SHORT = 24
+_INSERTION_SORT_MAX = 24
 
 _HALF = np.uint64(32)
 
@@ -339,7 +339,7 @@ def sort_entries(n_cells: int, cells: NDArray[np.uint32], keys: NDArray[np.uint6
         places[cells[e]] = place + np.uint32(1)
     for c in range(n_cells):
         start, end = directory[c], directory[c + 1]
-        if end - start > _SHORT:
+        if end - start > _INSERTION_SORT_MAX:
             order = np.argsort(sorted_keys[start:end], kind="mergesort")
             sorted_keys[start:end] = sorted_keys[start:end][order]
             sorted_targets[start:end] = sorted_targets[start:end][order]

@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from siftline.indexes.ps_tree.elements import Keys
     from siftline.model.predicate import Predicate
 
-_SMALL: Final = 32  # pools below this size do not shrink
+_SHRINKING_MIN: Final = 32  # pools below this size do not shrink
 _ABSENT: Final = -1
 
 
@@ -484,14 +484,14 @@ class PsTree:
         """Give memory back when less than a quarter of a pool is in use."""
         for pool in POOLS.values():
             n = size_of(self._tree, pool)
-            if n > _SMALL and 4 * n_live(self._tree, pool) < n:
+            if n > _SHRINKING_MIN and 4 * n_live(self._tree, pool) < n:
                 self._tree, new_ids = renumbered(self._tree, pool, self._shape.fanout)
                 if pool is BOUNDARIES:
                     ranges = self._ranges
                     renamed = 2 * new_ids[np.minimum(ranges >> 1, n - 1)] + (ranges & 1)
                     self._ranges = np.where(ranges < 0, -1, renamed).astype(np.int32)
         self._n_deleted += 1
-        if self._n == 0 or self._n_deleted > max(_SMALL, len(self._range_counts) // 2):
+        if self._n == 0 or self._n_deleted > max(_SHRINKING_MIN, len(self._range_counts) // 2):
             self._n_deleted = 0
             self._shrink_rows()
 

@@ -22,7 +22,7 @@ STRIDE = 4
 # How many postings are tested for absent attributes before the survivors are looked at.
 _BLOCK = 1024
 # How many clauses are read ahead before they are verified.
-_AHEAD = 64
+_PREFETCHED_CLAUSES = 64
 _LINE = 8  # words in a cache line
 
 _ABSENT = np.int64(-1)
@@ -331,8 +331,8 @@ def verify_found(
     """Keep those of the first n clauses that hold; return how many, and how many literals were tested."""
     n_found, n_tested = 0, 0
     read = 0
-    for block in range(0, n, _AHEAD):
-        end = min(block + _AHEAD, n)
+    for block in range(0, n, _PREFETCHED_CLAUSES):
+        end = min(block + _PREFETCHED_CLAUSES, n)
         # Read ahead: without a branch in between, the cache misses of all clauses overlap.
         for k in range(block, end):
             i = literals.starts[found[k]]

@@ -96,7 +96,7 @@ if TYPE_CHECKING:
 _ENTRIES_PER_BUCKET: Final = 8
 _BITS_PER_BEGINNING: Final = 16
 # Of access predicates and of keys.
-_MOST: Final = 1_000_000
+_OPTION_MAX: Final = 1_000_000
 # Places in the stream have 32 bits.
 _MOST_MB: Final = 16_383
 
@@ -299,8 +299,8 @@ class PstHash(PartedIndex):
 
 
 def _checked_count(name: str, number: Any) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST:
-        raise ValueError(f"{name} must be a whole number from 1 to {_MOST:,}, not {number!r}")
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _OPTION_MAX:
+        raise ValueError(f"{name} must be a whole number from 1 to {_OPTION_MAX:,}, not {number!r}")
     return number
 
 

@@ -33,7 +33,7 @@ _U0 = np.uint64(0)
 _U2 = np.uint64(2)
 _LOW_HALF = 0xFFFFFFFF
 # Blocks are fetched so many events before lists are collected; they are looked at one event later.
-_AHEAD = 2
+_PREFETCHED_EVENTS = 2
 # Events whose ordinals are found together: many, but so few that what was fetched for them is still in the cache.
 _GROUP = 32
 # Results of a chunk for which there is room before anything like that was found.
@@ -188,8 +188,8 @@ def match_events(first: int, end: int, events: Events, thread_workspace: NDArray
         # Two more than there are: when the last one is tested, nothing is collected or found any more.
         for position in range(group, group_end + 2):
             if position < group_end:
-                if position + _AHEAD < end:
-                    ahead = position + _AHEAD
+                if position + _PREFETCHED_EVENTS < end:
+                    ahead = position + _PREFETCHED_EVENTS
                     _fetch_blocks(starts[ahead], starts[ahead + 1], attributes, layout)
                 is_collected_single, n_next_lists = _collect_in_turn(position, origin, turns, workspace)
             if group < position <= group_end and is_found_single:

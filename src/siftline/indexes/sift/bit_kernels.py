@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Literals beside the access literal that every clause has at hand.
 HEAD = 3
 # Literals of head and tail together: after so many, nearly everything that is left matches.
-_MOST = 8
+_LITERALS_MAX = 8
 # Spaces that the mask of a set has room for.
 _MASK = 64
 
@@ -147,7 +147,7 @@ def lay_clauses(
             literal = order[j]
             a = literals.attributes[literal]
             stands = literal == access
-            if literals.kinds[literal] >= VETO or not is_usable[a] or (n_used == _MOST and not stands):
+            if literals.kinds[literal] >= VETO or not is_usable[a] or (n_used == _LITERALS_MAX and not stands):
                 is_open = True
                 continue
             low = spaces.firsts[literal] + 2 * a + 1

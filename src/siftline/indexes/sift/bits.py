@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 _MOST_CUTS: Final = 8192
 _MOST_ROWS: Final = 1 << 18
 # Fewer events, or clauses, are too few to measure what one of them costs.
-_FEW: Final = 64
+_MEASURED_MIN: Final = 64
 # So many times must something have been done before it is clear what it costs.
 _CHUNKS: Final = 4
 # Every so manyth event is looked at to estimate what the others visit.
@@ -223,7 +223,7 @@ class Bits:
 
     def observe(self, n_events: int, elapsed_ns: int) -> None:
         """Take note of what events cost that were matched without bitmaps."""
-        if n_events >= _FEW:
+        if n_events >= _MEASURED_MIN:
             self._n_chunks += 1
             self._n_events += n_events
             self.event_ns = min(self.event_ns, elapsed_ns / n_events)
@@ -233,7 +233,7 @@ class Bits:
 
         The costs above know nothing of clauses that must be verified because an attribute has too many constants.
         """
-        if n_events >= _FEW:
+        if n_events >= _MEASURED_MIN:
             self._n_with += 1
             self._with_ns = min(self._with_ns, elapsed_ns / n_events)
             if self._n_with >= _CHUNKS and self._with_ns > self.event_ns:
@@ -294,7 +294,7 @@ class Bits:
     ) -> Many:
         """Match the clusters of the chosen attributes for the events of a span, but for those with several values."""
         bitmaps = empty_bitmaps(arrays.n_rows)
-        n_clauses = max(_FEW, int(arrays.cluster_sizes[chosen].sum()))
+        n_clauses = max(_MEASURED_MIN, int(arrays.cluster_sizes[chosen].sum()))
         living = is_live if part.n_dead else is_live[:0]
         values = Events(events.starts, events.attributes, events.codes)
         slots, is_exact, literals = part.clauses.slots, part.clauses.is_exact, part.literals

@@ -125,7 +125,7 @@ from siftline.indexes.sift.layout_kernels import (
     ranges_in_trees,
     records_at,
 )
-from siftline.indexes.sift.list_kernels import FEW, N_WAITING, N_WORKS
+from siftline.indexes.sift.list_kernels import N_WAITING, N_WORKS, UNCOUNTED_SURVIVORS
 from siftline.indexes.sift.vectors import N_COLUMNS, N_LANES, N_MARK_BYTES, SIGNED, WIDTH
 from siftline.kernels.codes import ABSENT
 from siftline.kernels.compiler import direct
@@ -145,10 +145,10 @@ if TYPE_CHECKING:
 
 # An attribute with more postings than this gets a tree, unless few of them have a second attribute that events have;
 # with so many times as many it always does.
-_FLAT: Final = 128
-_TIMES_FLAT: Final = 8
+_TREE_POSTINGS: Final = 128
+_TREE_FACTOR: Final = 8
 # With more postings than this that get past the second attribute, and no tree, it gets a pool.
-_BUSY: Final = 4.0
+_POOL_PASSING: Final = 4.0
 
 # Words of a pool in the heap of nodes: one that is never used, and its only node.
 _POOL: Final = 2
@@ -161,7 +161,7 @@ _OWN_LANES: Final = 190
 # Places in rows are int32.
 _MOST_WORDS: Final = 2**31 - 1
 # From here on NumPy asks for huge pages.
-_LARGE: Final = 1 << 22
+_HUGE_PAGES_BYTES: Final = 1 << 22
 
 _LOW_HALF: Final = 0xFFFFFFFF
 # Values of attributes that a part does not know, for which there is room.
@@ -215,7 +215,7 @@ def _findings(layout: Layout) -> Findings:
     n_levels = sum(int(size).bit_length() for size in np.diff(layout.node_bases) if size)
     # Two numbers for each entry of the blocks; those of trees, and a few more that are written before it is known
     # how many there are.
-    sizes = (2 * n_levels + 2, len(layout.flat) // 4 + 2, len(layout.cold) + FEW)
+    sizes = (2 * n_levels + 2, len(layout.flat) // 4 + 2, len(layout.cold) + UNCOUNTED_SURVIVORS)
     return Findings(*(np.empty(size, dtype=np.int32) for size in sizes))
 
 
@@ -716,11 +716,13 @@ def _are_trees(
     passing = np.ones(len(owners))
     passing[has_second] = frequencies[clauses.attributes[order[firsts[has_second] + 1]]]
     n_passing = np.bincount(pieces.attributes, passing, minlength=len(n_pieces))
-    is_large = (n_pieces > _FLAT) & ((n_pieces > _TIMES_FLAT * _FLAT) | (n_passing > _FLAT / _TIMES_FLAT))
+    is_large = (n_pieces > _TREE_POSTINGS) & (
+        (n_pieces > _TREE_FACTOR * _TREE_POSTINGS) | (n_passing > _TREE_POSTINGS / _TREE_FACTOR)
+    )
     in_pool = _is_first(owners)
     n_in_pool = np.bincount(pieces.attributes[in_pool], minlength=len(n_pieces))
-    is_busy = np.bincount(pieces.attributes[in_pool], passing[in_pool], minlength=len(n_pieces)) > _BUSY
-    is_pool = is_busy & (~is_large | (n_in_pool <= _FLAT))
+    is_busy = np.bincount(pieces.attributes[in_pool], passing[in_pool], minlength=len(n_pieces)) > _POOL_PASSING
+    is_pool = is_busy & (~is_large | (n_in_pool <= _TREE_POSTINGS))
     return is_large | is_pool, is_pool
 
 
@@ -763,7 +765,7 @@ def _aligned(n: int) -> NDArray[np.int32]:
 
 def _roomy(array: NDArray[Any]) -> NDArray[Any]:
     """Return a large array in memory from NumPy, which asks for huge pages; kernels do not."""
-    return array.copy() if array.nbytes > _LARGE else array
+    return array.copy() if array.nbytes > _HUGE_PAGES_BYTES else array
 
 
 # How often this process was forked off another: there, a thread with the number of one of ours may have been in the

@@ -39,7 +39,7 @@ EVENTS, CANDIDATES, TESTED, LISTS, TOUCHED = range(N_WORKS)
 # by turns, and how many values go up their trees together: so that they stay in the nearest cache.
 N_WAITING = 256
 # Survivors of a group that are listed without looking how many there are; they need room behind the last one.
-FEW = 4
+UNCOUNTED_SURVIVORS = 4
 
 _U0 = np.uint64(0)
 _U1 = np.uint64(1)
@@ -49,10 +49,10 @@ _N_COLUMNS = np.uint64(N_COLUMNS)
 _LINE = np.uint64(64)
 # Candidates that are tested together.
 _WIDTH = np.uint64(WIDTH)
-_FEW = np.uint64(FEW)
+_UNCOUNTED_SURVIVORS = np.uint64(UNCOUNTED_SURVIVORS)
 _N_WAITING = np.uint64(N_WAITING)
 # How many entries of a list are fetched before any is looked at; of longer ones the processor sees that they go on.
-_AHEAD = np.uint64(256)
+_PREFETCHED_ENTRIES = np.uint64(256)
 
 
 @inline_kernel
@@ -93,7 +93,7 @@ def collect_lists(event: Event, lists: NDArray[np.int32], scratch: Scratch, layo
         begin, end = np.uint64(lists[k]), np.uint64(lists[k + _U1])
         n_candidates += end - begin
         # To the end of the last column, which is read 64 bytes at a time.
-        for byte in range(_N_COLUMNS * begin, _N_COLUMNS * min(end, begin + _AHEAD) + _LINE, _LINE):
+        for byte in range(_N_COLUMNS * begin, _N_COLUMNS * min(end, begin + _PREFETCHED_ENTRIES) + _LINE, _LINE):
             fetch(layout.marked, byte)
     scratch.work[CANDIDATES] += np.int64(n_candidates)
     scratch.work[LISTS] += np.int64(n_lists >> _U1)
@@ -124,10 +124,10 @@ def _append_of_groups(n_groups: Any, n_left: Any, groups: NDArray[np.uint64], su
     for k in range(n_groups):
         begin, left = groups[_U2 * k], groups[_U2 * k + _U1]
         n = count_bits(left)
-        for i in range(_FEW):
+        for i in range(_UNCOUNTED_SURVIVORS):
             survivors[n_left + i] = begin + first_bit(left)
             left &= left - _U1
-        for i in range(_FEW, n):
+        for i in range(_UNCOUNTED_SURVIVORS, n):
             survivors[n_left + i] = begin + first_bit(left)
             left &= left - _U1
         n_left += n

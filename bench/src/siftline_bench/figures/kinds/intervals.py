@@ -32,7 +32,7 @@ _STRUCTURES: Final[dict[str, Any]] = {
     "segment-tree": SegmentTree,
     "ps-tree": PsTree,
 }
-_FEW: Final = 50
+_WARM_UP_INTERVALS: Final = 50
 
 
 class Ground(NamedTuple):
@@ -54,9 +54,9 @@ def prepare(run: Run, cache: Path | None) -> Ground:
 
 def use_once(ground: Any, run: Run) -> None:
     """Have the kernels compiled."""
-    few = _STRUCTURES[run.choice.index].build(ground.lows[:_FEW], ground.highs[:_FEW])
-    _locate(few, ground.points[:_FEW])
-    few.query_many(ground.points[:_FEW])
+    few = _STRUCTURES[run.choice.index].build(ground.lows[:_WARM_UP_INTERVALS], ground.highs[:_WARM_UP_INTERVALS])
+    _locate(few, ground.points[:_WARM_UP_INTERVALS])
+    few.query_many(ground.points[:_WARM_UP_INTERVALS])
 
 
 def measure(ground: Any, run: Run) -> Row:
@@ -98,7 +98,7 @@ def _check(structure: Any, ground: Ground) -> None:
     starts, ids = structure.query_many(ground.points)
     if not np.array_equal(np.diff(starts), ground.counts):
         raise WrongIdsError("a structure finds other numbers of intervals than a scan")
-    for i, point in enumerate(ground.points[:_FEW]):
+    for i, point in enumerate(ground.points[:_WARM_UP_INTERVALS]):
         expected = np.flatnonzero((ground.lows <= point) & (point <= ground.highs))
         if not np.array_equal(np.sort(ids[starts[i] : starts[i + 1]]), expected):
             raise WrongIdsError(f"a structure finds other intervals around {point} than a scan")
