@@ -15,6 +15,7 @@ exist if that was impossible. Everything else may be either way.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -72,6 +73,15 @@ class Timeline(Generic[Value]):
     def asked(self) -> float:
         """When the first value was asked for."""
         return self._changes[0].asked if self._changes else math.inf
+
+    @property
+    def known(self) -> float:
+        """When some value was in force for sure; never, if none was."""
+        return min((change.known for change in self._changes), default=math.inf)
+
+    def values(self) -> list[Value]:
+        """Return all values that were asked for."""
+        return [change.value for change in self._changes]
 
     def possible(self, start: float, end: float) -> list[Value]:
         """Return the values that may have been in force at some moment of a time."""
@@ -141,6 +151,11 @@ class Subscription:
             return True
         return None
 
+    def span(self) -> tuple[float, float]:
+        """Return two moments outside of which it is not there for sure."""
+        gone = max(self.expiries.values(), default=-math.inf) + CLOCK_SECONDS
+        return self.expiries.asked, min(gone, self.end.known)
+
     def may_exist(self, start: float, end: float) -> bool:
         """Return whether it may be there at some moment of a time."""
         return self._life(start, end) is not False
@@ -184,16 +199,18 @@ class Model:
             Notifications that the stream said it misses.
         """
         n_missed = 0
+        by_time = self._by_time()
         for number, (event, start, end) in self.published.items():
             ids = notified.get(number, [])
             got = set(ids)
+            there: set[str] = set().union(*(by_time[part] for part in range(_slice(start), _slice(end) + 1)))
             if len(got) < len(ids):
                 yield f"event {number}: notified twice of {sorted(id for id in got if ids.count(id) > 1)[:3]}"
             for id in got - self.subscriptions.keys():
                 if not any(each.condition.holds(event) and each.asked <= end for each in self.orphans):
                     yield f"event {number}: {id} was notified, and nobody made it"
-            for id, subscription in self.subscriptions.items():
-                expected = subscription.expected(event, start, end)
+            for id in there | (got & self.subscriptions.keys()):
+                expected = self.subscriptions[id].expected(event, start, end)
                 if expected is False and id in got:
                     yield f"event {number} {event}: {id} was notified, and must not be: {self._story(id, start, end)}"
                 elif expected is True and id not in got:
@@ -203,8 +220,24 @@ class Model:
         for number in notified.keys() - self.published.keys():
             yield f"event {number} was notified, and never acknowledged nor refused"
 
+    def _by_time(self) -> dict[int, set[str]]:
+        """Return the subscriptions that may be there in each slice of time: few of all that there ever were."""
+        last = max((each.end for each in self.published.values()), default=0.0)
+        found: dict[int, set[str]] = defaultdict(set)
+        for id, subscription in self.subscriptions.items():
+            first, gone = subscription.span()
+            if first < math.inf:
+                for part in range(_slice(first), _slice(min(gone, last)) + 1):
+                    found[part].add(id)
+        return found
+
     def _story(self, id: str, start: float, end: float) -> str:
         subscription = self.subscriptions[id]
         conditions = [each.text for each in subscription.conditions.possible(start, end)]
         expiries = [round(each - start, 3) for each in subscription.expiries.possible(start, end)]
         return f"matched within {end - start:.3f} s, conditions {conditions}, expires after {expiries} s"
+
+
+def _slice(moment: float) -> int:
+    """Return the number of the second that a moment lies in."""
+    return math.floor(moment)

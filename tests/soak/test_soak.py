@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from random import Random
+
 import pytest
 
 from soak.model import Condition, Model, Published, Subscription
@@ -52,6 +55,23 @@ def test_the_model_finds_what_is_lost_doubled_and_wrong() -> None:
     assert "twice" in next(model.problems({1: ["ann", "bob", "bob"]}))
     assert "nobody made it" in next(model.problems({1: ["ann", "bob", "eve"]}))
     assert "never acknowledged" in next(model.problems({1: ["ann", "bob"], 2: ["ann"]}))
+
+
+def test_only_those_that_may_be_there_are_looked_at() -> None:
+    """Outside of its span, nothing is expected of a subscription, whatever became of it."""
+    chance = Random(3)
+    for _ in range(300):
+        subscription = made(expires=chance.uniform(1, 12))
+        if chance.random() < 0.5:
+            subscription.expiries.ask(chance.uniform(2, 9), chance.uniform(2, 15))
+        if chance.random() < 0.5:
+            subscription.end.ask(chance.uniform(2, 9), True)
+            if chance.random() < 0.5:
+                subscription.end.settle(chance.uniform(9, 10))
+        first, gone = subscription.span()
+        for start in (first - 0.2, gone + 0.001):
+            if start < math.inf:
+                assert subscription.expected({"v": 5}, start, start + 0.1) is False
 
 
 @pytest.mark.slow
