@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-demo
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: setup demo check check-parts test test-parts test-bench test-all lint types unit browser interpreted soak structure format bench clean
+.PHONY: setup demo check check-parts test test-parts test-bench test-all lint types unit browser interpreted coverage soak structure format bench clean
 
 setup: $(STAMP)
 
@@ -64,6 +64,14 @@ browser:
 # The kernels once more as plain Python: what compiled code silently wraps around or overruns is an error here.
 interpreted: setup
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -m 'not slow' -n 2 tests/kernels tests/encoding tests/test_against_scan.py
+
+# Which lines tests run, folder by folder: once compiled, once interpreted, which is how lines of kernels are seen.
+coverage: setup
+	rm -f .coverage .coverage.*
+	$(BIN)/pytest -q -m 'not slow' -n 2 --dist loadgroup --cov --cov-report= tests src
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -q -m 'not slow' -n 2 --cov --cov-append --cov-report= tests/kernels tests/encoding \
+	tests/test_against_scan.py
+	$(BIN)/python tools/coverage.py
 
 # Uses and attacks a real server for half an hour, and compares what it did with a model; `make test-all` has five minutes.
 SECONDS ?= 1800
