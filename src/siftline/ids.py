@@ -1,6 +1,6 @@
 """What may be the id of a subscription, and how it is held.
 
-An engine or a store holds plain integers of 64 bits, or plain strings. Whoever takes an id also takes what stands for
+An engine or a store holds plain integers of 64 bits, or plain strings. What takes an id also takes what stands for
 one: a NumPy integer or a member of an enumeration for its value, a `uuid.UUID` for its text.
 """
 

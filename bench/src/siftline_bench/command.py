@@ -131,7 +131,7 @@ def _add_sift(actions: Any) -> None:
     parser.add_argument("--workload", action="append", metavar="NAME", help="repeat for several; default: all")
     parser.add_argument("--only", action="append", choices=_GROUPS, help="repeat for several; default: all figures")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
-    parser.add_argument("--size", type=count, metavar="N", help="at most so many subscriptions")
+    parser.add_argument("--size", type=count, metavar="N", help="at most this many subscriptions")
     parser.add_argument("--events", type=count, metavar="N", help="events that are timed one by one; default: 200")
     parser.add_argument("--passes", type=count, help="default: 5")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")

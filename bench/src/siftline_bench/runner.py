@@ -43,7 +43,7 @@ REFUSALS: Final = (NotImplementedError, SubscriptionError, TooLargeError, Memory
 # Shares of a workload that are built to see how long the whole would take, unless they are too small to tell.
 _BUILT_FIRST: Final = (100, 10)
 _LEAST_BUILT: Final = 5_000
-# However slow an index is, it is timed on so many events.
+# However slow an index is, it is timed on this many events.
 _LEAST_EVENTS: Final = 3
 _MOST_REBUILDS: Final = 5
 
@@ -91,13 +91,13 @@ class Plan:
     n_passes : int
         At least 5, unless it is only to see that something runs.
     n_events : dict
-        For slow indexes: only so many events, by name of the index. `scan` does a million subscriptions in seconds.
+        For slow indexes: only this many events, by name of the index. `scan` does a million subscriptions in seconds.
     as_slots : bool
         Time `match(..., as_slots=True)`.
     is_batch : bool
         Time `match_batch` of all events at once instead of one event at a time.
     most_events : int, optional
-        Only so many events of the workload, for all indexes.
+        Only this many events of the workload, for all indexes.
     build_box_s : float, optional
         An index whose build, judged by smaller ones, would take longer is hopeless: that is reported, and all.
     rebuild_box_s : float

@@ -276,7 +276,7 @@ async def _listening(port: int, publisher: Connection, topic: int) -> Connection
 
 
 async def _numbers(stream: Connection, n: int) -> list[int]:
-    """Return what so many notifications carry; repeats are left out."""
+    """Return what this many notifications carry; repeats are left out."""
     found: dict[str, int] = {}
     while len(found) < n:
         line = await stream.line()

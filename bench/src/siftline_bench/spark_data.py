@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _N_FILES: Final = 4
 # Rows of a row group: some megabytes.
 _ROWS: Final = 50_000
-# So long `fast-scan` looks for the ids of the first events, and these are at most so many.
+# So long `fast-scan` looks for the ids of the first events, and these are at most this many.
 _CHECK_S: Final = 20.0
 _CHECKED: Final = 200
 

@@ -1,6 +1,6 @@
 """Micro-batches: matching in a stream against the same stream without it, and how soon a change is live.
 
-Each micro-batch is a text file of so many events. The floor is the same source and the same sink with nothing in
+Each micro-batch is a text file of this many events. The floor is the same source and the same sink with nothing in
 between; beside it stands what Spark takes to send the rows through a Python worker that does nothing.
 """
 

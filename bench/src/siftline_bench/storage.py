@@ -56,7 +56,7 @@ _CLAIMED: Final = {
 _PREDICATES_EACH: Final = 5
 _ATTRIBUTES: Final = 100
 _VALUES: Final = 1_000_000
-# So many subscriptions are added at once.
+# This many subscriptions are added at once.
 _BATCH: Final = 4_000
 _HOLDS: Final = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 # A time index of half-infinite intervals has n^2 / 2 entries.

@@ -69,9 +69,9 @@ if TYPE_CHECKING:
 
 # Until then the webhooks of changed subscriptions are looked up one by one.
 _SINGLE_LOOKUPS_MAX: Final = 1000
-# So many transactions of a second compact the store at most.
+# This many transactions of a second compact the store at most.
 _COMPACTIONS: Final = 20
-# So many events are matched by other kernels than a few.
+# This many events are matched by other kernels than a few.
 _LARGE_BATCH_EVENTS: Final = 2048
 
 
@@ -396,7 +396,7 @@ class Broker:
         event
             A dict, or JSON text.
         idempotency : str, optional
-            A name for this publish. Who publishes the same again under the same name gets the first answer, and nobody
+            A name for this publish. Publishing the same again under the same name returns the first answer, and nobody
             is notified twice; the name is remembered as long as the log has the notifications.
         scope : str
             Within which the name counts: who publishes.

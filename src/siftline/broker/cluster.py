@@ -51,7 +51,7 @@ _STEP: Final = 100
 _MATCHED_BYTES: Final = 80
 
 
-# Numbers begin at the time in units of so many microseconds: they stay below 10**15, which `GET /events` takes, and
+# Numbers begin at the time in units of this many microseconds: they stay below 10**15, which `GET /events` takes, and
 # ahead of those that were used before as long as a broker takes fewer than 100,000 events a second for all its life.
 _UNIT_MICROSECONDS: Final = 10
 # A mark that was written with an event is no further apart from it in time.

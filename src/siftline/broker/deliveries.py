@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from siftline.broker.letters import DeadLetter
     from siftline.ids import Id
 
-    # From a subscription, a position, and a number to so many of its next notifications.
+    # From a subscription, a position, and a number to this many of its next notifications.
     Find = Callable[[Id, Position, int], list[Position]]
     # From the numbers of events to their times and payloads; those that are no longer there are left out.
     Fetch = Callable[[Iterable[int]], dict[int, tuple[int, bytes]]]

@@ -61,7 +61,7 @@ class Health:
 
 
 def without_paths(text: str, files: Mapping[str, str]) -> str:
-    """Return a text in which files are called by their names: where they are is nobody's business.
+    """Return a text in which files are called by their names: where they are is not for clients.
 
     >>> without_paths("/srv/a.db-log: full", {"the store": "/srv/a.db", "the log": "/srv/a.db-log"})
     'the log: full'

@@ -47,7 +47,7 @@ class Load:
         return self._n > self._most // 2
 
     def take(self, n: int) -> bool:
-        """Return whether there is room for so many bytes; then they count."""
+        """Return whether there is room for this many bytes; then they count."""
         with self._guard:
             if self._n + n > self._most:
                 return False
@@ -55,7 +55,7 @@ class Load:
             return True
 
     def change(self, n: int) -> None:
-        """Count bytes that are there in any case; or so many less."""
+        """Count bytes that are there in any case; or this many less."""
         with self._guard:
             self._n += n
 
@@ -172,7 +172,7 @@ class Listener:
         return taken
 
     def hold(self, n_bytes: int) -> None:
-        """Let what the stream has and not yet sent count so many bytes, until it says otherwise or takes more."""
+        """Let what the stream has and not yet sent count this many bytes, until it says otherwise or takes more."""
         with self._guard:
             if not self._has_left:
                 self._load.change(n_bytes - self._n_held)

@@ -69,7 +69,7 @@ class Webhook(NamedTuple):
 
 
 class Renewals:
-    """How often each subscription is renewed: a bucket for each, which fills by one drop every so many seconds.
+    """How often each subscription is renewed: a bucket for each, which fills by one drop every few seconds.
 
     Times are microseconds. The bucket of what is about to end fills ten times as fast, so that a short lease can be
     kept, but not renewed without end.

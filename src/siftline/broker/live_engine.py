@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 # So long after a look found a lease over, and still so, it is removed from the store.
 PATIENCE_SECONDS: Final = 3.0
-# So many leases end in one transaction: others need not wait for long.
+# This many leases end in one transaction: others need not wait for long.
 _MOST_ENDS: Final = 1000
-# So many such transactions has a tick, which has other things to do as well.
+# A tick makes at most this many such transactions, because it has other work to do.
 _MOST_PURGES: Final = 10
-# So many changes are dropped in one transaction, for the same reason; and so many of the last are not.
+# This many changes are dropped in one transaction, for the same reason; and this many of the last are not.
 MOST_DROPPED: Final = 500
 KEPT_CHANGES: Final = 100_000
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from siftline.broker.names import Names
     from siftline.ids import Id
 
-# If so many times fewer subscriptions are wanted than matched, each is looked for.
+# If this many times fewer subscriptions are wanted than matched, each is looked for.
 _SEARCH_RATIO: Final = 16
 
 

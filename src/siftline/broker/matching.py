@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from siftline.engine import Engine
     from siftline.ids import Id
 
-# So many pairs of an event and a subscription may a piece match at most, and so many events has it at most ...
+# A piece matches at most this many pairs of an event and a subscription, and has at most this many events ...
 _MOST_PAIRS: Final = 1 << 22
 _MOST_EVENTS: Final = 4096
 # ... and at least, because the kernels are much faster with several events than with one.

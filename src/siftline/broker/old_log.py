@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Execute = Callable[..., sqlite3.Cursor]
 
-# If the end of a damaged file cannot be read, so many numbers after the last event may have been in use.
+# If the end of a damaged file cannot be read, this many numbers after the last event may have been in use.
 _TAIL: Final = 10**9
 _TABLES: Final = {
     "published": "sequence, at, payload",

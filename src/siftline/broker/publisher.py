@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     # Events, and the numbers of the subscriptions that they match.
     Pairs = list[tuple[bytes, NDArray[np.uint32]]]
 
-# So many events and bytes go into one turn at most, but always one publish.
+# This many events and bytes go into one turn at most, but always one publish.
 _MOST_EVENTS: Final = 4096
 _MOST_BYTES: Final = 16 << 20
-# When a turn has found so many matches, what is complete is written before the rest is matched.
+# When a turn has found this many matches, what is complete is written before the rest is matched.
 _MANY_MATCHES: Final = 1 << 21
 # Of the log, one publish of several events may fill this part.
 _PARTS: Final = 4
@@ -144,7 +144,7 @@ class Publisher:
         n_events, n_bytes = max(1, len(request.events)), sum(map(len, request.events))
         self._check_size(n_events, n_bytes)
         waiting = _Waiting(request, n_bytes, Future(), time.perf_counter())
-        # Who no longer waits for it cannot cancel it: the others that share its commit would be told of that.
+        # A caller that no longer waits cannot cancel it: others share its commit, and would be cancelled too.
         waiting.answer.set_running_or_notify_cancel()
         with self._changed:
             if self._is_closed:

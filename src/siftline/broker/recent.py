@@ -4,7 +4,7 @@
     ends        2     3   5         where its matches end
     numbers     0  1  0   1  2      the matches of all events; a subscription has a small number (`names.py`)
 
-Who asks for the events of a subscription looks through the numbers from a position on. That is a comparison of whole
+A request for the events of a subscription looks through the numbers from a position on. That is a comparison of whole
 arrays, millions of numbers in a few milliseconds; a list for each subscription would take many times the memory. Nobody
 waits for it: what is in the arrays never changes, so a reader takes a snapshot of them and looks without a lock.
 """

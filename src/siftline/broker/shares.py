@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-# An owner may have one of so many parts of what is free.
+# An owner may have one of this many parts of what is free.
 _PARTS: Final = 3
 
 

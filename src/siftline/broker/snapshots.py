@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # As which reader the store knows us, so that it keeps what happened after the snapshot.
 READER: Final = "broker"
-# Fewer subscriptions are loaded quickly enough; and so many changes are not worth a new snapshot at the start.
+# Fewer subscriptions are loaded quickly enough; and this many changes are not worth a new snapshot at the start.
 _SNAPSHOT_MIN: Final = 10_000
 _UNTIL: Final = "evicted_until"
 

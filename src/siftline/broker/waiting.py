@@ -52,7 +52,7 @@ class Waiting:
             return [id for id in ids if id not in self._cursors]
 
     def added(self, counts: dict[Id, int], first: int) -> None:
-        """So many more notifications wait for each, of events from a number on."""
+        """Count this many more notifications for each, of events from a number on."""
         with self._guard:
             for id, n in counts.items():
                 self._cursors.setdefault(id, first - 1)
@@ -114,7 +114,7 @@ class Waiting:
             return [(id, self._cursors[id]) for id in self._counts if self._cursors[id] < sequence]
 
     def crowded(self, most: int) -> list[tuple[Id, int]]:
-        """Return for whom more than so many wait, and how many."""
+        """Return for whom more than this many wait, and how many."""
         with self._guard:
             return [(id, n) for id, n in self._counts.items() if n > most]
 

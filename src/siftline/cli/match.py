@@ -63,7 +63,7 @@ examples:
   tail -f log.jsonl | siftline match --subscriptions subscriptions.jsonl --events - --skip-bad
 """
 
-# So many subscriptions take a while.
+# Loading this many subscriptions takes a while, and is announced.
 _ANNOUNCED_MIN: Final = 10_000
 
 

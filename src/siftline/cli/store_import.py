@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from siftline.ids import Id
     from siftline.storage.store import Store
 
-# Writing so many is announced, because it takes a while.
+# Writing this many is announced, because it takes a while.
 _ANNOUNCED_MIN: Final = 100_000
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from siftline.errors import SiftlineError
 
 _FIRST_SECONDS: Final = 0.25
-# Who is told to come back after more than this is told so, and does it himself.
+# A longer `Retry-After` is reported to the caller instead of being waited for.
 _MOST_SECONDS: Final = 30.0
 # Answers that say: try again. Without any, the connection broke, and nobody knows what happened.
 _AGAIN: Final = (None, 408, 429, 502, 503, 504)

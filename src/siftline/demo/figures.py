@@ -21,7 +21,7 @@ class Stage:
 
     @property
     def rate(self) -> float | None:
-        """So many a second."""
+        """How many a second."""
         return self.amount / self.seconds if self.amount and self.seconds else None
 
 
@@ -76,9 +76,9 @@ class Figures:
     matches, events_told, subscriptions_told : int
         Pairs of event and subscription, events with any, subscriptions with any, without the stream.
     planted : int
-        Each event was made to satisfy one subscription; so many of these pairs were found.
+        Each event was made to satisfy one subscription; this many of these pairs were found.
     histogram : list of (int, int, int)
-        From and to so many matches, and how many subscriptions have as many.
+        From and to this many matches, and how many subscriptions have as many.
     top : list of (int, str, int)
         The subscriptions with the most matches.
     batches, kinds, samples : list

@@ -177,7 +177,7 @@ class _Demo:
 
 
 def histogram(counts: Any) -> list[tuple[int, int, int]]:
-    """Return how many subscriptions have so many matches: none, 1, 2 to 3, 4 to 7, and so on, up to the most.
+    """Return how many subscriptions have this many matches: none, 1, 2 to 3, 4 to 7, and so on, up to the most.
 
     >>> import numpy as np
     >>> histogram(np.array([0, 0, 1, 3, 2, 9]))

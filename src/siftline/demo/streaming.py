@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from siftline.demo.catalogue import Shop
 
 _N_FILES: Final = 20
-# One event in so many has its subscription changed, in each of the three ways.
+# One event in this many has its subscription changed, in each of the three ways.
 _EVENTS_PER_CHANGE: Final = 50
 _MEANINGS: Final = {
     "added": "the event that it was made for was told",

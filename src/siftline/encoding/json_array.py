@@ -22,7 +22,7 @@ _REASONS: Final = {
 
 
 def array_elements(data: bytes | bytearray, most: int) -> list[bytes | bytearray]:
-    """Return the texts of the elements, of which at most so many may be; each is for the caller to parse.
+    """Return the texts of the elements, of which at most this many may be; each is for the caller to parse.
 
     Raises
     ------

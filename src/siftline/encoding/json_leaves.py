@@ -239,7 +239,7 @@ def _empty_columns(n_leaves: int, n_texts: int) -> LeafColumns:
 
 
 def _with_room(columns: LeafColumns, n_bytes: int, n_leaves: int, n_texts: int) -> LeafColumns:
-    """Return columns in which an event of so many bytes fits behind what is there: it may be there already."""
+    """Return columns in which an event of this many bytes fits behind what is there: it may be there already."""
     leaf_room = max(columns.attributes.size, n_leaves + n_bytes // 2 + 1)
     text_room = max(columns.texts.size, n_texts + n_bytes + TEXT_MARGIN)
     if leaf_room > columns.attributes.size:

@@ -53,7 +53,7 @@ _REBUILT_PATTERNS_MAX: Final = 64
 _AT_ONCE: Final = 1024
 # Merging goes up to this size: an automaton is made, and freed, in one go that no other thread can interrupt.
 _LARGEST: Final = 1 << 14
-# So many texts are looked for one by one: the automaton has something to say at every place where one of them is.
+# This many texts are looked for one by one: the automaton has something to say at every place where one of them is.
 _FEW_PARTS: Final = 8
 # A shorter literal is found too often to be worth a test each time.
 _SHORTEST_LITERAL: Final = 3

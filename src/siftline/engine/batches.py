@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # is felt; more, and its results no longer stay in the cache.
 _BLOCK: Final = 1024
 _MOST_BLOCKS: Final = 4
-# Each thread gets about so many chunks, because some take longer than others.
+# Each thread gets about this many chunks, because some take longer than others.
 _CHUNKS: Final = 4
 # An Arrow array of strings holds less than this many bytes.
 _MOST_BYTES: Final = 2**31 - 1

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 1024
 # The same for what builds the whole index, by slots.
 _FEW_SLOTS: Final = 1024
-# So many constants are entered while the lock is held.
+# This many constants are entered while the lock is held.
 _FEW_CONSTANTS: Final = 256
-# So many renewals in a row may be overtaken by additions in bulk.
+# This many renewals in a row may be overtaken by additions in bulk.
 _PATIENCE: Final = 2
 # How much the thread steps back behind others; see nice(1).
 _NICENESS: Final = 5

@@ -405,7 +405,7 @@ class Engine(CommonEngine):
         """Encode one event or many once, for matching them often.
 
         The result may be given to `match` (one event) and `match_batch`. It stays right when subscriptions change, and
-        as time passes: the engine encodes it again if need be. Who knows already at which instant it will be matched
+        as time passes: the engine encodes it again if need be. A caller that knows at which instant it will be matched
         may say so; then `now()` is no reason for that.
         """
         instant = None if now is None else checked_now(now)

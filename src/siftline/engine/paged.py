@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from siftline.model import Event, Expression
 
 
-# So many events are matched by `tune`.
+# `tune` matches at most this many events.
 _MEASURED: Final = 500
 
 

@@ -34,11 +34,11 @@ _LOOKUPS_MAX: Final = 8
 _NO_TENANT: Final = -1
 _NO_OWNER: Final = -1
 _LAST: Final = -1
-# So many parsed expressions are kept in one tuple.
+# This many parsed expressions are kept in one tuple.
 _CHUNK: Final = 256
-# So many of them are kept as objects after somebody has asked for them.
+# This many of them are kept as objects after somebody has asked for them.
 _MOST_UNPACKED: Final = 1024
-# So many ids of a snapshot are entered at a time.
+# This many ids of a snapshot are entered at a time.
 _IDS_AT_ONCE: Final = 4096
 # Held while ids of a snapshot are entered.
 _looking_up: Final = threading.Lock()
@@ -470,7 +470,7 @@ class SubscriptionTable:
         for slot, leader in zip(slots, leaders, strict=True):
             self.leaders.set(slot, leader)
             self._n_members[leader] = self._n_members.get(leader, int(self.is_live.item(leader))) + 1
-            # Who walks along the chain now sees this slot or does not.
+            # A reader that walks along the chain now sees this slot or does not.
             last = self._lasts.get(leader, leader)
             self.following.set(last, slot)
             self.plain.clear([last])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from siftline.engine.updates import Updates
     from siftline.ids import AnyId, Id
 
-# So many subscriptions are scanned.
+# Up to this many subscriptions are scanned instead of looked up in the index.
 SCANNED_SUBSET_MAX: Final = 1024
 
 

@@ -60,15 +60,15 @@ CLAUSE_PARTS_MAX: Final = 256
 JOIN_MAX_CLAUSES: Final = 1 << 16
 # Additions of more subscriptions at once go to the index.
 BUFFERED_ADDITION_MAX: Final = 64
-# So many expressions at once are encoded by columns.
+# This many expressions at once are encoded by columns.
 COLUMNAR_ENCODING_MIN: Final = 256
 # Up to here, they are rather encoded one by one than let labels move, which takes as long as building the index.
 MOVE_LABELS_MIN: Final = 4096
-# So many clauses of unplaced subscriptions stay in the tail.
+# This many clauses of unplaced subscriptions stay in the tail.
 UNPLACED_IN_BUFFER_MAX: Final = 256
-# So many new patterns are left to the next event.
+# This many new patterns are left to the next event.
 PATTERNS_LEFT_TO_EVENT_MAX: Final = 256
-# Labels are dealt out again for this many unplaced subscriptions, and one more for so many others.
+# Labels are dealt out again for this many unplaced subscriptions, and one more for this many others.
 RELABEL_MIN_UNPLACED: Final = 64
 RELABEL_SHARE: Final = 1024
 
@@ -212,7 +212,7 @@ class Updates:
     ) -> None:
         """Encode and add expressions whose ids were checked, taking away `replaced` in the same moment.
 
-        Who calls this tidies up afterwards, when nothing is left that speaks of slots.
+        The caller tidies up afterwards, when it holds no slots any more.
         """
         covering, first = self.covering, self.state.table.n_slots
         own = [each if not leaders or leaders[i] == first + i else None for i, each in enumerate(expressions)]

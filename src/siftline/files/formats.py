@@ -151,7 +151,7 @@ class _KeptOpen:
         self.closed = False
 
     def read(self, size: int = -1) -> bytes:
-        """Read what is there, at most so many bytes; of a pipe without waiting for more."""
+        """Read what is there, at most this many bytes; of a pipe without waiting for more."""
         return cast("bytes", self._file.read1(size))
 
     def close(self) -> None:

@@ -46,8 +46,8 @@ def inline_kernel(function: Function) -> Function:
 def direct(function: Function, *arguments: Any) -> Function:
     """Return what a kernel runs for arguments of the types of these.
 
-    A kernel looks at the types of all arguments at every call, half a microsecond for four arrays. Who calls this
-    instead promises the types.
+    A kernel looks at the types of all arguments at every call, half a microsecond for four arrays. The caller
+    of this function must pass arguments of exactly these types.
     """
     if config.DISABLE_JIT:
         return function

@@ -59,7 +59,7 @@ _EXACT_INTEGERS = 2.0**53
 # The kinds of values. Null is a code itself; so are false and true, which JSON leaves have as kinds 1 and 2.
 KIND_NUMBER, KIND_TEXT, KIND_INTEGER, KIND_BOOLEAN = 3, 4, 5, 6
 
-# So many texts of a column are located in step.
+# This many texts of a column are located in step.
 _N_LANES = 16
 
 # Leaves of JSON are fetched so long before they are located: their lines first, then their entries of tables.

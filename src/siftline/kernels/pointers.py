@@ -244,5 +244,5 @@ def describe_event(attributes: NDArray[np.int32], codes: NDArray[np.int32], head
 
 @functools.cache
 def event_describer() -> Callable[[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]], int]:
-    """Return `describe_event` for who promises the types of its arguments."""
+    """Return `describe_event` for callers that pass arguments of the right types."""
     return direct(describe_event, np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from siftline.kernels.literals import Literals
 
 _NONE = np.int32(-1)
-# So many subscriptions of one literal are shared.
+# This many subscriptions of one literal are shared.
 _SINGLE_LITERAL_SHARERS_MAX = 8
 # Steps of the FNV-1a hash, with words instead of bytes.
 _BASIS = np.uint64(0xCBF29CE484222325)

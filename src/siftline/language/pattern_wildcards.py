@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from siftline.language.pattern_conditions import Items
 
-# So many beginnings may fit at once. A public re-implementation of EventBridge names this limit; it agrees with the
+# This many beginnings may fit at once. A public re-implementation of EventBridge names this limit; it agrees with the
 # patterns that the service is known to accept and to refuse.
 MAX_COMPLEXITY: Final = 10
 # The search gives up, and refuses, after this many steps.

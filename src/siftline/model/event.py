@@ -23,7 +23,7 @@ from siftline.model.timestamp import instant_of_text
 
 Leaf = bool | int | float | str | None
 
-# An integer in an event has at most so many digits: what is longer, many readers of JSON refuse, Python's among them.
+# An integer in an event has at most this many digits: what is longer, many readers of JSON refuse, Python's among them.
 MAX_INTEGER_DIGITS: Final = 4300
 _FIRST_TOO_LONG: Final = 10**MAX_INTEGER_DIGITS
 _LONG_BITS: Final = _FIRST_TOO_LONG.bit_length() - 1

@@ -36,7 +36,7 @@ Solution = tuple[Constant, ...]
 Solve = Callable[[Call], Sequence[Solution] | None]
 Substitution = Mapping[str, Constant | None]
 
-# So many substitutions are looked at for an explanation.
+# This many substitutions are looked at for an explanation.
 _MOST_TRIED = 1000
 
 

@@ -9,7 +9,7 @@ from siftline.errors import SubscriptionError
 from siftline.language.text import parse
 from siftline.model import And, AnyElement, Expression, Predicate, check_size, children, has_calls
 
-# A conjunction of at most so many predicates, each of at most so many constants, is accepted without a closer look.
+# A conjunction of at most this many predicates, each of at most this many constants, is accepted without a closer look.
 SMALL_CONJUNCTION: Final = 64
 
 

@@ -28,7 +28,7 @@ _CHEAPEST: Final = 1e-6
 class CallStatistics:
     """Counts by node (how often it was true, false, evaluated) and by operator (the same, and what a call takes).
 
-    Whoever changes it takes turns with others who do; reading needs no turn.
+    Writers take turns; reading needs no lock.
     """
 
     def __init__(self) -> None:

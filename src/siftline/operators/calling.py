@@ -44,9 +44,9 @@ class Failure(Enum):
 
 _FALSE: Final[list[Any]] = []
 _TRUE: Final[list[Any]] = [()]
-# Of each operator's failures, only so many are logged with a trace.
+# Of each operator's failures, only this many are logged with a trace.
 _MOST_TRACES: Final = 3
-# So many calls of an operator may hang at a time; further ones count as timed out at once.
+# This many calls of an operator may hang at a time; further ones count as timed out at once.
 _MOST_HANGING: Final = 8
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
-# Who has one address of IPv6 has all that begin with the same 64 bits.
+# A client with one IPv6 address has all addresses that begin with the same 64 bits.
 _OWN_BITS = 64
 
 

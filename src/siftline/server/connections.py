@@ -283,7 +283,7 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def _within(self, seconds: float, end: Callable[[], None] | None = None) -> None:
-        """Close the connection unless something else begins within so many seconds."""
+        """Close the connection unless something else begins within this many seconds."""
         self._stop_timer()
         self._timer = self.loop.call_later(seconds, end or self._close)
 

@@ -104,7 +104,7 @@ def problem_of(error: SiftlineError) -> ProblemError:
         )
     if isinstance(error, GoneError):
         return ProblemError(status, error.public or "gone", kind=kind, first=error.first, last=error.last)
-    if isinstance(error, StorageError):  # its text says where the files are, which is nobody's business
+    if isinstance(error, StorageError):  # its text says where the files are, which clients need not know
         reason = _UNUSABLE if error.public is None else f"{_UNUSABLE}: {error.public}"
         return ProblemError(status, reason, kind=kind)
     if status == 500:

@@ -15,7 +15,7 @@ _MOST_CLIENTS: Final = 10_000
 
 
 class Rate:
-    """At most so many requests a second from each client, with twice as many at once.
+    """At most this many requests a second from each client, with twice as many at once.
 
     >>> rate = Rate(1.0, clock=lambda: 0.0)
     >>> rate.take("ann"), rate.take("ann")

@@ -66,7 +66,7 @@ class Server(uvicorn.Server):
                 http=http,
                 ws=websocket,
                 ws_max_size=1 << 16,
-                access_log=False,  # addresses of requests can hold what is nobody's business
+                access_log=False,  # addresses of requests can hold private data
                 log_level="error",  # of what strangers send there is no end
                 proxy_headers=False,
                 server_header=False,

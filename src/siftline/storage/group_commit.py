@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Work = Callable[[sqlite3.Connection], Any]
 
-# So many pieces of work go into one transaction at most: none has to wait long for the others.
+# This many pieces of work go into one transaction at most: none has to wait long for the others.
 _TRANSACTION_MAX: Final = 1024
 
 

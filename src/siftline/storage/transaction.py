@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 KEPT: Final = "kept"
 
 _INSERT: Final = f"INSERT INTO changes ({COLUMNS}) VALUES ({', '.join('?' * 12)})"
-# So many free pages are kept for what comes next.
+# This many free pages are kept for what comes next.
 _FREE_PAGES: Final = 1024
 _KINDS: Final = {"integer": "an integer", "text": "a string"}
 
@@ -127,7 +127,7 @@ class Transaction:
         self._forget(id, REMOVED)
 
     def expire(self, most: int = -1) -> int:
-        """Remove all subscriptions whose time is over, or so many; return how many."""
+        """Remove all subscriptions whose time is over, or this many; return how many."""
         query = "SELECT id FROM subscriptions WHERE expires <= ? ORDER BY expires, id LIMIT ?"
         over = self._execute(query, (self._now, most))
         ids = [id for (id,) in over.fetchall()]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _WIDTH: Final = 4.6
 _HEIGHT: Final = 3.6
 _MOST_COLUMNS: Final = 2
-# So many letters fit below a panel, and a mark in the legend is as wide as so many.
+# This many letters fit below a panel, and a mark in the legend is as wide as this many.
 _LETTERS: Final = 62
 _LETTERS_OF_MARK: Final = 9
 _MARKERS: Final = "osv^D*Pxh8<>"

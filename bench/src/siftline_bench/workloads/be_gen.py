@@ -153,7 +153,7 @@ def _draw_matrix(parameters: BeGen, themes: Themes, chance: np.random.Generator)
 
 
 def _padded(rows: NDArray[Any], n_columns: int) -> NDArray[Any]:
-    """Return rows of so many columns: those beyond are left out, those missing are -1."""
+    """Return rows of this many columns: those beyond are left out, those missing are -1."""
     rows = rows[:, :n_columns]
     return np.pad(rows, ((0, 0), (0, n_columns - rows.shape[1])), constant_values=-1)
 

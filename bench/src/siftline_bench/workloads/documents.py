@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # How many queries have 1, 2, ... keywords.
 _AOL: Final = (0.27, 0.34, 0.22, 0.10, 0.05, 0.02)
 _CONTEST: Final = (0.13, 0.33, 0.29, 0.155, 0.07, 0.025)
-# A document is at most so many times as long as the mean.
+# A document is at most this many times as long as the mean.
 _LONGEST: Final = 8
 # Of a geometric count: the mean is 2.
 _LAST: Final = 0.5

@@ -39,7 +39,7 @@ class NormalForms(Synthetic):
     Attributes
     ----------
     least_clauses, most_clauses : int
-        A subscription has between so many clauses, uniformly. `least_predicates` and `most_predicates` are those of a
+        A subscription has between this many clauses, uniformly. `least_predicates` and `most_predicates` are those of a
         clause.
     """
 

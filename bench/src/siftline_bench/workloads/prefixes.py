@@ -41,7 +41,7 @@ class Prefixes(Parameters):
     n_numbers, n_texts : int
         Attributes that are numbers, and texts.
     least_predicates, most_predicates : int
-        A subscription has between so many predicates, uniformly.
+        A subscription has between this many predicates, uniformly.
     prefix_share : float
         The share of predicates that are prefixes of texts; the others are equal numbers.
     prefix_length : int
@@ -49,7 +49,7 @@ class Prefixes(Parameters):
     n_values : int
         Numbers are 0 .. n_values - 1, uniformly.
     n_words : int
-        Texts are the first so many of our words and pairs of words.
+        Texts are the first this many of our words and pairs of words.
     word_skew : float
         Word i is drawn with a probability proportional to 1 / (i + 1) ** word_skew.
     event_numbers, event_texts : int
@@ -113,7 +113,7 @@ def _draw_values(parameters: Prefixes, chance: np.random.Generator) -> Any:
 def _draw_attributes(
     parameters: Prefixes, n: int, n_numbers: int, n_texts: int, chance: np.random.Generator
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Draw attributes for n rows, so many of the numbers and so many of the texts."""
+    """Draw attributes for n rows, this many of the numbers and this many of the texts."""
     none = np.empty((n, 0), dtype=np.int32)
     numbers = draw_distinct(chance, zipf_weights(parameters.n_numbers, 0), n_numbers, none)
     texts = draw_distinct(chance, zipf_weights(parameters.n_texts, 0), n_texts, none)

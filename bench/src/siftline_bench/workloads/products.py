@@ -56,7 +56,7 @@ class Products(Parameters):
     text_share : float
         The share of attributes that are texts.
     least_predicates, most_predicates : int
-        A subscription has between so many predicates, uniformly; where one is planted in each product, at most 5, the
+        A subscription has between this many predicates, uniformly; where one is planted in each product, at most 5, the
         size of the smallest product.
     set_share : float
         The share of predicates on texts that are `in`; the others are `=`.

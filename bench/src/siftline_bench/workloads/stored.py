@@ -69,7 +69,7 @@ class Drawing:
     chunk: int = CHUNK
 
     def write(self, directory: str | Path, *, workers: int = 1) -> Path:
-        """Draw with so many processes."""
+        """Draw with this many processes."""
         with _appearing(directory) as partial:
             self._make_folders(partial)
             if workers == 1 or self._n_chunks == 1:

@@ -56,7 +56,7 @@ class Strings(Parameters):
     Attributes
     ----------
     most_predicates : int
-        String predicates of a rule: half of the rules have one, the others up to so many.
+        String predicates of a rule: half of the rules have one, the others up to this many.
     equal_share : float
         The share of rules with an equality beside.
     """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from siftline_bench.measure import Timed
 
-# A larger workload is drawn in chunks of so many subscriptions, each from a seed of its own.
+# A larger workload is drawn in chunks of this many subscriptions, each from a seed of its own.
 CHUNK: Final = 1_000_000
 
 # The columns of `values` that may hold the value; at most one of them is not null.

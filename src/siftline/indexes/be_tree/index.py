@@ -6,9 +6,9 @@ leaf capacity of its section 7.2. See also PS-Tree (PVLDB 12(3), 2018), section 
 
 Idea: a c-node has a leaf and a p-directory. A leaf with more clauses than `leaf_capacity` is cut: the clauses that
 have the best attribute move to a p-node of that attribute, until the leaf can take the others (space partitioning).
-A p-node halves the values of its attribute again and again, and each clause hangs on the smallest interval that covers
-its predicate (space clustering). An interval has a c-node, which is cut in turn, by attributes that are not yet on
-the path. An event goes down only where it has the attribute, with a value in the interval.
+A p-node halves the values of its attribute again and again, and each clause is stored at the smallest interval that
+covers its predicate (space clustering). An interval has a c-node, which is cut in turn, by attributes that are not yet
+on the path. An event goes down only where it has the attribute, with a value in the interval.
 
 Worked example: OpIndex Table 1 with `leaf_capacity=2`, if events have B rarely, A less rarely, and C, D, E always:
 

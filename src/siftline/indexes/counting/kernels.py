@@ -41,7 +41,7 @@ _NIBBLES = np.uint64(0x3333333333333333)
 _BYTES = np.uint64(0x0F0F0F0F0F0F0F0F)
 _LOW_BITS = np.uint64(0x0101010101010101)
 
-# Comparing all clauses is quicker than going over the hits again from one hit for so many clauses on.
+# Comparing all clauses is quicker than going over the hits again from one hit for this many clauses on.
 _CLAUSES_PER_HIT = 16
 
 

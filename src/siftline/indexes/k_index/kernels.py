@@ -19,7 +19,7 @@ _PRESENT = np.int32(0)
 # A counter is a byte, a bitmap is a word; what goes beyond is left to the exact check (D6).
 _MOST_COUNTED = 255
 _MOST_GROUPS = 64
-# Above one entry for so many counters, clearing them all is quicker than walking the lists once more.
+# Above one entry for this many counters, clearing them all is quicker than walking the lists once more.
 _SPARSE = 16
 
 _ZERO = np.uint64(0)

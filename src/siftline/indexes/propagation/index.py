@@ -44,7 +44,7 @@ D1  Additions and removals by parts (see parts.py): predicates are stored once i
 D2  After an event only the bits are cleared that it set. The PS-Tree paper's remark, that clearing all of them is what
     makes Propagation slow, thus does not hold here.
 D3  Equalities are found by bisection in a sorted list, not by hashing: codes are ordered already.
-D4  Clusters hang on single predicates. The paper's later variants also hash combinations of equalities.
+D4  A cluster belongs to a single predicate. The paper's later variants also hash combinations of equalities.
 D5  Without an equality the access predicate is the range or set that fewest events satisfy; in the paper equalities
     give access.
 D6  Vetoes have no bits; a clause with some is checked once its other predicates hold.

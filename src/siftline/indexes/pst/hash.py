@@ -134,7 +134,7 @@ class PstHash(PartedIndex):
     most_keys : int
         A clause is entered at most so often.
     cells_per_predicate : float
-        A typical predicate covers about so many cells (D3); more make finer cells and more keys.
+        A typical predicate covers about this many cells (D3); more make finer cells and more keys.
     signature_bits_per_id : float
         For the clauses outside of the table: see `pst-bloom`.
     memory_limit_mb : int

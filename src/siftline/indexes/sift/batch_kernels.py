@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _U0 = np.uint64(0)
 _U2 = np.uint64(2)
 _LOW_HALF = 0xFFFFFFFF
-# Blocks are fetched so many events before lists are collected; they are looked at one event later.
+# Blocks are fetched this many events before lists are collected; they are looked at one event later.
 _PREFETCHED_EVENTS = 2
 # Events whose ordinals are found together: many, but so few that what was fetched for them is still in the cache.
 _GROUP = 32

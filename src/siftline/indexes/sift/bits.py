@@ -66,14 +66,14 @@ _MOST_CUTS: Final = 8192
 _MOST_ROWS: Final = 1 << 18
 # Fewer events, or clauses, are too few to measure what one of them costs.
 _MEASURED_MIN: Final = 64
-# So many times must something have been done before it is clear what it costs.
+# This many times must something have been done before it is clear what it costs.
 _CHUNKS: Final = 4
 # Every so manyth event is looked at to estimate what the others visit.
 _SAMPLE: Final = 32
 
 # The arrays are made after so much of what that costs was spent without them: who matches some batches will match more.
 _PATIENCE: Final = 0.25
-# Clusters differ: where all together would be so many times slower in bitmaps, some are still faster.
+# Clusters differ: where all together would be this many times slower in bitmaps, some are still faster.
 _HOPE: Final = 2
 
 _NONE: Final = np.empty(0, dtype=np.int64)
@@ -96,7 +96,7 @@ class Costs(NamedTuple):
     literal: float = 200.0  # a literal laid out
 
     def of_clause(self, n_rows: int) -> float:
-        """Return what a clause costs where there are so many bitmaps."""
+        """Return what a clause costs where there are this many bitmaps."""
         n_bytes = n_rows * EVENTS // 8
         return self.clause if n_bytes < 1 << 20 else self.distant_clause if n_bytes < 8 << 20 else self.remote_clause
 

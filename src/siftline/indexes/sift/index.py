@@ -144,7 +144,7 @@ if TYPE_CHECKING:
     from siftline.indexes.protocol import Sharing
 
 # An attribute with more postings than this gets a tree, unless few of them have a second attribute that events have;
-# with so many times as many it always does.
+# with this many times as many it always does.
 _TREE_POSTINGS: Final = 128
 _TREE_FACTOR: Final = 8
 # With more postings than this that get past the second attribute, and no tree, it gets a pool.

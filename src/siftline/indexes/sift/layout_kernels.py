@@ -41,7 +41,7 @@ MORE = np.int32(1 << 29)
 FLAGGED = INEXACT | BARE | MORE
 N_SLOTS = 1 << 29
 
-# A row with so many words takes no more literals.
+# A row with this many words takes no more literals.
 FULL_ROW = 30
 
 
@@ -61,7 +61,7 @@ ALWAYS = np.uint16(65_535)
 
 # Words of a guide before its numbers.
 _GUIDE_HEAD = 2
-# A gap between cuts is wide if so many of it are more than all cuts span; and so many cuts may be behind it.
+# A gap between cuts is wide if this many of it are more than all cuts span; and this many cuts may be behind it.
 _FAR = 4
 _N_FAR = 8
 
@@ -527,7 +527,7 @@ def lay_nodes(is_tree: NDArray[np.bool_], is_pool: NDArray[np.bool_], cut_starts
 
 @inline_kernel
 def leaf_of(ordinal: Any, size: Any) -> Any:
-    """Return the node of an ordinal in a heap with so many leaves; the only one of a pool."""
+    """Return the node of an ordinal in a heap with this many leaves; the only one of a pool."""
     return ordinal + size if ordinal < size else size
 
 

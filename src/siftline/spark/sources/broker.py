@@ -147,7 +147,7 @@ class EventsReader(_Reader):
         return pieces
 
     def _end(self, after: int, last: int, most: int) -> int:
-        """Return a number that the broker knows, with at most so many events up to it and after the given one.
+        """Return a number that the broker knows, with at most this many events up to it and after the given one.
 
         A broker that may have lost events goes on with far higher numbers, and knows no position between these runs.
         """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from siftline_bench.figures.figure import Run
     from siftline_bench.results import Row
 
-_SHARE: Final = 20  # of the subscriptions, one in so many is added and removed again
+_SHARE: Final = 20  # of the subscriptions, one in this many is added and removed again
 
 
 def measure(ground: Any, run: Run) -> Row:

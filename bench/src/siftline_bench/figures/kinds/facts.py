@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from siftline.engine import Engine
-from siftline.indexes.ps_tree.tree import PsTree
+from siftline.indexes.ps_tree import PsTree
 from siftline_bench.checks import check_same, find_all
 from siftline_bench.operator_bounds import least_calls
 from siftline_bench.operator_graphs import GraphParameters, drawn_graph

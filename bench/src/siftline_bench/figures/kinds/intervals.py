@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from siftline.indexes.ps_tree.tree import PsTree
+from siftline.indexes.ps_tree import PsTree
 from siftline_bench.errors import WrongIdsError
 from siftline_bench.figures.kinds.matching import drawn
 from siftline_bench.measure import time_once
