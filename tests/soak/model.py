@@ -180,6 +180,18 @@ class Orphan(NamedTuple):
     asked: float
 
 
+class _Settled(NamedTuple):
+    """The subscriptions of one slice of time: those about which nothing changes in it by condition, and the others."""
+
+    part: int
+    by_condition: dict[str, tuple[Condition, set[str]]]
+    others: set[str]
+
+    def expected(self, event: dict[str, int]) -> set[str]:
+        """Return those about which nothing changes that an event must be notified to."""
+        return set().union(*(ids for condition, ids in self.by_condition.values() if condition.holds(event)))
+
+
 @dataclass
 class Model:
     """All of it, and what is wrong with notifications that came."""
@@ -198,18 +210,22 @@ class Model:
         n_excused : int
             Notifications that the stream said it misses.
         """
-        n_missed = 0
-        by_time = self._by_time()
-        for number, (event, start, end) in self.published.items():
+        n_missed, by_time, settled = 0, self._by_time(), _Settled(-1, {}, set())
+        for number, (event, start, end) in sorted(self.published.items(), key=lambda each: each[1].start):
             ids = notified.get(number, [])
             got = set(ids)
-            there: set[str] = set().union(*(by_time[part] for part in range(_slice(start), _slice(end) + 1)))
             if len(got) < len(ids):
                 yield f"event {number}: notified twice of {sorted(id for id in got if ids.count(id) > 1)[:3]}"
             for id in got - self.subscriptions.keys():
                 if not any(each.condition.holds(event) and each.asked <= end for each in self.orphans):
                     yield f"event {number}: {id} was notified, and nobody made it"
-            for id in there | (got & self.subscriptions.keys()):
+            if _slice(start) != settled.part:
+                settled = self._settled(_slice(start), by_time)
+            if _slice(end) == settled.part:
+                must, others = settled.expected(event), settled.others
+            else:
+                must, others = set(), set().union(*(by_time[part] for part in range(settled.part, _slice(end) + 1)))
+            for id in (must - got) | others | ((got - must) & self.subscriptions.keys()):
                 expected = self.subscriptions[id].expected(event, start, end)
                 if expected is False and id in got:
                     yield f"event {number} {event}: {id} was notified, and must not be: {self._story(id, start, end)}"
@@ -230,6 +246,18 @@ class Model:
                 for part in range(_slice(first), _slice(min(gone, last)) + 1):
                     found[part].add(id)
         return found
+
+    def _settled(self, part: int, by_time: dict[int, set[str]]) -> _Settled:
+        """Tell those that are there for all of a slice with one condition from the others that may be there."""
+        by_condition: dict[str, tuple[Condition, set[str]]] = {}
+        others = set()
+        for id in by_time[part]:
+            conditions = self.subscriptions[id].conditions.possible(part, part + 1)
+            if len(conditions) == 1 and self.subscriptions[id].must_exist(part, part + 1):
+                by_condition.setdefault(conditions[0].text, (conditions[0], set()))[1].add(id)
+            else:
+                others.add(id)
+        return _Settled(part, by_condition, others)
 
     def _story(self, id: str, start: float, end: float) -> str:
         subscription = self.subscriptions[id]

@@ -74,6 +74,33 @@ def test_only_those_that_may_be_there_are_looked_at() -> None:
                 assert subscription.expected({"v": 5}, start, start + 0.1) is False
 
 
+def test_slices_of_time_find_what_a_look_at_everything_finds() -> None:
+    chance = Random(4)
+    subscriptions = {}
+    for i in range(30):
+        each = made(str(i), expires=chance.uniform(2, 12))
+        for _ in range(chance.randrange(3)):
+            each.conditions.ask(chance.uniform(2, 9), chance.choice((CHEAP, DEAR)))
+        if chance.random() < 0.5:
+            each.end.ask(chance.uniform(2, 9), True)
+            each.end.settle(9.5)
+        subscriptions[each.id] = each
+    published, notified = {}, {}
+    for number in range(200):
+        start = chance.uniform(0, 12)
+        published[number] = Published({"n": number, "v": chance.randrange(20)}, start, start + chance.uniform(0, 1.5))
+        notified[number] = [id for id in subscriptions if chance.random() < 0.5]
+    wrong = set()
+    for number, (event, start, end) in published.items():
+        for id, each in subscriptions.items():
+            expected = each.expected(event, start, end)
+            if expected is not None and expected is not (id in notified[number]):
+                wrong.add((number, id))
+    found = list(Model(subscriptions, published).problems(notified))
+    assert len(wrong) > 100
+    assert len(found) == len(wrong)
+
+
 @pytest.mark.slow
 def test_five_minutes() -> None:
     outcome = soak(300.0, seed=23)
