@@ -7,8 +7,8 @@ import os
 from hypothesis import HealthCheck, settings
 from numba.core import config
 
-# As plain Python the kernels are a hundred times slower: fewer examples.
-N_EXAMPLES = 25 if config.DISABLE_JIT else 200
+# As plain Python the kernels are a hundred times slower: fewer examples. `make check` asks for fewer as well.
+N_EXAMPLES = 25 if config.DISABLE_JIT else int(os.environ.get("SIFTLINE_EXAMPLES", "200"))
 
 settings.register_profile(
     "siftline",

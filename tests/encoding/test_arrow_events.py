@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from conftest import N_EXAMPLES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numba.core import config
@@ -25,7 +26,7 @@ from siftline.model import Event, iso_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-EXAMPLES = 25 if config.DISABLE_JIT else 250
+EXAMPLES = 25 if config.DISABLE_JIT else 5 * N_EXAMPLES // 4
 relaxed = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 Codes = list[Counter[tuple[int, int]]]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from conftest import N_EXAMPLES
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numba.core import config
@@ -26,7 +27,7 @@ from siftline.model import Event
 if TYPE_CHECKING:
     from siftline.encoding.events import Source
 
-EXAMPLES = 25 if config.DISABLE_JIT else 300
+EXAMPLES = 25 if config.DISABLE_JIT else 3 * N_EXAMPLES // 2
 relaxed = settings(max_examples=EXAMPLES, deadline=None)
 
 # Without a constant per event nothing is ever worth laying out, so that all goes through Python's parser.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from conftest import N_EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core import config
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # Interpreted kernels are some hundred times slower.
-EXAMPLES = 150 if config.DISABLE_JIT else 400
+EXAMPLES = 150 if config.DISABLE_JIT else 2 * N_EXAMPLES
 
 KEYS = ["a", "b", "", "a.b", ".", "é", "\U0001f600", "\ud800", "x" * 7, "x" * 8, "x" * 9, "long key name " * 3, "\x00"]
 PATHS = [
