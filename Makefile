@@ -72,7 +72,7 @@ coverage: setup
 	$(BIN)/pytest -q -m 'not slow' -n 2 --dist loadgroup --cov --cov-report= tests src
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -q -m 'not slow' -n 2 --cov --cov-append --cov-report= tests/kernels tests/encoding \
 	tests/test_against_scan.py
-	$(BIN)/python tools/coverage.py
+	$(BIN)/python tools/covered.py
 
 # Uses and attacks a real server for half an hour, and compares what it did with a model; `make test-all` has five minutes.
 SECONDS ?= 1800
