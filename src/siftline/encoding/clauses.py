@@ -404,7 +404,7 @@ def between(clauses: Clauses, first: int, end: int) -> Clauses:
     return picked(clauses, np.arange(start, stop))
 
 
-def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def spans(starts: NDArray[np.signedinteger], lengths: NDArray[np.signedinteger]) -> NDArray[np.int64]:
     """Return the positions start, start + 1, ... of all spans, one after the other."""
     return span_positions(np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(lengths, np.int64))
 

@@ -12,7 +12,7 @@ An `Engine` takes subscriptions, keeps them in an index, and returns the ids tha
     batches.py         many events over threads, as an Arrow table; `subsets.py` matches within some ids
     explanation.py     why an event matches; `tuning.py` lays out the index for given events
     snapshots.py       an engine as a directory, and back
-    paged.py           the engine of `pb-tree`, whose subscriptions are in a file; `common.py` is what both share
+    paged.py           the engine of `pb-tree`, whose subscriptions are in a file; `interface.py` is what both share
 
 **Threads.** Writers take turns. What a match needs at one moment (encoded event, index, table, write buffer) is taken
 under a second lock, which is held for encoding and for swaps. Parts of an index are laid out before, and the kernels

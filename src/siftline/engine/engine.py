@@ -14,8 +14,8 @@ import numpy as np
 
 from siftline.encoding.events import DictSource, EncodedEvents
 from siftline.engine.arguments import check_top, checked_now, checked_statistics, checked_tenant, checked_weight
-from siftline.engine.common import CommonEngine
 from siftline.engine.fast_path import fast_ids
+from siftline.engine.interface import CommonEngine
 from siftline.engine.pipeline import find, find_at_once, moment_of, source_for
 from siftline.engine.state import State
 from siftline.engine.subscriptions import TextExpressions

@@ -22,8 +22,8 @@ from siftline.encoding.sources import source_of
 from siftline.encoding.statistics import Statistics
 from siftline.encoding.terms import terms_of
 from siftline.engine.arguments import check_top, checked_now, checked_statistics, checked_tenant, checked_weight
-from siftline.engine.common import CommonEngine
 from siftline.engine.engine import Engine
+from siftline.engine.interface import CommonEngine
 from siftline.engine.ranking import best_rows
 from siftline.engine.subsets import Subset
 from siftline.errors import DuplicateIdError, EventError, OperatorError, SubscriptionError, TableError, UnknownIdError

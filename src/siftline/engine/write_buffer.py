@@ -170,10 +170,10 @@ class WriteBuffer:
         heads = self._heads[: self.n_clauses]
         heads = heads[heads[:, EXACTNESS] != DEAD]
         lengths = heads[:, END] - heads[:, START]
-        literals = self._literals[_spans(heads[:, START], lengths)]
+        literals = self._literals[spans(heads[:, START], lengths)]
         set_lengths = literals[:, SET_END] - literals[:, SET_START]
         has_set = set_lengths > 0
-        ranges = self._ranges[_spans(literals[has_set, SET_START], set_lengths[has_set])]
+        ranges = self._ranges[spans(literals[has_set, SET_START], set_lengths[has_set])]
         exactness = heads[:, EXACTNESS]
         return Clauses(
             slots=_column(heads, SLOT),
@@ -237,10 +237,6 @@ def _literal_rows(clauses: Clauses, first_range: int) -> NDArray[np.int32]:
     rows[has_set, SET_START] = clauses.set_starts[clauses.sets[has_set]] + first_range
     rows[has_set, SET_END] = clauses.set_starts[clauses.sets[has_set] + 1] + first_range
     return rows
-
-
-def _spans(starts: NDArray[np.int32], lengths: NDArray[np.int32]) -> NDArray[np.int64]:
-    return spans(starts.astype(np.int64), lengths.astype(np.int64))
 
 
 def _starts(lengths: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -52,6 +52,8 @@ _REBUILT_CLAUSES_MAX: Final = 64
 _RATIO: Final = 8
 # A part is built anew without its dead subscriptions when they are one of this many.
 _DEAD_RATIO: Final = 4
+# Fewer dead subscriptions are not worth a new part.
+_DEAD_MIN: Final = 64
 
 # What a copy of a part makes anew.
 _NOT_COPIED: Final = frozenset({"batching", "handles", "workspaces"})
@@ -509,7 +511,7 @@ class Merge:
 
 
 def _has_many_dead(part: Part) -> bool:
-    return part.n_dead >= _REBUILT_CLAUSES_MAX and _DEAD_RATIO * part.n_dead >= part.n_slots
+    return part.n_dead >= _DEAD_MIN and _DEAD_RATIO * part.n_dead >= part.n_slots
 
 
 def checked_limit(limit_mb: Any) -> int:

@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from siftline.indexes.ps_tree.elements import Keys
     from siftline.model.predicate import Predicate
 
-_SHRINKING_MIN: Final = 32  # pools below this size do not shrink
+_SHRINKING_MIN: Final = 32  # smaller pools do not shrink, nor do so few deletions make the tree anew
 _ABSENT: Final = -1
 
 
