@@ -47,11 +47,11 @@ class Ads(Parameters):
     skew : float
         Attribute i is drawn with a probability proportional to 1 / (i + 1) ** skew.
     least_predicates, most_predicates : int
-        A subscription has between this many predicates, uniformly.
+        The least and the most predicates of a subscription, drawn uniformly.
     in_share : float
         The share of predicates that are `in`; the others are equalities.
     least_set, most_set : int
-        An `in` has between this many different values, uniformly.
+        The least and the most different values of an `in`, drawn uniformly.
     n_values : int
         Values of each attribute; at most 24.
     event_size : int

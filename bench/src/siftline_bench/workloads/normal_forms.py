@@ -39,8 +39,8 @@ class NormalForms(Synthetic):
     Attributes
     ----------
     least_clauses, most_clauses : int
-        A subscription has between this many clauses, uniformly. `least_predicates` and `most_predicates` are those of a
-        clause.
+        The least and the most clauses of a subscription, drawn uniformly. `least_predicates` and `most_predicates` are
+        those of a clause.
     """
 
     n_attributes: int = 20_000

@@ -52,7 +52,7 @@ class Graph(Parameters):
     is_uniform : bool
         Whether predicates are taken by weights uniform in [0, 1] instead; the exponent then does not matter.
     least_predicates, most_predicates : int
-        A subscription has between this many different predicates, uniformly.
+        The least and the most different predicates of a subscription, drawn uniformly.
     match_share : float
         The share of all subscriptions that an event matches, on average.
     """

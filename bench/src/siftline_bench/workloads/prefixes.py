@@ -41,7 +41,7 @@ class Prefixes(Parameters):
     n_numbers, n_texts : int
         Attributes that are numbers, and texts.
     least_predicates, most_predicates : int
-        A subscription has between this many predicates, uniformly.
+        The least and the most predicates of a subscription, drawn uniformly.
     prefix_share : float
         The share of predicates that are prefixes of texts; the others are equal numbers.
     prefix_length : int
@@ -49,7 +49,7 @@ class Prefixes(Parameters):
     n_values : int
         Numbers are 0 .. n_values - 1, uniformly.
     n_words : int
-        Texts are the first this many of our words and pairs of words.
+        How many of our words and pairs of words are used as texts.
     word_skew : float
         Word i is drawn with a probability proportional to 1 / (i + 1) ** word_skew.
     event_numbers, event_texts : int

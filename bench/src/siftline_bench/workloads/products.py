@@ -56,8 +56,8 @@ class Products(Parameters):
     text_share : float
         The share of attributes that are texts.
     least_predicates, most_predicates : int
-        A subscription has between this many predicates, uniformly; where one is planted in each product, at most 5, the
-        size of the smallest product.
+        The least and the most predicates of a subscription, drawn uniformly; where one is planted in each
+        product, at most 5, the size of the smallest product.
     set_share : float
         The share of predicates on texts that are `in`; the others are `=`.
     has_planted : bool

@@ -56,7 +56,7 @@ class Synthetic(Parameters):
     skew : float
         Attribute i is drawn with a probability proportional to 1 / (i + 1) ** skew.
     least_predicates, most_predicates : int
-        A subscription has between this many predicates, uniformly.
+        The least and the most predicates of a subscription, drawn uniformly.
     equal_share : float
         The share of predicates with `=`; the others are `<=`, `>=` and `between`, equally often.
     n_values : int

@@ -45,7 +45,7 @@ class Wide(Parameters):
     n_attributes : int
         Attributes beside `user` and `price`: a0, a1, ..., uniform.
     least_predicates, most_predicates : int
-        Predicates on those: between this many, uniformly.
+        The least and the most predicates on those, drawn uniformly.
     event_size : int
         Attributes of an event, `user` and `price` included.
     n_users, n_prices : int
