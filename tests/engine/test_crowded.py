@@ -14,6 +14,7 @@ from test_against_scan import INDEXES, run_machine
 
 from siftline import Engine, parse
 from siftline.encoding.domains import Merging
+from siftline.engine.flushing import Flush
 from siftline.engine.relabelling import Renewal
 from siftline.engine.updates import Updates
 
@@ -29,7 +30,7 @@ def no_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let labels stand so close that hardly any constant fits between two others."""
     for name, value in (("_WIDEST_GAP", 4), ("_STEP_OF_RUN", 2), ("_FIRST_BEYOND", 0)):
         monkeypatch.setattr(f"siftline.encoding.domain.{name}", value)
-    monkeypatch.setattr("siftline.engine.updates.UNPLACED_IN_BUFFER_MAX", 3)
+    monkeypatch.setattr("siftline.engine.flushing.UNPLACED_IN_BUFFER_MAX", 3)
 
 
 @pytest.mark.usefixtures("no_gaps")
@@ -174,17 +175,26 @@ def test_snapshots_have_labels_for_all(tmp_path: Path) -> None:
 class Held:
     """Holds a step of the background back until the test has done what it wants."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        owner: type,
+        name: str,
+        *,
+        thread: str = "siftline-compaction",
+        is_done_first: bool = False,
+    ) -> None:
         self.has_come, self.may_go_on = threading.Event(), threading.Event()
         step, process = getattr(owner, name), os.getpid()
 
         def slow(*arguments: Any) -> Any:
-            if process != os.getpid():
+            is_held = threading.current_thread().name == thread and not self.may_go_on.is_set()
+            if process != os.getpid() or not is_held:
                 return step(*arguments)
-            if threading.current_thread().name == "siftline-compaction" and not self.may_go_on.is_set():
-                self.has_come.set()
-                assert self.may_go_on.wait(60)
-            return step(*arguments)
+            result = step(*arguments) if is_done_first else None
+            self.has_come.set()
+            assert self.may_go_on.wait(60)
+            return result if is_done_first else step(*arguments)
 
         monkeypatch.setattr(owner, name, slow)
 
@@ -248,6 +258,48 @@ def test_changes_while_labels_are_dealt_out(
         each.settle()
         each._check()
         check(each)
+
+
+@pytest.mark.parametrize("change", [change_much, sweep, rebuild, load_more, fork])
+@pytest.mark.parametrize("is_done_first", [False, True])
+def test_changes_while_the_write_buffer_is_flushed(
+    is_done_first: bool, change: Callable[[Engine, Iterator[str]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, conditions = loaded(), adversary()
+    held = Held(monkeypatch, Flush, "run", thread="siftline-flush", is_done_first=is_done_first)
+    for i in count():
+        engine.add(next(conditions), id=10_000 + i)
+        if engine._state.buffer.is_due and held.has_come.wait(0.01):  # it may be the renewal that flushes
+            break
+    change(engine, conditions)
+    check(engine)
+    copy = pickle.loads(pickle.dumps(engine))
+    held.may_go_on.set()
+    for each in (engine, copy):
+        each.settle()
+        each._check()
+        check(each)
+
+
+def test_a_writer_that_the_flusher_cannot_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the buffer has no room left, the writer flushes it, and the flusher gives up what it was at."""
+    engine, conditions = loaded(), adversary()
+    held = Held(monkeypatch, Flush, "run", thread="siftline-flush")
+    for i in range(20 * engine._state.buffer_capacity):
+        engine.add(next(conditions), id=10_000 + i)
+    assert held.has_come.is_set()
+    held.may_go_on.set()
+    engine.settle()
+    engine._check()
+    check(engine)
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_state_machine_with_a_small_write_buffer(index: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every flush and every merge is left to the threads."""
+    monkeypatch.setattr("siftline.engine.state.WRITE_BUFFER_CAPACITY", 2)
+    monkeypatch.setattr("siftline.engine.compaction._FEW_SLOTS", 0)
+    run_machine(index, 15, 30)
 
 
 def test_additions_in_bulk_do_not_overtake_renewals_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,8 @@ def test_the_tail_goes_to_the_index_when_it_is_full(engine: Engine) -> None:
     event = {"a": 3, "b": 4}
     for i, text in rows(N, 1500):
         engine.add(text, id=i)
-    assert 0 < engine._state.buffer.n_clauses <= 512
+    engine._state.compactor.join()
+    assert engine._state.buffer.n_clauses < engine._state.buffer_capacity
     engine._check()
     assert sorted(engine.match(event)) == expected(N + 1500, event)
     for i in range(N, N + 1500, 2):
@@ -114,17 +115,21 @@ def test_merges_run_in_the_background(engine: Engine) -> None:
     assert sorted(engine.match(event)) == [i for i in expected(3 * N, {"a": 3, "b": 4}) if i >= 2 * N]
 
 
-def test_a_merge_that_was_overtaken(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("thread", "quick_clauses"), [("siftline-flush", 1 << 20), ("siftline-compaction", 0)])
+def test_a_merge_that_was_overtaken(
+    thread: str, quick_clauses: int, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     is_laying_out, may_go_on = threading.Event(), threading.Event()
     lay_out = Sift._lay_out
 
     def slow(self: Sift, *arguments: Any) -> Any:
-        if threading.current_thread().name == "siftline-compaction":
+        if threading.current_thread().name == thread:
             is_laying_out.set()
             may_go_on.wait(10)
         return lay_out(self, *arguments)
 
     monkeypatch.setattr(Sift, "_lay_out", slow)
+    monkeypatch.setattr("siftline.engine.compaction._QUICK_CLAUSES", quick_clauses)
     engine.add_many(rows(N, 2000))
     assert is_laying_out.wait(10)
     # What happens while the merge is under way is in its result, or behind it.

@@ -274,14 +274,27 @@ class Reader:
     notifications: list[Notification] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
     is_complete: bool = False
+    lag_s: float = 0.0  # of the last notification, since its event was published
+    longest_lag_s: float = 0.0
+
+    def take(self, notification: Notification, now: float) -> None:
+        """Take a notification."""
+        self.notifications.append(notification)
+        self.lag_s = now - notification.at / 1e6
+        self.longest_lag_s = max(self.longest_lag_s, self.lag_s)
+
+    def miss(self, reason: str) -> None:
+        """Take note of a gap, and of how far behind the reader was: one who keeps up must not be told of any."""
+        last = self.notifications[-1].id if self.notifications else "the beginning"
+        self.gaps.append(f"{reason} (after {last}, {self.lag_s:.1f} s behind, at {time.time():.3f})")
 
 
 def read(world: World, reader: Reader, last: Callable[[], int | None], seconds_each: float = 0.0, **which: Any) -> None:
     """Follow a stream over all restarts until the last event comes; slowly, if it is told to."""
     key = None if "ticket" in which else world.admin
     with Client(world.service.url, key=key, timeout=60, use_proxies=False) as client:
-        for each in client.stream(**which, after="0-0", patience=None, on_gap=reader.gaps.append):
-            reader.notifications.append(each)
+        for each in client.stream(**which, after="0-0", patience=None, on_gap=reader.miss):
+            reader.take(each, time.time())
             if each.event["n"] == last():
                 reader.is_complete = True
                 return

@@ -102,7 +102,8 @@ def _soak(service: Service, seconds: float, seed: int, has_small_disk: bool, say
         f"seed {seed}, {seconds:g} s: {dict(world.done)}; {service.n_starts} starts, the slowest "
         f"{max(service.start_seconds, default=0.0):.1f} s; at most {peaks['memory']:.0f} MB of memory and "
         f"{peaks['files']:.0f} MB of files; "
-        f"gaps {[len(reader.gaps) for _, reader in readers]}; webhooks {sum(hooks.received.values())}"
+        f"gaps {[len(reader.gaps) for _, reader in readers]}, longest lags "
+        f"{[round(reader.longest_lag_s, 1) for _, reader in readers]} s; webhooks {sum(hooks.received.values())}"
     )
     return Outcome(problems, summary)
 
@@ -176,7 +177,7 @@ def _compared(world: World, readers: list[Reader]) -> list[str]:
     problems = [f"the reader {reader.name} did not get to the end" for reader in readers if not reader.is_complete]
     everybody, one, slow = readers
     if everybody.gaps or one.gaps:
-        problems.append(f"quick readers were told of gaps: {everybody.gaps[:1] + one.gaps[:1]}")
+        problems.append(f"quick readers were told of gaps: {everybody.gaps[:3]} {one.gaps[:3]}")
     notified: dict[int, list[str]] = defaultdict(list)
     for each in everybody.notifications:
         notified[each.event["n"]].append(str(each.subscription))

@@ -1,10 +1,15 @@
-"""Tidying up behind changes: small merges at once, large ones in a thread of their own.
+"""Tidying up behind changes: a small engine at once, a large one in two threads of its own.
 
-The thread lives only while there is something to do, and holds the writers' lock only to choose a merge and to put its
-result in place. What takes long runs in a second thread at low priority. The first one has
-the usual priority, because while it holds a lock, a writer would wait until the processor has nobody else to serve.
-Matching never waits for it. In a process that forks meanwhile, the child does the merge again when it next changes
-something.
+    flusher      brings the write buffer into the index, and merges small parts: milliseconds
+    compactor    merges large parts, sweeps, deals out labels again: seconds; at low priority
+
+A thread lives only while there is something to do, and holds the writers' lock only to choose what to do and to put the
+result in place. While it holds a lock it has the usual priority, because a writer would otherwise wait until the
+processor has nobody else to serve. Matching never waits for either. In a process that forks meanwhile, the child does
+the work again when it next changes something.
+
+A writer that adds faster than the flusher flushes is slowed down (`stall`): it would keep the interpreter's lock from
+the flusher, which needs it sixty times for a flush, and gets it from a busy thread only every five milliseconds.
 """
 
 from __future__ import annotations
@@ -26,10 +31,14 @@ if TYPE_CHECKING:
     # Does some work that takes long, here or elsewhere, and waits for it.
     Run = Callable[[Callable[[], None]], None]
 
-# Merges of at most this many clauses, or constants, are done at once, in a few milliseconds.
+# Merges of at most this many clauses, or constants, are done at once in a small engine, in a few milliseconds.
 _AT_ONCE: Final = 1024
-# The same for what builds the whole index, by slots.
+# An engine of at most this many slots is small.
 _FEW_SLOTS: Final = 1024
+# Merges of at most this many clauses are left to the flusher.
+_QUICK_CLAUSES: Final = 8192
+# How long a writer waits for a flush before each addition that comes meanwhile.
+_STALL_S: Final = 0.0005
 # This many constants are entered while the lock is held.
 _FEW_CONSTANTS: Final = 256
 # This many renewals in a row may be overtaken by additions in bulk.
@@ -46,7 +55,8 @@ class Compactor:
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
-        self._merge: Merge | None = None
+        self._flusher: threading.Thread | None = None
+        self._merges: list[Merge] = []  # under way
         self._is_left = False  # whether a large merge waits for the thread: to choose it again would cost every change
         self._error: Exception | None = None
 
@@ -56,46 +66,59 @@ class Compactor:
     def __setstate__(self, state: dict[str, object]) -> None:
         Compactor.__init__(self)
 
+    def stall(self, updates: Updates) -> None:
+        """Wait a little if the write buffer is due and being flushed; without any lock."""
+        flusher = self._flusher
+        if flusher is not None and updates.state.buffer.is_due:
+            flusher.join(_STALL_S)
+
     def tidy(self, updates: Updates, *, is_bulk: bool = False) -> None:
-        """Do what is small, and leave what is large to the thread, which looks again before it ends.
+        """Do what is to be done if the engine is small; otherwise leave it to the threads.
 
         Additions in bulk bring domains of their own, so that a renewal in the thread is overtaken by each of them. When
         that has happened a few times, the next one waits for a renewal.
         """
-        is_left = self._is_left and self._thread is not None
-        while not is_left and (merge := updates.state.index.merge()) is not None:
-            if merge.n_clauses > _AT_ONCE:
-                merge.give_up()
-                self._start(updates)
-                self._is_left = is_left = True
-                continue
-            _done(merge, updates)
-        domains = updates.state.domains
+        state = updates.state
+        is_small = state.table.n_slots <= _FEW_SLOTS
+        if is_small and updates.wants_flush():
+            updates.flush()
+        if self._flusher is None and (updates.wants_flush() or self._leaves_merge(updates, is_small)):
+            self._flusher = self._started("siftline-flush", self._run_flusher, updates)
+        domains = state.domains
         if domains.wants_merge:
             if domains.n_constants > _AT_ONCE:
                 self._start(updates)
             else:
-                with updates.state.publishing:
+                with state.publishing:
                     domains.merge()
         if updates.take_in_patterns():
             self._start(updates)
         if updates.wants_renewal():
-            if is_bulk and updates.state.n_overtaken >= _PATIENCE:
+            if is_small or (is_bulk and state.n_overtaken >= _PATIENCE):
                 updates.renew()
             else:
-                self._do(updates, updates.renew)
+                self._start(updates)
         if updates.has_many_dead():
-            self._do(updates, updates.sweep)
+            if is_small:
+                updates.sweep()
+            else:
+                self._start(updates)
 
-    def _do(self, updates: Updates, work: Callable[[], None]) -> None:
-        """Do what takes as long as building the index, at once if that is small."""
-        if updates.state.table.n_slots > _FEW_SLOTS:
-            self._start(updates)
-        else:
-            work()
+    def _leaves_merge(self, updates: Updates, is_small: bool) -> bool:
+        """Merge parts at once if the engine is small; return whether merges are left that no thread knows of."""
+        if self._is_left and self._thread is not None:
+            return False
+        while (merge := updates.state.index.merge()) is not None:
+            if not is_small or merge.n_clauses > _AT_ONCE:
+                merge.give_up()
+                return True
+            _done(merge, updates)
+        return False
 
     def settle(self, updates: Updates) -> None:
         """Do everything now."""
+        if updates.wants_flush():
+            updates.flush()
         if updates.has_many_dead():
             updates.sweep()
         if updates.wants_renewal():
@@ -105,20 +128,71 @@ class Compactor:
         updates.merge_patterns()
 
     def join(self) -> None:
-        """Wait for the thread, and raise what it met."""
+        """Wait for the threads, and raise what they met."""
+        for thread in (self._flusher, self._thread):
+            if thread is not None:
+                thread.join()
         thread = self._thread
-        if thread is not None:
+        if thread is not None:  # which the flusher has started
             thread.join()
         error, self._error = self._error, None
         if error is not None:
             raise SiftlineError(f"merging in the background failed: {error!r}") from error
 
     def _start(self, updates: Updates) -> None:
-        if self._thread is not None:
-            return
+        if self._thread is None:
+            self._thread = self._started("siftline-compaction", self._run, updates)
+
+    def _started(self, name: str, run: Callable[[Updates], None], updates: Updates) -> threading.Thread:
         _watched.add(updates)
-        self._thread = threading.Thread(target=self._run, args=(updates,), name="siftline-compaction", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=run, args=(updates,), name=name, daemon=True)
+        thread.start()
+        return thread
+
+    # the flusher
+
+    def _run_flusher(self, updates: Updates) -> None:
+        try:
+            while self._flushes_or_merges(updates):
+                pass
+        except Exception as error:
+            self._error = error
+            raise  # shown by threading.excepthook; what matches has not changed
+        finally:
+            with updates.state.writing:
+                if self._flusher is threading.current_thread():
+                    self._flusher = None
+
+    def _flushes_or_merges(self, updates: Updates) -> bool:
+        """Flush if it is due, otherwise merge what is small; return whether there was anything to do."""
+        with updates.state.writing:
+            wants_flush = updates.wants_flush()
+            merge = None if wants_flush else updates.state.index.merge()
+            if merge is not None and merge.n_clauses > _QUICK_CLAUSES:
+                merge.give_up()
+                merge, self._is_left = None, True
+                self._start(updates)
+            if merge is not None:
+                self._merges.append(merge)
+            elif not wants_flush:
+                self._flusher = None  # under the lock, so that the next change starts another one
+                return False
+        if merge is not None:
+            self._carry_out(merge, updates, at_once)
+        else:
+            self._flush(updates)
+        return True
+
+    def _flush(self, updates: Updates) -> None:
+        version = updates.state.domains.version
+        try:
+            updates.flush()
+        except Exception:
+            if updates.state.domains.version == version:
+                raise
+            # Constants came in while it looked at them: once more.
+
+    # the thread for what takes long
 
     def _run(self, updates: Updates) -> None:
         try:
@@ -146,35 +220,36 @@ class Compactor:
         with updates.state.writing:
             if updates.has_many_dead() or updates.wants_renewal() or updates.state.domains.wants_merge:
                 return True
-            index, version = updates.state.index, updates.state.domains.version
             self._is_left = False
-            self._merge = merge = index.merge()
+            merge = updates.state.index.merge()
             if merge is None:
                 self._thread = None  # under the lock, so that the next change starts another one
                 return False
-        try:
-            stepped_back(merge.run)
-        except Exception:
-            with updates.state.writing:
-                self._give_up()
-                if updates.state.domains.version == version:
-                    raise
-            return True  # constants came in while it looked at them: once more
-        with updates.state.writing:
-            self._merge = None
-            with updates.state.fast_paths:
-                merge.finish()
+            self._merges.append(merge)
+        self._carry_out(merge, updates, stepped_back)
         return True
 
-    def _give_up(self) -> None:
-        merge, self._merge = self._merge, None
-        if merge is not None:
-            merge.give_up()
+    def _carry_out(self, merge: Merge, updates: Updates, run: Run) -> None:
+        """Carry out a merge; one that failed because constants came in while it looked at them is given up."""
+        version = updates.state.domains.version
+        try:
+            run(merge.run)
+        except Exception:
+            with updates.state.writing:
+                self._merges.remove(merge)
+                merge.give_up()
+                if updates.state.domains.version == version:
+                    raise
+            return
+        with updates.state.writing, updates.state.fast_paths:
+            self._merges.remove(merge)
+            merge.finish()
 
     def forked(self, updates: Updates) -> None:
-        """Forget the thread, which is not there in a child process, and what it was at."""
-        self._thread = None
-        self._give_up()
+        """Forget the threads, which are not there in a child process, and what they were at."""
+        self._thread = self._flusher = None
+        while self._merges:
+            self._merges.pop().give_up()
         updates.state.domains.abandon()
         updates.state.table.removed = None
 

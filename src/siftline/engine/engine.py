@@ -140,6 +140,7 @@ class Engine(CommonEngine):
             If the id is in use.
         """
         parsed = accepted(expression)
+        self._state.compactor.stall(self._updates)
         with self._state.writing:
             chosen = self._state.table.next_id() if id is None else plain_id(id)
             self._state.table.check_id(chosen)
@@ -208,6 +209,7 @@ class Engine(CommonEngine):
     def replace(self, id: AnyId, expression: str | Expression, weight: float | None = None) -> None:
         """Give a subscription a new expression; every match sees either the old one or the new one."""
         id, parsed = plain_id(id), accepted(expression)
+        self._state.compactor.stall(self._updates)
         with self._state.writing:
             slot = self._state.table.slot(id)
             kept = float(self._state.table.weights.view[slot]) if weight is None else checked_weight(weight)

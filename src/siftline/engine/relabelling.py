@@ -40,8 +40,9 @@ def renew(updates: Updates, run: Run) -> None:
 
     What takes long is done by `run`. A renewal that another thread is at is given up.
     """
+    updates.flush(run)  # what it takes up is in the index
     with updates.state.writing:
-        if not updates.state.unplaced:
+        if not any(slot < updates.state.n_indexed for slot in updates.state.unplaced):
             return
         renewal = Renewal(updates)
     try:
@@ -61,12 +62,11 @@ class Renewal:
     """One renewal of an engine; it is given up if something else exchanges the index meanwhile."""
 
     def __init__(self, updates: Updates) -> None:
-        updates.flush()
         self.is_over = False
         self._updates = updates
         self._index, self._domains, self._table = updates.state.index, updates.state.domains, updates.state.table
         self._crowded = {key: values.copy() for key, values in self._domains.crowded.items()}
-        self._unplaced = updates.state.unplaced.copy()
+        self._unplaced = {slot for slot in updates.state.unplaced if slot < updates.state.n_indexed}
         self._parts, self._n_done = list(updates.state.clauses), updates.state.n_indexed
         self._copy = self._domains.copied()
         self._heirs: dict[Any, Heir] = {}
@@ -122,20 +122,21 @@ class Renewal:
                 self._moves(),
             )
             since = relabelled(since, moves)
+            frozen = self._domains.frozen().renewed(self._heirs)
+            self._n_done = end
             if end - first <= _LAST_ROUND_MAX:
-                self._take_in(since, first, end, self._domains.frozen().renewed(self._heirs))
-                self._finish(moves)
+                domains = self._domains.renewed(self._heirs)
+                self._take_in(self._batch(since, first, end, frozen), domains)
+                self._finish(moves, domains)
                 return
-            domains = self._domains.frozen().renewed(self._heirs)
-        self._take_in(since, first, end, domains)
+        self._take_in(self._batch(since, first, end, frozen), frozen)
 
-    def _take_in(self, clauses: Clauses, first: int, end: int, domains: Domains) -> None:
+    def _take_in(self, batch: Batch, domains: Domains) -> None:
         assert self._new_index is not None
-        self._new_index.add(self._new_index.prepare(self._batch(clauses, first, end, domains)))
-        self._new.append(clauses)
-        self._n_done = end
+        self._new_index.add(self._new_index.prepare(batch), domains)
+        self._new.append(batch.clauses)
 
-    def _finish(self, moves: list[Move]) -> None:
+    def _finish(self, moves: list[Move], domains: Domains) -> None:
         """Take the place of the old parts; under the writers' lock."""
         updates, index, table = self._updates, self._new_index, self._table
         assert index is not None
@@ -149,7 +150,7 @@ class Renewal:
             crowded = self._domains.crowded.pop(key)
             if len(crowded) > len(values):  # those that came since are behind the others
                 self._domains.crowded[key] = dict.fromkeys(list(crowded)[len(values) :])
-        domains, self._domains.heirs = self._domains.renewed(self._heirs), {}
+        self._domains.heirs = {}
         with updates.state.changing():
             updates.state.put(table, domains, self._new, index)
             updates.state.buffer, updates.state.n_indexed = tail, self._n_done

@@ -59,7 +59,6 @@ class Sweep:
     """One sweep of an engine; it is given up if something else exchanges the table meanwhile."""
 
     def __init__(self, updates: Updates) -> None:
-        updates.flush()
         self.is_over = False
         self._updates = updates
         self._table, self._frozen = updates.state.table, updates.state.table.frozen()
@@ -80,7 +79,7 @@ class Sweep:
         updates, successor = self._updates, self._successor
         table, new_slots = self._frozen.compacted()
         joined = concatenate(self._clauses)
-        if self._clauses[-1].n_clauses:  # what is unplaced, and stays in the tail, may have any slots
+        if self._clauses[-1].n_clauses:  # what is unplaced, and stays in the write buffer, may have any slots
             joined = picked(joined, np.argsort(joined.slots, kind="stable"))
         clauses = select(joined, new_slots)
         domains, clauses = swept(self._domains, clauses, map(table.expression, checked_slots(clauses)))

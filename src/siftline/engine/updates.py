@@ -28,6 +28,7 @@ from siftline.encoding.conjunctions import encode_many
 from siftline.encoding.patterns import matcher_of, merged_layer, n_new_patterns
 from siftline.encoding.plain import PlainRows, known_rows, placed_rows
 from siftline.engine.compaction import Nobody, at_once
+from siftline.engine.flushing import flush, is_to_stay
 from siftline.engine.relabelling import renew
 from siftline.engine.state import State
 from siftline.engine.subscriptions import ParsedExpressions
@@ -64,8 +65,6 @@ BUFFERED_ADDITION_MAX: Final = 64
 COLUMNAR_ENCODING_MIN: Final = 256
 # Up to here, they are rather encoded one by one than let labels move, which takes as long as building the index.
 MOVE_LABELS_MIN: Final = 4096
-# This many clauses of unplaced subscriptions stay in the tail.
-UNPLACED_IN_BUFFER_MAX: Final = 256
 # This many new patterns are left to the next event.
 PATTERNS_LEFT_TO_EVENT_MAX: Final = 256
 # Labels are dealt out again for this many unplaced subscriptions, and one more for this many others.
@@ -86,7 +85,6 @@ class New(NamedTuple):
 
 
 _NO_CLAUSES: Final = Cover([], True)
-_NOTHING_NEW: Final = New((), (), ParsedExpressions([]), None)
 
 
 class Updates:
@@ -109,9 +107,7 @@ class Updates:
                 table.follow([slot], [leader])
             return
         rows = self._plain_rows(expression)
-        sizes = None if rows is None else rows.sizes
-        has_room = sizes is not None and self.state.buffer.has_room(*sizes)
-        if rows is None or sizes is None or not (has_room or self._makes_room(sizes)):
+        if rows is None or not self._has_room(rows.sizes):
             self._add_coded([id], [weight], [expression], tenant)
         else:
             with self.state.fast_paths:
@@ -119,7 +115,7 @@ class Updates:
                 self._add_plain(slot, rows)
         if self.state.index.shares:
             self.state.entries[key] = slot
-        if not has_room or (rows is not None and rows.wide):
+        if rows is None or rows.wide or self.state.buffer.is_due:
             self.state.compactor.tidy(self)  # at the end, because a sweep renumbers slots and attributes
 
     def _leader(self, key: int, expression: Expression) -> int | None:
@@ -144,9 +140,10 @@ class Updates:
             self._brings_new = rows is not None and (domains.version != version or bool(rows.wide))
             return rows
 
-    def _makes_room(self, sizes: tuple[int, int, int]) -> bool:
-        """Empty the tail as far as it may be emptied, and return whether it has room then."""
-        self.flush()
+    def _has_room(self, sizes: tuple[int, int, int]) -> bool:
+        """Return whether the buffer has room for an addition, after a flush if need be."""
+        if not self.state.buffer.has_room(*sizes):
+            self.flush()  # the thread that should have done it by now had no processor
         return self.state.buffer.has_room(*sizes)
 
     def _add_plain(self, slot: int, rows: PlainRows) -> None:
@@ -158,7 +155,7 @@ class Updates:
     def replace_one(self, id: Id, weight: float, expression: Expression, tenant: str | None) -> None:
         """Give a subscription another expression."""
         rows = self._plain_rows(expression)
-        if rows is None or not (self.state.buffer.has_room(*rows.sizes) or self._makes_room(rows.sizes)):
+        if rows is None or not self._has_room(rows.sizes):
             self._add_coded([id], [weight], [expression], tenant, replaced=[id])
         else:
             slot = self.state.table.n_slots
@@ -269,50 +266,52 @@ class Updates:
 
     def _append(self, clauses: Clauses, new: New, domains: Domains | None = None) -> None:
         """Add coded subscriptions behind the others: few to the tail, many to the index, with what the tail has."""
-        if self.state.index.has_write_buffer and clauses.n_clauses <= BUFFERED_ADDITION_MAX and domains is None:
-            sizes = clauses.n_clauses, len(clauses.attributes), len(clauses.set_lows)
-            if not self.state.buffer.has_room(*sizes):
-                self.flush()
-            if self.state.buffer.has_room(*sizes):
-                with self.state.changing():
-                    self._enter(new)
-                    self.state.buffer.add(clauses)
-                return
+        is_buffered = (
+            self.state.index.has_write_buffer
+            and domains is None
+            and clauses.n_clauses <= BUFFERED_ADDITION_MAX
+            and self._has_room((clauses.n_clauses, len(clauses.attributes), len(clauses.set_lows)))
+        )
+        if is_buffered:
+            with self.state.changing():
+                self._enter(new)
+                self.state.buffer.add(clauses)
+            return
         self._append_to_index(clauses, new, domains or self.state.domains)
 
     def _append_to_index(self, clauses: Clauses, new: New, domains: Domains) -> None:
         """Lay out the tail and the new clauses, and show them."""
         tail = WriteBuffer(self.state.buffer_capacity)
         if self.state.buffer.n_clauses:
-            kept, waiting = self._parted_tail()
-            tail.add(kept)
-            clauses = concatenate([waiting, clauses])
+            waiting = self.state.buffer.clauses()
+            stays = is_to_stay(waiting, self.state.unplaced, self.state.n_indexed)
+            tail.add(picked(waiting, np.flatnonzero(stays)))
+            clauses = concatenate([picked(waiting, np.flatnonzero(~stays)), clauses])
         prepared = self.state.index.prepare(self._batch(clauses, domains, self.state.n_indexed, new.expressions))
         if domains is not self.state.domains:
             matcher_of(domains)  # made here, not by the first match under the lock
         with self.state.changing():
             self.state.n_added += 1  # before the index shows anything new
             self.state.domains = domains
-            self.state.index.add(prepared)
+            self.state.index.add(prepared, domains)
             self.state.buffer, self.state.n_indexed = tail, self.state.table.n_slots
             self._enter(new)  # which may take away what was in the tail until now
             self.state.n_indexed = self.state.table.n_slots
+        self.keep(clauses)
+
+    def keep(self, clauses: Clauses) -> None:
+        """Keep the clauses of slots that the index has now."""
         self.state.clauses.append(clauses)
         if len(self.state.clauses) > CLAUSE_PARTS_MAX:
             self._join_last()
 
-    def _parted_tail(self) -> tuple[Clauses, Clauses]:
-        """Return the clauses of the tail that stay there, and those that go to the index."""
-        clauses = self.state.buffer.clauses()
-        is_kept = np.array([slot in self.state.unplaced for slot in clauses.slots.tolist()], dtype=np.bool_)
-        if np.count_nonzero(is_kept) > UNPLACED_IN_BUFFER_MAX:
-            is_kept = clauses.slots < self.state.n_indexed  # the index takes slots in their order
-        return picked(clauses, np.flatnonzero(is_kept)), picked(clauses, np.flatnonzero(~is_kept))
+    def flush(self, run: Run = at_once) -> None:
+        """Bring the write buffer into the index, but for what is unplaced."""
+        flush(self, run)
 
-    def flush(self) -> None:
-        """Bring the tail into the index, but for what is unplaced."""
-        if self.state.n_indexed < self.state.table.n_slots:
-            self._append_to_index(encode_covers([], 0, self.state.domains), _NOTHING_NEW, self.state.domains)
+    def wants_flush(self) -> bool:
+        """Return whether so much is in the write buffer that a flush pays."""
+        return self.state.buffer.is_due and self.state.n_indexed < self.state.table.n_slots
 
     def _enter(self, new: New) -> None:
         """Write subscriptions into the table; under both locks."""

@@ -1,7 +1,8 @@
 """The tail of an engine: its newest subscriptions, which the index does not have yet.
 
 An index that is laid out in one go takes milliseconds for one more subscription; here it is a few numbers written
-behind the others. Every event scans the tail. When it is full, its clauses go to the index all at once.
+behind the others. Every event scans the tail. When it is due, its clauses go to the index all at once (`flushing.py`);
+there is room for several times as many, for what comes meanwhile.
 
     heads      slot, start, end, exactness     one row a clause, with the first literal's attribute, low and high
     literals   attribute, low, high, kind, start and end in ranges (equal: no set), is_alternative, pattern
@@ -14,7 +15,7 @@ takes `n_clauses` first may go on while others add.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -53,12 +54,26 @@ if TYPE_CHECKING:
 _N_COLUMNS: Final = PATTERN + 1
 _NO_PATTERN: Final = -1
 _LITERALS_A_CLAUSE: Final = 8
+_ROOM_FACTOR: Final = 8  # there is room for this many times what makes a flush due
 _LOW_HALF: Final = 0xFFFFFFFF
 _NONE: Final = np.empty(0, dtype=np.int32)
 
 
+class End(NamedTuple):
+    """How much of each kind of row a buffer has."""
+
+    n_clauses: int
+    n_literals: int
+    n_ranges: int
+
+
 class WriteBuffer:
     """A few subscriptions with ascending slots.
+
+    Parameters
+    ----------
+    capacity : int
+        How many clauses make a flush due; there is room for more.
 
     Attributes
     ----------
@@ -66,13 +81,15 @@ class WriteBuffer:
         How many clauses a reader may look at.
     """
 
-    __slots__ = ("_heads", "_literals", "_n_literals", "_n_ranges", "_places", "_ranges", "n_clauses")
+    __slots__ = ("_heads", "_literals", "_n_literals", "_n_ranges", "_places", "_ranges", "capacity", "n_clauses")
 
     def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
         self.n_clauses = 0
-        self._heads = np.empty((capacity, N_HEAD_COLUMNS), dtype=np.int32)
-        self._literals = np.empty((capacity * _LITERALS_A_CLAUSE, _N_COLUMNS), dtype=np.int32)
-        self._ranges = np.empty((capacity * _LITERALS_A_CLAUSE, 2), dtype=np.int32)
+        n_clauses = capacity * _ROOM_FACTOR
+        self._heads = np.empty((n_clauses, N_HEAD_COLUMNS), dtype=np.int32)
+        self._literals = np.empty((n_clauses * _LITERALS_A_CLAUSE, _N_COLUMNS), dtype=np.int32)
+        self._ranges = np.empty((n_clauses * _LITERALS_A_CLAUSE, 2), dtype=np.int32)
         self._n_literals = 0
         self._n_ranges = 0
         self._places: dict[int, int] = {}  # the first clause of each slot
@@ -92,6 +109,11 @@ class WriteBuffer:
     def first_slot(self) -> int:
         """The least slot; there must be one."""
         return self._heads.item(0, SLOT)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is so much that events take longer."""
+        return self.n_clauses >= self.capacity or self._n_literals >= self.capacity * _LITERALS_A_CLAUSE
 
     # changes
 
@@ -146,7 +168,35 @@ class WriteBuffer:
             self._heads[place, EXACTNESS] = DEAD
             place += 1
 
+    def take_over(self, other: WriteBuffer, start: End) -> None:
+        """Add what another buffer has from a place on; what was removed there is removed here."""
+        n_clauses, first_literal, first_range = self.end
+        end = other.end
+        end_clause = n_clauses + end.n_clauses - start.n_clauses
+        self._n_literals = first_literal + end.n_literals - start.n_literals
+        self._n_ranges = first_range + end.n_ranges - start.n_ranges
+        heads = self._heads[n_clauses:end_clause]
+        heads[:] = other._heads[start.n_clauses : end.n_clauses]
+        heads[:, START : END + 1] += first_literal - start.n_literals
+        literals = self._literals[first_literal : self._n_literals]
+        literals[:] = other._literals[start.n_literals : end.n_literals]
+        literals[:, SET_START : SET_END + 1] += first_range - start.n_ranges  # without a set, they stay equal
+        self._ranges[first_range : self._n_ranges] = other._ranges[start.n_ranges : end.n_ranges]
+        slots = heads[:, SLOT].tolist()
+        self._places.update(zip(reversed(slots), range(end_clause - 1, n_clauses - 1, -1), strict=True))
+        self.n_clauses = end_clause
+
     # reading
+
+    @property
+    def end(self) -> End:
+        """Where the next clause goes."""
+        return End(self.n_clauses, self._n_literals, self._n_ranges)
+
+    def dead_slots(self, n_clauses: int) -> NDArray[np.int32]:
+        """Return the slots of removed subscriptions among the first clauses."""
+        heads = self._heads[:n_clauses]
+        return np.unique(heads[heads[:, EXACTNESS] == DEAD, SLOT])
 
     def match(
         self, attributes: NDArray[np.int32], codes: NDArray[np.int32], n_clauses: int
@@ -165,9 +215,9 @@ class WriteBuffer:
         spans = pairwise(starts[first : end + 1].tolist())
         return Many.of([Candidates(*self.match(attributes[a:b], codes[a:b], n_clauses)) for a, b in spans])
 
-    def clauses(self) -> Clauses:
-        """Return the clauses of the subscriptions that were not removed."""
-        heads = self._heads[: self.n_clauses]
+    def clauses(self, n_clauses: int | None = None) -> Clauses:
+        """Return the clauses, or the first of them, whose subscriptions were not removed; others may add and remove."""
+        heads = self._heads[: self.n_clauses if n_clauses is None else n_clauses].copy()
         heads = heads[heads[:, EXACTNESS] != DEAD]
         lengths = heads[:, END] - heads[:, START]
         literals = self._literals[spans(heads[:, START], lengths)]

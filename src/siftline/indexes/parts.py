@@ -175,6 +175,15 @@ class Context(NamedTuple):
     statistics: Statistics | None
 
 
+class Prepared(NamedTuple):
+    """New subscriptions, laid out: the parts that the new one replaces, the new one, and which slots can match."""
+
+    replaced: list[Part]
+    made: list[Part]
+    is_live: NDArray[np.bool_]
+    statistics: Statistics | None
+
+
 class PartedIndex(OneByOne, ABC):
     """The dynamic side of an index; a subclass lays out one part and matches one event against it."""
 
@@ -250,20 +259,31 @@ class PartedIndex(OneByOne, ABC):
         halves = _between(clauses, 0, middle), _between(clauses, middle, clauses.n_clauses)
         return [*self._fitting(halves[0]), *self._fitting(halves[1])]
 
-    def prepare(self, batch: Batch) -> tuple[list[Part], NDArray[np.bool_]]:
+    def prepare(self, batch: Batch) -> Prepared:
         """Lay out new subscriptions, together with the last part if that is small."""
-        self._context = Context(batch.domains, batch.statistics)
-        parts, clauses = list(self._parts), batch.clauses
-        if clauses.n_clauses:
-            if parts and parts[-1].n_clauses <= _REBUILT_CLAUSES_MAX and not self._is_being_merged(parts[-1]):
-                clauses = concatenate([*self._living([parts.pop()], self._is_live.view), clauses])
-            parts.append(self._made(clauses))
-        return parts, _with_clauses(batch)
+        context, clauses, replaced = Context(batch.domains, batch.statistics), batch.clauses, self._parts[-1:]
+        if not clauses.n_clauses:
+            return Prepared([], [], _with_clauses(batch), batch.statistics)
+        if self._is_rebuilt(replaced):
+            clauses = concatenate([*self._living(replaced, self._is_live.view), clauses])
+        else:
+            replaced = []
+        return Prepared(replaced, [self._made(clauses, context)], _with_clauses(batch), batch.statistics)
 
-    def add(self, prepared: tuple[list[Part], NDArray[np.bool_]]) -> None:
-        """Show the new parts."""
-        self._parts, is_live = prepared
-        self._is_live.extend(is_live)
+    def _is_rebuilt(self, last: list[Part]) -> bool:
+        """Return whether new subscriptions join the last part.
+
+        They never do where a write buffer comes before the index: the part may be merged while they are laid out.
+        """
+        if not last or self.has_write_buffer or last[0].n_clauses > _REBUILT_CLAUSES_MAX:
+            return False
+        return not self._is_being_merged(last[0])
+
+    def add(self, prepared: Prepared, domains: Domains) -> None:
+        """Show the new part."""
+        self._context = Context(domains, prepared.statistics)
+        self._parts = [*(part for part in self._parts if part not in prepared.replaced), *prepared.made]
+        self._is_live.extend(prepared.is_live)
         self._publish()
 
     def remove(self, slots: NDArray[np.int32]) -> None:
@@ -320,8 +340,9 @@ class PartedIndex(OneByOne, ABC):
         while n_merged < len(parts) and parts[-1 - n_merged].n_clauses < _RATIO * size:
             size += parts[-1 - n_merged].n_clauses
             n_merged += 1
-        # A small last part may grow first: it is built anew with every addition anyway.
-        if n_merged == 1 or parts[-1].n_clauses <= _REBUILT_CLAUSES_MAX or size >= self._refused_size:
+        # A small last part may grow first, if it is built anew with every addition anyway.
+        may_grow = not self.has_write_buffer and parts and parts[-1].n_clauses <= _REBUILT_CLAUSES_MAX
+        if n_merged == 1 or may_grow or size >= self._refused_size:
             return []
         return parts[-n_merged:]
 

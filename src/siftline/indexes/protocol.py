@@ -147,10 +147,13 @@ class Index(Protocol):
         """Do the same, but in pieces, after `build` raised TooLargeError; an index without limits never does."""
 
     def prepare(self, batch: Batch) -> Any:
-        """Lay out new subscriptions, for `add`; their slots are higher than all before. Nothing changes yet."""
+        """Lay out new subscriptions, for `add`; their slots are higher than all before. Nothing changes yet.
 
-    def add(self, prepared: Any) -> None:
-        """Add what `prepare` returned, in a moment; nothing was added or removed in between."""
+        For an index with a write buffer, others may match, remove and merge meanwhile.
+        """
+
+    def add(self, prepared: Any, domains: Domains) -> None:
+        """Add what `prepare` returned, in a moment; nothing was added in between. The engine goes on with `domains`."""
 
     def remove(self, slots: NDArray[np.int32]) -> None:
         """Forget these slots: they never match again."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from siftline.encoding.domains import Domains
     from siftline.encoding.events import EncodedEvents
     from siftline.indexes.protocol import Batch
     from siftline.model import Expression
@@ -46,7 +47,7 @@ class Scan(OneByOne):
         """Keep the expressions of the batch and no others."""
         self._expressions = {}
         self._called = {}
-        self.add(batch)
+        self.add(batch, batch.domains)
 
     def build_in_parts(self, batch: Batch) -> None:
         """Do the same: there is no limit."""
@@ -56,7 +57,7 @@ class Scan(OneByOne):
         """Do nothing yet."""
         return batch
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Batch, domains: Domains) -> None:
         """Keep the expressions of the batch too."""
         slots = range(batch.first_slot, batch.first_slot + batch.n_slots)
         # A new dict, because another thread may be iterating over the old one.

@@ -142,7 +142,7 @@ class Dbms(OneByOne):
     def build(self, batch: Batch) -> None:
         """Fill new tables."""
         self._clear()
-        self.add(self.prepare(batch))
+        self.add(self.prepare(batch), batch.domains)
 
     def build_in_parts(self, batch: Batch) -> None:
         """Do the same: there is no limit."""
@@ -201,14 +201,14 @@ class Dbms(OneByOne):
         table |= {name: column.take(places) for name, column in _columns([*rows, _NOWHERE]).items()}
         return {"subs": table}
 
-    def add(self, prepared: Prepared) -> None:
+    def add(self, prepared: Prepared, domains: Domains) -> None:
         """Put rows into the tables."""
         batch = prepared.batch
         if batch.clauses.n_clauses:
             if self._database is None:
                 self._database = open_database(self._engine, self._plan)
             self._database.load(prepared.tables)
-        self._domains = batch.domains
+        self._domains = domains
         self._pids.update(prepared.pids)
         self._n_rows += prepared.n_rows
         self._has_rest |= prepared.has_rest

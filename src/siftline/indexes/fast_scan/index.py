@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from siftline.encoding.domains import Domains
     from siftline.encoding.events import EncodedEvents
     from siftline.indexes.protocol import Batch
 
@@ -120,7 +121,7 @@ class FastScan(OneByOne):
     def build(self, batch: Batch) -> None:
         """Lay out all clauses anew."""
         self._clear()
-        self.add(batch)
+        self.add(batch, batch.domains)
 
     def build_in_parts(self, batch: Batch) -> None:
         """Do the same: there is no limit."""
@@ -130,7 +131,7 @@ class FastScan(OneByOne):
         """Do nothing yet."""
         return batch
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Batch, domains: Domains) -> None:
         """Append clauses behind the others."""
         n_sets = len(self._columns["set_starts"]) - 1
         for name, values in _laid_out(batch).items():
@@ -140,7 +141,7 @@ class FastScan(OneByOne):
             elif name == "sets":
                 values = np.where(values >= 0, values + n_sets, -1)
             column.extend(values)
-        self._publish(len(batch.domains))
+        self._publish(len(domains))
 
     def remove(self, slots: NDArray[np.int32]) -> None:
         """Clear live flags; the engine rebuilds when too many are cleared."""
