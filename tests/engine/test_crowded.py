@@ -260,6 +260,16 @@ def test_changes_while_labels_are_dealt_out(
         check(each)
 
 
+def fill_buffer(engine: Engine, conditions: Iterator[str]) -> None:
+    """Add until a flush is due: some with new constants, and then so many with known ones that none is relabelled."""
+    for i in range(30):
+        engine.add(next(conditions), id=10_000 + i)
+    for i in range(30, 10_000):
+        if engine._state.buffer.is_due:
+            return
+        engine.add(f"price > {i % N} and price < {(i * i) % N} and a = {i % 7}", id=10_000 + i)
+
+
 @pytest.mark.parametrize("change", [change_much, sweep, rebuild, load_more, fork])
 @pytest.mark.parametrize("is_done_first", [False, True])
 def test_changes_while_the_write_buffer_is_flushed(
@@ -267,10 +277,8 @@ def test_changes_while_the_write_buffer_is_flushed(
 ) -> None:
     engine, conditions = loaded(), adversary()
     held = Held(monkeypatch, Flush, "run", thread="siftline-flush", is_done_first=is_done_first)
-    for i in count():
-        engine.add(next(conditions), id=10_000 + i)
-        if engine._state.buffer.is_due and held.has_come.wait(0.01):  # it may be the renewal that flushes
-            break
+    fill_buffer(engine, conditions)
+    assert held.has_come.wait(60)
     change(engine, conditions)
     check(engine)
     copy = pickle.loads(pickle.dumps(engine))
