@@ -111,10 +111,11 @@ class Service:
     def disk_mb(self) -> float:
         """Return how much room its files take."""
         total = 0
-        for path in self.folder.rglob("*"):
-            with contextlib.suppress(OSError):
-                if path.name != FILLER and path.is_file():
-                    total += path.stat().st_blocks * 512
+        for folder, _, names in os.walk(self.folder):  # which passes over folders that the server removes meanwhile
+            for name in names:
+                with contextlib.suppress(OSError):
+                    if name != FILLER:
+                        total += os.stat(os.path.join(folder, name)).st_blocks * 512
         return total / 2**20
 
     def close(self) -> None:
