@@ -7,8 +7,9 @@ import os
 from hypothesis import HealthCheck, settings
 from numba.core import config
 
+FULL_EXAMPLES = 200
 # As plain Python the kernels are a hundred times slower: fewer examples. `make check` asks for fewer as well.
-N_EXAMPLES = 25 if config.DISABLE_JIT else int(os.environ.get("SIFTLINE_EXAMPLES", "200"))
+N_EXAMPLES = 25 if config.DISABLE_JIT else int(os.environ.get("SIFTLINE_EXAMPLES", FULL_EXAMPLES))
 
 settings.register_profile(
     "siftline",

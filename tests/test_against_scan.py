@@ -6,7 +6,7 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import N_EXAMPLES
+from conftest import FULL_EXAMPLES, N_EXAMPLES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
@@ -183,6 +183,8 @@ class AddRemoveMatch(RuleBasedStateMachine):
 
 
 def run_machine(index: str, n_examples: int, n_steps: int) -> None:
+    """Run a state machine; where fewer examples are drawn, `n_examples` are as many fewer."""
+    n_examples = max(2, n_examples * N_EXAMPLES // FULL_EXAMPLES)
     machine = type(f"Machine_{index}", (AddRemoveMatch,), {"index": index})
     profile = settings(
         max_examples=n_examples,
