@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from siftline.broker.notifications import Notification
 
-# The server's limits: a log that runs over during the run, so that a slow reader is told of gaps. It holds some minutes:
-# a quick reader whom a restart, a pause and a full disk keep away one after the other must find everything there.
+# The server's limits: a log that runs over during the run, so that a slow reader is told of gaps. It holds some
+# minutes: a quick reader whom a restart, a pause and a full disk keep away in a row must find everything there.
 LOG_EVENTS = 12_000
 DISK_MB = 512
 # What the server may take; its code and kernels alone take about 300 MB.
