@@ -1,4 +1,4 @@
-"""What happens, counted: for Prometheus, and for the charts of the console."""
+"""Metrics for Prometheus and for the charts of the console."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 
 
 class Metrics:
-    """Counts what a broker publishes; joins its observers."""
+    """Counts the publishes of a broker as one of its observers."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -47,7 +47,7 @@ class Metrics:
         return counted | {"latency_bounds": list(_BOUNDS)} | self._looked_at()
 
     def _looked_at(self) -> dict[str, Any]:
-        """Return what has to be looked for; who asks again at once gets the same, so that asking slows nobody."""
+        """Return the values that have to be collected; they are cached, so that frequent requests cost little."""
         now, broker = time.monotonic(), self._broker
         then, found = self._seen
         if now - then < _FRESH_SECONDS:

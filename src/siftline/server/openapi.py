@@ -83,7 +83,7 @@ _LIMIT_QUERY: Final = _query("limit", {"type": "integer", "minimum": 1, "maximum
 _NAMED: Final = {
     "name": "Idempotency-Key",
     "in": "header",
-    "description": "who sends the same again under the same key gets the first answer, and nobody is notified twice",
+    "description": "a repeated publish with the same key gets the first answer, and nobody is notified twice",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
 _OWNED: Final = (400, 401, 403, 404, 408, 413, 422, 429, 503)
@@ -128,7 +128,7 @@ _EVENTS: Final = {
 _PATHS: Final[dict[str, Any]] = {
     "/subscriptions": {
         "post": _operation(
-            "Subscribe; the ticket is shown this once",
+            "Subscribe; the ticket is shown only once",
             201,
             {
                 "type": "object",
@@ -166,7 +166,7 @@ _PATHS: Final[dict[str, Any]] = {
     "/subscriptions/{id}": {
         "get": _operation("Show a subscription", 200, _SHOWN, errors=_OWNED, security=_TICKET, parameters=(_ID,)),
         "put": _operation(
-            "Give it another expression, atomically",
+            "Replace the expression atomically",
             200,
             _SHOWN,
             errors=_OWNED,
@@ -178,7 +178,7 @@ _PATHS: Final[dict[str, Any]] = {
     },
     "/subscriptions/{id}/renew": {
         "post": _operation(
-            "Let it live on",
+            "Renew the lease",
             200,
             {"type": "object", "required": ["expires"], "properties": {"expires": _TIME}},
             errors=_OWNED,
@@ -189,7 +189,7 @@ _PATHS: Final[dict[str, Any]] = {
     },
     "/subscriptions/{id}/notifications": {
         "get": _operation(
-            "Notifications that are kept, oldest first",
+            "Notifications in the log, oldest first",
             200,
             {"type": "object", "properties": {"gap": {"type": ["object", "null"]}, "notifications": {"type": "array"}}},
             errors=_OWNED,
@@ -200,7 +200,7 @@ _PATHS: Final[dict[str, Any]] = {
     "/subscriptions/{id}/stream": {"get": _stream("Notifications of one subscription", _ID)},
     "/owners/{owner}/subscriptions": {
         "get": _operation(
-            "Subscriptions of an owner by their ids; `next`, if there is more, is the `after` of the next page",
+            "Subscriptions of an owner in the order of their ids; `next` is the `after` of the next page, or null",
             200,
             _object(
                 {"subscriptions": {"type": "array", "items": _SHOWN}, "next": {"type": ["string", "null"]}},
@@ -213,10 +213,10 @@ _PATHS: Final[dict[str, Any]] = {
         )
     },
     "/owners/{owner}/stream": {"get": _stream("Notifications of an owner", _ID | {"name": "owner"})},
-    "/stream": {"get": _stream("Everybody's notifications (admins)")},
+    "/stream": {"get": _stream("Notifications of all subscriptions (admins)")},
     "/events": {
         "post": _operation(
-            "Publish one event or several: all of them, or none if one is bad",
+            "Publish one event or several: all of them, or none if one is invalid",
             202,
             {"type": "object", "required": ["accepted"], "properties": {"accepted": {"type": "integer"}}},
             errors=(400, 401, 403, 408, 413, 415, 422, 429, 503),
@@ -235,7 +235,7 @@ _PATHS: Final[dict[str, Any]] = {
     },
     "/matches": {
         "post": _operation(
-            "Matches that a cluster has found, as JSON Lines; each counts once, however often it is sent (admins)",
+            "Matches that a cluster has found, as JSON Lines; repeated matches are ignored (admins)",
             200,
             _object({"delivered": _NUMBER, "repeated": _NUMBER, "unknown": _NUMBER}, "delivered"),
             errors=_ADMIN,
@@ -255,7 +255,7 @@ _PATHS: Final[dict[str, Any]] = {
     },
     "/readers/{name}": {
         "put": _operation(
-            "Note that a reader has all changes up to a number; later ones are kept for it (admins)",
+            "Acknowledge that a reader has all changes up to a number; later ones are kept for it (admins)",
             204,
             errors=_ADMIN,
             security=_KEY,
@@ -265,7 +265,7 @@ _PATHS: Final[dict[str, Any]] = {
     },
     "/match": {
         "post": _operation(
-            "Which subscriptions an event would match; nobody is notified (admins)",
+            "The subscriptions that an event matches, without notifying them (admins)",
             200,
             {
                 "type": "object",
@@ -279,7 +279,7 @@ _PATHS: Final[dict[str, Any]] = {
     },
     "/explain": {
         "post": _operation(
-            "Why an event matches an expression or a subscription, or why not (admins)",
+            "Why an event matches an expression or a subscription, or does not (admins)",
             200,
             {"type": "object"},
             errors=_ADMIN,
@@ -289,7 +289,7 @@ _PATHS: Final[dict[str, Any]] = {
     },
     "/recent": {
         "get": _operation(
-            "A few of the newest notifications, whoever they are for; `position` is the next `after` (admins)",
+            "A few of the newest notifications of all subscriptions; `position` is the next `after` (admins)",
             200,
             _object({"position": _TEXT, "notifications": {"type": "array"}}, "position", "notifications"),
             errors=_ADMIN,
@@ -299,7 +299,7 @@ _PATHS: Final[dict[str, Any]] = {
     },
     "/dead-letters": {
         "get": _operation(
-            "What webhooks did not take (admins)",
+            "Dead letters: notifications that webhooks did not accept (admins)",
             200,
             {"type": "object"},
             errors=_ADMIN,
@@ -313,8 +313,8 @@ _PATHS: Final[dict[str, Any]] = {
             "Counts for Prometheus (admins)", 200, _TEXT, errors=_ADMIN, security=_KEY, media="text/plain"
         )
     },
-    "/healthz": {"get": _operation("The process answers", 200, {"type": "object"})},
-    "/readyz": {"get": _operation("It takes requests", 200, {"type": "object"}, errors=(503,))},
+    "/healthz": {"get": _operation("The process is alive", 200, {"type": "object"})},
+    "/readyz": {"get": _operation("The server accepts requests", 200, {"type": "object"}, errors=(503,))},
 }
 
 DOCUMENT: Final[dict[str, Any]] = {
@@ -322,7 +322,7 @@ DOCUMENT: Final[dict[str, Any]] = {
     "info": {
         "title": "Siftline",
         "version": __version__,
-        "description": "Subscriptions with leases and tickets; events published; notifications at least once.",
+        "description": "Subscriptions with leases and tickets, published events, notifications at least once.",
     },
     "paths": _PATHS,
     "components": {
@@ -336,7 +336,7 @@ DOCUMENT: Final[dict[str, Any]] = {
         },
         "responses": {
             "Error": {
-                "description": "What is wrong, where, and what to do instead",
+                "description": "What is wrong, where, and how to correct it",
                 "content": _json(
                     _object(
                         {
