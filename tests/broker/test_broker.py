@@ -451,10 +451,12 @@ def test_recent_events_by_subscription_against_lists() -> None:
             for number in range(-1, 40):
                 wanted: Any = number if number >= 0 else None
                 expected = [each for each in later if wanted in (None, each[2])][:limit]
-                assert list(zip(*recent.find(after, wanted, limit=limit, until=until), strict=True)) == expected
+                found = recent.snapshot().find(after, wanted, limit=limit, until=until)
+                assert list(zip(*found, strict=True)) == expected
             mask = np.array([rng.random() < 0.3 for _ in range(40)])
             expected = [each for each in later if mask[each[2]]][:limit]
-            assert list(zip(*recent.find(after, mask, limit=limit, until=until), strict=True)) == expected
+            found = recent.snapshot().find(after, mask, limit=limit, until=until)
+            assert list(zip(*found, strict=True)) == expected
     assert (recent.first, len(recent)) == (kept[0][0], len(kept))
     assert recent.n_bytes == sum(10 + len(numbers) for _, numbers in kept)
     assert recent.n_matches == sum(len(numbers) for _, numbers in kept)

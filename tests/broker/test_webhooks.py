@@ -354,14 +354,14 @@ def test_deliveries_are_bounded_in_bytes(tmp_path: Path, receiver: Receiver) -> 
         assert (broker.webhooks._bytes.free, broker.webhooks._connections.free) == (32 << 20, 256)
 
 
-def test_a_receiver_that_does_not_read_keeps_nothing(tmp_path: Path) -> None:
+def test_a_receiver_that_does_not_read_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the time is over the connection ends, with what is still to be sent."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         Broker(tmp_path / "store.db", allow_private=True, limits=Limits(event_bytes=16 << 20)) as broker,
     ):
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        broker.webhooks._timeout_seconds = 0.5
+        monkeypatch.setattr("siftline.broker.webhooks._TIMEOUT_SECONDS", 0.5)
         broker.subscribe("a > 0", deliver=Webhook(f"http://127.0.0.1:{server.getsockname()[1]}/"))
         broker.publish({"a": 1, "text": "x" * 12_000_000})
         peer, _ = server.accept()

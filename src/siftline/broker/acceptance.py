@@ -38,7 +38,7 @@ def accepted_text(expression: Any, dialect: str, limits: Limits) -> Written:
     written = Written.of(expression, dialect)
     n_bytes = len(written.text.encode("utf-8", "surrogatepass"))
     if n_bytes > limits.expression_bytes:
-        raise SubscriptionError(f"the expression has {n_bytes:,} bytes: at most {limits.expression_bytes:,} may be")
+        raise SubscriptionError(f"the expression has {n_bytes:,} bytes; the limit is {limits.expression_bytes:,}")
     return written
 
 
@@ -55,4 +55,4 @@ def check_room(connection: sqlite3.Connection, owner: str | None, limits: Limits
     most = limits.subscriptions_per_owner
     query = "SELECT count(*) FROM (SELECT 1 FROM subscriptions WHERE owner = ? LIMIT ?)"
     if connection.execute(query, (owner, most)).fetchone()[0] >= most:
-        raise LimitError(f"the owner has {most:,} subscriptions already, and no more may be")
+        raise LimitError(f"the owner has {most:,} subscriptions already, which is the limit")

@@ -233,7 +233,7 @@ class Broker:
         written = accepted_text(expression, dialect, self.limits)
         webhook = None if deliver is None else accepted_webhook(deliver, allow_private=self._allow_private)
         if len(self.engine) >= self.limits.subscriptions:
-            raise LimitError(f"there are {self.limits.subscriptions:,} subscriptions already, and no more may be")
+            raise LimitError(f"there are {self.limits.subscriptions:,} subscriptions already, which is the limit")
         id = new_id(are_ids_text=self.store.are_ids_text())
         ticket = new_secret("ticket_")
         batch = Batch()

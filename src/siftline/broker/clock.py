@@ -33,7 +33,7 @@ def wall_time() -> datetime:
 
 
 def steady_seconds() -> float:
-    """Return the time of a clock that cannot be set, and that runs while the machine sleeps if there is such a clock."""
+    """Return the time of a clock that cannot be set, and that runs while the machine sleeps if there is one."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 

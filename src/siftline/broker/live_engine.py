@@ -57,6 +57,11 @@ class LiveEngine:
         Returns the time that decides whether a lease has ended.
     hear : callable
         Called under the lock with changes that the engine has applied.
+
+    Attributes
+    ----------
+    sequence : int
+        The number of the last change that the engine has.
     """
 
     def __init__(
@@ -68,22 +73,17 @@ class LiveEngine:
         self.unreadable: set[Id] = set()
         # Subscriptions that expire by `_evicted_until` may be missing from the engine; those that expire by
         # `_clean_until` are.
-        self.engine, self._sequence, self._evicted_until = opened_engine(store, index, now(), self.unreadable)
+        self.engine, self.sequence, self._evicted_until = opened_engine(store, index, now(), self.unreadable)
         self._clean_until = datetime.min.replace(tzinfo=UTC)
         self._next_expiry = store.next_expiry()
         self._look: tuple[float, datetime] | None = None
 
-    @property
-    def sequence(self) -> int:
-        """The last change that the engine has."""
-        return self._sequence
-
     def follow(self, sequence: int | None = None) -> None:
         """Apply the changes of the store to the engine, up to a number or all of them."""
         with self.lock:
-            if sequence is not None and self._sequence >= sequence:
+            if sequence is not None and self.sequence >= sequence:
                 return
-            changes = list(self._store.changes(self._sequence))
+            changes = list(self._store.changes(self.sequence))
             self._expect(changes)
             now = self._now()
             taken = [_in_force(each, now) for each in changes]
@@ -93,7 +93,7 @@ class LiveEngine:
             last = catch_up(self.engine, taken, by_owner=False, skipped=self.unreadable)
             if last is not None:
                 self._hear(changes)
-                self._sequence = last  # set last: if `_hear` raises, the changes are applied again
+                self.sequence = last  # set last: if `_hear` raises, the changes are applied again
 
     def _expect(self, changes: list[Change]) -> None:
         """Update the time at which the next lease ends."""
@@ -163,16 +163,16 @@ class LiveEngine:
         A snapshot that lags by more changes than there are subscriptions is given up: it would not make the next start
         quicker, and the store would have to keep the tombstones of all subscriptions since.
         """
-        behind = self._sequence - self._store.readers().get(READER, self._sequence)
+        behind = self.sequence - self._store.readers().get(READER, self.sequence)
         if behind > max(KEPT_CHANGES, len(self.engine)):
             self._store.forget_reader(READER)
-        return self._store.compact_some(MOST_DROPPED, reader=READER, seen=self._sequence, n_kept=KEPT_CHANGES)
+        return self._store.compact_some(MOST_DROPPED, reader=READER, seen=self.sequence, n_kept=KEPT_CHANGES)
 
     def save(self) -> None:
         """Write a snapshot of the engine, so that the next start is quick."""
         with self._saving, self.lock:
             if not self.unreadable:  # otherwise the next start tries to parse them again
-                save_engine(self.engine, self._store, self._index, self._sequence, self._evicted_until)
+                save_engine(self.engine, self._store, self._index, self.sequence, self._evicted_until)
 
 
 def _in_force(change: Change, now: datetime) -> Change:

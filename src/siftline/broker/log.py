@@ -508,12 +508,8 @@ def marked(mark: Mark, problems: list[str]) -> int:
 
 def _told(logged: list[LoggedEvent], with_webhooks: Collection[Id]) -> dict[Id, int]:
     """Return how many notifications each webhook gets of new events."""
-    told: dict[Id, int] = {}
-    for event in logged if with_webhooks else ():
-        for id in event.subscriptions():
-            if id in with_webhooks:
-                told[id] = told.get(id, 0) + 1
-    return told
+    heard = logged if with_webhooks else ()
+    return Counter(id for event in heard for id in event.subscriptions() if id in with_webhooks)
 
 
 def _cost(n_bytes: int, n_matches: int, n_names: int) -> int:

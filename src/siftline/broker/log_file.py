@@ -82,33 +82,18 @@ def open_log(path: str, most_bytes: int) -> list[str]:
     if not os.path.exists(path):
         _make(path)
         return []
-    problems: list[str] = []
-    version = VERSION
+    version, problems = VERSION, []
     try:
         with plain_errors(path):
             version = _version(path)
+            problems = _problems(path)
     except StoreError as error:
         if not _is_damage(error):
             raise
         problems = [str(error)]
-    if version > VERSION:
-        raise StoreError(f"{path} is from a newer version of Siftline ({version}; this one knows {VERSION})")
-    if not problems:
-        problems = _damage(path)
     if version == VERSION and not problems:
         return []
     return problems + _copied(path, most_bytes, is_damaged=bool(problems))
-
-
-def _damage(path: str) -> list[str]:
-    """Return what is damaged; raise if the file cannot be read for another reason."""
-    try:
-        with plain_errors(path):
-            return _problems(path)
-    except StoreError as error:
-        if not _is_damage(error):
-            raise
-        return [str(error)]
 
 
 def _is_damage(error: StoreError) -> bool:
@@ -127,6 +112,8 @@ def _version(path: str) -> int:
     if version == 0 and not tables:
         _make(path)
         return VERSION
+    if version > VERSION:
+        raise StoreError(f"{path} is from a newer version of Siftline ({version}; this one knows {VERSION})")
     return version
 
 

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from siftline.broker.notifications import Notification, Position
-
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -47,7 +45,3 @@ class LoggedEvent(NamedTuple):
             if number is not None
             for place in np.flatnonzero(self.numbers == number).tolist()
         )
-
-    def notification(self, place: int, id: Id) -> Notification:
-        """Return what one of the subscriptions gets."""
-        return Notification(Position(self.sequence, place), id, self.at, self.payload)

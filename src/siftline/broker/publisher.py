@@ -161,9 +161,9 @@ class Publisher:
 
     def _check_size(self, n_events: int, n_bytes: int) -> None:
         if n_events > self._limits.batch_events:
-            raise LimitError(f"{n_events:,} events at once: at most {self._limits.batch_events:,} may be")
+            raise LimitError(f"{n_events:,} events at once: at most {self._limits.batch_events:,} are allowed")
         if n_bytes > self._limits.waiting_bytes:
-            raise LimitError(f"events of {n_bytes:,} bytes at once: at most {self._limits.waiting_bytes:,} may be")
+            raise LimitError(f"events of {n_bytes:,} bytes at once: at most {self._limits.waiting_bytes:,} are allowed")
 
     @property
     def n_waiting(self) -> int:
@@ -335,7 +335,7 @@ def event_text(event: Any, limits: Limits) -> bytes:
         event = event.encode("utf-8", "surrogatepass")
     text = bytes(event) if isinstance(event, (bytes, bytearray, memoryview)) else _dumped(event)
     if len(text) > limits.event_bytes:
-        raise LimitError(f"an event of {len(text):,} bytes: at most {limits.event_bytes:,} may be")
+        raise LimitError(f"an event of {len(text):,} bytes: at most {limits.event_bytes:,} are allowed")
     _check_unicode(text)
     if b"NaN" in text or b"Infinity" in text:
         _check_numbers(text)

@@ -99,12 +99,12 @@ class Recent:
     >>> recent = Recent()
     >>> for sequence, numbers in ((7, [0, 1]), (8, [0]), (9, [1, 2])):
     ...     recent.add(sequence, 100, np.array(numbers, np.uint32))
-    >>> recent.find(START, 0, limit=9)
+    >>> recent.snapshot().find(START, 0, limit=9)
     Found(sequences=[7, 8], places=[0, 0], numbers=[0, 0])
-    >>> recent.find(Position(7, 0), np.array([False, True, True]), limit=2)
+    >>> recent.snapshot().find(Position(7, 0), np.array([False, True, True]), limit=2)
     Found(sequences=[7, 9], places=[1, 0], numbers=[1, 1])
     >>> recent.forget(1)
-    >>> recent.first, len(recent), recent.n_bytes, recent.find(START, 0, limit=9).sequences
+    >>> recent.first, len(recent), recent.n_bytes, recent.snapshot().find(START, 0, limit=9).sequences
     (8, 2, 200, [8])
     """
 
@@ -148,12 +148,13 @@ class Recent:
 
     def event(self, position: int) -> tuple[int, int, NDArray[np.uint32]]:
         """Return sequence, cost and matches of an event; the oldest has position 0."""
-        matches = self._numbers.view[self._start(position) : self._start(position + 1)]
+        snapshot = self.snapshot()
+        matches = snapshot.numbers[snapshot.start(position) : snapshot.start(position + 1)]
         return int(self._sequences.view[position]), int(self._costs.view[position]), matches.copy()
 
     def forget(self, n_events: int) -> None:
         """Forget the oldest events."""
-        n_matches = self._start(n_events)
+        n_matches = self.snapshot().start(n_events)
         self.n_bytes -= int(self._costs.view[:n_events].sum())
         self.n_names -= int(self._names.view[:n_events].sum())
         for column in (self._sequences, self._costs, self._ends, self._names):
@@ -161,19 +162,9 @@ class Recent:
         self._numbers.drop(n_matches)
         self._base += n_matches
 
-    def _start(self, position: int) -> int:
-        """Return where in the numbers the matches of an event begin."""
-        return int(self._ends.view[position - 1]) - self._base if position else 0
-
     def snapshot(self) -> Snapshot:
         """Return the arrays as they are at this moment, without copying them."""
         return Snapshot(self._sequences.view, self._ends.view, self._numbers.view, self._base)
-
-    def find(
-        self, after: Position, wanted: int | NDArray[np.bool_] | None, *, limit: int, until: int | None = None
-    ) -> Found:
-        """Return the next matches after a position."""
-        return self.snapshot().find(after, wanted, limit=limit, until=until)
 
 
 class Snapshot(NamedTuple):
@@ -200,14 +191,14 @@ class Snapshot(NamedTuple):
         `until` is the last event to scan.
         """
         position = int(np.searchsorted(self.sequences, after.sequence))
-        first = self._start(position)
+        first = self.start(position)
         if position < len(self.sequences) and self.sequences[position] == after.sequence:
-            first = min(first + after.place + 1, self._start(position + 1))
+            first = min(first + after.place + 1, self.start(position + 1))
         n_events = len(self.sequences)
-        end = self._start(n_events if until is None else int(np.searchsorted(self.sequences, until, "right")))
+        end = self.start(n_events if until is None else int(np.searchsorted(self.sequences, until, "right")))
         return self._found(self._hits(first, end, wanted, limit))
 
-    def _start(self, position: int) -> int:
+    def start(self, position: int) -> int:
         """Return where in the numbers the matches of an event begin."""
         return int(self.ends[position - 1]) - self.base if position else 0
 

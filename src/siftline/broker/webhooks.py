@@ -42,6 +42,7 @@ _AT_ONCE: Final = 256
 _MOST_BYTES: Final = 32 << 20
 # The bytes of events that are read at a time.
 _MOST_READ_BYTES: Final = 8 << 20
+# How long a receiver may take.
 _TIMEOUT_SECONDS: Final = 10.0
 # How long closing a TLS connection may take; it no longer counts in anybody's share.
 _GOODBYE_SECONDS: Final = 1.0
@@ -65,8 +66,6 @@ class Webhooks:
         Whether webhooks may have private and loopback addresses.
     retry_seconds : sequence of float, optional
         How long to wait after each failure.
-    timeout_seconds : float
-        How long a receiver may take.
     """
 
     def __init__(
@@ -77,12 +76,10 @@ class Webhooks:
         *,
         allow_private: bool,
         retry_seconds: Iterable[float] | None = None,
-        timeout_seconds: float = _TIMEOUT_SECONDS,
     ) -> None:
         self._deliveries, self._webhook_of, self._now = deliveries, webhook_of, now
         self._allow_private = allow_private
         self._retry_seconds = RETRY_SECONDS if retry_seconds is None else tuple(retry_seconds)
-        self._timeout_seconds = timeout_seconds
         self._tls = ssl.create_default_context()
         self._busy: dict[Id, asyncio.Task[None]] = {}
         self._connections, self._bytes = Shares(_AT_ONCE), Shares(_MOST_BYTES)
@@ -188,9 +185,9 @@ class Webhooks:
     async def _attempt(self, webhook: Webhook, notification: Notification) -> tuple[str | None, bool]:
         """Send once; return the error, None if there is none, and whether trying again is useless."""
         try:
-            status = await asyncio.wait_for(self._post(webhook, notification), self._timeout_seconds)
+            status = await asyncio.wait_for(self._post(webhook, notification), _TIMEOUT_SECONDS)
         except TimeoutError:
-            return f"no answer within {self._timeout_seconds:g} s", False
+            return f"no answer within {_TIMEOUT_SECONDS:g} s", False
         except LimitError as error:
             return str(error), True
         except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
