@@ -56,9 +56,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from datetime import datetime
 
-    from siftline.broker.cluster import Delivered
     from siftline.broker.logged import LoggedEvent
-    from siftline.broker.notifications import Page, Position
+    from siftline.broker.notifications import Delivered, Page, Position
     from siftline.broker.publisher import Pairs, Published
     from siftline.broker.remembered import Answer, Done
     from siftline.engine import Engine

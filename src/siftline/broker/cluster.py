@@ -27,7 +27,7 @@ from siftline.broker.log_file import connect
 from siftline.broker.log_rows import checksum, insert, row
 from siftline.broker.losses import Losses, Run
 from siftline.broker.matching import matched_ids
-from siftline.broker.notifications import LAST_PLACE, Position
+from siftline.broker.notifications import LAST_PLACE, Delivered, Position
 from siftline.broker.recent import event_cost
 from siftline.engine import Engine
 from siftline.errors import EventError, LimitError, StoreError
@@ -74,14 +74,6 @@ class PublishedEvent(NamedTuple):
     sequence: int
     at: int
     payload: bytes
-
-
-class Delivered(NamedTuple):
-    """How many matches were new, were repeated, or had an unknown subscription or event."""
-
-    delivered: int
-    repeated: int
-    unknown: int
 
 
 class Cluster:

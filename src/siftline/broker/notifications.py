@@ -125,6 +125,14 @@ class Page(list[Notification]):
         self.gap = gap
 
 
+class Delivered(NamedTuple):
+    """How many matches of a cluster were new, were repeated, or had an unknown subscription or event."""
+
+    delivered: int
+    repeated: int
+    unknown: int
+
+
 class Everybody:
     """Contains every subscription: the choice of an admin's stream."""
 

@@ -23,10 +23,10 @@ from concurrent.futures import Future
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from siftline.broker.raw_json import json_text
 from siftline.broker.recent import event_cost
 from siftline.broker.remembered import PUBLISH_NAME_BYTES, Answer, Done
 from siftline.errors import BusyError, EventError, IdempotencyError, LimitError, StoreError
-from siftline.model import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -333,7 +333,7 @@ def event_text(event: Any, limits: Limits) -> bytes:
     """
     if isinstance(event, str):
         event = event.encode("utf-8", "surrogatepass")
-    text = bytes(event) if isinstance(event, (bytes, bytearray, memoryview)) else _dumped(event)
+    text = bytes(event) if isinstance(event, (bytes, bytearray, memoryview)) else json_text(event)
     if len(text) > limits.event_bytes:
         raise LimitError(f"an event of {len(text):,} bytes: at most {limits.event_bytes:,} are allowed")
     _check_unicode(text)
@@ -344,15 +344,6 @@ def event_text(event: Any, limits: Limits) -> bytes:
     if b"\n" in text or b"\r" in text:
         _check_lines(text)
     return text.replace(b"\n", b" ").replace(b"\r", b" ").strip()
-
-
-def _dumped(event: Any) -> bytes:
-    try:
-        return json.dumps(event, allow_nan=False, default=json_value).encode()
-    except EventError:
-        raise
-    except (TypeError, ValueError, RecursionError) as error:
-        raise EventError(f"not a JSON object: {error}") from None
 
 
 def _check_unicode(text: bytes) -> None:

@@ -15,6 +15,9 @@ import json
 import re
 from typing import Any, Final, NoReturn
 
+from siftline.errors import EventError
+from siftline.model import json_value
+
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
@@ -30,6 +33,16 @@ def _nothing(found: Any) -> None:
 _DECODER: Final = json.JSONDecoder(
     parse_float=_nothing, parse_int=_nothing, parse_constant=_refuse, object_pairs_hook=_nothing
 )
+
+
+def json_text(event: Any) -> bytes:
+    """Return an event that is a dict as JSON."""
+    try:
+        return json.dumps(event, allow_nan=False, default=json_value).encode()
+    except EventError:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
+        raise EventError(f"not a JSON object: {error}") from None
 
 
 def raw_members(text: str) -> dict[str, str]:

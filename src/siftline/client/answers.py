@@ -168,14 +168,6 @@ class Changes(NamedTuple):
     changes: list[Change]
 
 
-class Delivered(NamedTuple):
-    """What became of matches: new notifications, those that were known, those of no subscription or event there."""
-
-    delivered: int
-    repeated: int
-    unknown: int
-
-
 def published_of(document: dict[str, Any]) -> Published:
     """Return the result of `published`."""
     events = [PublishedEvent(**each | {"at": _moment(each["at"])}) for each in document["events"]]
@@ -190,11 +182,6 @@ def changes_of(document: dict[str, Any]) -> Changes:
 def _change(document: dict[str, Any]) -> Change:
     expires = document.get("expires")
     return Change(**document | {"expires": None if expires is None else _moment(expires)})
-
-
-def delivered_of(document: dict[str, Any]) -> Delivered:
-    """Return what `deliver` gives."""
-    return Delivered(**document)
 
 
 def notifications_of(members: dict[str, str]) -> Page:

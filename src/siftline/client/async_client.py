@@ -10,7 +10,7 @@ import httpx
 
 from siftline.broker.limits import DAY
 from siftline.client import calls
-from siftline.client.connection import options, refusal_of, result_of, stream_timeout, unreachable
+from siftline.client.connection import HttpClient, refusal_of, result_of, stream_timeout, unreachable
 from siftline.client.following import Following, warn_of_gap
 from siftline.client.repeating import Repeating
 from siftline.errors import BusyError, LimitError, ServerError, SiftlineError, UnknownIdError
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from siftline.broker.leases import Lease, Webhook
-    from siftline.broker.notifications import Notification, Page
-    from siftline.client.answers import Changes, Delivered, Published, Subscription
+    from siftline.broker.notifications import Delivered, Notification, Page
+    from siftline.client.answers import Changes, Published, Subscription
     from siftline.client.calls import Call
     from siftline.ids import Id
 
 Result = TypeVar("Result")
 
 
-class AsyncClient:
+class AsyncClient(HttpClient[httpx.AsyncClient]):
     """The asyncio version of `Client`: every method is awaited, and streams are read by `async for`.
 
     Parameters are those of `Client`.
@@ -52,30 +52,7 @@ class AsyncClient:
     >>> folder.cleanup()
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        key: str | None = None,
-        timeout: float = 30.0,
-        ca: str | None = None,
-        certificate: str | None = None,
-        certificate_key: str | None = None,
-        use_proxies: bool = True,
-        retries: int = 3,
-    ) -> None:
-        self._timeout, self._retries = timeout, retries
-        self._http = httpx.AsyncClient(
-            **options(
-                url,
-                key=key,
-                timeout=timeout,
-                ca=ca,
-                certificate=certificate,
-                certificate_key=certificate_key,
-                use_proxies=use_proxies,
-            )
-        )
+    _http_type = httpx.AsyncClient
 
     async def close(self) -> None:
         """Close the connections; streams end."""
@@ -86,9 +63,6 @@ class AsyncClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    def __repr__(self) -> str:
-        return f"<siftline.AsyncClient: {self._http.base_url}>"
 
     async def subscribe(
         self,

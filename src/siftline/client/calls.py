@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from siftline.broker.raw_json import raw_members
+from siftline.broker.notifications import Delivered
+from siftline.broker.raw_json import json_text, raw_members
 from siftline.client.answers import (
     changes_of,
-    delivered_of,
     expiry_of,
     lease_of,
     notifications_of,
@@ -20,7 +20,6 @@ from siftline.client.answers import (
     subscription_page_of,
 )
 from siftline.errors import EventError, LimitError, SiftlineError, SubscriptionError
-from siftline.model import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from siftline.broker.leases import Lease, Webhook
     from siftline.broker.notifications import Page
-    from siftline.client.answers import Changes, Delivered, Published, Subscription, SubscriptionPage
+    from siftline.client.answers import Changes, Published, Subscription, SubscriptionPage
     from siftline.ids import Id
 
 Result = TypeVar("Result")
@@ -174,7 +173,11 @@ def acknowledge(reader: str, sequence: int) -> Call[None]:
 def deliver(matches: Iterable[tuple[int, list[Id]]]) -> Call[Delivered]:
     """Send matches that a cluster has found."""
     lines = b"\n".join(_document({"event": event, "subscriptions": ids}) for event, ids in matches)
-    return Call("POST", "/matches", delivered_of, body=lines, media=_LINES, refusal=LimitError)
+    return Call("POST", "/matches", _delivered, body=lines, media=_LINES, refusal=LimitError)
+
+
+def _delivered(document: dict[str, Any]) -> Delivered:
+    return Delivered(**document)
 
 
 def stream_path(id: Id | None, owner: str | None) -> str:
@@ -249,12 +252,7 @@ def _line(event: Any) -> bytes:
     if isinstance(event, str):
         event = event.encode("utf-8", "surrogatepass")
     if not isinstance(event, (bytes, bytearray, memoryview)):
-        try:
-            return json.dumps(event, allow_nan=False, default=json_value).encode()
-        except EventError:
-            raise
-        except (TypeError, ValueError, RecursionError) as error:
-            raise EventError(f"not a JSON object: {error}") from None
+        return json_text(event)
     line = bytes(event).replace(b"\n", b" ")
     if not line.strip():
         raise EventError("not a JSON object: it is empty")

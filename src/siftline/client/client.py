@@ -9,7 +9,7 @@ import httpx
 
 from siftline.broker.limits import DAY
 from siftline.client import calls
-from siftline.client.connection import options, refusal_of, result_of, stream_timeout, unreachable
+from siftline.client.connection import HttpClient, refusal_of, result_of, stream_timeout, unreachable
 from siftline.client.following import Following, warn_of_gap
 from siftline.client.repeating import Repeating
 from siftline.errors import BusyError, LimitError, ServerError, SiftlineError, UnknownIdError
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from siftline.broker.leases import Lease, Webhook
-    from siftline.broker.notifications import Notification, Page
-    from siftline.client.answers import Changes, Delivered, Published, Subscription
+    from siftline.broker.notifications import Delivered, Notification, Page
+    from siftline.client.answers import Changes, Published, Subscription
     from siftline.client.calls import Call
     from siftline.ids import Id
 
 Result = TypeVar("Result")
 
 
-class Client:
+class Client(HttpClient[httpx.Client]):
     """A client of `siftline serve`, with the methods of `Broker`; thread-safe.
 
     Errors are those of the library, such as SubscriptionError with the position; AccessError if a key is missing or
@@ -70,30 +70,7 @@ class Client:
     >>> folder.cleanup()
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        key: str | None = None,
-        timeout: float = 30.0,
-        ca: str | None = None,
-        certificate: str | None = None,
-        certificate_key: str | None = None,
-        use_proxies: bool = True,
-        retries: int = 3,
-    ) -> None:
-        self._timeout, self._retries = timeout, retries
-        self._http = httpx.Client(
-            **options(
-                url,
-                key=key,
-                timeout=timeout,
-                ca=ca,
-                certificate=certificate,
-                certificate_key=certificate_key,
-                use_proxies=use_proxies,
-            )
-        )
+    _http_type = httpx.Client
 
     def close(self) -> None:
         """Close the connections; streams end."""
@@ -104,9 +81,6 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        return f"<siftline.Client: {self._http.base_url}>"
 
     def subscribe(
         self,

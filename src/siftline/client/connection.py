@@ -1,9 +1,9 @@
-"""What both clients share: the options of httpx, and the translation of its errors."""
+"""What both clients share: how they are made, and the translation of its errors."""
 
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import httpx
 
@@ -14,36 +14,47 @@ from siftline.errors import ServerError, SiftlineError
 if TYPE_CHECKING:
     from siftline.client.calls import Call
 
+Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
 Result = TypeVar("Result")
 
 # How long a stream may be silent; a server sends something every 15 s.
 _SILENT_SECONDS: Final = 60.0
 
 
-def options(
-    url: str,
-    *,
-    key: str | None,
-    timeout: float,
-    ca: str | None,
-    certificate: str | None,
-    certificate_key: str | None,
-    use_proxies: bool,
-) -> dict[str, Any]:
-    """Return the options of a client of httpx."""
-    verify: ssl.SSLContext | bool = False  # without TLS, because loading the system's certificates takes 30 ms
-    if url.lower().startswith("https:"):
-        verify = ssl.create_default_context(cafile=ca)
-        if certificate is not None:
-            verify.load_cert_chain(certificate, certificate_key)
-    return {
-        "base_url": url,
-        "headers": {"User-Agent": "siftline"} | ({} if key is None else bearer(key)),
-        "verify": verify,
-        "timeout": timeout,
-        "limits": httpx.Limits(max_connections=None, max_keepalive_connections=20),  # each stream keeps one
-        "trust_env": use_proxies,
-    }
+class HttpClient(Generic[Http]):
+    """The base of both clients; `_http_type` is the client of httpx that they use."""
+
+    _http_type: type[Http]
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout: float = 30.0,
+        ca: str | None = None,
+        certificate: str | None = None,
+        certificate_key: str | None = None,
+        use_proxies: bool = True,
+        retries: int = 3,
+    ) -> None:
+        verify: ssl.SSLContext | bool = False  # without TLS, because loading the system's certificates takes 30 ms
+        if url.lower().startswith("https:"):
+            verify = ssl.create_default_context(cafile=ca)
+            if certificate is not None:
+                verify.load_cert_chain(certificate, certificate_key)
+        self._timeout, self._retries = timeout, retries
+        self._http: Http = self._http_type(
+            base_url=url,
+            headers={"User-Agent": "siftline"} | ({} if key is None else bearer(key)),
+            verify=verify,
+            timeout=timeout,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),  # each stream keeps one
+            trust_env=use_proxies,
+        )
+
+    def __repr__(self) -> str:
+        return f"<siftline.{type(self).__name__}: {self._http.base_url}>"
 
 
 def stream_timeout(timeout: float) -> httpx.Timeout:

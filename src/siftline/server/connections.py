@@ -13,6 +13,7 @@ that has been idle longest is closed for a new one.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import resource
 from collections import Counter
@@ -24,7 +25,6 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from siftline.server.clients import client_of
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from siftline.broker.limits import Limits
@@ -133,10 +133,24 @@ class SendTimer:
             self.start()
 
 
-class HttpConnection(HttpToolsProtocol):
-    """An HTTP connection with a limit for every phase."""
+class _TimedSending(asyncio.Protocol):
+    """Bounds how long a connection waits for its peer to read; the first base of a protocol."""
 
     _sending: SendTimer
+
+    def pause_writing(self) -> None:
+        """Wait for the peer, but not forever."""
+        super().pause_writing()
+        self._sending.start()
+
+    def resume_writing(self) -> None:
+        """Stop waiting, because the peer has read."""
+        super().resume_writing()
+        self._sending.stop()
+
+
+class HttpConnection(_TimedSending, HttpToolsProtocol):
+    """An HTTP connection with a limit for every phase."""
 
     def __init__(self, connections: Connections, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -183,16 +197,6 @@ class HttpConnection(HttpToolsProtocol):
             self._n_head_bytes += len(data)
             if self._n_head_bytes > self._limits.header_bytes:
                 self._refuse_head()
-
-    def pause_writing(self) -> None:
-        """Wait for the peer, but not for ever."""
-        super().pause_writing()
-        self._sending.start()
-
-    def resume_writing(self) -> None:
-        """Go on: the peer has read."""
-        super().resume_writing()
-        self._sending.stop()
 
     # called by the parser
 
@@ -303,10 +307,8 @@ class HttpConnection(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
 
-class WebSocketConnection(WebSocketsSansIOProtocol):
+class WebSocketConnection(_TimedSending, WebSocketsSansIOProtocol):
     """A connection that has become a WebSocket; it has been counted since it was made."""
-
-    _sending: SendTimer
 
     def __init__(self, connections: Connections, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -324,13 +326,3 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._sending.stop()
         self._connections.release(self.transport)
         super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """Wait for the peer, but not for ever."""
-        super().pause_writing()
-        self._sending.start()
-
-    def resume_writing(self) -> None:
-        """Go on: the peer has read."""
-        super().resume_writing()
-        self._sending.stop()

@@ -87,12 +87,8 @@ class OpenStreams:
 
 
 def _shares(right: Right) -> list[tuple[str, Id]]:
-    shares: list[tuple[str, Id]] = []
-    if right.id is not None:
-        shares.append(("id", right.id))
-    if right.owner is not None:
-        shares.append(("owner", right.owner))
-    return shares
+    shares = (("id", right.id), ("owner", right.owner))
+    return [(kind, name) for kind, name in shares if name is not None]
 
 
 def _holds(right: Right) -> bool:

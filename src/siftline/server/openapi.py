@@ -69,6 +69,12 @@ def _operation(
     return operation
 
 
+def _for_admins(
+    summary: str, schema: dict[str, Any], *, errors: tuple[int, ...] = (), **options: Any
+) -> dict[str, Any]:
+    return _operation(f"{summary} (admins)", 200, schema, errors=(*_ADMIN, *errors), security=_KEY, **options)
+
+
 def _query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": "query", "schema": schema}
 
@@ -154,12 +160,9 @@ _PATHS: Final[dict[str, Any]] = {
                 )
             ),
         ),
-        "get": _operation(
-            "List and search subscriptions (admins)",
-            200,
+        "get": _for_admins(
+            "List and search subscriptions",
             {"type": "object", "properties": {"subscriptions": {"type": "array"}, "more": {"type": "boolean"}}},
-            errors=_ADMIN,
-            security=_KEY,
             parameters=(_query("search", _TEXT), _query("owner", _TEXT), _LIMIT),
         ),
     },
@@ -234,22 +237,17 @@ _PATHS: Final[dict[str, Any]] = {
         ),
     },
     "/matches": {
-        "post": _operation(
-            "Matches that a cluster has found, as JSON Lines; repeated matches are ignored (admins)",
-            200,
+        "post": _for_admins(
+            "Matches that a cluster has found, as JSON Lines; repeated matches are ignored",
             _object({"delivered": _NUMBER, "repeated": _NUMBER, "unknown": _NUMBER}, "delivered"),
-            errors=_ADMIN,
-            security=_KEY,
             body={"required": True, "content": {"application/x-ndjson": {"schema": _TEXT}}},
         )
     },
     "/changes": {
-        "get": _operation(
-            "Changes of subscriptions after a number (admins)",
-            200,
+        "get": _for_admins(
+            "Changes of subscriptions after a number",
             _object({"last": _NUMBER, "ids": _TEXT, "changes": {"type": "array"}}, "last", "ids", "changes"),
-            errors=(*_ADMIN, 410),
-            security=_KEY,
+            errors=(410,),
             parameters=(_AFTER_QUERY, _LIMIT_QUERY),
         )
     },
@@ -264,55 +262,37 @@ _PATHS: Final[dict[str, Any]] = {
         )
     },
     "/match": {
-        "post": _operation(
-            "The subscriptions that an event matches, without notifying them (admins)",
-            200,
+        "post": _for_admins(
+            "The subscriptions that an event matches, without notifying them",
             {
                 "type": "object",
                 "required": ["matches", "subscriptions"],
                 "properties": {"matches": {"type": "integer"}, "subscriptions": {"type": "array"}},
             },
-            errors=_ADMIN,
-            security=_KEY,
             body=_EVENTS,
         )
     },
     "/explain": {
-        "post": _operation(
-            "Why an event matches an expression or a subscription, or does not (admins)",
-            200,
+        "post": _for_admins(
+            "Why an event matches an expression or a subscription, or does not",
             {"type": "object"},
-            errors=_ADMIN,
-            security=_KEY,
             body=_body(_object(_EXPRESSIONS | {"id": {"type": ["string", "integer"]}, "event": _EVENT}, "event")),
         )
     },
     "/recent": {
-        "get": _operation(
-            "A few of the newest notifications of all subscriptions; `position` is the next `after` (admins)",
-            200,
+        "get": _for_admins(
+            "A few of the newest notifications of all subscriptions; `position` is the next `after`",
             _object({"position": _TEXT, "notifications": {"type": "array"}}, "position", "notifications"),
-            errors=_ADMIN,
-            security=_KEY,
             parameters=(_AFTER, _LAST, _query("limit", {"type": "integer", "minimum": 1, "maximum": 100})),
         )
     },
     "/dead-letters": {
-        "get": _operation(
-            "Dead letters: notifications that webhooks did not accept (admins)",
-            200,
-            {"type": "object"},
-            errors=_ADMIN,
-            security=_KEY,
-            parameters=(_LIMIT,),
+        "get": _for_admins(
+            "Dead letters: notifications that webhooks did not accept", {"type": "object"}, parameters=(_LIMIT,)
         )
     },
-    "/stats": {"get": _operation("Counts (admins)", 200, {"type": "object"}, errors=_ADMIN, security=_KEY)},
-    "/metrics": {
-        "get": _operation(
-            "Counts for Prometheus (admins)", 200, _TEXT, errors=_ADMIN, security=_KEY, media="text/plain"
-        )
-    },
+    "/stats": {"get": _for_admins("Counts", {"type": "object"})},
+    "/metrics": {"get": _for_admins("Counts for Prometheus", _TEXT, media="text/plain")},
     "/healthz": {"get": _operation("The process is alive", 200, {"type": "object"})},
     "/readyz": {"get": _operation("The server accepts requests", 200, {"type": "object"}, errors=(503,))},
 }

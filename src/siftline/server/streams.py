@@ -24,7 +24,7 @@ from siftline.broker.notifications import LAST_PLACE, Gap, Position
 from siftline.server.problems import ProblemError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 
     from starlette.requests import HTTPConnection
     from starlette.types import Receive, Scope, Send
@@ -236,15 +236,7 @@ class EventStream:
             (b"cache-control", b"no-store"),
             (b"x-accel-buffering", b"no"),
         ]
-        sending = asyncio.ensure_future(self._send(send, headers))
-        gone = asyncio.ensure_future(_disconnected(receive))
-        try:
-            await asyncio.wait([sending, gone], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (sending, gone):
-                task.cancel()
-            await asyncio.gather(sending, gone, return_exceptions=True)
-            self._stream.close()
+        await _until_gone(self._stream, self._send(send, headers), _disconnected(receive))
 
     async def _send(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -338,14 +330,18 @@ async def _disconnected(receive: Receive) -> None:
 
 async def send_over(websocket: WebSocket, stream: Stream) -> None:
     """Send notifications over a WebSocket as CloudEvents in JSON, and `{"gap": ...}` where some are missing."""
-    sending = asyncio.ensure_future(_send_all(websocket, stream))
-    gone = asyncio.ensure_future(_closed(websocket))
+    await _until_gone(stream, _send_all(websocket, stream), _closed(websocket))
+
+
+async def _until_gone(stream: Stream, sending: Coroutine[Any, Any, None], gone: Coroutine[Any, Any, None]) -> None:
+    """Send until the stream ends or the client is gone, then close the stream."""
+    tasks = [asyncio.ensure_future(each) for each in (sending, gone)]
     try:
-        await asyncio.wait([sending, gone], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (sending, gone):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(sending, gone, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         stream.close()
 
 
