@@ -172,7 +172,7 @@ def test_limits(tmp_path: Path) -> None:
         with pytest.raises(LimitError, match="owner"):
             broker.subscribe("a = 1", owner="ann")
         broker.subscribe("a = 1", owner="bob")
-        with pytest.raises(LimitError, match="no more"):
+        with pytest.raises(LimitError, match="the limit"):
             broker.subscribe("a = 1")
 
 

@@ -1,4 +1,4 @@
-"""Writing matches: a row for each event and subscription that it satisfies."""
+"""Writes matches: a row for each event and each subscription that it satisfies."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ FORMATS: Final = (JSONL, CSV, PARQUET)
 
 
 class MatchWriter(Protocol):
-    """Takes matches in any number of portions."""
+    """Writes matches in several calls."""
 
     def write(self, events: Sequence[int], lines: Sequence[int] | None, ids: Sequence[Id]) -> None:
-        """Write rows: position of the event, its line in the file if it has one, and id of the subscription."""
+        """Write rows: the position of the event, its line in the file if it has one, and the id of the subscription."""
 
 
 def output_format(path: str, asked: str | None) -> str:
-    """Return the format to write: the one asked for, or that of the file's extension."""
+    """Return the output format: the given one, or that of the extension."""
     chosen = asked or format_of(path, FORMATS)
     if chosen == PARQUET and path == STANDARD:
-        raise CannotRunError("Parquet cannot go to standard output: name a file with --output")
+        raise CannotRunError("Parquet cannot be written to standard output: name a file with --output")
     return chosen
 
 

@@ -1,4 +1,4 @@
-"""The option `--now` of commands that match: the instant that `now()` means in conditions."""
+"""The option `--now` of commands that match: the instant of `now()` in conditions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ if TYPE_CHECKING:
 def add_now(parser: argparse.ArgumentParser) -> None:
     """Define the option."""
     parser.add_argument(
-        "--now", metavar="TIME", type=_instant, help="what now() means, as 2026-01-31T10:00:00Z; if absent, this moment"
+        "--now",
+        metavar="TIME",
+        type=_instant,
+        help="the instant of now(), such as 2026-01-31T10:00:00Z (the current time)",
     )
 
 
 def moment_of(args: argparse.Namespace) -> Timestamp:
-    """Return the instant of the run."""
+    """Return the instant of the option, or the current time."""
     from siftline.model import Timestamp
 
     return Timestamp(time.time_ns() if args.now is None else args.now)

@@ -1,4 +1,4 @@
-"""`siftline store add` and `remove`: one subscription in, some out."""
+"""`siftline store add` and `siftline store remove`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from siftline.ids import Id
     from siftline.storage.store import Store
 
-# So often a number is tried anew that another process was faster to take.
+# How often a new number is tried if another process has taken it.
 _ATTEMPTS: Final = 20
-# Those of a store, which would be loaded only to show the help.
+# The dialects of a store; importing its module only for the help would take long.
 DIALECTS: Final = ("text", "eventbridge", "sns", "cloudevents")
-# What the first character of an expression tells about its dialect.
+# The dialect by the first character of an expression.
 _LOOKS: Final = {"{": "eventbridge", "[": "cloudevents"}
 
 
@@ -56,7 +56,7 @@ def _added(store: Store, args: argparse.Namespace, expires: datetime | None) -> 
 
 
 def _next_id(store: Store) -> int:
-    """Return a number that no subscription has, nor had as far as the store remembers."""
+    """Return a number that no subscription in the feed of the store has had."""
     if store.are_ids_text():
         raise CannotRunError(f"the ids of {store.path} are strings: --id is needed")
     ((largest,),) = store.select("SELECT max(id) FROM changes")
@@ -64,7 +64,7 @@ def _next_id(store: Store) -> int:
 
 
 def _id(text: str, are_texts: bool | None) -> Id:
-    """Return an id as the store holds it: a whole number is an integer, unless its ids are strings."""
+    """Return an id in the form of the store: a whole number is an integer, unless the ids are strings."""
     from siftline.files.subscription_files import whole_number
 
     number = None if are_texts else whole_number(text)

@@ -1,4 +1,4 @@
-"""From a store into a file that `siftline store import` and `siftline match` read."""
+"""Writes the subscriptions of a store to a file that `siftline store import` and `siftline match` can read."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _write(portions: Iterator[list[StoredSubscription]], kind: str, file: IO[byt
 
 
 def json_line(subscription: StoredSubscription) -> str:
-    """Return one line of JSON with the expression as it was written; JSON stays JSON if it has a line of its own."""
+    """Return one line of JSON with the expression as it was written; a pattern on one line stays JSON."""
     dialect, text = subscription.written
     source = text if dialect != TEXT and _fits_a_line(text) else json.dumps(text)
     parts = [f'"id": {json.dumps(subscription.id)}', f'"{_KEYS[dialect]}": {source}']

@@ -89,9 +89,9 @@ def _is_pipe(path: str) -> bool:
     return Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir()
 
 
-def shown_name(path: str, standard: str = "<stdin>") -> str:
+def shown_name(path: str) -> str:
     """Return the name of a file in messages."""
-    return standard if path == STANDARD else path
+    return "<stdin>" if path == STANDARD else path
 
 
 @contextlib.contextmanager

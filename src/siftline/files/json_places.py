@@ -7,7 +7,6 @@ import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
 # One character of a JSON string: a pair of surrogates, an escape, or the character itself.
-_SPACE = re.compile(r"[ \t\r\n]*")
 _WRITTEN = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.S)
 
 
@@ -36,26 +35,3 @@ def _column(line: str, start: int, end: int, position: int) -> int:
         if n_passed == position:
             return written.start() + 1
     return end + 1
-
-
-def value_in_json(line: str, key: str) -> str:
-    """Return the value of one member of a valid JSON object, exactly as it is written.
-
-    >>> value_in_json('{"id": 1, "pattern": {"a":  [1.0]} }', "pattern")
-    '{"a":  [1.0]}'
-    """
-    decoder = json.JSONDecoder()
-    place = _after_space(line, line.index("{") + 1)
-    while True:
-        name, place = scanstring(line, place + 1)
-        start = _after_space(line, _after_space(line, place) + 1)
-        _, end = decoder.raw_decode(line, start)
-        if name == key:
-            return line[start:end]
-        place = _after_space(line, _after_space(line, end) + 1)
-
-
-def _after_space(line: str, place: int) -> int:
-    found = _SPACE.match(line, place)
-    assert found is not None
-    return found.end()

@@ -6,7 +6,9 @@ import contextlib
 import errno
 import fcntl
 import os
+import struct
 import tempfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +104,16 @@ class File:
     def is_open(self) -> bool:
         """Whether the file is open."""
         return self._descriptor >= 0
+
+
+def with_checksum(body: bytes) -> bytes:
+    """Return bytes followed by their checksum."""
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+def is_whole(block: bytes) -> bool:
+    """Return whether a block that `with_checksum` has made is complete and undamaged."""
+    return len(block) > 4 and block == with_checksum(block[:-4])
 
 
 @contextlib.contextmanager

@@ -16,12 +16,14 @@ import zlib
 from typing import TYPE_CHECKING, Final
 
 from siftline.errors import StorageError
+from siftline.storage.files import is_whole, with_checksum
 
 if TYPE_CHECKING:
     from siftline.storage.files import File
 
 _MAGIC: Final = b"SiftLog1"
-_HEADER: Final = struct.Struct("<8sQI")
+_HEADER: Final = struct.Struct("<8sQ")
+_HEADER_BYTES: Final = _HEADER.size + 4
 _RECORD: Final = struct.Struct("<QQII")
 
 
@@ -38,10 +40,9 @@ class Log:
     def reset(self, generation: int) -> None:
         """Drop all records, because a checkpoint contains them."""
         self._file.truncate(0)
-        head = _HEADER.pack(_MAGIC, generation, 0)[:-4]
-        self._file.write(head + struct.pack("<I", zlib.crc32(head)), 0)
+        self._file.write(with_checksum(_HEADER.pack(_MAGIC, generation)), 0)
         self._file.sync()
-        self.generation, self.n_bytes, self._number = generation, _HEADER.size, 0
+        self.generation, self.n_bytes, self._number = generation, _HEADER_BYTES, 0
 
     def append(self, payload: bytes) -> None:
         """Write a record and wait until it is on the disk; if that fails, the log is unchanged."""
@@ -65,17 +66,17 @@ class Log:
 
     def read_generation(self) -> int | None:
         """Return the generation of the log; None if a reset was interrupted."""
-        head = self._file.read(_HEADER.size, 0)
-        if len(head) < _HEADER.size:
+        head = self._file.read(_HEADER_BYTES, 0)
+        if len(head) < _HEADER_BYTES:
             return None
-        magic, generation, checksum = _HEADER.unpack(head)
-        if magic != _MAGIC or checksum != zlib.crc32(head[:-4]):
+        magic, generation = _HEADER.unpack_from(head)
+        if magic != _MAGIC or not is_whole(head):
             raise StorageError(f"{self._file.path} is damaged: its header is not as it was written")
         return int(generation)
 
     def records(self, generation: int) -> list[bytes]:
         """Return all payloads, and prepare to append after them."""
-        self.generation, self.n_bytes, self._number = generation, _HEADER.size, 0
+        self.generation, self.n_bytes, self._number = generation, _HEADER_BYTES, 0
         size, payloads = self._file.size(), []
         while (record := self._record_at(self.n_bytes, size)) is not None:
             payloads.append(record)

@@ -21,12 +21,11 @@ import contextlib
 import os
 import struct
 import time
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from siftline.errors import StorageError, StoreError
-from siftline.storage.files import File
+from siftline.storage.files import File, is_whole, with_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +65,7 @@ class Mark:
     def _number(self, written: bytes) -> int:
         if not any(written):  # created, but not written yet
             return 0
-        if len(written) != _SIZE or written[-4:] != struct.pack("<I", zlib.crc32(written[:-4])):
+        if len(written) != _SIZE or not is_whole(written):
             raise StoreError(
                 f"{self.path} is damaged, and does not tell whether changes were lost; remove it to do without"
             )
@@ -85,8 +84,7 @@ class Mark:
         # The changes are durable even if the mark cannot be written.
         with contextlib.suppress(StorageError), self._turn(self._file):
             if self._number(self._file.read(_SIZE, 0)) < sequence:  # another process may have advanced it
-                body = _BODY.pack(_MAGIC, sequence)
-                self._file.write(body + struct.pack("<I", zlib.crc32(body)), 0)
+                self._file.write(with_checksum(_BODY.pack(_MAGIC, sequence)), 0)
 
     @contextlib.contextmanager
     def _turn(self, file: File) -> Iterator[None]:

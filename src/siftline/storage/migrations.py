@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from siftline.errors import StoreError
 from siftline.storage.rows import checksum_of, set_fact
+from siftline.storage.sqlite_files import transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,17 +137,11 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
     """Bring a store to the version of this program, in one transaction."""
     if version_of(connection, path) == VERSION:
         return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection) as execute:
         for step in _STEPS[version_of(connection, path) :]:  # read again, because another process may have migrated it
             step(connection)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+        execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        execute(f"PRAGMA user_version = {VERSION}")
     _let_it_shrink(connection)
 
 

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from siftline.errors import StorageError
-from siftline.storage.files import File, named_errors, sync_folder
+from siftline.storage.files import File, is_whole, named_errors, sync_folder, with_checksum
 from siftline.storage.log import Log
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class PageFile:
             try:
                 file.write(bytes(_PLACES_AT), 0)
                 file.write(self._header(1, 0, 0, 0), _BLOCK)
-                file.write(_checked(_MARK.pack(0, 0)), _MARK_AT)
+                file.write(with_checksum(_MARK.pack(0, 0)), _MARK_AT)
                 file.sync()
             finally:
                 file.close()
@@ -169,7 +169,7 @@ class PageFile:
         n_tables = len(self._table_places)
         numbers = self.page_bytes, checkpoint, n_places, len(self._table), state_page, n_state, n_tables
         body = _HEADER.pack(_MAGIC, _VERSION, *numbers) + struct.pack(f"<{n_tables}I", *self._table_places)
-        return _checked(body.ljust(_BLOCK - 4, b"\0"))
+        return with_checksum(body.ljust(_BLOCK - 4, b"\0"))
 
     def _read_headers(self) -> None:
         """Load the state of the last checkpoint."""
@@ -181,8 +181,8 @@ class PageFile:
             version = _HEADER.unpack_from(block)[1]
             if version != _VERSION:
                 raise StorageError(f"{self.path} is of version {version}; this Siftline reads version {_VERSION}")
-        whole = [block for block in blocks if _is_whole(block)]
-        self._has_lost_header = any(not _is_whole(block) and any(block) for block in blocks)
+        whole = [block for block in blocks if is_whole(block)]
+        self._has_lost_header = any(not is_whole(block) and any(block) for block in blocks)
         if not whole:
             raise self._damage("no header is as it was written")
         header = max(whole, key=lambda block: int(_HEADER.unpack_from(block)[3]))
@@ -217,7 +217,7 @@ class PageFile:
     def _open_log(self, open_file: type[File], log_path: Path) -> None:
         """Read the changes acknowledged since the checkpoint, or start a new log."""
         mark = self._file.read(_MARK.size + 4, _MARK_AT)
-        if not _is_whole(mark):
+        if not is_whole(mark):
             raise self._damage("its mark is not as it was written")
         marked, n_marked = _MARK.unpack_from(mark)
         has_marked = marked == self._checkpoint and n_marked > 0
@@ -428,7 +428,7 @@ class PageFile:
         self._log.append(payload)
         # The mark is written after the log is on the disk, so that it is never ahead of it.
         try:
-            self._file.write(_checked(_MARK.pack(self._log.generation, self._log.n_bytes)), _MARK_AT)
+            self._file.write(with_checksum(_MARK.pack(self._log.generation, self._log.n_bytes)), _MARK_AT)
         except StorageError as error:
             self._failure = f"the log is ahead of what is in memory ({error})"
             raise
@@ -520,14 +520,6 @@ class PageFile:
         assert sorted(places) == list(range(len(self._is_kept)))
         assert len(self._pool) <= self._n_frames
         assert self._dirty <= self._pool.keys()
-
-
-def _checked(body: bytes) -> bytes:
-    return body + struct.pack("<I", zlib.crc32(body))
-
-
-def _is_whole(block: bytes) -> bool:
-    return len(block) > 4 and block[-4:] == struct.pack("<I", zlib.crc32(block[:-4]))
 
 
 def _following(page: Page) -> int:

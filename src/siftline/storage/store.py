@@ -141,9 +141,9 @@ class Store(StoreFile):
         StoreError
             If the change cannot be made durable; then nothing has changed.
         """
-        batch = Batch()
-        batch.add(expression, id, weight=weight, owner=owner, expires=expires, dialect=dialect)
-        return self._apply(batch)
+        return self._change(
+            lambda batch: batch.add(expression, id, weight=weight, owner=owner, expires=expires, dialect=dialect)
+        )
 
     def replace(
         self,
@@ -155,21 +155,17 @@ class Store(StoreFile):
         dialect: str = TEXT,
     ) -> int:
         """Replace the expression of a subscription; arguments that are not given keep their values."""
-        batch = Batch()
-        batch.replace(id, expression, weight=weight, expires=expires, dialect=dialect)
-        return self._apply(batch)
+        return self._change(
+            lambda batch: batch.replace(id, expression, weight=weight, expires=expires, dialect=dialect)
+        )
 
     def renew(self, id: AnyId, expires: datetime | None) -> int:
         """Change when a subscription expires; None means never."""
-        batch = Batch()
-        batch.renew(id, expires)
-        return self._apply(batch)
+        return self._change(lambda batch: batch.renew(id, expires))
 
     def remove(self, id: AnyId) -> int:
         """Remove a subscription."""
-        batch = Batch()
-        batch.remove(id)
-        return self._apply(batch)
+        return self._change(lambda batch: batch.remove(id))
 
     def expire(self, now: datetime | None = None) -> int:
         """Remove all expired subscriptions; return how many.
@@ -185,6 +181,11 @@ class Store(StoreFile):
         yield batch
         if len(batch):
             self._apply(batch)
+
+    def _change(self, change: Callable[[Batch], None]) -> int:
+        batch = Batch()
+        change(batch)
+        return self._apply(batch)
 
     def _apply(self, batch: Batch) -> int:
         def work(transaction: Transaction) -> int:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
-    from types import TracebackType
 
 
 class StoreFile:
@@ -138,9 +137,7 @@ class StoreFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # transactions and queries
