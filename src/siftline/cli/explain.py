@@ -10,7 +10,7 @@ from siftline.cli.moments import add_now, moment_of
 from siftline.cli.operator_modules import add_operators, load_operators
 from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, say, show
 from siftline.errors import EventError, SubscriptionError
-from siftline.files.formats import PARQUET, STANDARD, array_error, open_bytes
+from siftline.files.formats import STANDARD, array_error, open_bytes
 from siftline.files.problems import Problem, event_problem, problem_of
 
 if TYPE_CHECKING:
@@ -146,14 +146,14 @@ def _path_and_line(text: str) -> tuple[str, int | None]:
     return text, None
 
 
-def _from_json(text: bytes, name: str, line: int = 1) -> Event:
+def _from_json(text: bytes, name: str) -> Event:
     from siftline.encoding.json_events import load_object
     from siftline.model import Event
 
     try:
         return Event(load_object(text))
     except EventError as error:
-        raise _BadInputError(event_problem(error, name, line, text)) from None
+        raise _BadInputError(event_problem(error, name, 1, text)) from None
 
 
 def _from_document(path: str) -> Event:
@@ -179,8 +179,7 @@ def _from_file(path: str, wanted: int | None, args: argparse.Namespace, expressi
     for line, event in events.events(engine):
         if wanted is None or line == wanted:
             return _good(event)
-    unit = "row" if events.format == PARQUET else "line"
-    where = "no events" if wanted is None else f"no event on {unit} {wanted}"
+    where = "no events" if wanted is None else f"no event on {events.unit} {wanted}"
     raise _BadInputError(f"{events.name}: {where}")
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import os
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from siftline.cli.problems import CannotRunError
 from siftline.files.formats import STANDARD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 def refuse_overwriting(output: str, *inputs: str | None) -> None:
@@ -27,6 +29,13 @@ def _are_same(one: str, other: str) -> bool:
         return os.path.samefile(one, other)
     except OSError:  # one of them does not exist
         return os.path.realpath(one) == os.path.realpath(other)
+
+
+def csv_bytes(rows: Iterable[Sequence[Any]]) -> bytes:
+    """Return rows as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode("utf-8", "surrogatepass")
 
 
 def is_stream(path: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -290,7 +291,7 @@ class _Run:
         from siftline.cli.progress import Progress
 
         # No progress bar on a terminal that also shows the matches.
-        is_quiet = self._args.quiet or (self._args.output == STANDARD and _is_terminal())
+        is_quiet = self._args.quiet or (self._args.output == STANDARD and sys.stdout.isatty())
         with (
             Progress("matching", self._events.size, "B", is_quiet=is_quiet) as progress,
             contextlib.closing(self._events.chunks()) as chunks,
@@ -309,9 +310,3 @@ class _Run:
             self._bad_events.report(problem)
             if not self._args.skip_bad:
                 raise _BadEventError
-
-
-def _is_terminal() -> bool:
-    import sys
-
-    return sys.stdout.isatty()

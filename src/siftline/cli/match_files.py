@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import json
 import sys
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 
-from siftline.cli.files import written_whole
+from siftline.cli.files import csv_bytes, written_whole
 from siftline.cli.problems import CannotRunError
 from siftline.files.formats import CSV, JSONL, PARQUET, STANDARD, format_of
 
@@ -77,16 +75,11 @@ class _JsonWriter:
 class _CsvWriter:
     def __init__(self, file: IO[bytes], has_lines: bool) -> None:
         self._file = file
-        self._write([("event", "line", "subscription") if has_lines else ("event", "subscription")])
+        file.write(csv_bytes([("event", "line", "subscription") if has_lines else ("event", "subscription")]))
 
     def write(self, events: Sequence[int], lines: Sequence[int] | None, ids: Sequence[Id]) -> None:
         columns = (events, ids) if lines is None else (events, lines, ids)
-        self._write(zip(*columns, strict=True))
-
-    def _write(self, rows: Any) -> None:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(rows)
-        self._file.write(text.getvalue().encode())
+        self._file.write(csv_bytes(zip(*columns, strict=True)))
 
 
 class _ParquetWriter:

@@ -23,16 +23,15 @@ class CannotRunError(Exception):
 class Reporter:
     """Prints problems, up to MAX_REPORTED, and counts all of them."""
 
-    def __init__(self, *, limit: int | None = MAX_REPORTED) -> None:
-        self.limit = limit
+    def __init__(self) -> None:
         self.n_problems = 0
 
     def report(self, problem: Problem) -> None:
         """Count a problem, and print it unless there were too many."""
         self.n_problems += 1
-        if self.limit is None or self.n_problems <= self.limit:
+        if self.n_problems <= MAX_REPORTED:
             say(str(problem))
-        elif self.n_problems == self.limit + 1:
+        elif self.n_problems == MAX_REPORTED + 1:
             say("... further ones are only counted")
 
 

@@ -152,9 +152,7 @@ def _serve(args: argparse.Namespace, path: str) -> int:
         if not _is_loopback(args.host) and not broker.keys.listed():
             say("there is no key yet: other machines can only reach /healthz (--new-key makes a key)")
         elif not broker.keys.has_role("admin") and not args.quiet and not args.demo:
-            say(
-                "there is no admin key: everybody on this machine, also a proxy, has full access (--new-key makes one)"
-            )
+            say("there is no admin key: everybody on this machine, also a proxy, has full access (--new-key makes one)")
         stop = threading.Event()
         threading.Thread(target=_announce, args=(server, stop), daemon=True).start()
         demo = threading.Thread(target=_publish_products, args=(broker, stop), daemon=True)

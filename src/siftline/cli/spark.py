@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from siftline.cli.actions import add_action
 from siftline.cli.match import count
 from siftline.cli.moments import add_now, moment_of
 from siftline.cli.operator_modules import add_operators
@@ -110,10 +111,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     applying = _action(actions, "apply", "change the subscriptions of an index", _apply, "CHANGES")
     applying.add_argument("--index", metavar="DIRECTORY", required=True, help="the index directory")
     applying.add_argument("--language", help="the language of the expressions, if not detected")
-    compacting = actions.add_parser("compact", help="merge changes into a new version of an index")
+    compacting = add_action(actions, "compact", "merge changes into a new version of an index", _compact)
     compacting.add_argument("index", metavar="DIRECTORY", help="the index directory")
     _add_keep(compacting)
-    _add_common(compacting, _compact)
 
 
 def _add_matching(action: argparse.ArgumentParser) -> None:
@@ -163,20 +163,12 @@ def _action(
     run: Callable[[argparse.Namespace], int],
     files: str,
 ) -> argparse.ArgumentParser:
-    action = actions.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
+    action = add_action(actions, name, summary, run)
     action.add_argument("files", metavar=files, nargs="+", help="files or directories")
     action.add_argument("--format", choices=_FORMATS, help="the format of the files, if not by their extension")
     action.add_argument("--cores", metavar="N", type=count, help="how many tasks at a time (all cores)")
     action.add_argument("--memory", metavar="SIZE", default="2g", help="the memory of the JVM (2g)")
-    _add_common(action, run)
     return action
-
-
-def _add_common(action: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
-    # The command itself has these options too; SUPPRESS keeps the action from resetting them.
-    for option, text in (("--quiet", "no summary"), ("--debug", "show tracebacks")):
-        action.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=text)
-    action.set_defaults(act=run)
 
 
 def _add_event(action: argparse.ArgumentParser) -> None:
@@ -321,6 +313,10 @@ def _pipeline() -> Any:
     return importlib.import_module("siftline.spark")
 
 
+def _paths() -> Any:
+    return importlib.import_module("siftline.spark.runtime.paths")
+
+
 def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
@@ -339,20 +335,19 @@ def _session(args: argparse.Namespace) -> Any:
 
 def _absolute(path: str) -> str:
     """Return a path for the JVM, which has no working directory; URIs of file systems are not changed."""
-    paths = importlib.import_module("siftline.spark.runtime.paths")
-    return str(paths.spark_path(path))
+    return str(_paths().spark_path(path))
 
 
 def _readable(path: str) -> str:
     """Return a path for reading with Spark: the name of an existing file is not a pattern, whatever it looks like."""
-    paths = importlib.import_module("siftline.spark.runtime.paths")
+    paths = _paths()
     is_there = not paths.is_remote(path) and paths.local_path(path).exists()
     return str(paths.literal(_absolute(path)) if is_there else _absolute(path))
 
 
 def _format(args: argparse.Namespace) -> str:
     """Return the format of all files; raise if one does not exist."""
-    paths = importlib.import_module("siftline.spark.runtime.paths")
+    paths = _paths()
     kinds = {args.format or (format_of(file, _FORMATS) if Path(file).suffix else PARQUET) for file in args.files}
     if len(kinds) > 1:
         raise CannotRunError(f"the files are of several formats: {', '.join(sorted(kinds))}")
@@ -408,7 +403,7 @@ def _events(args: argparse.Namespace) -> tuple[Any, str]:
         if args.event is not None:
             raise CannotRunError("each line of JSON Lines is an event: --event is for columns")
         lines = _lines(reader.text(_files(args)))
-        return (_numbered(lines), "id") if key is None else (_keyed(lines, key), key)
+        return (_numbered(lines), "id") if key is None else (_with_attribute(lines, key), key)
     files = _files(args)
     table = reader.csv(files, inferSchema=True, **_CSV) if kind == CSV else reader.parquet(*files)
     if key is None and "id" not in table.columns:
@@ -419,8 +414,7 @@ def _events(args: argparse.Namespace) -> tuple[Any, str]:
 def _event_stream(args: argparse.Namespace) -> tuple[Any, str]:
     """Return a stream of events from a directory, and the column that identifies them."""
     kind, key = _format(args), args.key or "id"
-    paths = importlib.import_module("siftline.spark.runtime.paths")
-    if len(args.files) != 1 or not paths.local_path(args.files[0]).is_dir():
+    if len(args.files) != 1 or not _paths().local_path(args.files[0]).is_dir():
         raise CannotRunError("a stream reads one directory, in which files arrive")
     path = _readable(args.files[0])
     session = _session(args)
@@ -430,8 +424,8 @@ def _event_stream(args: argparse.Namespace) -> tuple[Any, str]:
     if kind == JSONL:
         if args.event is not None:
             raise CannotRunError("each line of JSON Lines is an event: --event is for columns")
-        lines = _keyed(_lines(reader.text(path)), key)
-        return (lines if args.time is None else _timed(lines, args.time)), key
+        lines = _with_attribute(_lines(reader.text(path)), key)
+        return (lines if args.time is None else _with_attribute(lines, args.time, "timestamp")), key
     reader = reader.schema(_columns(session, kind, path, f"{_absolute(args.checkpoint)}/{_COLUMNS}"))
     return (reader.csv(path, **_CSV) if kind == CSV else reader.parquet(path)), key
 
@@ -462,19 +456,14 @@ def _lines(table: Any) -> Any:
     return table.toDF("event").where("trim(event) != ''")
 
 
-def _timed(lines: Any, name: str) -> Any:
-    from pyspark.sql.functions import get_json_object
-
-    return lines.withColumn(name, get_json_object("event", f"$['{name}']").cast("timestamp"))
-
-
 def _numbered(table: Any) -> Any:
     from pyspark.sql.functions import monotonically_increasing_id
 
     return table.withColumn("id", monotonically_increasing_id())
 
 
-def _keyed(lines: Any, key: str) -> Any:
+def _with_attribute(lines: Any, name: str, kind: str = "string") -> Any:
+    """Return events with one of their attributes as a column."""
     from pyspark.sql.functions import get_json_object
 
-    return lines.withColumn(key, get_json_object("event", f"$['{key}']"))
+    return lines.withColumn(name, get_json_object("event", f"$['{name}']").cast(kind))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -10,6 +9,7 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from siftline.cli.actions import add_action
 from siftline.cli.files import refuse_overwriting
 from siftline.cli.match import count
 from siftline.cli.problems import BAD_INPUT, MAX_REPORTED, OK, CannotRunError, Reporter, counted, say, show
@@ -17,6 +17,7 @@ from siftline.cli.store_changes import DIALECTS, add, remove
 from siftline.files.formats import CSV, JSONL, PARQUET, STANDARD, input_format
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
     from siftline.cli.store_import import Import
@@ -91,12 +92,8 @@ def _action(
     summary: str,
     run: Callable[[argparse.Namespace], int],
 ) -> argparse.ArgumentParser:
-    action = actions.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
+    action = add_action(actions, name, summary, run)
     action.add_argument("store", metavar="STORE", help="the file of the store")
-    # As for the command itself, which must not be overruled when they stand there.
-    for option, text in (("--quiet", "no progress and no summary"), ("--debug", "show tracebacks")):
-        action.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=text)
-    action.set_defaults(act=run)
     return action
 
 

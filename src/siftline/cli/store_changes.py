@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from siftline.cli.moments import zoned_time
 from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, counted, say, show
 from siftline.errors import DuplicateIdError, SubscriptionError, UnknownIdError
 from siftline.files.problems import problem_of
 
 if TYPE_CHECKING:
     import argparse
+    from datetime import datetime
 
     from siftline.ids import Id
     from siftline.storage.store import Store
@@ -28,7 +29,10 @@ def add(args: argparse.Namespace) -> int:
     """Add one subscription, print its id, and return the exit status."""
     from siftline.storage.store import Store
 
-    expires = None if args.expires is None else _moment(args.expires)
+    try:
+        expires = None if args.expires is None else zoned_time("--expires", args.expires)
+    except ValueError as error:
+        raise CannotRunError(str(error)) from None
     with Store(args.store, is_guest=True) as store:  # a server may be running on it
         try:
             show(str(_added(store, args, expires)))
@@ -69,17 +73,6 @@ def _id(text: str, are_texts: bool | None) -> Id:
 
     number = None if are_texts else whole_number(text)
     return text if number is None else number
-
-
-def _moment(text: str) -> datetime:
-    example = "such as 2030-01-31T12:00:00Z"
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise CannotRunError(f"--expires takes a time, {example}, not {text!r}") from None
-    if moment.tzinfo is None:
-        raise CannotRunError(f"--expires needs a time zone, {example}, and {text} has none")
-    return moment
 
 
 def remove(args: argparse.Namespace) -> int:

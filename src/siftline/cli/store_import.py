@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from siftline.broker.raw_json import raw_members
 from siftline.cli.files import written_whole
+from siftline.cli.moments import zoned_time
 from siftline.cli.problems import CannotRunError
 from siftline.cli.progress import announce
 from siftline.cli.reading import read_file
 from siftline.files.formats import CSV, input_format
-from siftline.files.json_places import value_in_json
 from siftline.files.problems import Problem
 from siftline.files.subscription_files import FORMATS, KEPT, Entry
 from siftline.language.printer import to_text
 from siftline.storage.written import CLOUDEVENTS, TEXT, Written
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from siftline.files.subscription_files import Subscriptions
     from siftline.ids import Id
     from siftline.storage.store import Store
@@ -26,18 +28,14 @@ if TYPE_CHECKING:
 _ANNOUNCED_MIN: Final = 100_000
 
 
-class Row:
-    """One valid subscription for the store."""
+class Row(NamedTuple):
+    """One valid subscription for the store, without its id."""
 
-    __slots__ = ("created", "expires", "id", "owner", "weight", "written")
-
-    def __init__(self, id: Id, written: Written, weight: float, kept: dict[str, Any]) -> None:
-        self.id = id
-        self.written = written
-        self.weight = weight
-        self.owner: str | None = kept.get("owner")
-        self.created: datetime | None = kept.get("created")
-        self.expires: datetime | None = kept.get("expires")
+    written: Written
+    weight: float
+    owner: str | None = None
+    created: datetime | None = None
+    expires: datetime | None = None
 
 
 class Import:
@@ -93,7 +91,7 @@ class Import:
         """Keep one row, or add a problem."""
         entry = None if found.entries is None else found.entries[position]
         id = found.ids[position]
-        kept = {} if self._owner is None else {"owner": self._owner}
+        kept: dict[str, Any] = {} if self._owner is None else {"owner": self._owner}
         reason = None
         try:
             kept |= {} if entry is None else _kept(entry)
@@ -110,7 +108,7 @@ class Import:
         if id in known:
             self._known.add(id)
         written = Written(TEXT, to_text(found.expressions[position])) if entry is None else _written(entry)
-        self._rows[id] = Row(id, written, found.weights[position], kept)
+        self._rows[id] = Row(written, found.weights[position], **kept)
 
     def commit(self, quarantine: str | None) -> None:
         """Write the invalid ones to a file, then the valid ones to the store."""
@@ -145,7 +143,7 @@ def _written(entry: Entry) -> Written:
     dialect = entry.dialect if entry.kind == "pattern" else CLOUDEVENTS
     if isinstance(entry.source, str):
         return Written(dialect, entry.source)
-    return Written(dialect, value_in_json(entry.raw or "", entry.kind))
+    return Written(dialect, raw_members(entry.raw or "")[entry.kind])
 
 
 def _kept(entry: Entry) -> dict[str, Any]:
@@ -157,16 +155,5 @@ def _kept(entry: Entry) -> dict[str, Any]:
         raise ValueError(f"an owner must be a string, not {kept['owner']!r}")
     for name in ("created", "expires"):
         if name in kept:
-            kept[name] = _moment(name, kept[name])
+            kept[name] = zoned_time(name, kept[name])
     return kept
-
-
-def _moment(name: str, value: Any) -> datetime:
-    example = "such as 2030-01-31T12:00:00Z"
-    try:
-        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a time, {example}, not {value!r}") from None
-    if moment.tzinfo is None:
-        raise ValueError(f"{name} needs a time zone, {example}, and {value!s} has none")
-    return moment
