@@ -28,5 +28,5 @@ def test_what_somebody_else_made_stays(run: Run, tmp_path: Path) -> None:
     kept.write_text("important")
     outcome = run("demo", "--quick", "--output", str(tmp_path))
     assert outcome.status == 2
-    assert outcome.err == f"siftline: {kept.parent} is there already, and not from a demo: choose another --output\n"
+    assert outcome.err == f"siftline: {kept.parent} exists and is not from a demo: choose another --output\n"
     assert kept.read_text() == "important"

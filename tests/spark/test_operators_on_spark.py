@@ -207,7 +207,7 @@ def test_an_index_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureF
     with Learning(str(tmp_path)).task() as task:
         task.watch([engine])
         assert engine.match({"n": 4}) == [1]
-    assert "what calls have shown is lost" in capsys.readouterr().err
+    assert "the statistics of calls cannot be written" in capsys.readouterr().err
     merge(tmp_path)
     assert not learned_of(tmp_path)
 

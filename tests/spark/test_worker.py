@@ -132,7 +132,7 @@ def test_bad_events_are_put_aside(shard: str, tmp_path: Path) -> None:
             "array": "not a JSON object: an array",
             "number": "not a JSON object: a number",
             "null": "the event is null",
-            "giant": "the event has 117 bytes; at most 50 are taken",
+            "giant": "the event has 117 bytes; at most 50 are allowed",
         }
         assert {row["event"] for row in letters if row["id"] == "array"} == {"[1]"}
         assert file.name == "part-00000-0-0.parquet"

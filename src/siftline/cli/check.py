@@ -145,7 +145,7 @@ class _Report:
 
     def _never(self, position: int, cost: Cost) -> str:
         id = self._subscriptions.ids[position]
-        lines = [f"{self._place(position)}: subscription {id!r} can never fire on these events"]
+        lines = [f"{self._place(position)}: subscription {id!r} can never match on these events"]
         shown = [f"  {finding}" for finding in cost.findings[:5]]
         more = [f"  ... and {len(cost.findings) - 5} more reasons"] if len(cost.findings) > 5 else []
         return "\n".join(lines + shown + more)
@@ -172,7 +172,7 @@ class _Report:
         text = f"{counts['good']:,} good, {counts['broken']:,} broken"
         if self._n_events is not None:
             matched = counted(counts["matched"], "subscription")
-            text += f"; on {counted(self._n_events, 'event')} {matched} matched, {counts['never']:,} can never fire"
+            text += f"; on {counted(self._n_events, 'event')} {matched} matched, {counts['never']:,} can never match"
             if counts["unseen"]:
                 text += f", {counts['unseen']:,} can, but with attributes that no event has"
             if self._n_events == 0:

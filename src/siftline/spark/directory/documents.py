@@ -30,7 +30,7 @@ def write_document(file: Path, content: dict[str, Any]) -> None:
 
 
 def read_document(file: Path) -> dict[str, Any]:
-    """Return a document; raise SnapshotError if it is not as it was written."""
+    """Return a document; raise SnapshotError if it is damaged."""
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -46,7 +46,7 @@ def document_bytes(content: dict[str, Any]) -> bytes:
 
 
 def parsed_document(content: bytes, name: str) -> dict[str, Any]:
-    """Return the content of a document; raise SnapshotError if it is not as it was written."""
+    """Return the content of a document; raise SnapshotError if it is damaged."""
     try:
         document = json.loads(content)
     except ValueError as error:

@@ -18,7 +18,7 @@ _POLL_SECONDS: Final = 0.005
 
 @contextmanager
 def held(path: Path, wait_seconds: float) -> Iterator[bool]:
-    """Hold a lock during a `with`, which is told whether it was free within some seconds."""
+    """Hold a lock during a `with`; yields whether it could be acquired within some seconds."""
     file = File.opened(path, is_new=True)
     end = time.monotonic() + wait_seconds
     try:

@@ -40,18 +40,18 @@ _SCHEMA: Final = "sequence bigint, at timestamp, event string"
 _TYPES: Final = {"sequence": pa.int64(), "at": pa.timestamp("us", tz="UTC"), "event": pa.string()}
 _SEQUENCE: Final = "sequence"
 _SUBSCRIPTION: Final = "subscription"
-# Rows of one request.
+# How many rows one request returns.
 _PAGE_ROWS: Final = 5_000
-# Events that one task reads.
+# How many events one task reads.
 _TASK_EVENTS: Final = 50_000
 
 
 class BrokerSource(DataSource):  # type: ignore[misc]
-    """`siftline-broker`: what was published, or what happened to subscriptions; as a sink, matches to deliver.
+    """`siftline-broker`: published events, or changes of subscriptions; as a sink, it delivers matches.
 
     Options: `url`; `key`, of an admin; `ca`, certificates to trust; `read`, events or changes (events); `since`, the
     number to start after, earliest or latest (earliest); `maxPerTrigger`; `reader`, a name under which the
-    broker notes which changes were processed, and keeps the rest.
+    broker records which changes were processed, so that it keeps the others.
     """
 
     @classmethod
@@ -147,9 +147,9 @@ class EventsReader(_Reader):
         return pieces
 
     def _end(self, after: int, last: int, most: int) -> int:
-        """Return a number that the broker knows, with at most this many events up to it and after the given one.
+        """Return a number that the broker knows, with at most `most` events after `after` and up to it.
 
-        A broker that may have lost events goes on with far higher numbers, and knows no position between these runs.
+        A broker that may have lost events continues with far higher numbers, and knows no position in between.
         """
         if last - after <= most:
             return last
@@ -182,7 +182,7 @@ class EventsReader(_Reader):
 
 
 def _is_known(client: Client, number: int) -> bool:
-    """Return whether a broker knows what comes after a number."""
+    """Return whether a broker knows the events after a number."""
     try:
         client.published(number, 1)
     except LimitError:
@@ -213,7 +213,7 @@ class ChangesReader(_Reader):
                 found = client.changes(after, _PAGE_ROWS).changes
                 rows = [_row(change) for change in found if change.sequence <= partition.end]
                 if not rows:
-                    return  # changes that were superseded are not kept
+                    return  # superseded changes are not kept
                 yield batch_of(rows, self._are_ids_text)
                 after = rows[-1][0]
 
@@ -226,7 +226,7 @@ class ChangesReader(_Reader):
 
 
 class MatchesWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """Sends matches to the broker as tasks find them; a match that was sent before is delivered once."""
+    """Sends matches to the broker as tasks find them; repeated matches are delivered once."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
@@ -270,7 +270,7 @@ def _kind(options: Any) -> str:
 
 def _client(options: Any) -> Client:
     if options.get("url") is None:
-        raise SparkError("siftline-broker needs the option 'url': where the broker is")
+        raise SparkError("siftline-broker needs the option 'url', the URL of the broker")
     try:
         from siftline.client.client import Client
     except ImportError:

@@ -3,8 +3,8 @@
     changes = spark.readStream.format("siftline-store").option("path", "subscriptions.db").load()
     changes.writeStream.foreachBatch(applier("/data/index")).option("checkpointLocation", ...).start()
 
-The offset is the number of a change. Spark repeats a micro-batch that was interrupted; `applier` leaves out the changes
-that an index has already.
+The offset is the number of a change. Spark repeats an interrupted micro-batch; `applier` leaves out the changes that an
+index already has.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLUMNS: Final = {
     "weight": ("double", pa.float64()),
     "expires": ("timestamp", pa.timestamp("us", tz="UTC")),
 }
-# Rows of a batch that goes to Spark.
+# How many rows a batch for Spark has.
 _BATCH_ROWS: Final = 10_000
 
 
@@ -43,7 +43,7 @@ class StoreSource(DataSource):  # type: ignore[misc]
     """`siftline-store`: the changes of a store.
 
     Options: `path`, the file; `since`, the number of the change to start after (0); `reader`, a name under which the
-    store notes what was processed, and keeps the rest from being compacted; `maxChangesPerTrigger`.
+    store records which changes were processed, so that compaction keeps the others; `maxChangesPerTrigger`.
     """
 
     @classmethod
@@ -52,7 +52,7 @@ class StoreSource(DataSource):  # type: ignore[misc]
         return "siftline-store"
 
     def schema(self) -> str:
-        """Return the columns of a change, as `apply` takes them; ids in the type that the store has."""
+        """Return the columns of a change for `apply`, with the type of the store's ids."""
         with _opened(self.options) as store:
             return schema_of(bool(store.are_ids_text()))
 
@@ -119,7 +119,7 @@ class StoreReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
                 yield self._batch(waiting)
 
     def commit(self, end: dict[str, int]) -> None:
-        """Tell the store what was processed; Spark calls this when it plans the next micro-batch."""
+        """Acknowledge the processed changes; Spark calls this when it plans the next micro-batch."""
         reader = self._options.get("reader")
         if reader is not None:
             with Store(self._options["path"], is_guest=True, is_checked=False) as store:
@@ -130,7 +130,7 @@ class StoreReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
 
 def schema_of(are_ids_text: bool) -> str:
-    """Return the columns of a change, as `apply` takes them."""
+    """Return the columns of a change for `apply`."""
     kinds = {"subscription": "string" if are_ids_text else "bigint"}
     return ", ".join(f"{name} {kinds.get(name, kind)}" for name, (kind, _) in COLUMNS.items())
 
@@ -163,8 +163,8 @@ def _opened(options: Any) -> Store:
 def applier(path: str, *, source: str = "store") -> Callable[[Any, int], None]:
     """Return a function for `foreachBatch` that applies changes of a store to an index.
 
-    The index records under the name `source` how far it has come, so that a batch that Spark repeats, or a stream that
-    starts again without its checkpoint, changes nothing twice.
+    The index records the last applied change under the name `source`, so that a repeated batch, or a stream that is
+    restarted without its checkpoint, changes nothing twice.
     """
 
     def take(changes: Any, _: int) -> None:
