@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from siftline.errors import SubscriptionError, TableError
-from siftline.ids import plain_id
+from siftline.ids import INT64, plain_id
 from siftline.operators.modules import load_modules
 from siftline.spark.directory.deltas import END, PUT, REMOVE, Delta, Refused, delta_lock, last_delta, write_delta
 from siftline.spark.directory.draft import Draft
@@ -51,7 +51,6 @@ _KINDS: Final = {
     "expire": END,
     "expired": REMOVE,
 }
-_INT64: Final = range(-(2**63), 2**63)
 
 
 def apply(
@@ -256,7 +255,7 @@ def _checked_id(id: Any, is_text: bool) -> Id:
     if id is None:
         raise SubscriptionError("the id is null")
     id = plain_id(id)
-    fits = isinstance(id, str) if is_text else isinstance(id, int) and not isinstance(id, bool) and id in _INT64
+    fits = isinstance(id, str) if is_text else isinstance(id, int) and not isinstance(id, bool) and id in INT64
     if not fits:
         raise SubscriptionError(f"the ids of this index are {'strings' if is_text else 'integers'}, not {id!r}")
     return id  # type: ignore[no-any-return]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from siftline.storage.rows import Change, StoredSubscription
     from siftline.storage.written import Written
 
-# With fewer subscriptions of one tenant than this, they are added one by one.
+# From this number of subscriptions on, adding them together is faster than one by one.
 _BULK_MIN: Final = 8
 
 
@@ -34,11 +34,16 @@ def fill(
     """
     with _no_search_for_cycles():
         for tenant, rows in _by_tenant(subscriptions, by_owner, skipped).items():
-            if len(rows) >= _BULK_MIN:
-                engine.add_many(rows, tenant=tenant)
-            else:
-                for id, expression, weight in rows:
-                    engine.add(expression, id, weight, tenant=tenant)
+            add_rows(engine, rows, tenant)
+
+
+def add_rows(engine: Any, rows: list[tuple[Id, Expression, float]], tenant: str | None = None) -> None:
+    """Add subscriptions to an engine, in the way that is faster for their number."""
+    if len(rows) >= _BULK_MIN:
+        engine.add_many(rows, tenant=tenant)
+    else:
+        for id, expression, weight in rows:
+            engine.add(expression, id, weight, tenant=tenant)
 
 
 def _by_tenant(

@@ -87,7 +87,7 @@ def _write(snapshot: Snapshot, folder: Path) -> None:
         "header": snapshot.header,
         "files": {file.relative_to(folder).as_posix(): [file.stat().st_size, _checksum(file)] for file in files},
     }
-    manifest["checksum"] = _checksum_of_manifest(manifest)
+    manifest["checksum"] = document_checksum(manifest)
     (folder / _MANIFEST).write_text(json.dumps(manifest), encoding="ascii")
 
 
@@ -128,8 +128,9 @@ def _checksum(file: Path) -> str:
     return lanes.astype(">u8").tobytes().hex()
 
 
-def _checksum_of_manifest(manifest: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode("ascii"))
+def document_checksum(document: dict[str, Any]) -> int:
+    """Return the checksum of a JSON document, which does not depend on the order of its members."""
+    return zlib.crc32(json.dumps(document, sort_keys=True).encode("ascii"))
 
 
 def read_snapshot(path: str | Path, *, check: bool = True) -> Snapshot:
@@ -200,7 +201,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         version = manifest.get("version")
         reason = f"the snapshot {folder} is of version {version!r}; this Siftline reads {_VERSION}"
         raise SnapshotError(f"{reason}: make it again from its subscriptions")
-    if manifest.pop("checksum", None) != _checksum_of_manifest(manifest):
+    if manifest.pop("checksum", None) != document_checksum(manifest):
         raise SnapshotError(f"{file} is damaged: it is not as it was written")
     return manifest
 

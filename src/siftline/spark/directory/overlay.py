@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from siftline.engine import Engine
 from siftline.language.text import parse_stored
 from siftline.spark.directory.deltas import END, PUT, read_delta
+from siftline.storage.feed import add_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from siftline.spark.directory.versions import IndexDirectory
 
 NEVER: Final = 2**63 - 1
-# From this number of subscriptions on, adding them together is faster than one by one.
-_BULK_ADD_MIN: Final = 8
 
 
 class Masked:
@@ -145,12 +144,7 @@ class Overlay:
         """Bring the small engine up to date."""
         self.engine.remove_many([id for id in changed if id in self.engine])
         puts = {id: self.puts[id] for id in changed if id in self.puts}
-        rows = [(id, parse_stored(put.text), put.weight) for id, put in puts.items()]
-        if len(rows) >= _BULK_ADD_MIN:
-            self.engine.add_many(rows)
-        else:
-            for id, expression, weight in rows:
-                self.engine.add(expression, id, weight)
+        add_rows(self.engine, [(id, parse_stored(put.text), put.weight) for id, put in puts.items()])
 
     def tombstones(self, now: int) -> Tombstones:
         """Return the ids that are left out at a time."""
