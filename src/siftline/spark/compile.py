@@ -81,8 +81,8 @@ def compile(
     ----------
     subscriptions : DataFrame
         `subscription` (an integer or a string), `expression`, and optionally `weight`; or one row per predicate, in the
-        columnar form (see README). An expression is text (LANGUAGE.md), an event pattern, or CloudEvents filters; the
-        last two begin with a bracket, by which they are recognised.
+        columnar form (see docs/library.md). An expression is text (LANGUAGE.md), an event pattern, or CloudEvents
+        filters; the last two begin with a bracket, by which they are recognised.
     path : str or path
         The index directory: a path or a `file:` URI that means the same on all machines, or a URI of any other file
         system that Spark knows (`hdfs://`, `s3a://`, ...), which machines then copy versions from.
