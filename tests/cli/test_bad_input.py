@@ -1,4 +1,4 @@
-"""Bad input gets a clear error, never a traceback, and never a wrong match."""
+"""Invalid input gives a clear error, never a traceback, and never a wrong match."""
 
 from __future__ import annotations
 
@@ -497,7 +497,7 @@ def test_dates_without_a_meaning(run: Run, write: Write, tmp_path: Path, rule: s
     assert reason in explained.err
 
 
-def test_dates_without_a_meaning_that_nobody_uses(run: Run, write: Write, tmp_path: Path) -> None:
+def test_invalid_dates_in_unused_columns(run: Run, write: Write, tmp_path: Path) -> None:
     events, rules = odd_events(tmp_path), write("s.sift", "a > 0")
     outcome = match(run, rules, events)
     assert (outcome.status, outcome.pairs()) == (0, {(0, 1), (1, 1), (2, 1)})

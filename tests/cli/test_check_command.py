@@ -84,7 +84,9 @@ def test_json(run: Run, write: Write) -> None:
         ("false", "never-true", "it is false by its form", None),
     ],
 )
-def test_what_can_never_fire(run: Run, write: Write, expression: str, kind: str, reason: str, hint: str | None) -> None:
+def test_subscriptions_that_can_never_match(
+    run: Run, write: Write, expression: str, kind: str, reason: str, hint: str | None
+) -> None:
     (finding,) = findings(run, write, expression)[1]
     assert finding["kind"] == kind
     assert finding["reason"].startswith(reason)
@@ -97,7 +99,7 @@ def test_what_can_never_fire(run: Run, write: Write, expression: str, kind: str,
     ["price > 100", "brand = 'acme'", "color = 'red' or price = 10", "color is null", "not (brand = 'acme')", "true",
      "brand = 'acme' and price = 500", "(color = 'red') is not true"],
 )  # fmt: skip
-def test_what_may_fire(run: Run, write: Write, expression: str) -> None:
+def test_subscriptions_that_may_match(run: Run, write: Write, expression: str) -> None:
     assert findings(run, write, expression) == {1: []}
 
 

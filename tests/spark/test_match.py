@@ -1,4 +1,4 @@
-"""match on Spark: every shape of events, every form of result, and what is wrong with either."""
+"""match on Spark: every shape of events, every form of result, and the errors of both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""stream: subscriptions that change while events come, and every micro-batch against the scan."""
+"""stream: subscriptions change while events come, and every micro-batch is compared with the scan."""
 
 from __future__ import annotations
 
