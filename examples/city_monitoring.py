@@ -2,8 +2,8 @@
 
     python examples/city_monitoring.py [n_events]
 
-Drones send what they see, where they are and how bright the picture is. The pattern recognisers are simulated: they
-wait a moment and read off the event what a model would have found. What matters is how many of them are called.
+Drones send pictures with their position and brightness. The pattern recognisers are simulated: they wait a moment and
+read from the event what a model would have found. The example shows how many of them are called.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ def chase_pattern(event: Any, hunter: str, hunted: str) -> bool:
 
 @siftline.operator("traffic_pattern", cost=0.5)
 def traffic_pattern(event: Any, what: str) -> bool:
-    """Return whether the traffic is like this."""
+    """Return whether the picture shows a kind of traffic."""
     time.sleep(PATTERN_SECONDS)
     return what in event["traffic"]
 
 
 @siftline.operator("seen", cost=0.5, binds=["n"])
 def seen(event: Any, what: str) -> Any:
-    """Return how many of something each part of the picture shows."""
+    """Return how many objects of a kind each part of the picture shows."""
     time.sleep(PATTERN_SECONDS)
     return event["seen"].get(what, [])
 
 
 def camera_event(rng: random.Random) -> dict[str, Any]:
-    """Draw one event."""
+    """Return a random event."""
     latitude, longitude = find_place(
         rng.choice(["Yankee Stadium", "Times Square", "Statue of Liberty", "Central Park"])
     )
@@ -72,11 +72,11 @@ def camera_event(rng: random.Random) -> dict[str, Any]:
 
 
 def main(n_events: int) -> None:
-    """Match the same events by every schedule, and show what that took."""
+    """Match the same events with every schedule, and print the calls and the time."""
     add_region("Bronx", {"type": "Polygon", "coordinates": [BRONX]})
     rng = random.Random(7)
     events = [camera_event(rng) for _ in range(n_events)]
-    print(f"{'schedule':<14} {'matches':>8} {'calls an event':>15} {'ms an event':>12}")
+    print(f"{'schedule':<14} {'matches':>8} {'calls/event':>15} {'ms/event':>12}")
     for schedule in ("naive-no-memo", "naive", "sequential", "sub-order", "adaptive"):
         engine = siftline.Engine(schedule=schedule)
         engine.add_many(SUBSCRIPTIONS.items())

@@ -1,4 +1,4 @@
-"""`kill -9` during a storm of subscribing and publishing: what was acknowledged is there, and is delivered."""
+"""`kill -9` during many subscribes and publishes: acknowledged ones survive, and are delivered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matching elsewhere: events are kept for a cluster, and its matches delivered once."""
+"""Matching by a cluster: events are kept for it, and its matches are delivered once."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_numbers_are_not_used_again_after_a_loss(tmp_path: Path, kept: tuple[str
             assert broker.deliver([(known, [lease.id])]) == (1, 0, 0)
 
 
-def test_a_mark_tells_of_an_older_file(tmp_path: Path) -> None:
+def test_a_mark_reveals_an_older_file(tmp_path: Path) -> None:
     """A reader that has not yet read what is lost is told before it goes on."""
     path, log = tmp_path / "s.db", tmp_path / "s.db-notifications"
     with Broker(path, matches_here=False) as broker:
@@ -172,7 +172,7 @@ def test_a_mark_tells_of_an_older_file(tmp_path: Path) -> None:
             assert broker.cluster.read(known + 1, 10)[-1].sequence == new > known + 1
 
 
-def test_an_event_that_is_damaged_is_told(tmp_path: Path) -> None:
+def test_a_damaged_event_is_reported(tmp_path: Path) -> None:
     with Broker(tmp_path / "s.db", matches_here=False) as broker:
         last = broker.publish_many([{"a": n} for n in range(10)]).sequence
     with closing(sqlite3.connect(tmp_path / "s.db-notifications", isolation_level=None)) as connection:
@@ -186,7 +186,7 @@ def test_an_event_that_is_damaged_is_told(tmp_path: Path) -> None:
         assert [each.sequence for each in broker.cluster.read(last - 4, 10)] == list(range(last - 3, last + 1))
 
 
-def test_damage_while_it_runs_is_told(tmp_path: Path) -> None:
+def test_damage_at_run_time_is_reported(tmp_path: Path) -> None:
     with Broker(tmp_path / "s.db", matches_here=False) as broker:
         assert broker.cluster is not None
         last = broker.publish_many([{"a": n} for n in range(10)]).sequence

@@ -1,4 +1,4 @@
-"""The hub: who hears of what, what it costs, and what counts until it is sent."""
+"""The hub: which listeners get an event, what it costs, and which bytes count until they are sent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def taken(listener: Listener) -> list[Notification]:
     return [each for message in listener.take(1000) for each in message.after(START)]
 
 
-def test_streams_of_an_owner_share_his_subscriptions() -> None:
+def test_streams_of_an_owner_share_one_set_of_subscriptions() -> None:
     hub, ids = Hub(1 << 20), [f"subscription {n}" for n in range(10_000)]
     tracemalloc.start()
     try:
@@ -59,7 +59,7 @@ def test_streams_of_an_owner_share_his_subscriptions() -> None:
     assert (len(hub), hub._audiences, hub._owners, hub._load._n) == (0, {}, {}, 0)
 
 
-def test_who_hears_of_what_against_a_model() -> None:
+def test_listeners_against_a_model() -> None:
     rng = random.Random(3)
     for _ in range(30):
         hub = Hub(1 << 30)
@@ -105,7 +105,7 @@ def test_who_hears_of_what_against_a_model() -> None:
             assert len(hub) == len(open_)
 
 
-def test_a_listener_is_woken_once_for_events_that_are_told_together() -> None:
+def test_a_listener_is_woken_once_for_events_of_one_call() -> None:
     hub, woken = Hub(1 << 20), []
     listeners = [joined(hub, Everybody(), wake=lambda n=n: woken.append(n)) for n in range(2)]  # type: ignore[misc]
     joined(hub, {"nobody"}, wake=lambda: woken.append(9))
@@ -133,7 +133,7 @@ def test_an_event_for_many_is_one_item_of_a_queue() -> None:
     assert listener.is_behind
 
 
-def test_what_was_taken_counts_until_it_is_sent() -> None:
+def test_taken_messages_count_until_they_are_sent() -> None:
     hub = Hub(10_000)
     slow, other = joined(hub, Everybody()), joined(hub, {"a"})
     hub.tell([event(1, ["b"], b"x" * 6000)])

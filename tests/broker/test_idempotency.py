@@ -1,4 +1,4 @@
-"""A publish that is repeated under its name is delivered once, whatever happens between the two."""
+"""A publish that is repeated with its idempotency key is delivered once, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_another_body_is_an_error(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256])
-def test_names_that_are_none(broker: Broker, name: str) -> None:
+def test_invalid_names(broker: Broker, name: str) -> None:
     with pytest.raises(LimitError):
         broker.publish({"a": 1}, idempotency=name)
 
@@ -68,7 +68,7 @@ def test_a_refused_publish_is_not_remembered(broker: Broker) -> None:
     assert values(broker, lease.id) == [1, 2]
 
 
-def test_what_matched_nobody_is_remembered_too(tmp_path: Path) -> None:
+def test_a_publish_without_matches_is_remembered_too(tmp_path: Path) -> None:
     with Broker(tmp_path / "store.db") as broker:
         first = broker.publish({"a": 1}, idempotency="x")
     with Broker(tmp_path / "store.db") as broker:

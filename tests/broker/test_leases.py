@@ -1,4 +1,4 @@
-"""Leases and time: what is over never matches, whatever else happens at the moment, and no jump of a clock ends one."""
+"""Leases and time: an expired subscription never matches, and no jump of the clock ends a lease."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_change_in_the_midst_of_which_the_lease_ends(
             assert broker.match({"a": 1}) == [lease.id]
 
 
-def test_what_is_answered_as_unknown_was_not_replaced(tmp_path: Path) -> None:
+def test_an_unknown_subscription_is_not_replaced(tmp_path: Path) -> None:
     """Replacements race with the end of the lease: either it was there, and is replaced, or nothing has changed."""
     with Broker(tmp_path / "store.db") as broker:
         for n in range(6):
@@ -319,7 +319,7 @@ def test_a_clock_that_jumps_for_a_moment_deletes_nothing(tmp_path: Path) -> None
         assert len(broker.match({"n": 1})) == 21
 
 
-def test_what_stays_over_is_purged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_subscriptions_are_purged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_engine, "PATIENCE_SECONDS", 0.5)
     clock = Clock()
     with Broker(tmp_path / "store.db", clock=clock) as broker:

@@ -1,4 +1,4 @@
-"""The log of notifications: its bounds, what it says about what is missing, and what it makes of a damaged file."""
+"""The log of notifications: its bounds, its reports of missing events, and its repair of a damaged file."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_readers_beside_the_one_who_appends(tmp_path: Path) -> None:
     assert wrong == []
 
 
-def test_nobody_waits_for_who_looks_through_the_log(tmp_path: Path) -> None:
+def test_a_search_in_the_log_delays_nobody(tmp_path: Path) -> None:
     """What somebody looks for is looked for without the guard, and what is dropped meanwhile is told, or left out."""
 
     class Slow(list[str]):
@@ -277,7 +277,7 @@ def test_a_poll_looks_no_further_than_the_last_match(tmp_path: Path, monkeypatch
 # gaps
 
 
-def test_what_was_dropped_is_told(tmp_path: Path) -> None:
+def test_dropped_events_are_reported(tmp_path: Path) -> None:
     with Fast(tmp_path / "log", log_events=2) as log:
         [first] = log.put((b"1", ["a", "b"]))
         for n in (2, 3, 4):
@@ -292,7 +292,7 @@ def test_what_was_dropped_is_told(tmp_path: Path) -> None:
         assert payloads(log, Position(first.sequence + 1, 0)) == [DROPPED, b"4", b"5"]
 
 
-def test_half_of_an_event_that_was_dropped_is_told(tmp_path: Path) -> None:
+def test_a_partly_read_event_that_was_dropped_is_reported(tmp_path: Path) -> None:
     with Fast(tmp_path / "log", log_events=1) as log:
         [first] = log.put((b"1", ["a", "b"]))
         log.put((b"2", ["a"]))
@@ -312,7 +312,7 @@ def test_restarts_are_no_gap(tmp_path: Path) -> None:
                 assert not any(isinstance(each, Gap) for each in everything(log, position)), (start, n)
 
 
-def test_a_lost_file_is_told(tmp_path: Path) -> None:
+def test_a_lost_file_is_reported(tmp_path: Path) -> None:
     with Fast(tmp_path / "log") as log:
         events = log.put(*[(b"%d" % n, ["a"]) for n in range(50)])
     for name in tmp_path.iterdir():
@@ -325,7 +325,7 @@ def test_a_lost_file_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_marked", [True, False])
-def test_an_older_copy_is_told(tmp_path: Path, is_marked: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_older_copy_is_reported(tmp_path: Path, is_marked: bool, caplog: pytest.LogCaptureFixture) -> None:
     path, copy = tmp_path / "log", tmp_path / "copy"
     with Fast(path) as log:
         [old] = log.put((b"old", ["a"]))
@@ -463,7 +463,7 @@ def test_damage_while_it_runs_is_a_gap(tmp_path: Path) -> None:
         assert payloads(log, wanted={"a"}) == [*expected[:5], DAMAGED, expected[6], DAMAGED, *expected[8:]]
 
 
-def test_losses_beyond_those_that_are_told_apart(tmp_path: Path) -> None:
+def test_losses_beyond_the_bound_are_merged(tmp_path: Path) -> None:
     """However many events are damaged, and in whatever order that is found out, whoever reads gets to the end."""
     n = 2 * _MOST_LOSSES + 500
     with Fast(tmp_path / "log") as log:
@@ -510,7 +510,7 @@ def test_losses_against_a_set() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_damaged_file_opens_with_what_is_whole(tmp_path: Path, seed: int) -> None:
+def test_a_damaged_file_opens_with_its_intact_rows(tmp_path: Path, seed: int) -> None:
     """Bytes flipped, zeroed, cut off: what comes out was written, in order, and everything missing is a gap."""
     path, rng = tmp_path / "log", random.Random(seed)
     expected = whole_log(path)
@@ -538,7 +538,7 @@ def test_a_damaged_file_opens_with_what_is_whole(tmp_path: Path, seed: int) -> N
     assert verify(str(path)) == []
 
 
-def test_what_is_no_log_is_put_aside(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_log_is_set_aside(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"nothing of the kind" * 500)
     with Fast(tmp_path / "log") as log:
         assert log.problems
@@ -563,7 +563,7 @@ OLD = (
 )
 
 
-def test_a_log_of_version_0_1_is_taken_over(tmp_path: Path) -> None:
+def test_a_log_of_version_0_1_is_copied(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with closing(sqlite3.connect(path, isolation_level=None)) as old:
         for statement in OLD:
@@ -640,7 +640,7 @@ def test_a_kill_while_a_new_file_takes_the_place_of_an_old_one(tmp_path: Path) -
     assert not (tmp_path / "log-new").exists()
 
 
-def test_what_is_given_up_while_it_is_delivered_counts_once() -> None:
+def test_a_delivery_that_is_given_up_meanwhile_counts_once() -> None:
     waiting = Waiting()
     waiting.added({"hook": 3}, 1)
     waiting.moved("hook", 1)
@@ -648,7 +648,7 @@ def test_what_is_given_up_while_it_is_delivered_counts_once() -> None:
     assert (waiting.known("hook"), len(waiting)) == ((1, 2), 2)
 
 
-def test_what_comes_while_nothing_was_found_stays() -> None:
+def test_notifications_that_arrive_during_an_empty_search_stay() -> None:
     waiting = Waiting()
     waiting.added({"hook": 1}, 1)
     known = waiting.known("hook")

@@ -1,4 +1,4 @@
-"""Damaged logs, of this version and of 0.1.0: everything that can be read is kept, everything else is a gap."""
+"""Damaged logs, of this version and of 0.1.0: all readable rows are kept, the others are a gap."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_old_logs_with_any_damage(tmp_path: Path, seed: int) -> None:
     assert verify(str(path)) == []
 
 
-def test_what_is_between_bad_pages_is_kept(tmp_path: Path) -> None:
+def test_rows_between_bad_pages_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "log"
     expected = new_log(path)
     pages = leaves(path, "logged")

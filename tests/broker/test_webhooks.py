@@ -1,4 +1,4 @@
-"""Webhooks: signed, repeated, given up; and where they may not go."""
+"""Webhooks: signatures, repeats, dead letters, and addresses that are refused."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ sys.stdin.read()
 """
 
 
-def test_kill_while_a_webhook_is_being_told(tmp_path: Path, receiver: Receiver) -> None:
+def test_kill_during_the_delivery_to_a_webhook(tmp_path: Path, receiver: Receiver) -> None:
     path, url = tmp_path / "store.db", f"{receiver.url}/hang"
     command = [sys.executable, "-c", KILLED, str(path), url]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -149,7 +149,7 @@ def test_failures_are_repeated_and_then_given_up(broker: Broker, receiver: Recei
     assert "status 410" in reasons[0][1]
 
 
-def test_a_receiver_that_hangs_holds_up_nobody(broker: Broker, receiver: Receiver) -> None:
+def test_a_hanging_receiver_delays_nobody_else(broker: Broker, receiver: Receiver) -> None:
     broker.subscribe("a > 0", deliver=Webhook(receiver.url + "/hang"))
     broker.subscribe("a > 0", deliver=Webhook(receiver.url + "/fine"))
     for n in range(1, 6):
@@ -158,7 +158,7 @@ def test_a_receiver_that_hangs_holds_up_nobody(broker: Broker, receiver: Receive
     assert len(receiver.bodies("/hang")) == 1
 
 
-def test_what_was_not_delivered_is_sent_after_the_next_start(tmp_path: Path, receiver: Receiver) -> None:
+def test_undelivered_notifications_are_sent_after_the_next_start(tmp_path: Path, receiver: Receiver) -> None:
     path = tmp_path / "store.db"
     with Broker(path, allow_private=True) as broker:
         broker.subscribe("a > 0", deliver=Webhook(receiver.url + "/hang"))
@@ -205,7 +205,7 @@ def test_where_webhooks_may_not_go(url: str) -> None:
         check_url(url, allow_private=False)
 
 
-def test_a_name_that_leads_home_is_refused_when_it_is_resolved() -> None:
+def test_a_name_with_a_private_address_is_refused_when_it_is_resolved() -> None:
     async def addresses() -> list[str]:
         return await Resolver().addresses("localhost", 80, "ann")
 
@@ -253,7 +253,7 @@ def test_slow_names_of_one_owner_delay_nobody_else(
     wait_for(lambda: receiver.bodies("/slow"), 60)
 
 
-def test_a_name_is_looked_up_once_for_all_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_lookups_of_a_name_share_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     names = Names(monkeypatch)
 
     async def ask() -> None:
@@ -354,14 +354,14 @@ def test_deliveries_are_bounded_in_bytes(tmp_path: Path, receiver: Receiver) -> 
         assert (broker.webhooks._bytes.free, broker.webhooks._connections.free) == (32 << 20, 256)
 
 
-def test_a_receiver_that_does_not_read_keeps_nothing(tmp_path: Path) -> None:
+def test_a_receiver_that_does_not_read_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the time is over the connection ends, with what is still to be sent."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         Broker(tmp_path / "store.db", allow_private=True, limits=Limits(event_bytes=16 << 20)) as broker,
     ):
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        broker.webhooks._timeout_seconds = 0.5
+        monkeypatch.setattr("siftline.broker.webhooks._TIMEOUT_SECONDS", 0.5)
         broker.subscribe("a > 0", deliver=Webhook(f"http://127.0.0.1:{server.getsockname()[1]}/"))
         broker.publish({"a": 1, "text": "x" * 12_000_000})
         peer, _ = server.accept()
@@ -403,7 +403,7 @@ def test_signatures_are_those_of_the_reference_library(key: bytes, body: bytes, 
         "whsec_" + "A" * 43 + "é",
     ],
 )
-def test_secrets_that_are_none(broker: Broker, secret: str) -> None:
+def test_invalid_secrets(broker: Broker, secret: str) -> None:
     with pytest.raises(LimitError, match="whsec_"):
         broker.subscribe("a > 0", deliver=Webhook("https://example.com", secret))
 

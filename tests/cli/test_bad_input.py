@@ -1,4 +1,4 @@
-"""Bad input gets a clear error, never a traceback, and never a wrong match."""
+"""Invalid input gives a clear error, never a traceback, and never a wrong match."""
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ def test_refused_expressions(run: Run, write: Write, expression: str, reason: st
         ('{"id": 1, "weight": NaN, "expression": "a = 1"}', None, "NaN"),
         ("[" * 100_000, None, "nests too deeply"),
         ('{"id": 1, "expression": "\\u0061 = \\"x\\""}', 35, "single quotes"),
-        ('{"id": 1, "expression": "a = 1", "pattern": {}}', 1, "both 'expression' and 'pattern' are there"),
-        ('{"id": 1, "subscription": 2, "filters": []}', 1, "both 'id' and 'subscription' are there"),
+        ('{"id": 1, "expression": "a = 1", "pattern": {}}', 1, "both 'expression' and 'pattern' are present"),
+        ('{"id": 1, "subscription": 2, "filters": []}', 1, "both 'id' and 'subscription' are present"),
         ('{"id": 1, "expression": "a = 1", "weigth": 2}', 1, "unknown key 'weigth'; did you mean 'weight'?"),
         ('{"id": 1, "pattern": {}, "dialct": "sns"}', 1, "unknown key 'dialct'; did you mean 'dialect'?"),
         ('{"id": 1, "expresion": "a = 1"}', 1, "unknown key 'expresion'; did you mean 'expression'?"),
@@ -497,7 +497,7 @@ def test_dates_without_a_meaning(run: Run, write: Write, tmp_path: Path, rule: s
     assert reason in explained.err
 
 
-def test_dates_without_a_meaning_that_nobody_uses(run: Run, write: Write, tmp_path: Path) -> None:
+def test_invalid_dates_in_unused_columns(run: Run, write: Write, tmp_path: Path) -> None:
     events, rules = odd_events(tmp_path), write("s.sift", "a > 0")
     outcome = match(run, rules, events)
     assert (outcome.status, outcome.pairs()) == (0, {(0, 1), (1, 1), (2, 1)})
@@ -584,7 +584,9 @@ def test_events_as_statistics(run: Run, write: Write) -> None:
     events = write("e.jsonl", [*GOOD_EVENTS, *GOOD_EVENTS])
     outcome = match(run, write("s.sift", "a = 1"), events, "--statistics", events)
     assert outcome.status == 2
-    assert "e.jsonl: no statistics; --statistics takes what Statistics.save wrote, not events" in outcome.err
+    assert (
+        "e.jsonl: not statistics; --statistics needs a file that Statistics.save has written, not events" in outcome.err
+    )
 
 
 def test_columns_are_those_of_the_key_that_has_the_value() -> None:
@@ -599,5 +601,5 @@ def test_help_without_a_command_and_of_match(run: Run) -> None:
     assert outcome.status == 2
     assert "examples:" in outcome.err
     text = " ".join(run("match", "--help").out.split())
-    assert f"the index to match with: {', '.join(package.indexes())}" in text
+    assert f"the index: {', '.join(package.indexes())}" in text
     assert "the rows of one event come in no particular order" in text

@@ -84,7 +84,9 @@ def test_json(run: Run, write: Write) -> None:
         ("false", "never-true", "it is false by its form", None),
     ],
 )
-def test_what_can_never_fire(run: Run, write: Write, expression: str, kind: str, reason: str, hint: str | None) -> None:
+def test_subscriptions_that_can_never_match(
+    run: Run, write: Write, expression: str, kind: str, reason: str, hint: str | None
+) -> None:
     (finding,) = findings(run, write, expression)[1]
     assert finding["kind"] == kind
     assert finding["reason"].startswith(reason)
@@ -97,7 +99,7 @@ def test_what_can_never_fire(run: Run, write: Write, expression: str, kind: str,
     ["price > 100", "brand = 'acme'", "color = 'red' or price = 10", "color is null", "not (brand = 'acme')", "true",
      "brand = 'acme' and price = 500", "(color = 'red') is not true"],
 )  # fmt: skip
-def test_what_may_fire(run: Run, write: Write, expression: str) -> None:
+def test_subscriptions_that_may_match(run: Run, write: Write, expression: str) -> None:
     assert findings(run, write, expression) == {1: []}
 
 
@@ -117,9 +119,11 @@ def test_costs(run: Run, write: Write) -> None:
 def test_text_report(run: Run, write: Write) -> None:
     outcome = run("check", write("s.sift", "price > 0\ncolor = 'red'\na ="), "--against", write("e.jsonl", EVENTS))
     assert outcome.status == 1
-    assert "s.sift:2: subscription 2 can never fire on these events\n  no event has the attribute color;" in outcome.out
+    assert (
+        "s.sift:2: subscription 2 can never match on these events\n  no event has the attribute color;" in outcome.out
+    )
     assert " 100.0%          2        1  no     1\n" in outcome.out
-    assert "s.sift: 2 good, 1 broken; on 2 events 1 subscription matched, 1 can never fire" in outcome.out
+    assert "s.sift: 2 good, 1 broken; on 2 events 1 subscription matched, 1 can never match" in outcome.out
 
 
 def test_sample_and_bad_events(run: Run, write: Write) -> None:
@@ -127,11 +131,11 @@ def test_sample_and_bad_events(run: Run, write: Write) -> None:
     first = run("check", rules, "--against", events, "--sample", "1")
     assert first.status == 1
     assert "brand is never 'globex'" not in first.out  # nothing close to it was seen
-    assert "on 1 event 0 subscriptions matched, 1 can never fire" in first.out
+    assert "on 1 event 0 subscriptions matched, 1 can never match" in first.out
     both = run("check", rules, "--against", events)
     assert both.status == 1
     assert "e.jsonl:2:1: " in both.err
-    assert "on 2 events 1 subscription matched, 0 can never fire; skipped 1 bad event" in both.out
+    assert "on 2 events 1 subscription matched, 0 can never match; skipped 1 bad event" in both.out
 
 
 def test_no_events_say_nothing(run: Run, write: Write) -> None:
@@ -146,7 +150,7 @@ def test_predicate_table(run: Run, write: Write, tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows), path)
     outcome = run("check", path, "--against", write("e.jsonl", EVENTS))
     assert outcome.status == 1
-    assert "s.parquet: subscription 'prise' can never fire" in outcome.out
+    assert "s.parquet: subscription 'prise' can never match" in outcome.out
     assert "did you mean 'price'?" in outcome.out
 
 
@@ -169,7 +173,7 @@ def test_attributes_that_no_event_has(
     assert outcome.status == 1
     expected = f"s.sift:1: warning: subscription 1: no event has the attribute {attribute}"
     assert expected + (f"; did you mean '{hint}'?" if hint else "") in outcome.out
-    assert "0 can never fire, 1 can, but with attributes that no event has" in outcome.out
+    assert "0 can never match, 1 can, but with attributes that no event has" in outcome.out
     (row,) = json.loads(run("check", rules, "--against", events, "--json").out)["subscriptions"]
     assert [warning["kind"] for warning in row["warnings"]] == ["unseen-attribute"]
 

@@ -22,11 +22,11 @@ def test_without_the_extra(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not (tmp_path / "demo").exists()
 
 
-def test_what_somebody_else_made_stays(run: Run, tmp_path: Path) -> None:
+def test_a_folder_of_somebody_else_is_kept(run: Run, tmp_path: Path) -> None:
     kept = tmp_path / "data" / "thesis.txt"
     kept.parent.mkdir()
     kept.write_text("important")
     outcome = run("demo", "--quick", "--output", str(tmp_path))
     assert outcome.status == 2
-    assert outcome.err == f"siftline: {kept.parent} is there already, and not from a demo: choose another --output\n"
+    assert outcome.err == f"siftline: {kept.parent} exists and is not from a demo: choose another --output\n"
     assert kept.read_text() == "important"

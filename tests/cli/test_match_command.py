@@ -197,7 +197,7 @@ def test_sns_policies(run: Run, write: Write) -> None:
     assert outcome.pairs() == {(0, 1)}
 
 
-def test_the_summary_tells_loading_from_matching(run: Run, write: Write) -> None:
+def test_the_summary_separates_loading_and_matching(run: Run, write: Write) -> None:
     rules = write("s.sift", "".join(f"a = {i}\n" for i in range(10_000)))
     outcome = run("match", "--subscriptions", rules, "--events", write("e.jsonl", [{"a": 1}]))
     assert "building the index" not in outcome.err  # nobody waits where there is no terminal

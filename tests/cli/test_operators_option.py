@@ -37,7 +37,7 @@ def test_match_and_check_and_explain(run: Run, write: Write) -> None:
     assert outcome.out.splitlines()[-1].startswith("calls of the event: 1 made in ")
 
 
-def test_what_cannot_be_loaded(run: Run, write: Write) -> None:
+def test_modules_that_cannot_be_loaded(run: Run, write: Write) -> None:
     subscriptions, events = write("rules.sift", "a = 1\n"), write("events.jsonl", [{}])
     arguments = ("match", "--subscriptions", subscriptions, "--events", events)
     outcome = run(*arguments, "--operators", "no_such_module_anywhere")

@@ -1,4 +1,4 @@
-"""Commands that other distributions bring, in processes that see some distributions or none."""
+"""Commands of other distributions, in processes that see some distributions or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands as other programs start them: pipes in and out, compressed files, readers that go away, no terminal."""
+"""Commands in pipelines: pipes in and out, compressed files, readers that close the pipe, no terminal."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_reader_that_goes_away_ends_a_command_quietly(rules: Path, tmp_path: P
             assert (process.wait(60), process.stderr.read()) == (141, b"")
 
 
-def test_without_a_terminal_only_the_summary_is_said(tmp_path: Path) -> None:
+def test_without_a_terminal_only_the_summary_is_printed(tmp_path: Path) -> None:
     rules = tmp_path / "rules.sift"
     rules.write_text("".join(f"a = {n}\n" for n in range(10_000)))
     done = siftline_of("match", "--subscriptions", rules, "--events", "-", stdin=b'{"a": 1}\n')
@@ -136,7 +136,7 @@ def test_matching_from_a_store_and_from_a_snapshot(rules: Path, tmp_path: Path) 
     assert str(pa.parquet.read_table(parquet).schema.field("subscription").type) == "string"
 
 
-def test_what_does_not_go_together(rules: Path, tmp_path: Path) -> None:
+def test_options_that_exclude_each_other(rules: Path, tmp_path: Path) -> None:
     siftline.Engine().save(tmp_path / "saved")
     events = ["--events", rules]
     for arguments, reason in (

@@ -1,4 +1,4 @@
-"""A connection to a server that breaks after so many bytes, again and again."""
+"""A connection to a server that repeatedly breaks after a number of bytes."""
 
 from __future__ import annotations
 

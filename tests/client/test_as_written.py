@@ -1,4 +1,4 @@
-"""What goes through a client as text comes out as it went in: numbers, names and escapes are nobody's to rewrite."""
+"""Clients do not change JSON texts: numbers, names and escapes stay as they were written."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_explanations_of_events_as_they_were_written(service: Service) -> None:
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
-def test_what_is_no_number_is_never_sent(service: Service, number: float) -> None:
+def test_nan_and_infinity_are_never_sent(service: Service, number: float) -> None:
     with siftline.Client(service.url, use_proxies=False) as client:
         for send in (client.publish, client.match, lambda event: client.explain(event, "k = 1")):
             with pytest.raises(EventError):
@@ -111,7 +111,7 @@ def test_members_and_elements(document: dict[str, Any], indent: int | None, is_a
 @pytest.mark.parametrize(
     "text", ["", "{", "[", "1", "{,}", '{"a"}', '{"a":}', '{"a":1,}', "{a:1}", '{"a":1}}', '{"a":NaN}', '{"a":1 "b":2}']
 )
-def test_what_is_no_object(text: str) -> None:
+def test_events_that_are_not_objects(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         raw_members(text)
     with pytest.raises(ValueError, match=r"."):

@@ -1,4 +1,4 @@
-"""Both clients against a real server: the verbs, the errors, and streams over bad connections."""
+"""Both clients against a real server: the methods, the errors, and streams over bad connections."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_life_of_a_subscription(client: Any) -> None:
         client.get(lease.id, lease.ticket)
 
 
-def test_what_is_wrong_is_said_as_the_library_says_it(client: Any) -> None:
+def test_errors_are_those_of_the_library(client: Any) -> None:
     with pytest.raises(errors.SubscriptionError) as refused:
         client.subscribe("price betwen 1 and 2")
     with pytest.raises(errors.SubscriptionError) as expected:
@@ -151,7 +151,7 @@ def test_a_server_that_is_no_broker(service: Service, kind: Any) -> None:
             next(client.stream())
 
 
-def test_a_stream_goes_on_over_connections_that_break(service: Service, kind: Any) -> None:
+def test_a_stream_survives_broken_connections(service: Service, kind: Any) -> None:
     port = service.server.port
     lease = service.broker.subscribe("flaky >= 0")
     service.broker.publish_many({"flaky": n, "text": "\u2028 é"} for n in range(40))
@@ -183,7 +183,7 @@ def test_nothing_is_missed_before_the_first_notification(service: Service, kind:
         publisher.join()
 
 
-def test_a_stream_outlives_its_server(tmp_path: Path, kind: Any) -> None:
+def test_a_stream_survives_a_restart_of_the_server(tmp_path: Path, kind: Any) -> None:
     with Broker(tmp_path / "store.db") as broker:
         lease = broker.subscribe("a > 0", owner="ann")
         with running(broker) as server:

@@ -18,7 +18,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def test_a_stream_goes_on_after_a_kill(tmp_path: Path) -> None:
+def test_a_stream_resumes_after_a_kill(tmp_path: Path) -> None:
     options = "--store", str(tmp_path / "store.db"), "--port", str(free_port())
     with served(*options) as (process, http):
         client = siftline.Client(str(http.base_url), use_proxies=False, timeout=60)

@@ -1,4 +1,4 @@
-"""A publish that is sent again is delivered once: over broken connections, a server that hangs, and `kill -9`."""
+"""A repeated publish is delivered once: over broken connections, with a hanging server, and after `kill -9`."""
 
 from __future__ import annotations
 

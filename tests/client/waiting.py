@@ -1,4 +1,4 @@
-"""The asynchronous client as one that waits, so that both pass the same tests."""
+"""The asynchronous client with blocking methods, so that both clients pass the same tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that cost more than they may, while others want an answer: the real server, as its own process."""
+"""Expensive and malicious requests must not delay others: the real server, as its own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others do to the store of a running server under load: nothing acknowledged is lost, and the server follows."""
+"""Other processes change the store of a running server under load: nothing is lost, and the server follows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a peer may hold without a request that is allowed: bytes, time, connections."""
+"""The limits of a peer before its request is accepted: bytes, time, connections."""
 
 from __future__ import annotations
 

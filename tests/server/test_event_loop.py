@@ -1,4 +1,4 @@
-"""The event loop waits for nobody: whatever lock of the broker somebody holds, requests that need none are answered."""
+"""The event loop never waits: while a lock of the broker is held, requests that do not need it are answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests drawn from the OpenAPI description, good ones and bad ones: every one is answered, none by a bug."""
+"""Valid and invalid requests generated from the OpenAPI description: every one is answered, none by a bug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream that misses something is told so: after a break, and while it is connected."""
+"""A stream reports missing notifications: after a break, and while it is connected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def items(text: bytes) -> list[Any]:
     return found
 
 
-def test_a_slow_reader_is_told_while_it_is_connected(tmp_path: Path) -> None:
+def test_a_slow_reader_gets_the_gap_while_it_is_connected(tmp_path: Path) -> None:
     with serving(tmp_path / "store.db", limits=Limits(log_events=50, stream_items=20)) as service:
         id, ticket = service.subscribe()
         head = f"GET /subscriptions/{id}/stream HTTP/1.1\r\nHost: x\r\nAuthorization: {ticket['Authorization']}\r\n\r\n"
@@ -102,7 +102,7 @@ def test_a_dead_webhook_hides_no_gap(tmp_path: Path) -> None:
         ]
 
 
-def test_what_was_for_others_is_no_gap(tmp_path: Path) -> None:
+def test_events_of_others_are_no_gap(tmp_path: Path) -> None:
     """A stream that has been live all the time has missed nothing, however long ago its last notification was."""
     with serving(tmp_path / "store.db", limits=Limits(log_events=10, stream_items=3)) as service:
         rare, _ = service.broker.subscribe("a > 0 and rare = 1"), service.broker.subscribe("a > 0")
@@ -120,7 +120,7 @@ def test_what_was_for_others_is_no_gap(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/subscriptions/{id}/stream", "/owners/ann/stream"])
-def test_what_a_reader_does_not_take_counts(tmp_path: Path, path: str) -> None:
+def test_unread_notifications_count(tmp_path: Path, path: str) -> None:
     """Bytes that a stream has read, from the log or its queue, count until they are sent or the stream is over."""
     with serving(tmp_path / "store.db") as service:
         lease = service.broker.subscribe("a > 0", owner="ann")

@@ -1,4 +1,4 @@
-"""No answer says where the files of the server are, whatever goes wrong with them."""
+"""No response contains a path of the server's files, whatever error they have."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def check(service: Service, fault: str, secrets: tuple[str, ...]) -> None:
         assert any(text.startswith((b"503", b"500")) for text in texts.values())
 
 
-def test_what_is_said_of_errors_with_paths() -> None:
+def test_messages_of_errors_with_paths() -> None:
     """Whatever error of the library has a path in it: a file of the server is not the business of who asks."""
     kinds = [kind for name in errors.__all__ if issubclass(kind := getattr(errors, name), errors.StorageError)]
     kinds += [errors.SnapshotError, errors.FileError, errors.SparkError]

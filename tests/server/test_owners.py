@@ -1,4 +1,4 @@
-"""Owners and their subscriptions by key; ids and owners with any characters; who subscribes without a key."""
+"""Owners and their subscriptions by key; ids and owners with any characters; subscribing without a key."""
 
 from __future__ import annotations
 

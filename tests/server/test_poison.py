@@ -1,4 +1,4 @@
-"""What is accepted can be delivered: whatever `POST /events` takes comes out of every way of delivery, readable."""
+"""Accepted events can be delivered: every event that `POST /events` accepts is readable by all ways of delivery."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ways]:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_events)
-def test_what_is_accepted_can_be_delivered(ways: Ways, text: str) -> None:
+def test_accepted_events_can_be_delivered(ways: Ways, text: str) -> None:
     ways.check(text.encode("utf-8", "surrogatepass"))
 
 

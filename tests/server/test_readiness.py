@@ -1,4 +1,4 @@
-"""`/readyz` says whether the service can do its work: by trying, not by remembering."""
+"""`/readyz` reports whether the service can do its work, by trying it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_disk_that_is_nearly_full(service: Service, monkeypatch: pytest.Monkey
     assert "the disk is full but for" in service.client.get("/readyz").json()["error"]["reason"]
 
 
-def test_a_tick_that_fails_is_told(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_tick_is_reported(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine cannot follow the store: matches would be of the past."""
     with sqlite3.connect(service.broker.store.path) as other:
         other.execute("UPDATE facts SET value = 7 WHERE name = 'compacted'")

@@ -1,4 +1,4 @@
-"""What was revoked opens nothing any more, streams that are open included; how many streams there may be."""
+"""A revoked key gives no access, and its open streams end; the limits of open streams."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_revoked_key_ends_a_stream_that_is_far_behind(tmp_path: Path) -> None:
             assert sum(event["event"] == "match" for event in events) < 1_900
 
 
-def test_a_websocket_says_that_its_key_was_revoked(tmp_path: Path) -> None:
+def test_a_websocket_reports_that_its_key_was_revoked(tmp_path: Path) -> None:
     from websockets.exceptions import ConnectionClosed
     from websockets.sync.client import connect
 

@@ -1,4 +1,4 @@
-"""`siftline serve` as a process: it starts, says where it is, stops by a signal, and survives a kill."""
+"""`siftline serve` as a process: it starts, prints its URL, stops on a signal, and survives a kill."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def served(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Clien
                 process.kill()
 
 
-def test_it_stops_when_it_is_told_to(tmp_path: Path) -> None:
+def test_it_stops_on_a_signal(tmp_path: Path) -> None:
     with served("--store", str(tmp_path / "store.db")) as (process, client):
         assert client.get("/readyz").status_code == 200
         process.send_signal(signal.SIGTERM)
@@ -48,7 +48,7 @@ def test_it_stops_when_it_is_told_to(tmp_path: Path) -> None:
         assert said.endswith("\nstopped\n")
 
 
-def test_what_strangers_send_is_not_logged(tmp_path: Path) -> None:
+def test_requests_of_strangers_are_not_logged(tmp_path: Path) -> None:
     """Broken requests of all kinds: there is no end of them, so the log must not have them."""
     head = b"POST /events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
     upgrade = b"GET /ws?first-message HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -1,4 +1,4 @@
-"""The routes, their status codes, and who may use them."""
+"""The routes, their status codes, and their permissions."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_health_metrics_and_description(service: Service) -> None:
     assert "structure" in service.client.get("/stats?structure").json()
 
 
-def test_a_stream_goes_on_where_it_stopped(service: Service) -> None:
+def test_a_stream_resumes_where_it_stopped(service: Service) -> None:
     id, ticket = service.subscribe("stream > 0")
     path = f"/subscriptions/{id}/stream"
     with service.stream(path, ticket) as events:
@@ -198,7 +198,7 @@ def test_the_streams_of_an_owner_and_of_all(service: Service) -> None:
         assert [data_of(next(everything))["owned"] for _ in range(4)] == [3, 3, 3, 1]
 
 
-def test_the_head_of_a_stream_opens_none(service: Service) -> None:
+def test_a_head_request_opens_no_stream(service: Service) -> None:
     id, ticket = service.subscribe("head > 0")
     for path in ("/stream", f"/subscriptions/{id}/stream", "/owners/ann/stream"):
         answer = service.client.head(path, headers=ticket if id in path else {})
@@ -207,7 +207,7 @@ def test_the_head_of_a_stream_opens_none(service: Service) -> None:
     wait_for(lambda: not len(service.broker.hub))
 
 
-def test_a_gap_is_told(tmp_path: Path) -> None:
+def test_a_gap_is_reported(tmp_path: Path) -> None:
     with serving(tmp_path / "store.db", limits=Limits(log_events=2)) as service:
         id, ticket = service.subscribe()
         for n in range(1, 6):
@@ -239,7 +239,7 @@ def test_websockets(service: Service) -> None:
         assert closed.value.rcvd.code == 4403
 
 
-def test_a_client_that_never_reads_slows_nobody(tmp_path: Path) -> None:
+def test_a_client_that_never_reads_delays_nobody(tmp_path: Path) -> None:
     with serving(tmp_path / "store.db", limits=Limits(stream_items=10)) as service:
         id, ticket = service.subscribe()
         head = f"GET /subscriptions/{id}/stream HTTP/1.1\r\nHost: x\r\nAuthorization: {ticket['Authorization']}\r\n\r\n"
@@ -362,7 +362,7 @@ def test_tls(tmp_path: Path) -> None:
             service.client.get("/healthz")
 
 
-def test_an_origin_that_is_none(tmp_path: Path) -> None:
+def test_an_invalid_origin(tmp_path: Path) -> None:
     with serving(tmp_path / "store.db") as service:
         for origin in ("http://[", "null", "http://elsewhere.example"):
             assert service.client.get("/stats", headers={"Origin": origin}).status_code == 401, origin

@@ -1,4 +1,4 @@
-"""The cases of cases.json over HTTP, and requests that nobody has thought of."""
+"""The cases of cases.json over HTTP, and random requests."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_ten_thousand_requests_do_not_break_the_server(service: Service) -> None
     fuzz(service, 10_000)
 
 
-def test_a_full_disk_is_told_and_survived(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_survived(tmp_path: Path) -> None:
     with serving(tmp_path / "store.db") as service:
         id, ticket = service.subscribe()
         for connection in (service.broker.log._writer, service.broker.store._writer._connection):  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""TLS: a connection counts, and its time runs, before there is any of it."""
+"""TLS: a connection is counted and timed from the start of its handshake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subscriptions that change, drawn at random, and a model of them: what an index must give in each of its states."""
+"""Random changes of subscriptions, and a model of the matches that an index must have in each of its states."""
 
 from __future__ import annotations
 

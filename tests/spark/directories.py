@@ -1,4 +1,4 @@
-"""Index directories for tests, made without a job: what is tested is how they are used."""
+"""Index directories for tests of their use, made without a job."""
 
 from __future__ import annotations
 

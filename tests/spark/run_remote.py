@@ -1,4 +1,4 @@
-"""A job on a cluster of two executors that have no folder in common: `python run_remote.py FOLDER`.
+"""A job on a cluster of two executors that share no folder: `python run_remote.py FOLDER`.
 
 Compiles into viewfs://cluster/data, matches by both plans, and writes what it finds into FOLDER.
 """

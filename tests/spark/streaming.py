@@ -1,4 +1,4 @@
-"""What tests of streams need: events in files, a query over them, and what it wrote."""
+"""Helpers for tests of streams: events in files, a query over them, and its output."""
 
 from __future__ import annotations
 

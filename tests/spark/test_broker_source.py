@@ -128,7 +128,7 @@ def test_numbers_that_jump(tmp_path: Path) -> None:
     assert max(map(len, found)) <= 2
 
 
-def test_what_is_missing_is_said(spark: Any, tmp_path: Path, service: Service) -> None:
+def test_missing_events_are_reported(spark: Any, tmp_path: Path, service: Service) -> None:
     with pytest.raises(SparkError, match="url"):
         EventsReader({}).initialOffset()
     with pytest.raises(SparkError, match="read"):

@@ -69,7 +69,7 @@ def test_new_files_are_checked_until_they_are_older(saved: str, checked: list[ob
     assert len(checked) == 2
 
 
-def test_what_was_checked_long_ago_is_forgotten(saved: str, tmp_path: Path) -> None:
+def test_old_marks_are_removed(saved: str, tmp_path: Path) -> None:
     folder = tmp_path / f"siftline-checked-{os.getuid()}"
     folder.mkdir(mode=0o700)
     (folder / "old").touch()

@@ -115,7 +115,7 @@ def test_attributes_that_columns_cannot_hold(spark: Any, tmp_path: Path, shards:
     assert bad[4].path == r"\ud800[0]"
 
 
-def test_of_several_with_one_id_the_first_good_one_by_expression_is_taken(spark: Any, tmp_path: Path) -> None:
+def test_of_several_with_one_id_the_first_valid_one_by_expression_is_used(spark: Any, tmp_path: Path) -> None:
     rows = [(1, "b = 1"), (2, "c = 1"), (1, "a = 1"), (1, "a = 1"), (1, "(((")]
     for number, order in enumerate((rows, rows[::-1])):
         table = spark.createDataFrame(order, "subscription bigint, expression string")
@@ -200,7 +200,7 @@ def test_another_compilation_in_the_same_directory(spark: Any, tmp_path: Path) -
         ("subscription int, attribute string, op string, number string", "'number' must hold numbers"),
     ],
 )
-def test_a_table_that_is_none_of_subscriptions(spark: Any, tmp_path: Path, schema: str, message: str) -> None:
+def test_a_table_without_subscriptions(spark: Any, tmp_path: Path, schema: str, message: str) -> None:
     with pytest.raises(TableError, match=message):
         compile(spark.createDataFrame([], schema), tmp_path / "index")
     assert not (tmp_path / "index").exists()

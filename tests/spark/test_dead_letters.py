@@ -1,4 +1,4 @@
-"""Events that cannot be read: never lost in silence, and never too many of them."""
+"""Unreadable events: they are never lost silently, and too many of them fail a job."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_one_task_for_several_partitions_loses_none(spark: Any, index: str, tmp_
     assert "6 of 12 events" in str(failure(found))
 
 
-def test_profile_counts_what_it_leaves_out(spark: Any) -> None:
+def test_profile_counts_unreadable_events(spark: Any) -> None:
     counts = Counts(spark)
     assert profile(events(spark, 5, 3), counts=counts).n_events == 5
     assert (counts.events, counts.dead_letters) == (5, 3)

@@ -1,4 +1,4 @@
-"""DECIMAL columns, as prices are kept: they mean the numbers that their digits mean in JSON."""
+"""DECIMAL columns, such as prices, have the values of the same digits in JSON."""
 
 from __future__ import annotations
 

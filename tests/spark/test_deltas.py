@@ -1,4 +1,4 @@
-"""Deltas: what changes mean in every state of an index, before and after they are merged; no Spark needed."""
+"""Deltas: the effect of changes in every state of an index, before and after they are merged; without Spark."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_every_state_is_that_of_the_model(tmp_path: Path, seed: int) -> None:
     assert found(path, state, trees) == model.matches(state, trees)
 
 
-def test_a_shard_is_visited_for_what_was_added(tmp_path: Path) -> None:
+def test_a_shard_is_visited_for_added_subscriptions(tmp_path: Path) -> None:
     groups = [[(1, "a = 1", 1.0)], [(2, "b = 1 and c = 1", 1.0), (3, "b = 2", 1.0)]]
     path = directory(tmp_path / "index", *groups, pivots=[["a"], ["b"]])
     texts = ["b = 3 and a = 1", "d = 1 and e = 2", "not exists f", "a = 2 or b = 2"]
@@ -87,7 +87,7 @@ def test_a_shard_is_visited_for_what_was_added(tmp_path: Path) -> None:
     assert sum(shard.subscriptions for shard in new.shards) == new.subscriptions == 7
 
 
-def test_the_only_shard_is_visited_for_what_was_added(tmp_path: Path) -> None:
+def test_the_only_shard_is_visited_for_added_subscriptions(tmp_path: Path) -> None:
     path = directory(tmp_path / "index", [(1, "a = 1", 1.0)], pivots=[["a"]])
     apply(path, [{"subscription": 2, "expression": "b = 1"}])
     (shard,) = compact(path).shards
@@ -102,7 +102,7 @@ def engine_ids(shard: Any) -> list[Any]:
     return Engine.open(shard.path).ids()
 
 
-def test_what_cannot_be_applied_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_invalid_changes_are_refused_with_the_reason(tmp_path: Path) -> None:
     path = directory(tmp_path / "index", [(1, "a = 1", 1.0)])
     rows: list[dict[str, Any]] = [
         {"subscription": "x", "expression": "a = 1"},
@@ -214,7 +214,7 @@ def test_compiling_anew_replaces_all_changes_before(tmp_path: Path) -> None:
     assert found(path, State(1, 1, NOW), [{"a": 1}]) == [[1, 2]]
 
 
-def test_what_streams_need_stays(tmp_path: Path) -> None:
+def test_versions_that_streams_need_are_kept(tmp_path: Path) -> None:
     path = directory(tmp_path / "index", [(1, "a = 1", 1.0)])
     apply(path, [{"subscription": 2, "expression": "a = 1"}])
     claimed = claim(path, "query", 7)
@@ -278,7 +278,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
         _ = IndexDirectory.open(path).ends
 
 
-def test_the_best_are_found_among_what_is_left(tmp_path: Path) -> None:
+def test_the_best_are_found_among_the_remaining_ones(tmp_path: Path) -> None:
     path = directory(tmp_path / "index", [(id, "a = 1", float(id)) for id in range(10)])
     apply(path, [{"change": "remove", "subscription": id} for id in (9, 7)])
     engines = engines_of(path, state_of(path))

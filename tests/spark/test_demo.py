@@ -1,4 +1,4 @@
-"""The whole demo, small: what the report says is what happened."""
+"""The whole demo, small: the report shows the actual results."""
 
 from __future__ import annotations
 

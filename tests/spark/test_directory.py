@@ -1,4 +1,4 @@
-"""The index directory: commits, what a killed process leaves, damage."""
+"""The index directory: commits, remains of killed processes, damage."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_versions_stay_for_a_time_after_they_were_replaced(tmp_path: Path) -> No
     assert sorted(os.listdir(tmp_path / "versions")) == ["3", "4", "5", "6", "7", "8"]
 
 
-def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_unwritable_paths_are_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for use in (Draft, lambda path: apply(path, [])):
         with pytest.raises(SiftlineError, match=str(tmp_path / "file")):
@@ -163,14 +163,14 @@ def test_an_index_keeps_its_type_of_ids(tmp_path: Path) -> None:
     assert IndexDirectory.open(tmp_path).version == 1
 
 
-def test_what_repeated_tasks_left_is_no_part_of_a_version(tmp_path: Path) -> None:
+def test_files_of_repeated_tasks_are_not_in_a_version(tmp_path: Path) -> None:
     with Draft(tmp_path) as draft:
         (draft.shards / ".0-again").mkdir()
         filled(draft)
     assert [path.name for path in (tmp_path / "versions" / "1" / "shards").iterdir()] == ["0"]
 
 
-def test_damage_of_what_is_old_does_not_stop_a_commit(tmp_path: Path) -> None:
+def test_damaged_old_versions_do_not_prevent_a_commit(tmp_path: Path) -> None:
     for number in range(2):
         made(tmp_path, f"a = {number}")
     (tmp_path / "versions" / "1" / "version.json").write_text("{")
@@ -189,7 +189,7 @@ def test_nothing_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "versions/1/version.json"])
-def test_damage_is_told_with_the_file(name: str, tmp_path: Path) -> None:
+def test_damage_is_reported_with_the_file(name: str, tmp_path: Path) -> None:
     made(tmp_path)
     file = tmp_path / name
     document = json.loads(file.read_text())
@@ -205,7 +205,7 @@ def test_damage_is_told_with_the_file(name: str, tmp_path: Path) -> None:
         assert str(file) in str(error.value)
 
 
-def test_missing_shards_and_damaged_statistics_are_told(tmp_path: Path) -> None:
+def test_missing_shards_and_damaged_statistics_are_reported(tmp_path: Path) -> None:
     index = made(tmp_path, statistics=STATISTICS)
     (index.folder / "statistics.json").write_text("{}")
     with pytest.raises(SnapshotError, match=r"statistics\.json is damaged"):

@@ -1,4 +1,4 @@
-"""Drivers and workers that are killed, and executors that are processes of their own."""
+"""Killed drivers and workers, and executors that are separate processes."""
 
 from __future__ import annotations
 

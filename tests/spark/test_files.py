@@ -119,7 +119,7 @@ def test_a_target_is_made_once_and_whole(spark: Any, index: str, tmp_path: Path)
     assert not list(tmp_path.glob(".others*"))
 
 
-def test_what_killed_drivers_left_goes_away(spark: Any, index: str, tmp_path: Path) -> None:
+def test_drafts_of_killed_drivers_are_removed(spark: Any, index: str, tmp_path: Path) -> None:
     events = written(tmp_path / "events", ["{}", "{}"])
     names = [f".matches-{'0' * 32}", f".matches-{'1' * 32}", ".matches-kept"]
     for name in names:
@@ -264,7 +264,7 @@ def test_paths_of_any_characters(spark: Any, tmp_path: Path, monkeypatch: pytest
     assert compact(f"{name}/index").subscriptions == 3
 
 
-def test_what_cannot_be_read_or_written_is_named(spark: Any, index: str, tmp_path: Path) -> None:
+def test_unreadable_and_unwritable_paths_are_named(spark: Any, index: str, tmp_path: Path) -> None:
     events = written(tmp_path / "events", ['{"a": 1}', "{}"])
     with pytest.raises(SparkError, match=f"{tmp_path}/nowhere: there is no such file"):
         match_files(tmp_path / "nowhere", index, tmp_path / "matches")

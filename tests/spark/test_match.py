@@ -1,4 +1,4 @@
-"""match on Spark: every shape of events, every form of result, and what is wrong with either."""
+"""match on Spark: every shape of events, every form of result, and the errors of both."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_bad_events_are_dead_letters(spark: Any, shards: str, tmp_path: Path, pl
         2: (None, "the event is null"),
         None: ("{", "not a JSON object: expecting property name enclosed in double quotes at byte 1"),
         4: ('["a"]', "not a JSON object: an array"),
-        5: (texts[5][1], "the event has 209 bytes; at most 100 are taken"),
+        5: (texts[5][1], "the event has 209 bytes; at most 100 are allowed"),
     }
     assert (counts.events, counts.matches, counts.dead_letters) == (1, 3, 5)
 

@@ -94,7 +94,7 @@ def test_a_batch_is_one_call(spark: Any, tmp_path: Path) -> None:
     assert log.read_text(encoding="utf-8").splitlines() == ["above 20 20"]  # the twenty events of kind a, at once
 
 
-def test_what_workers_learn_is_merged(spark: Any, tmp_path: Path) -> None:
+def test_statistics_of_workers_are_merged(spark: Any, tmp_path: Path) -> None:
     log = tmp_path / "log"
     rows = [(1, "spark_multiple(2) and spark_multiple(5)"), (2, "spark_fails()")]
     table = spark.createDataFrame(rows, "subscription bigint, expression string")
@@ -207,7 +207,7 @@ def test_an_index_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureF
     with Learning(str(tmp_path)).task() as task:
         task.watch([engine])
         assert engine.match({"n": 4}) == [1]
-    assert "what calls have shown is lost" in capsys.readouterr().err
+    assert "the statistics of calls cannot be written" in capsys.readouterr().err
     merge(tmp_path)
     assert not learned_of(tmp_path)
 

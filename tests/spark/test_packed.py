@@ -1,4 +1,4 @@
-"""Packed subscriptions: rows that the JVM can carry, however many a worker parses at once."""
+"""Packed subscriptions: rows are small enough for the JVM, however many a worker parses at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Index directories on a file system of Hadoop: `viewfs`, mounted onto a folder that Python workers are not told of."""
+"""Index directories on a file system of Hadoop: `viewfs`, mounted onto a folder that Python workers do not know."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_paths_of_any_characters(spark: Any, tmp_path: Path, uri: str) -> None:
         assert rows_of(match(events(spark), place, plan=plan, dead_letters="ignore")) == wanted
 
 
-def test_what_cannot_be_written_is_named(spark: Any, tmp_path: Path, uri: str) -> None:
+def test_unwritable_paths_are_named(spark: Any, tmp_path: Path, uri: str) -> None:
     (tmp_path / "store" / "index").write_text("a file")
     with pytest.raises(StorageError, match=r"viewfs://.*/data/index.* cannot be read or written: .*not a directory"):
         compile(subscriptions(spark), uri)
@@ -170,7 +170,7 @@ def test_damage_is_named(spark: Any, tmp_path: Path, uri: str) -> None:
     assert not mirror_of(index.reference.partition(":")[2]).exists()
 
 
-def test_what_needs_a_path_that_is_mounted_says_so(spark: Any, tmp_path: Path, uri: str) -> None:
+def test_functions_that_need_a_mounted_path(spark: Any, tmp_path: Path, uri: str) -> None:
     compile(subscriptions(spark), uri)
     arriving = spark.readStream.schema("id bigint, event string").json(str(tmp_path))
     for use in (lambda: apply(uri, []), lambda: compact(uri), lambda: stream(arriving, uri)):

@@ -1,4 +1,4 @@
-"""Versions stay while jobs read them, and a job that comes too late is told so."""
+"""Versions are kept while jobs read them, and a job that comes too late gets an error."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_an_opened_version_that_is_gone(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_a_job_that_is_older_than_what_is_kept(spark: Any, tmp_path: Path, plan: str) -> None:
+def test_a_job_older_than_the_kept_versions(spark: Any, tmp_path: Path, plan: str) -> None:
     index = index_at(tmp_path / "index")
     first = match(events(spark), index, plan=plan)
     apply(index, [{"subscription": 3, "expression": "a = 1"}])

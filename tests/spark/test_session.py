@@ -1,4 +1,4 @@
-"""Sessions, the Java below them, and the workers."""
+"""Sessions, their Java, and the workers."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _java(home: Path, version: str) -> Path:
     return home
 
 
-def test_the_packaged_java_starts_with_what_spark_asks_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_packaged_java_starts_with_the_options_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     program = java.packaged_java() / "bin" / "java"
     options = ["--add-modules=jdk.incubator.vector", "-Xmx64m", "-Dname=two words", "-version"]

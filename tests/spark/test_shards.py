@@ -145,7 +145,7 @@ def test_attributes_that_must_have_a_value(text: str, expected: list[list[str]])
     assert required_attributes(parse(text)) == expected
 
 
-def test_what_columns_cannot_hold_travels_as_text() -> None:
+def test_expressions_without_columns_are_sent_as_text() -> None:
     expressions = [parse(text) for text in ("a = 9007199254740993", "a = 1", "not (a = 1)", "a in (true, 1)")]
     assert parsed_of(expressions).subscriptions["n_rows"].to_pylist() == [0, 1, 0, 0]
 

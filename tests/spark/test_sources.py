@@ -152,7 +152,7 @@ def test_a_partition_that_is_new(kafka: tuple[Any, str]) -> None:
     reader.stop()
 
 
-def test_kafka_says_what_is_missing() -> None:
+def test_missing_messages_of_kafka_are_reported() -> None:
     with pytest.raises(SparkError, match=r"bootstrap\.servers"):
         KafkaReader({"subscribe": "events"})
     with pytest.raises(SparkError, match="earliest or latest"):

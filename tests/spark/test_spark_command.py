@@ -1,4 +1,4 @@
-"""`siftline spark`: what it reads, says and returns."""
+"""`siftline spark`: its input, output and exit status."""
 
 from __future__ import annotations
 

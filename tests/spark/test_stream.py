@@ -1,4 +1,4 @@
-"""stream: subscriptions that change while events come, and every micro-batch against the scan."""
+"""stream: subscriptions change while events come, and every micro-batch is compared with the scan."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def test_changes_in_a_data_frame(spark: Any, tmp_path: Path) -> None:
 def test_what_is_refused(spark: Any, tmp_path: Path) -> None:
     index = directory(tmp_path / "index", ROWS)
     table = spark.createDataFrame([(1, "{}")], "id bigint, event string")
-    with pytest.raises(TableError, match="no stream"):
+    with pytest.raises(TableError, match="not a stream"):
         stream(table, index)
     (tmp_path / "events").mkdir()
     events = events_of(spark, tmp_path / "events")

@@ -1,4 +1,4 @@
-"""What a worker does with Arrow batches, without Spark."""
+"""Workers on Arrow batches, without Spark."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_several_shards_are_one_index(tmp_path: Path) -> None:
     assert rows(best([batch]))[:2] == [("event 0", "three", 3.0), ("event 0", "two", 2.0)]
 
 
-def test_bad_events_are_put_aside(shard: str, tmp_path: Path) -> None:
+def test_invalid_events_are_set_aside(shard: str, tmp_path: Path) -> None:
     bad = ['{"a": 1', "[1]", "7", None, '{"a": 1}', '{"a": 1, "x": "' + "y" * 100 + '"}', '{"a": 1}']
     keys = ["broken", "array", "number", "null", None, "giant", "good"]  # a null is a key like any other
     shape = Shape(JSON, ("id",), ("event",), most_bytes=50)
@@ -132,13 +132,13 @@ def test_bad_events_are_put_aside(shard: str, tmp_path: Path) -> None:
             "array": "not a JSON object: an array",
             "number": "not a JSON object: a number",
             "null": "the event is null",
-            "giant": "the event has 117 bytes; at most 50 are taken",
+            "giant": "the event has 117 bytes; at most 50 are allowed",
         }
         assert {row["event"] for row in letters if row["id"] == "array"} == {"[1]"}
         assert file.name == "part-00000-0-0.parquet"
 
 
-def test_values_without_a_meaning_are_put_aside(tmp_path: Path) -> None:
+def test_invalid_values_are_set_aside(tmp_path: Path) -> None:
     shards = tuple(saved(tmp_path / name, [(1, f"{name} > '1'")]) for name in ("a", "b"))
     far, near = 2**62, 0
     moments = {"a": [near, far, near, near, near], "b": [near, near, near, far, near]}

@@ -1,4 +1,4 @@
-"""Siftline in a zip file, as `--py-files` ships it: refused, with the reason and the way out."""
+"""Siftline in a zip file, as `--py-files` ships it, is refused with the reason and the alternative."""
 
 from __future__ import annotations
 

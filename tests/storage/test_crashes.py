@@ -1,4 +1,4 @@
-"""An engine that is killed at any moment opens again with everything that was acknowledged."""
+"""An engine that is killed at any moment opens again with all acknowledged changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who owns a store; and that a process never loses the locks by which others know that it has the store open."""
+"""The owner of a store; a process never loses the locks by which others see that the store is open."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_python_itself_never_opens_a_file_of_sqlite(tmp_path: Path) -> None:
     assert "is the store itself" in ended.stderr
 
 
-def test_a_second_owner_is_refused_and_told_by_whom(tmp_path: Path) -> None:
+def test_a_second_owner_is_refused_with_the_name_of_the_first(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with Store(path) as store:
         store.add("a = 1", 1)
@@ -176,7 +176,7 @@ def test_a_second_owner_is_refused_and_told_by_whom(tmp_path: Path) -> None:
         assert len(store) == 3
 
 
-def test_what_holds_the_store_need_not_say_who_it_is(tmp_path: Path) -> None:
+def test_an_owner_without_a_description(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with Store(path):
         for said in ("", "{", "[]", '{"pid": 1}'):
@@ -185,7 +185,7 @@ def test_what_holds_the_store_need_not_say_who_it_is(tmp_path: Path) -> None:
                 Store(path)
 
 
-def test_a_store_that_could_not_be_opened_is_nobodys(tmp_path: Path) -> None:
+def test_a_failed_open_releases_the_store(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with Store(path) as store:
         store.add("a = 1", 1)
@@ -303,7 +303,7 @@ os.kill(os.getpid(), 9)
         assert len(store) == 2
 
 
-def test_guests_do_not_migrate_what_somebody_owns(tmp_path: Path) -> None:
+def test_guests_do_not_migrate_a_store_with_an_owner(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with Store(path) as store:
         store.add("a = 1", 1)

@@ -1,4 +1,4 @@
-"""Pages, pool, log and checkpoints: what was acknowledged is there, or an error says why not."""
+"""Pages, pool, log and checkpoints: acknowledged changes are kept, or an error says why not."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ def test_a_newer_version(written: tuple[Path, dict[str, int]]) -> None:
         PageFile(path)
 
 
-def test_what_is_no_file_of_pages(tmp_path: Path) -> None:
+def test_files_that_are_not_page_files(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello" * 5000)
     with pytest.raises(StorageError, match="not a file of Siftline pages"):
         PageFile(tmp_path / "text")

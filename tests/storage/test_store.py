@@ -1,4 +1,4 @@
-"""Durable subscriptions: what goes in comes out, as written, in order, and into any engine."""
+"""Durable subscriptions: they are kept as written and in order, and can be loaded into any engine."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_expressions_and_parsed_json_are_written_out(store: Store) -> None:
         ((7, 1), {}, "must be text"),
     ],
 )
-def test_what_is_refused_leaves_no_trace(
+def test_refused_changes_leave_no_trace(
     store: Store, arguments: tuple[Any, ...], options: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(SubscriptionError, match=reason):
@@ -111,7 +111,7 @@ def test_ids_are_of_one_kind_for_ever(store: Store) -> None:
     assert len(store) == 0
 
 
-def test_the_feed_tells_what_happened(store: Store) -> None:
+def test_the_feed_has_all_changes(store: Store) -> None:
     assert store.add("a = 1", 1, expires=NOON) == 1
     assert store.add("a = 2", 2) == 2
     assert store.replace(1, "a = 3", weight=7.0) == 3
@@ -136,7 +136,7 @@ def test_the_feed_tells_what_happened(store: Store) -> None:
     assert kinds(store, 6) == []
 
 
-def test_what_has_expired_is_not_shown(store: Store) -> None:
+def test_expired_subscriptions_are_hidden(store: Store) -> None:
     past = datetime.now(UTC) - HOUR
     store.add("a = 1", 1, expires=past)
     store.add("a = 1", 2)
@@ -275,7 +275,7 @@ def test_a_reader_gets_the_content_of_a_renewal_that_it_has_not_seen(store: Stor
     assert store.verify() == []
 
 
-def test_a_running_broker_drops_what_nobody_needs(store: Store) -> None:
+def test_a_running_broker_drops_superseded_changes(store: Store) -> None:
     for id in range(6):
         store.add(f"a = {id}", id)
     store.acknowledge("broker", 6)
@@ -314,7 +314,7 @@ def test_a_store_is_whole_between_two_steps_of_compaction(tmp_path: Path) -> Non
             assert {change.id for change in store.changes(0)} == set(range(5))
 
 
-def test_what_a_subscription_stands_in_is_never_dropped(store: Store) -> None:
+def test_the_change_of_a_live_subscription_is_never_dropped(store: Store) -> None:
     """Even if the list of what may go has been damaged."""
     store.add("a = 1", 1)
     store.renew(1, NOON + 9000 * HOUR)
@@ -425,7 +425,7 @@ def made_by_version_4(path: Path) -> None:
     connection.close()
 
 
-def test_a_store_of_version_4_goes_on_and_can_shrink(path: Path) -> None:
+def test_a_store_of_version_4_is_migrated_and_can_shrink(path: Path) -> None:
     made_by_version_4(path)
     with Store(path) as store:
         assert store.select("PRAGMA auto_vacuum") == [(2,)]

@@ -1,4 +1,4 @@
-"""`kill -9` at any moment loses nothing that was acknowledged, and shows no batch by halves."""
+"""`kill -9` at any moment loses no acknowledged change, and never leaves half of a batch."""
 
 from __future__ import annotations
 

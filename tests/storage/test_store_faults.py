@@ -1,4 +1,4 @@
-"""Damaged, foreign, full, read-only, locked: each a clear error, never another subscription, never a lost one."""
+"""A damaged, foreign, full, read-only or locked store gives a clear error, never a wrong or lost subscription."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_a_damaged_mark_says_so(tmp_path: Path) -> None:
     assert mark.read_bytes()[:8] == damaged[:8]  # made again
 
 
-def test_verify_names_what_is_damaged(tmp_path: Path) -> None:
+def test_verify_reports_the_damage(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     filled(path, 60)
     connection = sqlite3.connect(path)

@@ -1,4 +1,4 @@
-"""A process that changes an engine until it is killed, and says after each change that it was acknowledged.
+"""A process that changes an engine until it is killed, and prints each acknowledged change.
 
 For each line `SEED PATH` on its input it forks a child that does the work, so that kernels are loaded only once.
 """

@@ -1,7 +1,7 @@
-"""Where webhooks may go: not into the network that the server stands in, unless that is allowed.
+"""Which addresses a webhook may have: not those of the server's own network, unless that is allowed.
 
-The address is looked at after the name was resolved, and the connection goes to that very address: a name that changes
-its mind in between gains nothing. Redirects are not followed.
+The address is checked after the name is resolved, and the connection goes to that same address. So a name that resolves
+to another address a moment later (DNS rebinding) gains nothing. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from siftline.errors import LimitError
 
 _PORTS: Final = {"http": 80, "https": 443}
 _MOST_CHARACTERS: Final = 2000
-# Addresses of IPv6 that lead to one of IPv4: translated (NAT64), and 6to4.
+# IPv6 addresses that a NAT64 gateway translates to IPv4.
 _TRANSLATED: Final = ipaddress.ip_network("64:ff9b::/96")
-# All of the IPv6 internet; beside it are old and local ways to write IPv4 addresses.
+# The public part of IPv6; addresses outside of it are local, or older notations of IPv4 addresses.
 _UNICAST: Final = ipaddress.ip_network("2000::/3")
 
 
 class Target(NamedTuple):
-    """A URL, taken apart."""
+    """The parts of a URL."""
 
     is_secure: bool
     host: str
@@ -30,13 +30,13 @@ class Target(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """What the Host header says."""
+        """The value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS["https" if self.is_secure else "http"] else f"{host}:{self.port}"
 
 
 def check_url(url: str, *, allow_private: bool) -> Target:
-    """Take a webhook's URL apart; refuse what can be seen to be wrong without resolving the name.
+    """Return the parts of a webhook's URL; refuse what is wrong without resolving the name.
 
     >>> check_url("https://example.com/hooks?x=1", allow_private=False)
     Target(is_secure=True, host='example.com', port=443, resource='/hooks?x=1')
@@ -70,7 +70,7 @@ def _target(url: Any) -> Target:
 
 
 def is_public(text: str) -> bool:
-    """Return whether an address is one of the public internet.
+    """Return whether an address belongs to the public internet.
 
     >>> is_public("93.184.216.34"), is_public("10.0.0.1"), is_public("::ffff:127.0.0.1"), is_public("169.254.169.254")
     (True, False, False, False)
@@ -87,7 +87,7 @@ def is_public(text: str) -> bool:
 
 
 def chosen_address(addresses: list[str], *, allow_private: bool) -> str:
-    """Return one of the addresses of a host; raise if any of them is one that webhooks may not go to."""
+    """Return one of the addresses of a host; raise if a webhook may not have one of them."""
     if not allow_private and not all(map(is_public, addresses)):
         raise LimitError("the name leads to a private address, where no webhook may go")
     return addresses[0]

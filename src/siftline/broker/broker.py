@@ -1,14 +1,15 @@
-"""The broker: subscriptions with leases and tickets, events published, notifications kept until they are delivered.
+"""The broker: subscriptions with leases and tickets, publishing, and notifications that are kept until delivery.
 
     subscribe, renew, replace, unsubscribe ──► store ──► (feed of changes) ──► engine
     publish ──► engine ──► log of notifications ──► hub ──► streams
                                                 ──► webhooks
 
-The store is the truth about subscriptions, and the log about notifications; the engine follows the store. What a method
-has returned from is durable in one of the two files, so it survives the end of the process at any moment.
+The store is the source of truth for subscriptions, the log for notifications; the engine follows the store. When a
+method returns, its effect is durable in one of the two files, so it survives a crash of the process at any moment.
 
-After the expensive-operators paper, section 2 (subscriptions with a validity; renewed and cancelled by a ticket). The
-paper makes tickets by hashing the content with a random number; ours are random, and what is kept is a salted hash.
+Leases and tickets follow section 2 of the expensive-operators paper (subscriptions with a validity, renewed and
+cancelled by a ticket). The paper makes a ticket by hashing the content with a random number; ours is random, and the
+store keeps a salted hash of it.
 """
 
 from __future__ import annotations
@@ -55,9 +56,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from datetime import datetime
 
-    from siftline.broker.cluster import Delivered
     from siftline.broker.logged import LoggedEvent
-    from siftline.broker.notifications import Page, Position
+    from siftline.broker.notifications import Delivered, Page, Position
     from siftline.broker.publisher import Pairs, Published
     from siftline.broker.remembered import Answer, Done
     from siftline.engine import Engine
@@ -67,32 +67,32 @@ if TYPE_CHECKING:
 
     Observer = Callable[[int, int, float], None]
 
-# Until then the webhooks of changed subscriptions are looked up one by one.
+# With fewer changed subscriptions their webhooks are looked up one by one, with more in one query.
 _SINGLE_LOOKUPS_MAX: Final = 1000
-# This many transactions of a second compact the store at most.
-_COMPACTIONS: Final = 20
-# This many events are matched by other kernels than a few.
+# Upper bound of the transactions in one second that compact the store.
+_COMPACTIONS_MAX: Final = 20
+# A batch of this size runs other kernels than a small one, so `warm_up` needs one of each.
 _LARGE_BATCH_EVENTS: Final = 2048
 
 
 class Broker:
-    """Subscriptions that end unless they are renewed, and events for them; threads may share one.
+    """Keeps subscriptions that expire unless they are renewed, and notifies them of published events; thread-safe.
 
     Parameters
     ----------
     path : path
-        The file of the store; the log of notifications and a snapshot of the engine are beside it.
+        The file of the store; the log of notifications and a snapshot of the engine are kept beside it.
     index : str
         The index of the engine.
     limits : Limits
-        What is taken, and no more.
+        The largest sizes, counts and rates that are accepted.
     clock : callable, optional
-        Returns the time, with a time zone; the default is the wall clock but for its jumps (`clock.py`). Time that runs
-        backwards for a few minutes stands still here; a clock that was set back further was wrong before.
+        Returns the time, with a time zone; the default is the wall clock without its jumps (`clock.py`). If it is set
+        back by a few minutes, the broker's time stands still; if it is set back further, the broker follows it.
     allow_private : bool
         Whether webhooks may be sent to private and loopback addresses.
     retry_seconds : sequence of float
-        How long to wait after each failed delivery; after the last one it is a dead letter.
+        How long to wait after each failed delivery; after the last one the notification becomes a dead letter.
     matches_here : bool
         Whether events are matched here. Otherwise they are kept for a cluster, whose matches `deliver` takes.
 
@@ -128,12 +128,13 @@ class Broker:
         self._allow_private = allow_private
         self._renewals = Renewals(self.limits.renewal_seconds)
         self.observers: list[Observer] = []
-        # Told of the ids of subscriptions that have ended; what is known of one by its id must not pass to the next.
+        # Called with the ids of subscriptions that have ended: a later subscription with the same id must not inherit
+        # any state that is kept by id.
         self.end_observers: list[Callable[[list[Id]], None]] = [self._renewals.forget]
         self.store = Store(path)
         for file in (f"{self.store.path}{suffix}" for suffix in ("", "-wal", "-shm")):
             with contextlib.suppress(FileNotFoundError):
-                os.chmod(file, 0o600)  # secrets of webhooks are in there
+                os.chmod(file, 0o600)  # it holds the secrets of webhooks
         try:
             self.keys = Keys(self.store)
             self._live = LiveEngine(self.store, index, self.now, self._hear)
@@ -159,7 +160,7 @@ class Broker:
         self._upkeep = Upkeep(self._steps)
 
     def close(self) -> None:
-        """Finish what was asked for, end all streams, save the engine, and close the files."""
+        """Finish the requests under way, end all streams, save the engine, and close the files."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -183,7 +184,7 @@ class Broker:
         return f"<siftline.Broker: {len(self.engine):,} subscriptions, {self.store.path}>"
 
     def now(self) -> datetime:
-        """Return the time by which leases end."""
+        """Return the time that decides whether a lease has ended."""
         return self._clock()
 
     def _now_us(self) -> int:
@@ -203,35 +204,35 @@ class Broker:
         dialect: str = TEXT,
         weight: float = 1.0,
     ) -> Lease:
-        """Add a subscription for some time.
+        """Add a subscription that expires after a time.
 
         Parameters
         ----------
         expression
             Text, an Expression, or JSON of another dialect.
         validity : timedelta, seconds, or text such as '12h'
-            How long it lives unless it is renewed.
+            When it expires unless it is renewed.
         deliver : Webhook, optional
-            Where notifications are sent to; without it they wait in the log for a stream.
+            Where notifications are sent to; without a webhook they are kept in the log for a stream.
         owner : str, optional
-            Whose it is.
+            The owner of the subscription.
         dialect : {'text', 'eventbridge', 'sns', 'cloudevents'}
-            What the expression is written in.
+            The language of the expression.
         weight : float
-            For the best matches.
+            The weight by which the best matches are ranked.
 
         Raises
         ------
         SubscriptionError
             If the expression cannot be accepted; it says where and why.
         LimitError
-            If it is too long, for too long, or one too many.
+            If the expression or the validity is too long, or there are too many subscriptions.
         """
         expires = self._expiry(validity)
         written = accepted_text(expression, dialect, self.limits)
         webhook = None if deliver is None else accepted_webhook(deliver, allow_private=self._allow_private)
         if len(self.engine) >= self.limits.subscriptions:
-            raise LimitError(f"there are {self.limits.subscriptions:,} subscriptions already, and no more may be")
+            raise LimitError(f"there are {self.limits.subscriptions:,} subscriptions already, which is the limit")
         id = new_id(are_ids_text=self.store.are_ids_text())
         ticket = new_secret("ticket_")
         batch = Batch()
@@ -247,12 +248,12 @@ class Broker:
         return Lease(id, ticket, expires, None if webhook is None else webhook.secret)
 
     def renew(self, id: Id, ticket: Proof, validity: Any = DAY) -> datetime:
-        """Let a subscription live on from now; return until when. Without a ticket, for admins.
+        """Renew a subscription from now on, and return when it expires. Admins pass None as the ticket.
 
         Raises
         ------
         BusyError
-            If it was renewed several times just now.
+            If it was renewed too often in the last seconds.
         """
         expires = self._expiry(validity)
         self._change(id, ticket, lambda batch: batch.renew(id, expires), before=self._check_renewal)
@@ -264,7 +265,7 @@ class Broker:
         self._renewals.take(id, now, expires)
 
     def replace(self, id: Id, ticket: Proof, expression: Any, *, dialect: str = TEXT) -> StoredSubscription:
-        """Give a subscription another expression, and return it; every event sees either the old one or the new one."""
+        """Replace the expression of a subscription, and return it; every event meets either the old or the new one."""
         written = accepted_text(expression, dialect, self.limits)
         replaced = self._change(id, ticket, lambda batch: batch.replace(id, written))
         assert replaced is not None
@@ -275,7 +276,7 @@ class Broker:
         self._change(id, ticket, lambda batch: batch.remove(id))
 
     def get(self, id: Id, ticket: Proof) -> StoredSubscription:
-        """Return a subscription as it is kept."""
+        """Return a subscription as the store has it."""
         now = self.now()
         found = self.store.get(id, now)
         if ticket is not None:
@@ -283,11 +284,11 @@ class Broker:
         return found
 
     def check(self, id: Id, ticket: Proof) -> None:
-        """Raise unless there is the subscription, and the ticket, or the owner's key instead of it, is for it."""
+        """Raise unless the subscription exists and the ticket, or the owner's key in place of it, belongs to it."""
         check_lease(self.store.select, id, ticket, self._now_us())
 
     def id_of(self, text: str) -> Id:
-        """Return the id that a text from outside names: ids of one store are all integers or all strings."""
+        """Return the id that a text of a request stands for: the ids of one store are all integers or all strings."""
         return named_id(text, are_ids_text=self.store.are_ids_text())
 
     def _change(
@@ -297,7 +298,7 @@ class Broker:
         change: Callable[[Batch], None],
         before: Callable[[sqlite3.Connection, Id, int], None] = lambda *_: None,
     ) -> StoredSubscription | None:
-        """Make a change if the ticket allows it, and return what has come of it, from the same transaction."""
+        """Make a change if the ticket allows it; return the changed subscription, read in the same transaction."""
         batch = Batch()
         change(batch)
         now = self.now()
@@ -321,16 +322,16 @@ class Broker:
     # the engine
 
     def follow(self, sequence: int | None = None) -> None:
-        """Bring the engine up to a change, or to the last one."""
+        """Apply the changes of the store to the engine, up to a number or all of them."""
         self._live.follow(sequence)
 
     def _hear(self, changes: list[Change]) -> None:
-        """Take note of what changed beside the engine: webhooks, streams."""
+        """Apply changes of the store to webhooks and streams."""
         gone = [change.id for change in changes if change.subscription is None]
         here = [change.id for change in changes if change.subscription is not None]
         for id in gone:
             if self._webhook_of.pop(id, None) is not None:
-                with contextlib.suppress(SiftlineError):  # they are also forgotten when they come up
+                with contextlib.suppress(SiftlineError):  # they are dropped later, when they become due
                     self.log.deliveries.forget(id)
         self.hub.removed(gone)
         for observer in self.end_observers:
@@ -341,20 +342,20 @@ class Broker:
                 self.hub.added(change.id, change.subscription.owner)
 
     def purge(self) -> int:
-        """Remove from the store what has expired by now; return how many.
+        """Remove expired subscriptions from the store; return how many.
 
-        A running broker does it by itself, some seconds after the end of a lease.
+        A running broker does this itself, some seconds after a lease ends.
         """
         return self._live.purge()
 
     def _steps(self) -> tuple[Callable[[], object], ...]:
-        """Return what is done every second."""
+        """Return the background tasks of every second."""
         return self.keys.refresh, self.follow, self._live.purge_patiently, self._compact, self.log.tend
 
     def problems(self) -> list[str]:
-        """Return what keeps the broker from doing its work, in words; nothing if it is ready.
+        """Return why the broker cannot do its work, as texts; an empty list if it is ready.
 
-        Files are probed by a tiny durable write, at most every few seconds, so this may wait for the disk.
+        Files are probed by a small durable write, at most every few seconds, so this may wait for the disk.
         """
         if self._is_closed:
             return ["the broker is closed"]
@@ -362,51 +363,51 @@ class Broker:
         return list(dict.fromkeys(self._health.problems() + known))
 
     def _compact(self) -> None:
-        """Drop from the store what nobody needs any more, little by little, because others want to write as well."""
-        for _ in range(_COMPACTIONS):
+        """Compact the store in small transactions, so that other writers do not wait for long."""
+        for _ in range(_COMPACTIONS_MAX):
             if self._live.compact() < MOST_DROPPED or self._upkeep.is_stopping:
                 return
 
     def save(self) -> None:
-        """Write a snapshot of the engine, from which the next start goes on."""
+        """Write a snapshot of the engine, so that the next start is quick."""
         self._live.save()
 
     @property
     def engine(self) -> Engine:
-        """The engine, with what is live."""
+        """The engine, with all subscriptions that have not expired."""
         return self._live.engine
 
     @property
     def unreadable(self) -> set[Id]:
-        """Subscriptions that cannot be parsed any more, and match nothing."""
+        """The ids of stored subscriptions that can no longer be parsed, and so match nothing."""
         return self._live.unreadable
 
     @property
     def lag(self) -> int:
-        """How many changes of the store the engine has yet to hear of."""
+        """How many changes of the store the engine has not applied yet."""
         return self.store.sequence - self._live.sequence
 
     # events
 
     def publish(self, event: Any, *, idempotency: str | None = None, scope: str = "") -> Published:
-        """Publish one event; return when everybody whom it matches is sure to be notified.
+        """Publish one event; return when its notifications are durable.
 
         Parameters
         ----------
         event
             A dict, or JSON text.
         idempotency : str, optional
-            A name for this publish. Publishing the same again under the same name returns the first answer, and nobody
-            is notified twice; the name is remembered as long as the log has the notifications.
+            A key for this publish. Publishing the same again with the same key returns the first answer, and sends no
+            notifications again; the key is remembered as long as the log has the notifications.
         scope : str
-            Within which the name counts: who publishes.
+            The publisher: keys of different scopes are independent.
 
         Raises
         ------
         EventError
-            If it is no event.
+            If it is not a valid event.
         IdempotencyError
-            If something else was published under the name.
+            If other events were published with the same key.
         """
         return self.publish_later([event], idempotency=idempotency, scope=scope).result()
 
@@ -418,7 +419,7 @@ class Broker:
         scope: str = "",
         names: Iterable[str | None] | None = None,
     ) -> Published:
-        """Publish events together: all of them, or none if one is bad. `names` are those of each, if they have any."""
+        """Publish events together: all, or none if one is invalid. `names` has a key for each event, or None."""
         return self.publish_later(events, idempotency=idempotency, scope=scope, names=names).result()
 
     def publish_later(
@@ -429,7 +430,7 @@ class Broker:
         scope: str = "",
         names: Iterable[str | None] | None = None,
     ) -> Future[Published]:
-        """Publish events together; the answer comes when it is durable."""
+        """Publish events together; the future has its result when the notifications are durable."""
         texts = []
         for position, event in enumerate(events):
             try:
@@ -442,12 +443,12 @@ class Broker:
         return self._publisher.submit(Request(texts, name, event_names))
 
     def match(self, event: Any) -> list[Id]:
-        """Return which subscriptions an event would match, and notify nobody."""
+        """Return the subscriptions that an event matches, without notifying them."""
         self._live.evict()
         return self.engine.match(event_text(event, self.limits), now=self.now())
 
     def warm_up(self) -> None:
-        """Load the kernels, so that the first events need not wait for them."""
+        """Load the compiled kernels, so that the first events do not wait for them."""
         for n_events in (1, 2, _LARGE_BATCH_EVENTS):
             for _ in matched_ids(self.engine, [b'{"": 0, " ": ""}'] * n_events, self.now()):
                 pass
@@ -473,12 +474,12 @@ class Broker:
                 self.webhooks.wake()
 
     def deliver(self, matches: Iterable[tuple[int, list[Id]]]) -> Delivered:
-        """Notify of matches that a cluster has found, each once, however often it is sent.
+        """Notify the subscriptions of matches that a cluster has found, once each, even if a match is sent repeatedly.
 
         Parameters
         ----------
         matches : iterable of (int, list of ids)
-            Numbers of published events (`cluster.read`), and the subscriptions that they match.
+            Numbers of published events (`cluster.read`), each with the subscriptions that it matches.
         """
         if self.cluster is None:
             raise LimitError("this broker matches events itself, and takes no matches")
@@ -491,25 +492,25 @@ class Broker:
 
     @property
     def n_waiting(self) -> int:
-        """How many events wait for being matched."""
+        """How many events wait in the publisher's queue."""
         return self._publisher.n_waiting
 
     # notifications
 
     def notifications(self, id: Id, ticket: Proof, after: Position = START, limit: int = 1000) -> Page:
-        """Return what a subscription was notified of after a position, oldest first, as far as it is kept.
+        """Return the notifications of a subscription after a position, oldest first, as far as the log has them.
 
-        If some of it is no longer there, `gap` of the answer says so, and what is left follows.
+        If some are missing, the attribute `gap` of the page says so, and the page has those that follow.
         """
         self.get(id, ticket)
         return self.log.page({id}, after, limit)
 
     def listen(self, wanted: Id | Everybody | None, *, owner: str | None = None, wake: Callable[[], None]) -> Listener:
-        """Join the hub: for one subscription, for all of an owner (`wanted` None), or for everybody's."""
+        """Join the hub for one subscription, for all of an owner (`wanted` is None), or for all subscriptions."""
         if len(self.hub) >= self.limits.streams:
             raise BusyError(f"there are {self.limits.streams:,} streams already")
         chosen: set[Id] | Everybody
-        with self._live.lock:  # between the two, a new subscription of the owner would be missed
+        with self._live.lock:  # otherwise a subscription added between the query and `join` would be missed
             if owner is not None:
                 chosen = {id for (id,) in self.store.select("SELECT id FROM subscriptions WHERE owner = ?", (owner,))}
             else:

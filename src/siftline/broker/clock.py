@@ -1,12 +1,12 @@
-"""The time by which leases end: the wall clock, but for its jumps.
+"""The time that decides whether a lease has ended: the wall clock without its jumps.
 
     wall clock    12:00:00  12:00:01  17:00:02  17:00:03  12:00:04        an administrator mistyped the time
     this clock    12:00:00  12:00:01  12:00:02  12:00:03  12:00:04
 
-Between two looks, the wall clock and the steady clock should go on by about the same. If they do, the wall clock
-counts, so that it may be corrected little by little. If they do not, the wall clock has jumped, and the steady clock
-counts until the wall clock has kept to its new time for a while. What it says then is right: a machine that started
-without knowing the time has learnt it.
+Between two readings, the wall clock and the steady clock should advance by about the same time. If they do, the wall
+clock is used, so that small corrections of it take effect. If they do not, the wall clock has jumped, and the steady
+clock is used until the wall clock has kept its new time for a minute. Then the new time is taken as right: for example,
+a machine that started without knowing the time has learnt it.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# By so much the two clocks may differ between two looks.
+# How much the two clocks may differ between two readings before that counts as a jump.
 TOLERANCE: Final = timedelta(seconds=1)
-# So long the wall clock has to keep to a time that it has jumped to.
+# How long the wall clock has to keep a time that it has jumped to until that time is used.
 PATIENCE_SECONDS: Final = 60.0
-# A clock that is set back by less than this stands still instead.
+# If the clock is set back by less than this, time stands still; if by more, the new time is used.
 _SET_BACK: Final = timedelta(minutes=5)
 
 
 def wall_time() -> datetime:
-    """Return what the wall clock says."""
+    """Return the time of the wall clock."""
     return datetime.now(UTC)
 
 
 def steady_seconds() -> float:
-    """Return the time of a clock that nobody sets; it goes on while the machine sleeps, if there is such a one."""
+    """Return the time of a clock that cannot be set, and that runs while the machine sleeps if there is one."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 class ForwardClock:
-    """Lets time that runs backwards for a few minutes stand still; a clock that is set back further was wrong before.
+    """Stands still while the clock is a few minutes behind an earlier reading; follows it if it is set back further.
 
     >>> moments = iter([datetime(2026, 1, 1, 12, minute, tzinfo=UTC) for minute in (30, 28, 10)])
     >>> clock = ForwardClock(lambda: next(moments))
@@ -72,7 +72,7 @@ class SteadyClock:
         self._wall, self._steady = wall, steady
         self._guard = threading.Lock()
         self._now, self._at = wall(), steady()
-        self._jump: timedelta | None = None  # by how much the wall clock is off
+        self._jump: timedelta | None = None  # how far the wall clock is from the expected time
         self._jumped_at = 0.0
 
     def __call__(self) -> datetime:
@@ -84,7 +84,7 @@ class SteadyClock:
             return self._now
 
     def _judged(self, wall: datetime, expected: datetime, at: float) -> datetime:
-        """Return the time, of the two that it may be."""
+        """Return the wall clock's time or the expected one, whichever is to be trusted."""
         off = wall - expected
         if abs(off) <= TOLERANCE:
             self._jump = None

@@ -1,17 +1,17 @@
-"""Matching elsewhere: what was published waits here for a cluster, and the matches that it finds come back.
+"""Matching by a cluster: published events wait here for it, and it sends the matches that it finds back.
 
     publish ──► published events, numbered ──► cluster: matches them against its own index
                                                   │
     hub, webhooks ◄── log of notifications ◄── deliver (event 417: ann, bob)
 
-A match is named by the number of its event and its subscription. Those that came before are left out, in the
-transaction that writes the others; so a cluster may send the same ones again, whatever has failed.
+A match is identified by the number of its event and its subscription. Repeated matches are left out, in the transaction
+that writes the new ones; so a cluster may send matches again after any failure.
 
-Both are bounded: events as the log of notifications is, and what is known of matches as long as their events are there.
+Both tables are bounded: events like the log of notifications, and matches are kept as long as their events are.
 
-The number of an event is never used again, also if the file is lost or replaced by an older copy: the numbers of a file
-begin at the time of day, and they begin there anew unless a mark beside the file shows that the file is the one that
-was written last. A reader whose position is not known, or before an event that is lost, is told so (`losses.py`).
+The number of an event is never used again, even if the file is lost or replaced by an older copy: numbers start at the
+current time, and they start there again unless a mark beside the file proves that the file is the one written last. A
+reader at an unknown position, or before a lost event, gets an error (`losses.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from siftline.broker.log_file import connect
 from siftline.broker.log_rows import checksum, insert, row
 from siftline.broker.losses import Losses, Run
 from siftline.broker.matching import matched_ids
-from siftline.broker.notifications import LAST_PLACE, Position
+from siftline.broker.notifications import LAST_PLACE, Delivered, Position
 from siftline.broker.recent import event_cost
 from siftline.engine import Engine
 from siftline.errors import EventError, LimitError, StoreError
@@ -45,24 +45,22 @@ if TYPE_CHECKING:
     from siftline.broker.remembered import Done
     from siftline.ids import Id
 
-# Events that are dropped at a time if they take too many bytes.
+# How many events are dropped at a time while the events take too many bytes.
 _STEP: Final = 100
-# What it costs to know of a match, in the table and its index.
+# The bytes of a match in the table and its index.
 _MATCHED_BYTES: Final = 80
-
-
-# Numbers begin at the time in units of this many microseconds: they stay below 10**15, which `GET /events` takes, and
-# ahead of those that were used before as long as a broker takes fewer than 100,000 events a second for all its life.
+# Numbers start at the time in units of this many microseconds: they stay below 10**15, the largest that `GET /events`
+# accepts, and above all earlier ones as long as a broker takes fewer than 100,000 events a second on average.
 _UNIT_MICROSECONDS: Final = 10
-# A mark that was written with an event is no further apart from it in time.
+# A mark whose time differs from that of the last event by more than this was not written with it.
 _MOST_APART_MICROSECONDS: Final = 5_000_000
-# What the file knows beside the events: the last one that was dropped, and the runs of numbers.
+# Names in the table `facts`: the last event that was dropped, and the runs of numbers.
 _FLOOR: Final = "published floor"
 _RUN: Final = "published run "
 
 
 class _Kept(NamedTuple):
-    """What is kept: the last event that was dropped, how many there are, their bytes, and the matches known of them."""
+    """The last event that was dropped, and of the events since then: their number, their bytes, their known matches."""
 
     floor: int
     n_events: int
@@ -78,23 +76,15 @@ class PublishedEvent(NamedTuple):
     payload: bytes
 
 
-class Delivered(NamedTuple):
-    """What became of matches: new notifications, those that were known, those of no subscription or event here."""
-
-    delivered: int
-    repeated: int
-    unknown: int
-
-
 class Cluster:
-    """The published events, and the matches that came back; any threads may use it.
+    """The published events and the matches of the cluster; thread-safe.
 
     Parameters
     ----------
     log : NotificationLog
         Where notifications go; events are in the same file.
     limits : Limits
-        How much of the past is kept.
+        How many events and bytes are kept.
 
     Attributes
     ----------
@@ -137,7 +127,7 @@ class Cluster:
             change(insert("facts", 3, or_replace=True), row(_FLOOR, floor, 0))
 
     def _numbers(self, sequences: NDArray[np.int64]) -> tuple[int, list[Run]]:
-        """Return up to where events were dropped, and the runs of numbers; the last run is the one that goes on."""
+        """Return the last event that was dropped, and the runs of numbers; new events continue the last run."""
         execute = self._connection.execute
         runs = [Run(*each) for each in execute("SELECT sequence, place FROM facts WHERE name LIKE ?", (f"{_RUN}%",))]
         runs.sort()
@@ -146,7 +136,7 @@ class Cluster:
         written = max([0 if counted is None else int(counted[0]), *sequences[-1:].tolist()])
         mark = marked(self._mark, self._log.problems)
         newest = max(written, mark)
-        # A file without that fact is new, or of an earlier version, which kept the newest events.
+        # A file without the fact `floor` is new, or of an earlier version, which kept the newest events.
         before = int(sequences[0]) - 1 if len(sequences) else written
         floor = before if found is None else int(found[0])
         if runs:
@@ -159,9 +149,9 @@ class Cluster:
         return floor, runs
 
     def _is_in_place(self, written: int) -> bool:
-        """Return whether the mark was written when the last event was, and not by somebody who restored a copy of both.
+        """Return whether the mark was written with the last event, and not restored with a copy of the file.
 
-        No program can set when a file was changed; so a copy of the mark is as young as the copy itself.
+        No program can set the change time of a file, so the mark of a restored copy has the time of the restoration.
         """
         found = self._connection.execute("SELECT at FROM published WHERE sequence = ?", (written,)).fetchone()
         if found is None:
@@ -170,7 +160,7 @@ class Cluster:
         return bool(abs(changed - int(found[0])) < _MOST_APART_MICROSECONDS)
 
     def publish(self, events: list[bytes], at: int, done: Collection[Done] = ()) -> int:
-        """Keep events and the names they were published under; return the number of the last one once it is durable."""
+        """Write events with their idempotency keys; return the number of the last one once they are durable."""
         with self._guard, plain_errors(self._log.path):
             last = self.last + len(events)
             with transaction(self._connection):
@@ -190,7 +180,7 @@ class Cluster:
             return last
 
     def _room(self, kept: _Kept) -> _Kept:
-        """Drop the oldest events if there are too many, or they or what is known of their matches take too much."""
+        """Drop the oldest events while there are too many, or while they and their matches take too many bytes."""
         if kept.n_events > self._limits.log_events:
             kept = self._dropped(kept, kept.n_events - self._limits.log_events)
         while self._is_large(kept) and kept.n_events > 1:
@@ -213,7 +203,7 @@ class Cluster:
         return _Kept(floor, kept.n_events - len(dropped), kept.n_bytes - n_bytes, kept.n_matched - n_matched)
 
     def _settle(self, kept: _Kept) -> None:
-        """Let memory know what the file has."""
+        """Update the state in memory after a transaction."""
         if kept.floor != self._kept.floor:
             self._losses.dropped(Position(kept.floor, LAST_PLACE))
         self._kept = kept
@@ -221,9 +211,9 @@ class Cluster:
         self.first = self.last + 1 if first is None else int(first)
 
     def read(self, after: int, limit: int) -> list[PublishedEvent]:
-        """Return events after a number, oldest first; raise if the next ones are lost or no longer kept.
+        """Return events after a number, oldest first; raise if the next ones are lost or were dropped.
 
-        After 0 comes the first event of all.
+        The number 0 stands for the beginning.
         """
         with self._guard, plain_errors(self._log.path):
             position = Position(after, LAST_PLACE)
@@ -237,7 +227,7 @@ class Cluster:
             return events
 
     def _whole(self, after: int, until: int, limit: int) -> list[PublishedEvent]:
-        """Return events after a number, up to another one or to one that is damaged."""
+        """Return events after one number up to another, or up to the first damaged event."""
         query = (
             "SELECT sequence, at, payload, checksum FROM published WHERE sequence > ? AND sequence <= ?"
             " ORDER BY sequence LIMIT ?"
@@ -252,7 +242,7 @@ class Cluster:
         return events
 
     def _gap(self, after: int) -> LimitError:
-        """Return what to tell who asks for events that cannot be given."""
+        """Return the error for a reader whose next events are lost or were dropped."""
         lost = self._losses.ahead(Position(after, LAST_PLACE))
         reason = "" if lost is None else f"; up to {lost[1].resume.sequence} some are lost"
         return LimitError(
@@ -267,20 +257,20 @@ class Cluster:
         with_webhooks: Collection[Id],
         tell: Callable[[list[LoggedEvent]], None],
     ) -> Delivered:
-        """Write the matches that are new, tell of them once they are durable, and return what became of all.
+        """Write the new matches, pass them to `tell` once they are durable, and return how many were new.
 
         Parameters
         ----------
         matches : iterable of (int, list of ids)
-            Numbers of events, and the subscriptions that they match.
+            Numbers of events, each with the subscriptions that it matches.
         at : int
             The time, in microseconds.
         is_known : callable
-            Whether there is a subscription.
+            Returns whether a subscription exists.
         with_webhooks : collection of ids
-            Those of them that have a webhook.
+            The subscriptions that have a webhook.
         tell : callable
-            Takes the new ones.
+            Called with the new events of the log.
         """
         with self._guard:
             pairs: list[tuple[bytes, NDArray[np.uint32]]] = []
@@ -309,7 +299,7 @@ class Cluster:
             self._settle(kept)
 
     def _seen(self, event: int) -> tuple[bytes | None, set[Id]]:
-        """Return an event, and the subscriptions that were told of it."""
+        """Return an event, and the subscriptions that have been notified of it."""
         with plain_errors(self._log.path):
             execute = self._connection.execute
             row = execute("SELECT payload FROM published WHERE sequence = ?", (event,)).fetchone()
@@ -318,7 +308,7 @@ class Cluster:
 
 
 def _by_event(matches: Iterable[tuple[int, list[Id]]]) -> dict[int, dict[Id, None]]:
-    """Return all subscriptions of each event, each once."""
+    """Return the subscriptions of each event, without duplicates."""
     found: dict[int, dict[Id, None]] = {}
     for event, ids in matches:
         found.setdefault(event, {}).update(dict.fromkeys(ids))
@@ -326,5 +316,5 @@ def _by_event(matches: Iterable[tuple[int, list[Id]]]) -> dict[int, dict[Id, Non
 
 
 def checked(events: list[bytes]) -> Iterator[list[Id] | EventError]:
-    """Yield what is wrong with each event; the empty list if it is one, which nobody here matches."""
+    """Yield an error for each invalid event, and an empty list for each valid one: nothing is matched here."""
     return matched_ids(Engine(), events)

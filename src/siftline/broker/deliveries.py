@@ -1,10 +1,10 @@
-"""What webhooks have yet to get, and what they did not take.
+"""The pending deliveries of webhooks, and their dead letters.
 
-A webhook has a cursor: the last event that it has taken, or that was given up. What comes after it in the log waits.
-So an event takes the same space whether it is for one webhook or for ten thousand, and a dead webhook keeps nothing:
-when the log drops an event for which webhooks still wait, those notifications become dead letters.
+A webhook has a cursor: the last event that it has accepted or that was given up. All its later events in the log are
+pending. So an event takes the same space for one webhook as for ten thousand, and a dead webhook does not keep events
+in the log: when the log drops an event, the deliveries of it that are still pending become dead letters.
 
-Cursors are committed without waiting for the disk: losing one means a repeat, which receivers can tell.
+Cursors are committed without waiting for the disk: a lost one means a repeated delivery, which receivers recognise.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from siftline.broker.letters import DeadLetter
     from siftline.ids import Id
 
-    # From a subscription, a position, and a number to this many of its next notifications.
+    # From a subscription, a position and a limit to the next notifications of the subscription.
     Find = Callable[[Id, Position, int], list[Position]]
-    # From the numbers of events to their times and payloads; those that are no longer there are left out.
+    # From the numbers of events to their times and payloads; missing events are left out.
     Fetch = Callable[[Iterable[int]], dict[int, tuple[int, bytes]]]
 
-# Notifications that may wait for one webhook.
+# How many notifications may be pending for one webhook.
 MOST_WAITING: Final = 10_000
-# Letters that are written when the log drops events; more are only counted.
+# How many letters are written when the log drops events; the rest is only counted.
 _MOST_LETTERS: Final = 1000
 _DROPPED: Final = "the log had to make room before it was delivered"
 
 
 class Delivery(NamedTuple):
-    """A notification that a webhook has yet to get."""
+    """A pending notification for a webhook, and how often it was tried."""
 
     notification: Notification
     attempts: int
 
 
 class StoredCursor(NamedTuple):
-    """How far a webhook has come, how often the next notification was tried, and when it is due."""
+    """The last settled event of a webhook, how often the next notification was tried, and when it is due."""
 
     id: Id
     sequence: int
@@ -62,9 +62,9 @@ class Deliveries:
     path : str
         The file.
     find, fetch : callable
-        Ask the log for the next notifications of a subscription, and for events.
+        Return the next notifications of a subscription, and events, from the log.
     most_letter_bytes : int
-        Of all dead letters.
+        The largest size of all dead letters.
     """
 
     def __init__(self, path: str, find: Find, fetch: Fetch, most_letter_bytes: int) -> None:
@@ -81,14 +81,14 @@ class Deliveries:
         self._connection.close()
 
     def cursors(self) -> list[StoredCursor]:
-        """Return the cursors that are in the file."""
+        """Return the cursors in the file."""
         query = "SELECT subscription, sequence, attempts, due FROM cursors"
         return [StoredCursor(*each) for each in self._connection.execute(query)]
 
     def load(self, waiting: list[tuple[StoredCursor, int]], floor: int) -> None:
-        """Take the webhooks for which something waits, and how much; forget the others."""
+        """Set the webhooks with pending notifications and their numbers; forget the others."""
         for cursor, n in waiting:
-            attempts = cursor.attempts if cursor.sequence >= floor else 0  # what was tried is no longer there
+            attempts = cursor.attempts if cursor.sequence >= floor else 0  # the event that was tried has been dropped
             self.waiting.put(cursor.id, cursor.sequence, n, attempts, cursor.due)
         kept = {cursor.id for cursor, _ in waiting}
         with transaction(self._connection) as execute:
@@ -96,15 +96,15 @@ class Deliveries:
                 if cursor.id not in kept:
                     execute("DELETE FROM cursors WHERE subscription = ?", (cursor.id,))
 
-    # what the log does
+    # called by the log
 
     def begin(self, execute: Callable[..., Cursor], ids: Iterable[Id], sequence: int) -> None:
-        """Write the cursors of webhooks that never waited before, in a transaction that is open."""
+        """Write the cursors of webhooks that have none yet, in an open transaction."""
         for id in self.waiting.unknown(ids):
             execute(insert("cursors", 4, or_replace=True), row(id, sequence - 1, 0, 0))
 
     def overtaken(self, sequence: int, ids: list[Id]) -> list[Lost]:
-        """Return what webhooks still had to get of an event that is about to be dropped."""
+        """Return the pending notifications of an event that is about to be dropped."""
         waiting = self.waiting
         return [
             Lost(id, Position(sequence, place), waiting.attempts(id), _DROPPED)
@@ -113,23 +113,23 @@ class Deliveries:
         ]
 
     def write_letters(self, execute: Callable[..., Cursor], lost: list[Lost], now: int) -> None:
-        """Write what is given up, in a transaction that is open and still has the events."""
+        """Write dead letters in an open transaction, in which the log still has the events."""
         self._letters.write(execute, lost[-_MOST_LETTERS:], now)
 
     def given_up(self, lost: list[Lost]) -> None:
-        """Take note of what was given up."""
+        """Count notifications that were given up, and move the cursors past them."""
         self.n_given_up += len(lost)
         for letter in lost:
             self.waiting.moved(letter.subscription, letter.position.sequence)
 
-    # what webhooks do
+    # called by the webhooks
 
     def due(
         self, now: int, limit: int, busy: Collection[Id], may: Callable[[Id], bool], most_bytes: int
     ) -> list[Delivery]:
-        """Return deliveries whose time has come, of each subscription the next; none of busy ones.
+        """Return the next delivery of each subscription for which one is due, but of no busy subscription.
 
-        `may` says whether one more of a subscription may begin.
+        `may` returns whether another delivery of a subscription may start.
         """
         deliveries: list[Delivery] = []
         events: dict[int, tuple[int, bytes]] = {}
@@ -142,7 +142,7 @@ class Deliveries:
             if position.sequence not in events:
                 events |= self._fetch([position.sequence])
             if position.sequence not in events:
-                self.waiting.moved(id, position.sequence)  # damaged, and known as lost
+                self.waiting.moved(id, position.sequence)  # it is damaged, and already recorded as lost
                 continue
             at, payload = events[position.sequence]
             deliveries.append(Delivery(Notification(position, id, at, payload), self.waiting.attempts(id)))
@@ -153,11 +153,11 @@ class Deliveries:
         found = [] if cursor is None else self._find(id, Position(cursor, LAST_PLACE), 1)
         if found:
             return found[0]
-        self.waiting.emptied(id, cursor, n)  # its cursor is written again with the next one
+        self.waiting.emptied(id, cursor, n)  # its cursor is written again with its next event
         return None
 
     def bury_overflow(self, now: int, most: int = MOST_WAITING) -> None:
-        """Give up the oldest notifications of webhooks for which too many wait."""
+        """Give up the oldest notifications of webhooks that have too many pending ones."""
         for id, n in self.waiting.crowded(most):
             cursor = self.waiting.cursor(id)
             if cursor is not None:
@@ -166,11 +166,11 @@ class Deliveries:
                 self._bury([Lost(id, position, attempts, reason) for position in found], now)
 
     def n_waiting(self) -> int:
-        """Return how many notifications webhooks still have to get."""
+        """Return how many notifications are pending for all webhooks."""
         return len(self.waiting)
 
     def delivered(self, notification: Notification) -> None:
-        """Note that a webhook has taken a notification."""
+        """Record that a webhook has accepted a notification."""
         with self._guard, plain_errors(self._path):
             is_new = self._move(self._connection.execute, notification.subscription, notification.position.sequence)
         if is_new:
@@ -186,7 +186,7 @@ class Deliveries:
         return True
 
     def postpone(self, notification: Notification, attempts: int, due: int) -> None:
-        """Note that a delivery has failed and is to be tried again."""
+        """Record that a delivery has failed and when it is tried again."""
         id, cursor = notification.subscription, self.waiting.cursor(notification.subscription)
         if cursor is None or cursor >= notification.position.sequence:
             return
@@ -197,7 +197,7 @@ class Deliveries:
         self.waiting.postponed(id, attempts, due)
 
     def bury(self, notification: Notification, attempts: int, reason: str, now: int) -> None:
-        """Give a delivery up: it becomes a dead letter."""
+        """Give up a delivery, which becomes a dead letter."""
         self._bury([Lost(notification.subscription, notification.position, attempts, reason)], now)
 
     def _bury(self, lost: list[Lost], now: int) -> None:
@@ -211,12 +211,12 @@ class Deliveries:
             self.given_up(lost)
 
     def forget(self, id: Id) -> None:
-        """Drop what a webhook that is gone would have got."""
+        """Drop the cursor of a webhook that was removed."""
         with self._guard, plain_errors(self._path):
             self._connection.execute("DELETE FROM cursors WHERE subscription = ?", (id,))
         self.waiting.forgotten(id)
 
     def dead_letters(self, limit: int = 100) -> list[DeadLetter]:
-        """Return what webhooks did not take, newest first."""
+        """Return the dead letters, newest first."""
         with self._guard, plain_errors(self._path):
             return list(self._letters.read(self._connection.execute, limit))

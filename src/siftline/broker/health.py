@@ -1,8 +1,8 @@
-"""Whether a broker can write: what it tells who asks whether it is ready.
+"""Readiness: whether the files of a broker can be written.
 
-A flag would tell what was true when something was last written. So a tiny write is made durable in each file, at most
-every few seconds, however many ask. A disk that is nearly full is a problem before it is one: the write-ahead log has
-room for a tiny write long after an event would no longer fit.
+A flag would only say whether the last write succeeded. So a small durable write is made in each file, at most every
+few seconds, however often readiness is asked for. Little free space is reported as well: the write-ahead log has room
+for the small write long after an event no longer fits.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ from siftline.storage.sqlite_files import open_sqlite, plain_error, transaction
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# So long what was found counts, and so long a probe waits for others who write.
+# How long the result of a probe is used.
 _AGE_SECONDS: Final = 3.0
+# After this long without an answer, a probe under way counts as a disk that hangs.
 _STUCK_SECONDS: Final = 20.0
+# How long a probe waits for other writers.
 WAIT_SECONDS: Final = 2.0
-# What a large batch of events may take on the disk, before old ones make room.
+# Less free space than this is a problem: a large batch of events may need it before older ones are dropped.
 LEAST_FREE_BYTES: Final = 8 << 20
 
 
 class Health:
-    """Probes files, and remembers for a moment what it has found; threads may share one.
+    """Probes files, and keeps the result for a few seconds; thread-safe.
 
     Parameters
     ----------
     files : mapping
-        From what a file is called in problems to its path; all are SQLite databases that exist.
+        From the name of a file in messages to its path; all are existing SQLite databases.
     """
 
     def __init__(self, files: Mapping[str, str]) -> None:
@@ -47,7 +49,7 @@ class Health:
         self._found_at = time.monotonic() - _AGE_SECONDS
 
     def problems(self) -> list[str]:
-        """Return what keeps the files from being written, in words; nothing if all is well."""
+        """Return why the files cannot be written, as texts; an empty list if they can."""
         if self._guard.acquire(blocking=False):
             try:
                 if time.monotonic() - self._found_at >= _AGE_SECONDS:
@@ -55,13 +57,13 @@ class Health:
                     self._found_at = time.monotonic()
             finally:
                 self._guard.release()
-        elif time.monotonic() - self._found_at > _STUCK_SECONDS:  # nobody else waits for a disk that hangs
+        elif time.monotonic() - self._found_at > _STUCK_SECONDS:  # only one thread waits for a disk that hangs
             return [f"the disk has not answered for {_STUCK_SECONDS:.0f} seconds"]
         return list(self._found)
 
 
 def without_paths(text: str, files: Mapping[str, str]) -> str:
-    """Return a text in which files are called by their names: where they are is not for clients.
+    """Return a text with names in place of paths, which clients must not see.
 
     >>> without_paths("/srv/a.db-log: full", {"the store": "/srv/a.db", "the log": "/srv/a.db-log"})
     'the log: full'
@@ -76,7 +78,7 @@ def without_paths(text: str, files: Mapping[str, str]) -> str:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return what tells a file from all others, None if there is none."""
+    """Return what identifies a file, None if it does not exist."""
     try:
         found = os.stat(path)
     except OSError:
@@ -102,7 +104,7 @@ def _problems(name: str, path: str, identity: tuple[int, int] | None) -> list[st
 
 
 def _write(path: str) -> None:
-    """Write the version of a database over itself, durably."""
+    """Overwrite the version of a database with itself, durably."""
     opened = open_sqlite(path, is_read_only=False, wait_seconds=WAIT_SECONDS)
     with contextlib.closing(opened) as connection, transaction(connection) as execute:
         (version,) = execute("PRAGMA user_version").fetchone()

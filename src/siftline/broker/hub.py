@@ -1,15 +1,15 @@
-"""From the publisher to those who listen, without ever waiting for them.
+"""The hub hands events from the publisher to the streams, and never waits for a stream.
 
     publisher ──► hub ──► listener  [ · · · · ]  ──► a stream, at its own speed
                      ──► listener  [ full: forgotten, "behind" ]  ──► reads the log instead
 
-A listener has a queue that is bounded in items and in bytes; all queues together are bounded too. If one is full, it is
-given up and the listener is *behind*: its stream goes back to the log, and comes to the queue again when it has caught
-up. If the log has gone on without it meanwhile, the log says so.
+Each listener has a queue that is bounded in items and in bytes; all queues together are bounded too. When a queue is
+full it is emptied, and the listener is *behind*: its stream reads the log until it has caught up, and then the queue
+again. If the log has dropped events meanwhile, it reports a gap.
 
-The publisher does as little as possible. What an event has for all streams of an owner, or for those of everybody, is
-one message that they share, and becomes notifications when a stream sends it. A stream is woken once for all events
-that were published together. The subscriptions of an owner are one set, however many streams he has.
+The publisher does as little work as possible. All streams of an owner, and all streams of admins, share one message per
+event, which becomes notifications only when a stream sends it. A stream is woken once for all events that were
+published together. The subscriptions of an owner are one set, shared by all the owner's streams.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from siftline.broker.logged import LoggedEvent
     from siftline.ids import Id
 
-# What a message takes in a queue beside the payload, and for each of its notifications.
+# The bytes that a message takes in a queue besides its payload, and for each of its notifications.
 _MESSAGE_BYTES: Final = 300
 _PLACE_BYTES: Final = 50
 
 
 class Load:
-    """Bytes that wait in all queues together, and what streams have taken and not yet sent."""
+    """Counts the bytes in all queues together, and those that streams have taken and not yet sent."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -43,11 +43,11 @@ class Load:
 
     @property
     def is_short(self) -> bool:
-        """Whether there is little room left."""
+        """Whether more than half of the room is in use."""
         return self._n > self._most // 2
 
     def take(self, n: int) -> bool:
-        """Return whether there is room for this many bytes; then they count."""
+        """Reserve bytes if there is room for them; return whether there was."""
         with self._guard:
             if self._n + n > self._most:
                 return False
@@ -55,13 +55,13 @@ class Load:
             return True
 
     def change(self, n: int) -> None:
-        """Count bytes that are there in any case; or this many less."""
+        """Add bytes without a check, or subtract them if the number is negative."""
         with self._guard:
             self._n += n
 
 
 class Message:
-    """What one event has for some subscriptions; nobody changes it, so listeners share it.
+    """The notifications of one event for some subscriptions; immutable, so listeners share it.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Message:
         self.n_bytes = len(event.payload) + _MESSAGE_BYTES + _PLACE_BYTES * len(ids)
 
     def after(self, position: Position) -> Iterator[Notification]:
-        """Give the notifications that come after a position, one by one."""
+        """Yield the notifications after a position."""
         first = 0
         if position.sequence >= self.sequence:
             is_past = position.sequence > self.sequence
@@ -91,18 +91,18 @@ class Message:
 
 
 class Listener:
-    """One stream's end of the hub.
+    """The queue of one stream in the hub.
 
     Parameters
     ----------
     wanted : set of ids, or Everybody
-        Whose notifications it gets.
+        The subscriptions whose notifications it gets.
     owner : str, optional
-        Whose new subscriptions it gets as well.
+        The owner whose new subscriptions are included as well.
     most_items, most_bytes : int
-        The length of the queue: events that have notifications for it, and bytes.
+        The bounds of the queue: events with notifications for it, and bytes.
     wake : callable
-        Called, from any thread, when there is something to do.
+        Called from any thread when there is something to send.
     """
 
     def __init__(
@@ -119,28 +119,28 @@ class Listener:
         self.owner = owner
         self._most_items, self._most_bytes = most_items, most_bytes
         self.wake = wake
-        self._load = Load(most_bytes)  # until it joins
+        self._load = Load(most_bytes)  # replaced by the hub's when it joins
         self._queue: deque[Message] = deque()
         self._n_queued = self._n_held = 0
         self._passed = START
         self._guard = threading.Lock()
         self._has_left = False
-        self.is_behind = True  # at first there may be something in the log
+        self.is_behind = True  # the log may have notifications for it
         self.is_ended = False
 
     @property
     def wanted(self) -> Collection[Id] | Everybody:
-        """Whose notifications it gets at this moment; nobody changes it."""
+        """The subscriptions whose notifications it gets at this moment; the collection never changes."""
         return self._wanted if self._of_owner is None else self._of_owner.ids()
 
     def join(self, load: Load, of_owner: _Owner | None) -> None:
-        """Let what waits here count; and share what an owner has with his other streams."""
+        """Count the queue in the hub's load, and share the subscriptions of an owner with the owner's other streams."""
         self._load = load
         if of_owner is not None:
             self._of_owner, self._wanted = of_owner, ()
 
     def put(self, message: Message) -> bool:
-        """Take what an event has for this listener; return whether it has to be woken."""
+        """Queue the message of an event; return whether the listener has to be woken."""
         n_bytes = message.n_bytes
         with self._guard:
             if self.is_behind or self.is_ended:
@@ -162,7 +162,7 @@ class Listener:
         self._n_queued = 0
 
     def take(self, most_items: int) -> list[Message]:
-        """Return the next messages; they count until more is taken, so what was taken before must have been sent."""
+        """Return the next messages. They count in the load until the next call, so they must have been sent by then."""
         with self._guard:
             taken = [self._queue.popleft() for _ in range(min(most_items, len(self._queue)))]
             n_bytes = sum(message.n_bytes for message in taken)
@@ -172,7 +172,7 @@ class Listener:
         return taken
 
     def hold(self, n_bytes: int) -> None:
-        """Let what the stream has and not yet sent count this many bytes, until it says otherwise or takes more."""
+        """Set how many bytes the stream has taken and not yet sent, until the next call of `hold` or `take`."""
         with self._guard:
             if not self._has_left:
                 self._load.change(n_bytes - self._n_held)
@@ -180,20 +180,20 @@ class Listener:
 
     @property
     def is_short(self) -> bool:
-        """Whether there is little room left for what waits in memory."""
+        """Whether more than half of the memory for all queues is in use."""
         return self._load.is_short
 
     def listen(self) -> Position:
-        """Fill the queue from now on: who reads the log after this misses nothing.
+        """Start to fill the queue: a stream that reads the log after this call misses nothing.
 
-        Returns up to where it has got everything; what came after its last notification until then was for others.
+        Returns the position up to which everything was delivered: later events before it were for other listeners.
         """
         with self._guard:
             self.is_behind = self._has_left
             return self._passed
 
     def leave(self) -> None:
-        """Take nothing more."""
+        """Empty the queue, and keep it empty."""
         with self._guard:
             self._empty()
             self._load.change(-self._n_held)
@@ -201,17 +201,17 @@ class Listener:
             self._has_left = self.is_behind = True
 
     def end(self) -> None:
-        """There will be nothing more."""
+        """Mark the stream as ended, and wake it."""
         self.is_ended = True
         self.wake()
 
 
 class _Owner:
-    """An owner who has streams: his subscriptions, once for all of them."""
+    """An owner with streams: one set of subscriptions for all of them."""
 
     def __init__(self) -> None:
         self.listeners: set[Listener] = set()
-        self.audience = _Audience(frozenset(), self)  # of subscriptions that have no streams of their own
+        self.audience = _Audience(frozenset(), self)  # shared by all subscriptions that have no streams of their own
         self._ids: set[Id] = set()
         self._seen: frozenset[Id] | None = None
         self._guard = threading.Lock()
@@ -240,7 +240,7 @@ class _Owner:
 
 
 class _Audience:
-    """Who hears of a subscription: its own streams, and those of its owner."""
+    """The listeners of a subscription: its own streams, and those of its owner."""
 
     __slots__ = ("of_owner", "own")
 
@@ -249,17 +249,17 @@ class _Audience:
 
 
 class Hub:
-    """All listeners, by whose notifications they get.
+    """All listeners, grouped by the subscriptions that they listen to.
 
     Parameters
     ----------
     most_bytes : int
-        What may wait in the queues of all.
+        The bound of all queues together.
 
     Attributes
     ----------
     told : int
-        The number of the last event that everybody was told of.
+        The number of the last event that was handed to all its listeners.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -275,7 +275,7 @@ class Hub:
         return len(self._listeners)
 
     def join(self, listener: Listener) -> None:
-        """Let a listener hear of events."""
+        """Add a listener."""
         with self._guard:
             wanted = listener.wanted
             self._listeners.add(listener)
@@ -293,19 +293,19 @@ class Hub:
                 self._share(owner, wanted)
 
     def _open_to(self, id: Id, listener: Listener) -> None:
-        """Let one more stream of its own hear of a subscription."""
+        """Add a listener to the own streams of a subscription."""
         known = self._audiences.get(id)
         own, of_owner = (frozenset[Listener](), None) if known is None else (known.own, known.of_owner)
         self._audiences[id] = _Audience(own | {listener}, of_owner)
 
     def _share(self, owner: _Owner, ids: Iterable[Id]) -> None:
-        """Let the streams of an owner hear of subscriptions."""
+        """Add subscriptions to the streams of an owner."""
         for id in owner.add(ids):
             known = self._audiences.get(id)
             self._audiences[id] = owner.audience if known is None else _Audience(known.own, owner)
 
     def leave(self, listener: Listener) -> None:
-        """Let it hear no more."""
+        """Remove a listener."""
         listener.leave()
         with self._guard:
             if listener not in self._listeners:
@@ -337,14 +337,14 @@ class Hub:
             del self._audiences[id]
 
     def added(self, id: Id, owner: str | None) -> None:
-        """Let those who listen for an owner hear of a new subscription of his; renewals come here, too."""
+        """Add a new subscription to the streams of its owner; renewed ones, which are known, are passed as well."""
         with self._guard:
             known = None if owner is None else self._owners.get(owner)
             if known is not None:
                 self._share(known, (id,))
 
     def removed(self, ids: Iterable[Id]) -> None:
-        """End the streams of subscriptions that are gone; those of owners go on."""
+        """End the own streams of subscriptions that were removed; the streams of owners go on."""
         ended: list[Listener] = []
         with self._guard:
             gone: dict[_Owner, list[Id]] = {}
@@ -360,7 +360,7 @@ class Hub:
             listener.end()
 
     def tell(self, events: Sequence[LoggedEvent]) -> None:
-        """Give events to all who want them, and wake those then."""
+        """Queue events for all their listeners, then wake these."""
         woken: dict[Listener, None] = {}
         for event in events:
             with self._guard:
@@ -374,7 +374,7 @@ class Hub:
             listener.wake()
 
     def _messages(self, event: LoggedEvent) -> list[tuple[Message, Collection[Listener]]]:
-        """Return what there is to tell of an event, and whom."""
+        """Return the messages of an event, each with its listeners."""
         told: list[tuple[Message, Collection[Listener]]] = []
         of_owners: dict[_Owner, list[tuple[int, Id]]] = {
             owner: [] for owner in self._owners.values() if _is_heard(owner.listeners)
@@ -404,5 +404,5 @@ class Hub:
 
 
 def _is_heard(listeners: Iterable[Listener]) -> bool:
-    """Return whether anybody listens; those who are behind find in the log what they are not told."""
+    """Return whether a listener reads its queue; those that are behind read the log."""
     return any(not listener.is_behind for listener in listeners)

@@ -1,9 +1,9 @@
-"""API keys: who may publish, subscribe for an owner, or look at everything.
+"""API keys: who may publish, subscribe for an owner, or administer the server.
 
-key_3f9a…c2.Zk1…        the name of the key, which may be seen, then the secret, of which a hash is kept
+    key_3f9a…c2.Zk1…        the public name of the key, then the secret, of which the store has a hash
 
-A revoked key loses its hash, and its row stays: a role that keys were ever made for needs one from then on, also when
-the last of them is revoked.
+A revoked key loses its hash, but its row stays: once a key was made for a role, the role needs a key forever, even
+after the last one is revoked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROLES: Final = (ADMIN, PUBLISH, SUBSCRIBE)
 
 
 class Key(NamedTuple):
-    """A key but for its secret; an owner is what `subscribe` keys may act for."""
+    """A key without its secret; `owner` is the one for whom a `subscribe` key may act."""
 
     id: str
     role: str
@@ -35,12 +35,12 @@ class Key(NamedTuple):
 
 
 class Keys:
-    """The keys of a store, remembered until `refresh`.
+    """The keys of a store, cached until `refresh`.
 
     Attributes
     ----------
     observers : list of callables
-        Called, in the thread that noticed, when keys were added or revoked.
+        Called when keys were added or revoked, in the thread that has read the change.
     """
 
     def __init__(self, store: Store) -> None:
@@ -55,7 +55,7 @@ class Keys:
         rows = self._store.select("SELECT id, role, owner, salt, digest FROM keys ORDER BY created")
         known = {id: (Key(id, role, owner), Seal(salt, digest)) for id, role, owner, salt, digest in rows if digest}
         is_changed = known != self._known
-        # The roles first: between the two, a request must not find that a role needs no key.
+        # The roles first: between the two assignments, a role must never seem to need no key.
         self._roles |= {role for _, role, *_ in rows}
         self._known = known
         for observer in self.observers if is_changed else ():
@@ -66,11 +66,11 @@ class Keys:
         return [key for key, _ in self._known.values()]
 
     def has_role(self, role: str) -> bool:
-        """Return whether any key was ever made for a role."""
+        """Return whether a key was ever made for a role."""
         return role in self._roles
 
     def add(self, role: str, owner: str | None = None) -> str:
-        """Make a key and return it with its secret, which is shown this once."""
+        """Make a key and return it with its secret, which is not shown again."""
         if role not in ROLES:
             raise LimitError(f"the role of a key is one of {', '.join(ROLES)}, not {role!r}")
         if (owner is not None) is not (role == SUBSCRIBE):
@@ -83,7 +83,7 @@ class Keys:
         return secret
 
     def revoke(self, id: str) -> None:
-        """Let a key open nothing any more."""
+        """Revoke a key."""
         revoked = "UPDATE keys SET digest = x'' WHERE id = ? AND digest <> x''"
         gone = self._store.transact(lambda _, connection: connection.execute(revoked, (id,)).rowcount)
         self.refresh()
@@ -91,6 +91,6 @@ class Keys:
             raise UnknownIdError(f"there is no key {id!r}")
 
     def of(self, secret: str) -> Key | None:
-        """Return the key that a secret belongs to."""
+        """Return the key that a secret belongs to, None if there is none."""
         known = self._known.get(secret.partition(".")[0])
         return known[0] if known is not None and fits(secret, known[1]) else None

@@ -1,8 +1,8 @@
-"""What the broker keeps of a subscription in the store, beside the subscription itself: tickets and webhooks.
+"""Tickets and webhooks of subscriptions, in the store beside the subscriptions themselves.
 
-The rows are written in the transaction that writes the subscription, so there is none without a ticket that was given
-one; and they go with it, whoever removes it, so that an id that is used again does not come with an old ticket.
-Subscriptions that came by another way (`siftline store import`) have no ticket; only admins can end them.
+The rows are written in the transaction that writes the subscription, so a subscription never lacks its ticket. They
+are removed with it, so a new subscription with the same id does not inherit the ticket. Subscriptions that were not
+made by the broker (`siftline store import`) have no ticket; only admins can end them.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ if TYPE_CHECKING:
     # Runs a query with its arguments, and returns all rows.
     Select = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 
-# So many renewals may come at once; what is about to end may be renewed so many times as often as the rest; and of so
-# many subscriptions it is remembered when they came.
-_AT_ONCE: Final = 5
-_URGENT: Final = 10
+# The size of a token bucket: how many renewals of a subscription may come at once.
+_BURST: Final = 5
+# How many times faster the bucket of a subscription refills that is about to expire.
+_URGENT_FACTOR: Final = 10
+# How many subscriptions have a bucket; beyond this the one that was renewed longest ago is forgotten.
 _MOST_BUCKETS: Final = 100_000
 
 
 class Lease(NamedTuple):
-    """What a subscriber gets; the ticket and the secret of the webhook are shown this once."""
+    """The answer to a subscriber; the ticket and the secret of the webhook are not shown again."""
 
     id: Id
     ticket: str
@@ -41,12 +42,12 @@ class Lease(NamedTuple):
 
 
 class OwnerKey(NamedTuple):
-    """What may stand instead of a ticket: who asks has a key of this owner."""
+    """Replaces a ticket: the request has an API key of this owner."""
 
     owner: str
 
 
-# By what a request acts on a subscription; None is for admins, who need nothing.
+# What authorises a request to act on a subscription: a ticket, an owner's key, or None for admins.
 Proof = str | OwnerKey | None
 
 
@@ -56,11 +57,11 @@ class Webhook(NamedTuple):
     Attributes
     ----------
     url : str
-        Of http or https.
+        An http or https URL.
     secret : str or None
-        What signatures are made with, `whsec_` and 24 to 64 bytes in base64; a new one is made if it is None.
+        The key of the signatures, `whsec_` and 24 to 64 bytes in base64; if it is None, a new one is made.
     owner : str or None
-        Whose it is; the broker knows.
+        The owner of its subscription; set by the broker.
     """
 
     url: str
@@ -69,10 +70,10 @@ class Webhook(NamedTuple):
 
 
 class Renewals:
-    """How often each subscription is renewed: a bucket for each, which fills by one drop every few seconds.
+    """Limits how often each subscription is renewed: a token bucket for each, which gains a token every few seconds.
 
-    Times are microseconds. The bucket of what is about to end fills ten times as fast, so that a short lease can be
-    kept, but not renewed without end.
+    Times are in microseconds. The bucket of a subscription that is about to expire refills ten times as fast, so that
+    a short lease can be renewed in time.
 
     >>> renewals = Renewals(2.0)
     >>> for _ in range(5):
@@ -95,34 +96,34 @@ class Renewals:
         self._buckets: dict[Id, tuple[float, int]] = {}
 
     def take(self, id: Id, now: int, expires: int | None) -> None:
-        """Raise if the subscription has to wait."""
+        """Take a token; raise if there is none."""
         if not self._pause:
             return
         is_urgent = expires is not None and expires <= now + 2 * self._pause
-        pause = self._pause / (_URGENT if is_urgent else 1)
-        level, then = self._buckets.pop(id, (_AT_ONCE, now))
-        level = min(_AT_ONCE, level + max(now - then, 0) / pause)
+        pause = self._pause / (_URGENT_FACTOR if is_urgent else 1)
+        level, then = self._buckets.pop(id, (_BURST, now))
+        level = min(_BURST, level + max(now - then, 0) / pause)
         self._buckets[id] = level - (level >= 1), now
         if len(self._buckets) > _MOST_BUCKETS:
-            del self._buckets[next(iter(self._buckets))]  # the one that was not renewed for longest
+            del self._buckets[next(iter(self._buckets))]  # renewed longest ago
         if level < 1:
             seconds = (1 - level) * pause / 1e6
             raise BusyError(f"the subscription was renewed several times just now: wait {seconds:.1f} seconds")
 
     def forget(self, ids: Iterable[Id]) -> None:
-        """Let the next subscription of an id begin anew: this one has ended."""
+        """Drop the buckets of subscriptions that have ended."""
         for id in ids:
             self._buckets.pop(id, None)
 
 
 def put_lease(connection: sqlite3.Connection, id: Id, seal: Seal, webhook: Webhook | None) -> None:
-    """Write down the ticket of a subscription, and its webhook if it has one."""
+    """Write the ticket of a subscription, and its webhook if it has one."""
     url, secret = (None, None) if webhook is None else webhook[:2]
     connection.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)", (id, *seal, url, secret))
 
 
 def check_lease(select: Select, id: Id, proof: Proof, now: int) -> None:
-    """Raise unless there is such a subscription, it has not expired, and the proof, if one is given, is for it."""
+    """Raise unless the subscription exists, has not expired, and the proof, if there is one, belongs to it."""
     rows = select(
         "SELECT expires, owner, salt, digest FROM subscriptions LEFT JOIN leases USING (id) WHERE subscriptions.id = ?",
         (id,),

@@ -1,6 +1,6 @@
-"""Dead letters: notifications that a webhook did not take, and why; the newest are kept, within bounds of their own.
+"""Dead letters: notifications that a webhook did not accept, and why; the newest are kept, within their own bounds.
 
-The event of a letter is kept once, however many webhooks did not take it.
+The event of several letters is stored once.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     Execute = Callable[..., Cursor]
 
-# Letters that are kept; and what one costs beside its event.
+# How many letters are kept, and the bytes of one besides its event.
 MOST_LETTERS: Final = 10_000
 _LETTER_BYTES: Final = 150
-# Bytes of events that are read at a time, but always one letter.
+# The bytes of events that are read in one call; a single letter may exceed them.
 _MOST_READ_BYTES: Final = 8 << 20
 
 
 class DeadLetter(NamedTuple):
-    """A notification that a webhook did not take."""
+    """A notification that a webhook did not accept."""
 
     subscription: Id
     notification: str
@@ -37,7 +37,7 @@ class DeadLetter(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """What becomes a letter."""
+    """A notification that is about to become a dead letter."""
 
     subscription: Id
     position: Position
@@ -46,14 +46,14 @@ class Lost(NamedTuple):
 
 
 class Letters:
-    """The letters in the file of the log; one thread at a time.
+    """The letters in the file of the log; not thread-safe.
 
     Parameters
     ----------
     connection : sqlite3.Connection
-        Reads at the start.
+        Used only to read the last number.
     most_bytes : int
-        Of all letters with their events.
+        The bound of all letters with their events.
     """
 
     def __init__(self, connection: Connection, most_bytes: int) -> None:
@@ -61,7 +61,7 @@ class Letters:
         self._next = 1 + (connection.execute("SELECT max(number) FROM letters").fetchone()[0] or 0)
 
     def write(self, execute: Execute, lost: list[Lost], now: int) -> None:
-        """Write letters in a transaction that is open, while the log still has their events."""
+        """Write letters in an open transaction, in which the log still has their events."""
         newest = lost[-MOST_LETTERS:]
         for letter in newest:
             sequence, place = letter.position
@@ -75,7 +75,7 @@ class Letters:
         self._trim(execute)
 
     def _trim(self, execute: Execute) -> None:
-        """Drop the oldest letters beyond the bounds, and events that no letter has."""
+        """Drop the oldest letters beyond the bounds, and the events that no letter refers to."""
         execute("DELETE FROM letters WHERE number <= ?", (self._next - 1 - MOST_LETTERS,))
         step = 1
         while True:
@@ -91,7 +91,7 @@ class Letters:
 
     @staticmethod
     def read(execute: Execute, limit: int) -> Iterable[DeadLetter]:
-        """Yield the newest letters, newest first, as far as their events fit; those that are damaged are left out."""
+        """Yield the newest letters, newest first, until their events exceed a bound; damaged ones are left out."""
         query = "SELECT number, subscription, sequence, place, at, attempts, reason, checksum FROM letters"
         events: dict[int, bytes | None] = {}
         n_bytes = 0

@@ -1,4 +1,4 @@
-"""What the broker takes, and no more."""
+"""The limits of a broker and its server."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ _DURATION: Final = re.compile(r"([0-9]{1,12})\s*([smhd])")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a broker and its server.
+    """The largest sizes, counts, times and rates that a broker and its server accept.
 
     Attributes
     ----------
     body_bytes, event_bytes, expression_bytes : int
-        Of a request, of one event, of an expression as it is written.
+        The size of the body of a request, of one event, and of an expression as it is written.
     bodies_bytes : int
-        Of all requests that a server is reading or working on; more are refused for the moment.
+        The bodies of all requests that a server is reading or working on; beyond that, requests are refused as busy.
     batch_events : int
-        Events that are published together.
+        Events in one publish.
     waiting_events, waiting_bytes : int
-        Events that wait for being matched; more are refused for the moment.
+        Events that wait to be matched; beyond that, publishes are refused as busy.
     subscriptions, subscriptions_per_owner : int
-        In all, and of one owner.
+        Subscriptions in all, and of one owner.
     validity : timedelta
         The longest lease.
     renewal_seconds : float
-        How often a subscription may be renewed: every so many seconds, a few times at once, and ten times as often when
-        its lease is about to end.
+        The average time between renewals of a subscription; a few may come at once, and ten times as many when its
+        lease is about to end.
     log_events, log_bytes : int
-        How much of the past the log of notifications keeps: payloads and whom they matched.
+        Events that the log of notifications keeps, and the bytes of their payloads and matches.
     letter_bytes : int
-        Of dead letters, with their events.
+        Dead letters with their events.
     publish_names : int
-        Idempotency keys that are remembered, beside those whose notifications the log has.
+        Idempotency keys that are remembered, besides those whose notifications the log has.
     stream_items, stream_bytes : int
-        Events whose notifications wait in memory for one stream; what is beyond is read from the log again.
+        The queue of one stream in memory; a stream whose queue is full reads the log instead.
     hub_bytes : int
-        What waits in memory for all streams together, with what they are about to send.
+        The queues of all streams together, with what they are about to send.
     streams, streams_per_owner, streams_per_ticket : int
-        Streams at the same time: in all, of one owner and his subscriptions, and of one subscription.
+        Open streams: in all, of one owner and the owner's subscriptions, and of one subscription.
     connections, connections_per_address : int
-        Connections at the same time: in all, and from one address.
+        Open connections: in all, and from one address.
     header_bytes, headers : int
-        Of the head of a request: its size, and how many headers it has.
+        The head of a request: its size, and its number of headers.
     request_seconds, header_seconds : float
-        Within which a request has to be complete, and its first lines.
+        Within what time a request, and its head, have to be complete.
     idle_seconds, send_seconds : float
-        How long a connection may wait for the next request, and an answer for a peer that does not read it.
+        How long a connection may wait for the next request, and a response for a peer that does not read it.
     publishes_per_second, subscribes_per_second : float or None
-        Requests of one client; None is as many as it likes.
+        Requests of one client; None means no limit.
     """
 
     body_bytes: int = 16 << 20
@@ -93,7 +93,7 @@ class Limits:
     subscribes_per_second: float | None = 100.0
 
     def lease(self, validity: Any) -> timedelta:
-        """Return how long a subscription is to live: a timedelta, seconds, or text such as '12h'.
+        """Return a validity, which is a timedelta, seconds, or text such as '12h', as a timedelta.
 
         >>> Limits().lease("2d"), Limits().lease(90)
         (datetime.timedelta(days=2), datetime.timedelta(seconds=90))

@@ -1,4 +1,4 @@
-"""The engine of a broker: what the store has, but for leases that are over.
+"""The engine of a broker: the subscriptions of the store, without those whose leases have ended.
 
     store                              engine
     change 7   added X until 12:00     X                          follow: what changed
@@ -6,13 +6,13 @@
                (12:00)                 -                          evict: before each match, by the broker's clock
     change 9   expired X                                          purge: some seconds later
 
-Two rules keep an expired subscription from matching, whatever happens at the same moment. All changes of the engine are
-made under one lock, with the time taken under it, and a change whose subscription is over by then takes it out instead
-of putting it in. And the time at which the next one ends is noted before the engine has it: a match that looks at that
-time without the lock either finds it, and evicts first, or began before.
+Two rules keep an expired subscription from matching, whatever happens at the same time. First, all changes of the
+engine are made under one lock, and the time is read under it; a change whose subscription has expired by then removes
+it instead of adding it. Second, the time at which the next subscription expires is set before the engine has that
+subscription: a match, which reads that time without the lock, either sees it and evicts first, or started earlier.
 
-What has expired is removed from the store only when two looks, some seconds apart, have found it so. A clock that was
-wrong for a moment therefore deletes nothing, and once it is right again, what was evicted comes back.
+A subscription is removed from the store only after two checks, some seconds apart, have found it expired. So a clock
+that was wrong for a moment deletes nothing, and evicted subscriptions come back once it is right again.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from siftline.storage.rows import Change
     from siftline.storage.store import Store
 
-# So long after a look found a lease over, and still so, it is removed from the store.
+# The time between the two checks that find a lease expired, after which it is removed from the store.
 PATIENCE_SECONDS: Final = 3.0
-# This many leases end in one transaction: others need not wait for long.
+# How many leases one transaction ends, so that other writers do not wait for long.
 _MOST_ENDS: Final = 1000
-# A tick makes at most this many such transactions, because it has other work to do.
+# How many such transactions one tick of the background thread makes, because it has other work to do.
 _MOST_PURGES: Final = 10
-# This many changes are dropped in one transaction, for the same reason; and this many of the last are not.
+# How many changes one transaction drops from the store's feed, and how many of the newest are always kept.
 MOST_DROPPED: Final = 500
 KEPT_CHANGES: Final = 100_000
 
@@ -50,13 +50,18 @@ class LiveEngine:
     Parameters
     ----------
     store : Store
-        Has the subscriptions.
+        The store with the subscriptions.
     index : str
-        Of the engine.
+        The index of the engine.
     now : callable
-        Returns the time by which leases end.
+        Returns the time that decides whether a lease has ended.
     hear : callable
-        Told of changes after the engine has them, under the lock.
+        Called under the lock with changes that the engine has applied.
+
+    Attributes
+    ----------
+    sequence : int
+        The number of the last change that the engine has.
     """
 
     def __init__(
@@ -66,23 +71,19 @@ class LiveEngine:
         self.lock = threading.Lock()
         self._saving = threading.Lock()
         self.unreadable: set[Id] = set()
-        # What ends by `_evicted_until` may be missing from the engine; what ends by `_clean_until` is.
-        self.engine, self._sequence, self._evicted_until = opened_engine(store, index, now(), self.unreadable)
+        # Subscriptions that expire by `_evicted_until` may be missing from the engine; those that expire by
+        # `_clean_until` are.
+        self.engine, self.sequence, self._evicted_until = opened_engine(store, index, now(), self.unreadable)
         self._clean_until = datetime.min.replace(tzinfo=UTC)
         self._next_expiry = store.next_expiry()
         self._look: tuple[float, datetime] | None = None
 
-    @property
-    def sequence(self) -> int:
-        """The last change that the engine has."""
-        return self._sequence
-
     def follow(self, sequence: int | None = None) -> None:
-        """Bring the engine up to a change, or to the last one."""
+        """Apply the changes of the store to the engine, up to a number or all of them."""
         with self.lock:
-            if sequence is not None and self._sequence >= sequence:
+            if sequence is not None and self.sequence >= sequence:
                 return
-            changes = list(self._store.changes(self._sequence))
+            changes = list(self._store.changes(self.sequence))
             self._expect(changes)
             now = self._now()
             taken = [_in_force(each, now) for each in changes]
@@ -92,16 +93,16 @@ class LiveEngine:
             last = catch_up(self.engine, taken, by_owner=False, skipped=self.unreadable)
             if last is not None:
                 self._hear(changes)
-                self._sequence = last  # not before: what raises is done again
+                self.sequence = last  # set last: if `_hear` raises, the changes are applied again
 
     def _expect(self, changes: list[Change]) -> None:
-        """Note when the next lease ends."""
+        """Update the time at which the next lease ends."""
         ends = [each.subscription.expires for each in changes if each.subscription is not None]
         known = [end for end in (self._next_expiry, *ends) if end is not None]
         self._next_expiry = min(known, default=None)
 
     def evict(self) -> None:
-        """Take out of the engine what has expired by now; the store is purged a little later."""
+        """Remove expired subscriptions from the engine; the store is purged a little later."""
         now = self._now()
         if now < self._evicted_until:
             self._revive()
@@ -116,10 +117,10 @@ class LiveEngine:
             self._clean_until, self._evicted_until = now, max(self._evicted_until, now)
 
     def _revive(self) -> None:
-        """Put back what was evicted, after the clock was set back."""
+        """Put evicted subscriptions back after the clock was set back."""
         with self.lock:
             now = self._now()
-            if now >= self._evicted_until:  # another thread's time, a little later than the caller's
+            if now >= self._evicted_until:  # another thread read a slightly later time than the caller
                 return
             gone = [each for each in self._store.ending(now, self._evicted_until) if each.id not in self.engine]
             self._next_expiry = self._store.next_expiry(after=now)
@@ -128,14 +129,14 @@ class LiveEngine:
             self._evicted_until = now
 
     def purge(self) -> int:
-        """Remove from the store what has expired by now; return how many."""
+        """Remove expired subscriptions from the store; return how many."""
         now, total = self._now(), 0
         while n := self._purge(now):
             total += n
         return total
 
     def purge_patiently(self) -> None:
-        """Remove from the store some of what was found expired before, some seconds ago, and still is."""
+        """Remove some subscriptions from the store that were already expired some seconds ago."""
         now, at = self._now(), time.monotonic()
         if self._look is None or now < self._look[1]:
             self._look = at, now
@@ -148,7 +149,7 @@ class LiveEngine:
                 return
 
     def _purge(self, moment: datetime) -> int:
-        """End some of the leases that were over at a time; return how many."""
+        """End some of the leases that had expired at a time; return how many."""
         query = "SELECT exists(SELECT 1 FROM subscriptions WHERE expires <= ?)"
         if self._store.select(query, (microseconds(moment),)) == [(0,)]:
             return 0
@@ -157,25 +158,25 @@ class LiveEngine:
         return int(n)
 
     def compact(self) -> int:
-        """Drop a little of what nobody needs any more from the store; return as many as wanted if there may be more.
+        """Drop up to `MOST_DROPPED` old changes from the store, and return how many.
 
-        A snapshot that is behind by more changes than there are subscriptions is given up: the next start would not be
-        quicker for it, and the store would have to keep the ends of all subscriptions since.
+        A snapshot that lags by more changes than there are subscriptions is given up: it would not make the next start
+        quicker, and the store would have to keep the tombstones of all subscriptions since.
         """
-        behind = self._sequence - self._store.readers().get(READER, self._sequence)
+        behind = self.sequence - self._store.readers().get(READER, self.sequence)
         if behind > max(KEPT_CHANGES, len(self.engine)):
             self._store.forget_reader(READER)
-        return self._store.compact_some(MOST_DROPPED, reader=READER, seen=self._sequence, n_kept=KEPT_CHANGES)
+        return self._store.compact_some(MOST_DROPPED, reader=READER, seen=self.sequence, n_kept=KEPT_CHANGES)
 
     def save(self) -> None:
-        """Write a snapshot of the engine, from which the next start goes on."""
+        """Write a snapshot of the engine, so that the next start is quick."""
         with self._saving, self.lock:
-            if not self.unreadable:  # otherwise the next start tries again
-                save_engine(self.engine, self._store, self._index, self._sequence, self._evicted_until)
+            if not self.unreadable:  # otherwise the next start tries to parse them again
+                save_engine(self.engine, self._store, self._index, self.sequence, self._evicted_until)
 
 
 def _in_force(change: Change, now: datetime) -> Change:
-    """Return a change as the engine takes it: one that gives a subscription whose time is over removes it."""
+    """Return a change as the engine applies it: a change of an expired subscription removes it."""
     subscription = change.subscription
     if subscription is None or subscription.expires is None or subscription.expires > now:
         return change

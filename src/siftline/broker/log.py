@@ -1,15 +1,15 @@
 """The durable, bounded log of notifications, in a SQLite file beside the store.
 
-Only events that matched somebody are written. One commit takes all events that are published together, and returns when
-the disk has them; so what was acknowledged is delivered even after `kill -9`.
+Only events that matched a subscription are written. One commit takes all events that are published together, and
+returns when they are on the disk; so acknowledged events are delivered even after `kill -9`.
 
-    append   names, events, names of publishes  ──one transaction──►  file (`log_file.py`)
-             what is too much, the oldest       ──the same──►         gone; dead letters of webhooks (`deliveries.py`)
-    read     memory says which events (`recent.py`, `names.py`), the file has their payloads
-             what is missing is told (`losses.py`)
+    append   names, events, idempotency keys    ──one transaction──►  file (`log_file.py`)
+             the oldest events beyond the bound ──the same one──►     dropped, or dead letters (`deliveries.py`)
+    read     memory has the numbers of the events (`recent.py`, `names.py`), the file has their payloads
+             missing events are reported as gaps (`losses.py`)
 
-The bound is in bytes and counts payloads, matches and names, of subscriptions and of publishes. By subscription the log
-is indexed in memory alone, which takes no more than the file: four bytes for each match.
+The bound is in bytes and counts payloads, matches, names of subscriptions and idempotency keys. The index by
+subscription is in memory only, and takes no more than the file: four bytes for each match.
 """
 
 from __future__ import annotations
@@ -49,39 +49,40 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("siftline.broker")
 
+# A write-ahead log of more pages is restarted, even if writers have to wait for it.
 _MOST_WAL_PAGES: Final = 8_192
-# How long writers wait for a write-ahead log that is begun anew, and everything else for each other.
+# How long writers wait while the write-ahead log is restarted, and how long connections wait for each other otherwise.
 _RESTART_MILLISECONDS: Final = 50
 _WAIT_MILLISECONDS: Final = 5_000
-# Bytes of payloads that are read at a time, but always one.
+# The bytes of payloads that are read at a time, and that a page may have; a single payload may exceed them.
 _PAGE_BYTES: Final = 1 << 18
 _MOST_PAGE_BYTES: Final = 16 << 20
-# Pages of the file that are given back at a time, and how many may be unused.
+# How many pages of the file are freed at a time, and how many may be unused before that.
 _VACUUM_PAGES: Final = 1024
 _UNUSED_PAGES: Final = 4096
 
 
 class _Change(NamedTuple):
-    """What one transaction does to the log.
+    """The effect of one transaction on the log.
 
     Attributes
     ----------
     at : int
         The time.
     logged : list of LoggedEvent
-        What comes.
+        The new events.
     n_names : list of int
-        How many names of publishes come with each of them.
+        How many idempotency keys belong to each of them.
     dropped : list of arrays
-        The matches of the oldest events, which go.
+        The matches of the oldest events, which are dropped.
     freed : list of int
-        Names to which no event refers then.
+        Numbers of subscriptions that no event refers to any more.
     lost : list of Lost
-        Notifications that webhooks had yet to get of the events that go.
+        The pending notifications of webhooks for the dropped events.
     told : dict
-        How many notifications come for each webhook.
+        How many new notifications each webhook gets.
     floor : Position or None
-        The last notification that goes.
+        The last notification that is dropped.
     """
 
     at: int
@@ -95,25 +96,25 @@ class _Change(NamedTuple):
 
 
 class NotificationLog:
-    """The log; one thread appends, any threads read.
+    """The log; one thread appends, any number of threads read.
 
     Parameters
     ----------
     path : str
-        The file; it is made if it is not there.
+        The file; it is made if it does not exist.
     limits : Limits
-        How much of the past is kept.
+        How many events and bytes are kept.
     now : int
-        The time in microseconds, from which events are numbered.
+        The time in microseconds, at which the numbers of events start.
 
     Attributes
     ----------
     last : int
-        The number of the newest event; before there is one, the number before the first.
+        The number of the newest event; if there is none, the number before the first.
     began : int
-        The first number since the start: the time then, or more if that was used before.
+        The first number since the start: the time of the start, or more if that number was used before.
     problems : list of str
-        What was wrong with the file, in words.
+        What was wrong with the file, as texts.
     """
 
     def __init__(self, path: str, limits: Limits, now: int) -> None:
@@ -135,7 +136,7 @@ class NotificationLog:
             _log.warning("%s", problem)
 
     def close(self) -> None:
-        """Close the file; what was appended is in it."""
+        """Close the file."""
         self.deliveries.close()
         for connection in (self._reader, self._rememberer, self._keeper, self._writer):
             connection.close()
@@ -154,20 +155,20 @@ class NotificationLog:
             "SELECT sequence, length(payload), matches FROM logged ORDER BY sequence"
         ):
             numbers = np.frombuffer(matches, "<u4")
-            if int(numbers.max(initial=0)) < len(known) and known[numbers].all():  # otherwise it is as good as lost
+            if int(numbers.max(initial=0)) < len(known) and known[numbers].all():  # otherwise it counts as lost
                 self._names.hold(numbers)
                 n = n_names.get(sequence, 0)
                 self._recent.add(sequence, _cost(n_bytes, len(numbers), n), numbers, n)
                 self._names.seen(numbers, sequence)
-        unused = self._names.unused()  # the broker was killed, or events are damaged
+        unused = self._names.unused()  # left by a killed broker, or by damaged events
         self._writer.executemany("DELETE FROM names WHERE number = ?", ((number,) for number in unused))
         self._names.settle(unused)
         self._begin_run(now)
         self._load_cursors()
-        self.append([], now, ())  # the bounds may be others than they were
+        self.append([], now, ())  # the bounds may be smaller than at the last start
 
     def _begin_run(self, now: int) -> None:
-        """Find out what is missing, and let new events have numbers that were never used."""
+        """Find the missing events, and start a run of numbers that were never used."""
         runs = [Run(*each) for each in self._reader.execute("SELECT first, last FROM runs ORDER BY first")]
         sequences = self._recent.sequences
         newest = max([marked(self._mark, self.problems), *sequences[-1:].tolist()])
@@ -196,7 +197,7 @@ class NotificationLog:
         return Position(self._first() - 1, 0) if self.problems and len(self._recent) else Position(0, 0)
 
     def _load_cursors(self) -> None:
-        """Count what waits for webhooks, in one pass over the log."""
+        """Count the pending notifications of webhooks, in one pass over the log."""
         cursors = [(self._names.number(each.id), each) for each in self.deliveries.cursors()]
         known = [(number, cursor) for number, cursor in cursors if number is not None]
         reached = np.full(self._names.capacity, np.iinfo(np.int64).max)
@@ -209,10 +210,10 @@ class NotificationLog:
         waiting = [(cursor, int(counts[number])) for number, cursor in known if counts[number]]
         self.deliveries.load(waiting, self._losses.floor.sequence)
 
-    # from time to time
+    # maintenance
 
     def tend(self) -> None:
-        """Forget old names of publishes, move SQLite's log into the file, give space back; to be called often."""
+        """Forget old idempotency keys, checkpoint the write-ahead log, free unused space; called every second."""
         with plain_errors(self.path):
             with self._guard:
                 first, n_logged = self._first(), self._recent.n_names
@@ -223,7 +224,7 @@ class NotificationLog:
             self._vacuum()
             _, n_pages, _ = self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if n_pages > _MOST_WAL_PAGES:
-                # Writers were never quiet for long enough. Now they wait, but briefly: a backup may be reading.
+                # There was never a moment without a writer. Now writers wait, but briefly: a backup may be reading.
                 self._keeper.execute(f"PRAGMA busy_timeout = {_RESTART_MILLISECONDS}")
                 try:
                     self._keeper.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
@@ -237,7 +238,7 @@ class NotificationLog:
             self._keeper.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
 
     def stats(self) -> dict[str, int]:
-        """Return what the log holds and what it has lost, in numbers."""
+        """Return how much the log holds and has lost."""
         with self._guard:
             return {
                 "log_events": len(self._recent),
@@ -254,7 +255,7 @@ class NotificationLog:
 
     @property
     def first(self) -> int:
-        """The oldest event that is still there; what comes next if there is none."""
+        """The number of the oldest event in the log; the next number if there is none."""
         with self._guard:
             return self._first()
 
@@ -265,7 +266,7 @@ class NotificationLog:
     # writing
 
     def numbered(self, ids: Sequence[Id]) -> NDArray[np.uint32]:
-        """Return subscriptions as `append` wants them; only for the next call of it."""
+        """Return the numbers of subscriptions, which are valid for the next call of `append` only."""
         with self._guard:
             return self._names.numbered(ids)
 
@@ -279,7 +280,7 @@ class NotificationLog:
     ) -> list[LoggedEvent]:
         """Write events with the subscriptions that they match, and return them once they are durable.
 
-        `matched` has the names of the matches, if they come from a cluster, and `done` those of publishes.
+        `matched` has (event, subscription) pairs if a cluster has found the matches, `done` has the idempotency keys.
         """
         logged = [
             LoggedEvent(self.last + n, at, payload, numbers, self._names)
@@ -304,7 +305,7 @@ class NotificationLog:
         return logged
 
     def _change(self, logged: list[LoggedEvent], n_names: list[int], at: int, with_webhooks: Collection[Id]) -> _Change:
-        """Return what has to be done for new events: the oldest make room."""
+        """Return the change for new events: the oldest are dropped to make room for them."""
         for event in logged:
             self._names.hold(event.numbers)
         dropped: list[NDArray[np.uint32]] = []
@@ -328,10 +329,10 @@ class NotificationLog:
         return _Change(at, logged, n_names, dropped, freed, lost, _told(logged, with_webhooks), floor)
 
     def _write(self, change: _Change, matched: Collection[tuple[int, Id]], done: Collection[Done]) -> int:
-        """Write a change and what belongs to it; return how many names of publishes were forgotten for those."""
+        """Write a change with its matches and idempotency keys; return how many older keys were forgotten."""
         many = self._writer.executemany
         with plain_errors(self.path), transaction(self._writer) as execute:
-            # What goes makes room in the file for what comes, but for the letters, which have events of it.
+            # Dropped events make room in the file for new ones; letters come first, because they copy the events.
             if change.lost:
                 self.deliveries.write_letters(execute, change.lost, change.at)
             if change.floor is not None:
@@ -345,7 +346,7 @@ class NotificationLog:
             if not done:
                 return 0
             self.remembered.add(many, done, self.last, self.last + len(change.logged))
-            if self.remembered.is_far_over(self._recent.n_names):  # those who forget them in time cannot, or are slow
+            if self.remembered.is_far_over(self._recent.n_names):  # `tend` fails, or is too slow
                 return self.remembered.trim(execute, self._first(), self._recent.n_names)
             return 0
 
@@ -357,7 +358,7 @@ class NotificationLog:
         self._names.settle(self._names.unheld())
 
     def _settle(self, change: _Change) -> None:
-        """Let memory know what the file has."""
+        """Update the state in memory after a transaction."""
         first = self.last + 1
         with self._guard:
             if change.floor is not None:
@@ -369,7 +370,7 @@ class NotificationLog:
             self._names.settle([*change.freed, *self._names.unheld()])
             self.last += len(change.logged)
             self._losses.advance(self.last)
-        # Not before: whoever sees that something waits looks for it.
+        # Last: a thread that sees a pending notification reads it at once.
         self.deliveries.given_up(change.lost)
         self.deliveries.waiting.added(change.told, first)
 
@@ -378,9 +379,9 @@ class NotificationLog:
     def read(
         self, wanted: Collection[Id] | Everybody, after: Position, limit: int, most_bytes: int = _PAGE_BYTES
     ) -> Page:
-        """Return the next notifications of some subscriptions after a position, or the gap that is there.
+        """Return the next notifications of some subscriptions after a position, or the gap at this position.
 
-        After a gap, go on at `gap.resume`.
+        After a gap, the reader goes on at `gap.resume`.
         """
         while True:
             with self._guard:
@@ -391,7 +392,7 @@ class NotificationLog:
             found = self._found(snapshot, wanted, after, limit, None if ahead is None else ahead[0])
             with self._guard:
                 if self._losses.at(after) is not None:
-                    continue  # what came next was dropped meanwhile
+                    continue  # the next events were dropped meanwhile
                 kept = self._kept(found)
                 ids = self._names.ids(kept.numbers)
             if not found.sequences:
@@ -401,14 +402,14 @@ class NotificationLog:
                 return Page(notifications)
 
     def page(self, wanted: Collection[Id] | Everybody, after: Position, limit: int) -> Page:
-        """Return the next notifications after a position, and the first gap that is before or between them."""
+        """Return the next notifications after a position, and the first gap before or between them."""
         found, gap = Page(()), None
         n_bytes = 0
         while len(found) < limit and n_bytes < _MOST_PAGE_BYTES:
             part = self.read(wanted, after, limit - len(found))
             if part.gap is not None:
                 if gap is not None:
-                    break  # it is told when it is asked for
+                    break  # the next page reports it
                 gap, after = part.gap, part.gap.resume
                 continue
             if not part:
@@ -426,9 +427,10 @@ class NotificationLog:
         limit: int,
         until: int | None = None,
     ) -> Found:
-        """Return the next matches of some subscriptions, without the guard: nobody waits until they are found.
+        """Return the next matches of some subscriptions, without holding the lock during the search.
 
-        What has a number in the snapshot has it still, or its events were dropped; `_kept` leaves those out.
+        A number in the snapshot still stands for the same subscription, unless its events were dropped; `_kept` leaves
+        those out.
         """
         chosen: Any = None
         if not isinstance(wanted, Everybody):
@@ -441,12 +443,12 @@ class NotificationLog:
         return snapshot.find(after, chosen, limit=limit, until=until)
 
     def _kept(self, found: Found) -> Found:
-        """Return those matches whose events were not dropped since they were found."""
+        """Return the matches whose events have not been dropped since the search."""
         n_dropped = bisect_left(found.sequences, self._first())
         return Found(*(each[n_dropped:] for each in found))
 
     def _notifications(self, found: Found, ids: list[Id], most_bytes: int) -> list[Notification]:
-        """Return the notifications up to the first one that is no longer there."""
+        """Return the notifications up to the first whose event is missing."""
         notifications: list[Notification] = []
         events: dict[int, tuple[int, bytes]] = {}
         n_bytes = 0
@@ -462,7 +464,7 @@ class NotificationLog:
         return notifications
 
     def _fetched(self, sequences: Iterable[int]) -> dict[int, tuple[int, bytes]]:
-        """Return the times and payloads of events; those that were dropped, or are damaged, are left out."""
+        """Return the times and payloads of events; dropped and damaged ones are left out."""
         query = "SELECT at, payload, checksum FROM logged WHERE sequence = ?"
         found: dict[int, tuple[int, bytes]] = {}
         for sequence in sequences:
@@ -480,8 +482,8 @@ class NotificationLog:
         return found
 
     def _missed(self, sequence: int) -> None:
-        """Take note that an event is not there, unless it was dropped."""
-        with self._appending, self._guard:  # what is being dropped at this moment is known as such after it
+        """Record that an event is lost, unless it was dropped."""
+        with self._appending, self._guard:  # wait for an append that may be dropping it
             self._losses.add(sequence - 1, sequence)
 
     def _next_of(self, id: Id, after: Position, limit: int) -> list[Position]:
@@ -495,7 +497,7 @@ class NotificationLog:
 
 
 def marked(mark: Mark, problems: list[str]) -> int:
-    """Return how far a file had come, as the mark beside it says; 0, and one problem more, if that cannot be read."""
+    """Return the last number of a file by the mark beside it; if that is unreadable, add a problem and return 0."""
     try:
         return mark.read()
     except StoreError as error:
@@ -505,13 +507,9 @@ def marked(mark: Mark, problems: list[str]) -> int:
 
 
 def _told(logged: list[LoggedEvent], with_webhooks: Collection[Id]) -> dict[Id, int]:
-    """Return how many notifications each webhook gets."""
-    told: dict[Id, int] = {}
-    for event in logged if with_webhooks else ():
-        for id in event.subscriptions():
-            if id in with_webhooks:
-                told[id] = told.get(id, 0) + 1
-    return told
+    """Return how many notifications each webhook gets of new events."""
+    heard = logged if with_webhooks else ()
+    return Counter(id for event in heard for id in event.subscriptions() if id in with_webhooks)
 
 
 def _cost(n_bytes: int, n_matches: int, n_names: int) -> int:

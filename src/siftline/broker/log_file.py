@@ -1,16 +1,17 @@
-"""The file of the log of notifications: its tables, checksums, and what to do with an old or damaged one.
+"""The file of the log of notifications: its tables, its checksums, and the repair of an old or damaged file.
 
-    logged        events that matched: sequence, time, payload, numbers of subscriptions     the newest are kept
+    logged        events that matched: sequence, time, payload, numbers of subscriptions; the newest are kept
     names         the subscriptions that the numbers stand for
-    runs          the sequences that were in use, by start of the broker (`losses.py`)
-    cursors       how far each webhook has come, how often the next one was tried, when it is due
-    letters       what webhooks did not take, and why; the events of them are in `letter_events`, each once
-    remembered    publishes that have names (`remembered.py`)
-    published, matched    events for a cluster, and what it has matched (`cluster.py`)
+    runs          the sequences that were in use, one run for each start of the broker (`losses.py`)
+    cursors       the last settled event of each webhook, attempts at the next one, and when that is due
+    letters       dead letters of webhooks, and why; their events are in `letter_events`, each once
+    remembered    idempotency keys of publishes (`remembered.py`)
+    published, matched    events for a cluster, and the matches that it has sent (`cluster.py`)
     facts         the last notification that was dropped
 
-Every row has a checksum. A file that is damaged is put aside, and what is whole is copied into a new one; so is a file
-of version 0.1.0. What a copy lacks can be seen in the sequences, and streams are told of it.
+Every row has a checksum. The intact rows of a damaged file are copied into a new one, and the damaged file is kept
+under another name; a file of version 0.1.0 is copied as well. The sequences show which events a copy lacks, and streams
+report the gap.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from siftline.storage.sqlite_files import open_sqlite, plain_errors, transaction
 
 VERSION: Final = 2
 _WAIT_SECONDS: Final = 5.0
-# The write-ahead log is moved into the file by a thread of the broker; if that cannot keep up, by whoever commits.
+# The broker's background thread checkpoints the write-ahead log. Beyond these bounds a commit does it as well.
 _MOST_WAL_PAGES: Final = 16_384
 _MOST_WAL_BYTES: Final = 64 << 20
-# Columns of each table: all are in the checksum, which comes last. The first is the key by which rows are copied.
+# The columns of each table. The checksum, the last column, covers all of them.
 TABLES: Final = {
     "logged": "sequence INTEGER PRIMARY KEY, at INTEGER NOT NULL, payload BLOB NOT NULL, matches BLOB NOT NULL,"
     " matches_checksum INTEGER NOT NULL",
@@ -64,7 +65,7 @@ def _is_whole(table: str, values: tuple[Any, ...]) -> bool:
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """Open the file for any thread."""
+    """Open the file for use by any thread."""
     connection = open_sqlite(path, is_read_only=False, wait_seconds=_WAIT_SECONDS)
     connection.execute(f"PRAGMA wal_autocheckpoint = {_MOST_WAL_PAGES}")
     connection.execute(f"PRAGMA journal_size_limit = {_MOST_WAL_BYTES}")
@@ -72,46 +73,31 @@ def connect(path: str) -> sqlite3.Connection:
 
 
 def open_log(path: str, most_bytes: int) -> list[str]:
-    """Make sure that there is a file of this version that is whole; return what was wrong with the one before."""
+    """Make sure that an intact file of this version exists; return what was wrong with the one before."""
     if os.path.exists(f"{path}-whole"):
-        _switch(path)  # which a kill has interrupted
+        _switch(path)  # the last one was interrupted
     for suffix in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
-            os.remove(f"{path}-new{suffix}")  # a copy that was not finished
+            os.remove(f"{path}-new{suffix}")  # an unfinished copy
     if not os.path.exists(path):
         _make(path)
         return []
-    problems: list[str] = []
-    version = VERSION
+    version, problems = VERSION, []
     try:
         with plain_errors(path):
             version = _version(path)
+            problems = _problems(path)
     except StoreError as error:
         if not _is_damage(error):
             raise
         problems = [str(error)]
-    if version > VERSION:
-        raise StoreError(f"{path} is from a newer version of Siftline ({version}; this one knows {VERSION})")
-    if not problems:
-        problems = _damage(path)
     if version == VERSION and not problems:
         return []
     return problems + _copied(path, most_bytes, is_damaged=bool(problems))
 
 
-def _damage(path: str) -> list[str]:
-    """Return what is damaged; raise if the file cannot be looked at, by which nothing is said about it."""
-    try:
-        with plain_errors(path):
-            return _problems(path)
-    except StoreError as error:
-        if not _is_damage(error):
-            raise
-        return [str(error)]
-
-
 def _is_damage(error: StoreError) -> bool:
-    """Return whether an error says that the file is damaged, and not that it cannot be reached."""
+    """Return whether an error means that the file is damaged, and not that it cannot be read at the moment."""
     cause = error.__cause__
     if cause is None:
         return "is not a store" in str(error)
@@ -126,6 +112,8 @@ def _version(path: str) -> int:
     if version == 0 and not tables:
         _make(path)
         return VERSION
+    if version > VERSION:
+        raise StoreError(f"{path} is from a newer version of Siftline ({version}; this one knows {VERSION})")
     return version
 
 
@@ -137,7 +125,7 @@ def _make(path: str) -> None:
 
 def _create(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute("VACUUM")  # only an empty file can be given another mode
+    connection.execute("VACUUM")  # the mode of a file can only be changed while it is empty
     with transaction(connection) as execute:
         for table, columns in TABLES.items():
             execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns}, checksum INTEGER NOT NULL)")
@@ -145,11 +133,11 @@ def _create(connection: sqlite3.Connection) -> None:
             execute(statement)
 
 
-# what is whole
+# checks and copies
 
 
 def verify(path: str) -> list[str]:
-    """Return what is wrong with a log of notifications, in words; nothing is changed."""
+    """Return what is wrong with a log of notifications, as texts, without changing it."""
     try:
         return _problems(path)
     except (sqlite3.Error, StoreError, UnicodeDecodeError) as error:
@@ -173,9 +161,9 @@ def _problems(path: str) -> list[str]:
 
 
 def _copied(path: str, most_bytes: int, *, is_damaged: bool) -> list[str]:
-    """Put what is whole of a file into a new one in its place; return what was left behind.
+    """Replace a file by a new one with its intact rows; return which rows were left out.
 
-    The old file stays as it is until the new one is complete, and aside if anything of it was left out.
+    The old file stays in place until the new one is complete, and is kept under another name if a row was left out.
     """
     new_path = f"{path}-new"
     with plain_errors(path), contextlib.closing(connect(new_path)) as new:
@@ -186,13 +174,13 @@ def _copied(path: str, most_bytes: int, *, is_damaged: bool) -> list[str]:
         aside = _put_aside(path)
         problems.append(f"{path} was damaged: what is whole of it is in a new file, and it is kept as {aside}")
     os.chmod(new_path, 0o600)
-    os.replace(new_path, f"{path}-whole")  # from here on a start goes on with the new one
+    os.replace(new_path, f"{path}-whole")  # from here on, a restart uses the new file
     _switch(path)
     return problems
 
 
 def _copy(path: str, new: sqlite3.Connection, most_bytes: int, *, is_damaged: bool) -> list[str]:
-    """Copy the rows that can be read; raise if something else than damage prevents it, a full disk, say."""
+    """Copy the readable rows; raise if something other than damage prevents it, such as a full disk."""
     old: sqlite3.Connection | None = None
     try:
         with plain_errors(path):
@@ -213,7 +201,7 @@ def _copy(path: str, new: sqlite3.Connection, most_bytes: int, *, is_damaged: bo
 
 
 def _put_aside(path: str) -> str:
-    """Keep a file under another name as well, and what was kept before under its own; return the name."""
+    """Link a damaged file under a name that is not in use, and return the name."""
     aside = f"{path}-damaged"
     n = 1
     while os.path.exists(aside):
@@ -226,8 +214,8 @@ def _put_aside(path: str) -> str:
 
 
 def _switch(path: str) -> None:
-    """Let the new file take the place of the old one. If that is interrupted, the next start does it again."""
-    for suffix in ("-wal", "-shm"):  # first: SQLite would take them for those of the new file
+    """Replace the old file by the new one. If this is interrupted, the next start does it again."""
+    for suffix in ("-wal", "-shm"):  # first, because SQLite would use them with the new file
         with contextlib.suppress(FileNotFoundError):
             os.remove(path + suffix)
     os.replace(f"{path}-whole", path)

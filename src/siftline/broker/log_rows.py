@@ -1,4 +1,4 @@
-"""Rows of the log of notifications: each with a checksum."""
+"""Rows of the log of notifications, each with a checksum."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def checksum(*values: Any) -> int:
 
 
 def insert(table: str, n_values: int, or_replace: bool = False) -> str:
-    """Return the statement that writes a row of a table, with its checksum."""
+    """Return the statement that inserts a row with its checksum."""
     return f"INSERT {'OR REPLACE ' if or_replace else ''}INTO {table} VALUES ({', '.join('?' * n_values)}, ?)"
 
 

@@ -1,12 +1,10 @@
-"""Events of the log with everybody whom they matched."""
+"""Events of the log, with the subscriptions that they matched."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-
-from siftline.broker.notifications import Notification, Position
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -16,14 +14,14 @@ if TYPE_CHECKING:
     from siftline.broker.names import Names
     from siftline.ids import Id
 
-# If this many times fewer subscriptions are wanted than matched, each is looked for.
+# If the wanted subscriptions are fewer than the matched ones by this factor, each is searched for by itself.
 _SEARCH_RATIO: Final = 16
 
 
 class LoggedEvent(NamedTuple):
-    """An event with everybody whom it matched, as the log keeps it; `payload` is JSON on one line.
+    """An event of the log with the subscriptions that it matched; `payload` is JSON on one line.
 
-    The subscriptions are those that the numbers stand for, as long as nobody appends to the log.
+    The numbers stand for subscriptions in `names` until the next append to the log.
     """
 
     sequence: int
@@ -37,7 +35,7 @@ class LoggedEvent(NamedTuple):
         return self.names.ids(self.numbers.tolist())
 
     def among(self, ids: Collection[Id]) -> list[tuple[int, Id]]:
-        """Return those subscriptions that are among some ids, with their places."""
+        """Return the subscriptions that are among some ids, with their places."""
         if len(ids) * _SEARCH_RATIO > len(self.numbers):
             return [(place, id) for place, id in enumerate(self.subscriptions()) if id in ids]
         numbered = [(self.names.number(id), id) for id in ids]
@@ -47,7 +45,3 @@ class LoggedEvent(NamedTuple):
             if number is not None
             for place in np.flatnonzero(self.numbers == number).tolist()
         )
-
-    def notification(self, place: int, id: Id) -> Notification:
-        """Return what one of the subscriptions gets."""
-        return Notification(Position(self.sequence, place), id, self.at, self.payload)

@@ -1,12 +1,12 @@
-"""What is missing in the log: so that a stream that goes on after a position is told of it.
+"""The missing events of the log, so that a stream that resumes at a position learns of the gap.
 
-    floor       everything up to here was dropped, because the log is bounded
-    runs        the numbers that were in use: each start of the broker begins a run of numbers, at the time of day
-    lost        events inside a run that are not there: damaged, or in a tail that the file no longer has
+    floor       everything up to this position was dropped, because the log is bounded
+    runs        the numbers that were in use; each start of the broker begins a run at the current time
+    lost        missing events inside a run: damaged, or at the end of a file that was truncated
 
-Numbers of events are never used twice. A run begins at the time in microseconds, so it is beyond all numbers of runs
-before it, even if the file that had them is lost or was replaced by an older copy. A position in no known run is one
-of events that this file never had.
+Numbers of events are never used twice. A run begins at the time in microseconds, which is above all numbers of earlier
+runs, even if the file that had them is lost or was replaced by an older copy. A position outside of all known runs
+belongs to events that this file never had.
 """
 
 from __future__ import annotations
@@ -29,42 +29,42 @@ DROPPED: Final = "older notifications are no longer kept"
 UNKNOWN: Final = "the log of notifications was lost, or is an older copy: it does not know this position"
 DAMAGED: Final = "the log of notifications is damaged, and some are lost"
 
-# Runs that are remembered; a position in an older one is told of a gap, which may be none.
+# How many runs are remembered; a position in an older one is reported as a gap, even if nothing is missing.
 _MOST_RUNS: Final = 1000
-# Losses that are told apart; more are told as one.
+# How many losses are kept apart; beyond that, neighbours are merged.
 _MOST_LOSSES: Final = 1000
 
 
 class Run(NamedTuple):
-    """Numbers that were in use, from the first to the last one."""
+    """A range of numbers that were in use, both ends included."""
 
     first: int
     last: int
 
 
 class Losses:
-    """What is missing; whoever has the log's guard may use it.
+    """The missing events of a log, protected by the log's lock.
 
     Parameters
     ----------
     floor : Position
         The last notification that was dropped.
     runs : iterable of Run
-        In ascending order; the newest is open.
+        In ascending order; the last one is still growing.
     """
 
     def __init__(self, floor: Position, runs: Iterable[Run]) -> None:
         self.floor = floor
         self.runs = list(runs)[-_MOST_RUNS:]
-        # Events after the first number, up to the second one; in ascending order, and apart from each other.
+        # Pairs (after, until): the events after the first number up to the second; ascending, not overlapping.
         self._lost: list[tuple[int, int]] = []
 
     def add(self, after: int, until: int) -> None:
-        """Events after a number, up to another one, are lost."""
+        """Record that the events after one number up to another are lost."""
         self._add([(after, until)])
 
     def _add(self, lost: Iterable[tuple[int, int]]) -> None:
-        """Take note of losses; what is too much to be told apart is told as one with its nearest neighbour."""
+        """Record losses; if there are too many, the nearest neighbours are merged."""
         joined: list[tuple[int, int]] = []
         for after, until in sorted([*self._lost, *lost]):
             if until <= self.floor.sequence:
@@ -82,7 +82,7 @@ class Losses:
         self._lost = joined
 
     def miss(self, run: Run, sequences: NDArray[np.int64]) -> None:
-        """Take note of the events of a run that are not among those that are there."""
+        """Record the events of a run that are not among the existing ones."""
         first, last = max(run.first, self.floor.sequence + 1), run.last
         there = sequences[(sequences >= first) & (sequences <= last)]
         bounds = np.concatenate([[first - 1], there, [last + 1]])
@@ -93,19 +93,19 @@ class Losses:
         return len(self._lost)
 
     def dropped(self, floor: Position) -> None:
-        """Everything up to a notification was dropped."""
+        """Record that everything up to a notification was dropped."""
         self.floor = floor
         while self._lost and self._lost[0][1] <= floor.sequence:
             self._lost.pop(0)
 
     def advance(self, last: int) -> None:
-        """Let the newest run go up to a number."""
+        """Extend the newest run to a number."""
         self.runs[-1] = Run(self.runs[-1].first, last)
 
     def at(self, after: Position) -> Gap | None:
-        """Return the gap if something that came right after a position cannot be given."""
+        """Return the gap if the events right after a position were dropped or are unknown."""
         if after.sequence == 0:
-            return None  # who begins at the beginning wants what there is
+            return None  # a reader that starts at the beginning accepts what the log has
         if after < self.floor:
             return Gap(after, Position(self.floor.sequence, LAST_PLACE), DROPPED)
         if after.sequence == self.floor.sequence:

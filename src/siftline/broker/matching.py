@@ -1,7 +1,7 @@
-"""Which subscriptions each of some JSON texts matches, or what is wrong with it.
+"""Matching a list of JSON texts in chunks of bounded size.
 
-Events are matched piece by piece. A piece is so small that its matches fit into memory even if every event in it
-matches every subscription; only the ids of one event are Python objects at the same time.
+A chunk is so small that its matches fit into memory even if each of its events matches every subscription. Only the ids
+of one event are Python objects at the same time.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from siftline.engine import Engine
     from siftline.ids import Id
 
-# A piece matches at most this many pairs of an event and a subscription, and has at most this many events ...
+# A chunk has at most this many possible pairs of an event and a subscription, and at most this many events ...
 _MOST_PAIRS: Final = 1 << 22
 _MOST_EVENTS: Final = 4096
-# ... and at least, because the kernels are much faster with several events than with one.
+# ... and at least this many, because the kernels are much faster with several events than with one.
 _LEAST_EVENTS: Final = 8
 
 
 def matched_ids(
     engine: Engine, events: list[bytes], now: datetime | None = None, before: Callable[[], None] = lambda: None
 ) -> Iterator[list[Id] | EventError]:
-    """Match events at an instant, now if none is given; a bad one does not disturb the others.
+    """Yield the matching ids of each event, or the error of an invalid one; `now` is the instant of the match.
 
-    `before` is called before each piece.
+    `before` is called before each chunk.
     """
     first = 0
     while first < len(events):
@@ -64,7 +64,7 @@ def _matched_many(engine: Engine, events: list[bytes], now: datetime | None) -> 
     bounds = np.searchsorted(pairs["event"].to_numpy(), np.arange(len(events) + 1)).tolist()
     for position, (first, end) in enumerate(pairwise(bounds)):
         if position in source.errors:
-            refusal = _matched(engine, events[position], now)  # for words that do not name a position in this batch
+            refusal = _matched(engine, events[position], now)  # for a message without a position in this chunk
             yield refusal if isinstance(refusal, EventError) else EventError(source.errors[position])
         else:
             yield pairs["subscription"].slice(first, end - first).to_pylist()

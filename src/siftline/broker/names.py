@@ -1,7 +1,7 @@
-"""Subscriptions by small numbers: four bytes in the log and in memory for each match, instead of an id.
+"""Small numbers for subscriptions, so that a match takes four bytes in the log and in memory instead of an id.
 
 A subscription gets a number when it first matches, and keeps it as long as an event in the log refers to it. Then the
-number is free for another one; so numbers stay small, and arrays can be indexed by them.
+number is free for another subscription; so numbers stay small, and can index arrays.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from siftline.ids import Id
 
-# What a name costs: a row in the file, an entry in a dict, the id itself.
+# The bytes of a name: a row in the file, an entry in a dict, the id itself.
 NAME_BYTES: Final = 100
 
 
@@ -42,16 +42,16 @@ class Names:
     def __init__(self) -> None:
         self._numbers: dict[Id, int] = {}
         self._ids: list[Id | None] = []
-        self._counts = np.zeros(1024, np.int32)  # how many events refer to a number
+        self._counts = np.zeros(1024, np.int32)  # how many events refer to each number
         self._last = np.zeros(1024, np.int64)  # the newest of them
         self._free: list[int] = []
-        self._fresh: list[int] = []  # given since `settle`, and so not yet in the file
+        self._fresh: list[int] = []  # assigned since the last `settle`, and so not yet in the file
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def numbered(self, ids: Sequence[Id]) -> NDArray[np.uint32]:
-        """Return the numbers of subscriptions; those that have none get one."""
+        """Return the numbers of subscriptions; a subscription without one gets one."""
         known = self._numbers
         try:
             return np.array([known[id] for id in ids], np.uint32)
@@ -71,7 +71,7 @@ class Names:
         return number
 
     def put(self, number: int, id: Id) -> None:
-        """Take a number as the file has it, in ascending order."""
+        """Set a number from the file; numbers come in ascending order."""
         self._free += range(len(self._ids), number)
         self._ids += [None] * (number - len(self._ids))
         self._ids.append(id)
@@ -90,17 +90,17 @@ class Names:
         return self._numbers.get(id)
 
     def ids(self, numbers: Iterable[int]) -> list[Id]:
-        """Return the subscriptions that numbers stand for."""
+        """Return the subscriptions of numbers."""
         return [self._ids[number] for number in numbers]  # type: ignore[misc]
 
     def known(self) -> NDArray[np.bool_]:
-        """Return for each number whether it stands for a subscription."""
+        """Return an array that says of each number whether it is in use."""
         known = np.zeros(self.capacity, np.bool_)
         known[: len(self._ids)] = [id is not None for id in self._ids]
         return known
 
     def mask(self, numbers: list[int]) -> NDArray[np.bool_]:
-        """Return for each number whether it is one of these."""
+        """Return an array that says of each number whether it is one of these."""
         mask = np.zeros(self.capacity, np.bool_)
         mask[numbers] = True
         return mask
@@ -111,21 +111,21 @@ class Names:
         return len(self._counts)
 
     def seen(self, numbers: NDArray[np.uint32], sequence: int) -> None:
-        """Take note that an event, newer than all others, has matched these numbers."""
+        """Record that an event, newer than all others, has matched these numbers."""
         self._last[numbers] = sequence
 
     def last(self, numbers: list[int]) -> int:
-        """Return an event after which none has matched any of these numbers."""
+        """Return the newest event that has matched one of these numbers."""
         return int(self._last[numbers].max(initial=0))
 
-    # who refers to whom
+    # reference counts
 
     def hold(self, numbers: NDArray[np.uint32]) -> None:
-        """One more event refers to these numbers."""
+        """Count one more event that refers to these numbers."""
         self._counts[numbers] += 1
 
     def release(self, numbers: NDArray[np.uint32]) -> list[int]:
-        """One event less refers to them; return those to which none does any more."""
+        """Count one event less for these numbers; return those that no event refers to any more."""
         self._counts[numbers] -= 1
         free: list[int] = numbers[self._counts[numbers] == 0].tolist()
         return free
@@ -135,15 +135,15 @@ class Names:
         return [(number, self._ids[number]) for number in self._fresh if self._counts[number]]  # type: ignore[misc]
 
     def unheld(self) -> list[int]:
-        """Return the new numbers that no event refers to: what they were for was refused."""
+        """Return the new numbers that no event refers to, because the publish was refused."""
         return [number for number in self._fresh if not self._counts[number]]
 
     def unused(self) -> list[int]:
-        """Return all numbers to which no event refers."""
+        """Return all numbers that no event refers to."""
         return [n for n, id in enumerate(self._ids) if id is not None and not self._counts[n]]
 
     def settle(self, freed: Iterable[int]) -> None:
-        """Take note that the new numbers are in the file; and free these, as far as nobody refers to them."""
+        """Record that the new numbers are in the file, and free those of `freed` that no event refers to."""
         self._fresh = []
         for number in freed:
             id = self._ids[number]

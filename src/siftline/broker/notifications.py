@@ -1,9 +1,9 @@
-"""Notifications: one event for one subscription, with an id by which receivers drop repeats.
+"""Notifications: one event for one subscription, with an id by which receivers recognise repeats.
 
     417-0    event 417 of the log, for the first of the subscriptions that it matched
     417-1    the same event for the second one
 
-The ids of one stream ascend, and a stream goes on after any of them.
+The ids of one stream ascend, and a stream can resume after any of them.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _ID: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,9})", re.ASCII)
 
 
 class Position(NamedTuple):
-    """A place in the log: what comes after it is new."""
+    """A position in the log, after which a reader resumes."""
 
     sequence: int
     place: int
 
     @classmethod
     def of(cls, text: str) -> Position:
-        """Return the position that the id of a notification names."""
+        """Return the position of the id of a notification."""
         found = _ID.fullmatch(text)
         if found is None:
             raise LimitError(f"{text[:40]!r} is not the id of a notification; those look like 417-0")
@@ -46,9 +46,9 @@ class Position(NamedTuple):
         return f"{self.sequence}-{self.place}"
 
 
-# Before everything.
+# The position before all events.
 START: Final = Position(0, 0)
-# After everything that an event has for anybody.
+# The place after all notifications of an event.
 LAST_PLACE: Final = 10**9 - 1
 
 
@@ -62,7 +62,7 @@ class Notification(NamedTuple):
 
     @property
     def id(self) -> str:
-        """By which receivers drop repeats, and after which a stream goes on."""
+        """The id by which receivers recognise repeats, and after which a stream resumes."""
         return str(self.position)
 
     @property
@@ -72,14 +72,14 @@ class Notification(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Notification:
-        """Return what an envelope holds: the event byte for byte; the id of the subscription is a text there."""
+        """Parse an envelope: the event is kept byte for byte, and the id of the subscription is a string."""
         members = raw_members(text)
         id, subject, time = (json.loads(members[name]) for name in ("id", "subject", "time"))
         at = (datetime.fromisoformat(time) - _EPOCH) // _MICROSECOND
         return cls(Position.of(id), subject, at, members["data"].encode("utf-8", "surrogatepass"))
 
     def envelope(self) -> bytes:
-        """Return the notification as a CloudEvent in JSON; the event is its data, byte for byte."""
+        """Return the notification as a CloudEvent in JSON; its data is the event, byte for byte."""
         time = (_EPOCH + timedelta(microseconds=self.at)).isoformat().replace("+00:00", "Z")
         subject = json.dumps(str(self.subscription))
         head = (
@@ -90,14 +90,14 @@ class Notification(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Notifications after a position that cannot be given.
+    """Notifications after a position that are missing.
 
     Attributes
     ----------
     after : Position
-        Where the reader stood.
+        The position of the reader.
     resume : Position
-        Where it goes on: what comes after this is there.
+        The position at which it resumes: later notifications are in the log.
     reason : str
         Why they are missing.
     """
@@ -108,25 +108,33 @@ class Gap(NamedTuple):
 
     @property
     def document(self) -> dict[str, str]:
-        """What a stream says about it."""
+        """The gap as JSON, as streams send it."""
         return {"after": str(self.after), "resume": str(self.resume), "reason": self.reason}
 
     @classmethod
     def of(cls, document: dict[str, str]) -> Gap:
-        """Return what a document says."""
+        """Return the gap of a document."""
         return cls(Position.of(document["after"]), Position.of(document["resume"]), document["reason"])
 
 
 class Page(list[Notification]):
-    """Some notifications in order; or none, because there is a gap before the next ones."""
+    """Some notifications in order, and the gap before or between them, if there is one."""
 
     def __init__(self, notifications: Iterable[Notification], gap: Gap | None = None) -> None:
         super().__init__(notifications)
         self.gap = gap
 
 
+class Delivered(NamedTuple):
+    """How many matches of a cluster were new, were repeated, or had an unknown subscription or event."""
+
+    delivered: int
+    repeated: int
+    unknown: int
+
+
 class Everybody:
-    """Contains every subscription: what an admin's stream wants."""
+    """Contains every subscription: the choice of an admin's stream."""
 
     def __contains__(self, id: object) -> bool:
         return True

@@ -1,8 +1,7 @@
-"""Logs of notifications of version 0.1.0, which had other tables and no checksums: copied into a new file.
+"""Copies logs of notifications of version 0.1.0, which had other tables and no checksums, into a new file.
 
-The newest events are copied as far as they are within the bound. Of a damaged file the rows are copied that can be
-read, and that are what they should be as far as that can be told without checksums; what lies between them is told to
-streams as a gap.
+The newest events are copied up to the bound. Of a damaged file, those rows are copied that can be read and have valid
+values, as far as that can be told without checksums; streams report the events between them as a gap.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     Execute = Callable[..., sqlite3.Cursor]
 
-# If the end of a damaged file cannot be read, this many numbers after the last event may have been in use.
+# If the end of a damaged file cannot be read, this many numbers after the last event count as used.
 _TAIL: Final = 10**9
 _TABLES: Final = {
     "published": "sequence, at, payload",
@@ -37,7 +36,7 @@ _TABLES: Final = {
 
 
 def copy_old_log(old: sqlite3.Connection, execute: Execute, most_bytes: int, *, is_damaged: bool) -> list[str]:
-    """Copy a log in a transaction that is open; return what was left behind."""
+    """Copy a log in an open transaction; return which rows were left out."""
     there = {name for (name,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     return [
         problem
@@ -59,7 +58,7 @@ class _Copy:
         self._before = 0
 
     def run(self, most_bytes: int) -> list[str]:
-        """Copy the rows; return what was wrong with some."""
+        """Copy the rows; return what was wrong with those left out."""
         if self._table == "events":
             self._before = self._cut(most_bytes)
         copy, n_bad = getattr(self, f"_{self._table}"), 0
@@ -91,7 +90,7 @@ class _Copy:
         self._execute(insert("letter_events", 2, or_replace=True), event)
 
     def _deliveries(self, subscription: Id, sequence: int, attempts: int, due: int) -> None:
-        """Note the first event that a webhook has yet to get."""
+        """Keep the first pending event of a webhook."""
         known = self._cursors.get(_id(subscription))
         if known is None or sequence < known[0]:
             self._cursors[subscription] = _number(sequence), _number(attempts), _number(due)
@@ -112,7 +111,7 @@ class _Copy:
         self._sequences.append(sequence)
 
     def _event(self, payload: bytes) -> bytes:
-        """Return the text of an event; raise if it is none, because of damage: it would end every stream it came to."""
+        """Return the text of an event; raise if it is damaged, because it would break every stream that sends it."""
         if not isinstance(payload, bytes):
             raise TypeError("the payload of an event is bytes")
         if self._is_damaged:
@@ -120,7 +119,7 @@ class _Copy:
         return payload
 
     def _cut(self, most_bytes: int) -> int:
-        """Return the newest event that is too much."""
+        """Return the newest event that exceeds the bound."""
         sizes = Salvage(self._old, "events", "sequence, length(payload), length(subscriptions)")
         known = sorted((each for each in sizes if all(type(value) is int for value in each)), reverse=True)
         for sequence, n_bytes, n_characters in known:
@@ -136,11 +135,11 @@ class _Copy:
             self._note_losses()
 
     def _note_losses(self) -> None:
-        """Say which numbers were in use, and up to where events were dropped."""
+        """Write which numbers were in use, and up to which one events were dropped."""
         floor = last = self._before
         for sequence in sorted(self._sequences):
             if sequence > last + 1 and not self._is_damaged:
-                floor = sequence - 1  # what was before it is gone, but for events that webhooks still had to get
+                floor = sequence - 1  # earlier events were dropped, except those that were pending for webhooks
             last = sequence
         is_end_lost = any(until > last for _, until in self._rows.lost)
         self._execute(insert("runs", 2), row(1, last + _TAIL if is_end_lost else last))

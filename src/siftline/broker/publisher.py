@@ -1,16 +1,16 @@
-"""Publishing: what several clients publish at the same moment is matched together and written together.
+"""Publishing: events that several clients publish at the same time are matched and written together.
 
     client A   events ──────────────── accepted
     client B       events ─────────────────────────────── accepted
     client C         events ───────────────────────────── accepted
     publisher  [A: match, write, disk] [B, C: match, write, disk]
 
-One thread matches, in kernels that let the others run, and commits to the log of notifications; then the hub is told.
-Bad events are refused with all that was published together with them, and nobody else's. What was published before
-under the same name is not published again (`remembered.py`).
+One thread matches, in kernels that release the interpreter lock, and commits to the log of notifications; then the hub
+gets the events. An invalid event is refused with all events of the same request, and no others. A request that was
+published before with the same idempotency key is not published again (`remembered.py`).
 
-What waits is bounded in events and in bytes. Matches come piece by piece, and a publish whose matches the log could not
-hold is refused, so the memory of a turn is bounded too.
+The queue is bounded in events and in bytes. Matches come in chunks, and a publish whose matches do not fit into the log
+is refused, so the memory of a turn is bounded too.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from concurrent.futures import Future
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from siftline.broker.raw_json import json_text
 from siftline.broker.recent import event_cost
 from siftline.broker.remembered import PUBLISH_NAME_BYTES, Answer, Done
 from siftline.errors import BusyError, EventError, IdempotencyError, LimitError, StoreError
-from siftline.model import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,30 +38,30 @@ if TYPE_CHECKING:
     from siftline.broker.remembered import Name
     from siftline.ids import Id
 
-    # Events, and the numbers of the subscriptions that they match.
+    # Events, each with the numbers of the subscriptions that it matches.
     Pairs = list[tuple[bytes, NDArray[np.uint32]]]
 
-# This many events and bytes go into one turn at most, but always one publish.
+# The largest number of events and bytes of one turn; a single request may exceed them.
 _MOST_EVENTS: Final = 4096
 _MOST_BYTES: Final = 16 << 20
-# When a turn has found this many matches, what is complete is written before the rest is matched.
+# When a turn has found this many matches, the complete requests are written before the rest is matched.
 _MANY_MATCHES: Final = 1 << 21
-# Of the log, one publish of several events may fill this part.
+# One publish of several events may fill one of this many parts of the log.
 _PARTS: Final = 4
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
 class Published(NamedTuple):
-    """What became of the events of one call.
+    """The answer to a publish.
 
     Attributes
     ----------
     events : int
-        How many there were.
+        The number of events.
     sequence : int
-        The number of the last notification then.
+        The number of the last event in the log.
     repeated : bool
-        Whether they had been published before under the same name; then this is the answer of that time.
+        Whether the events had been published before with the same idempotency key; then this is the first answer.
     """
 
     events: int
@@ -70,7 +70,7 @@ class Published(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Events that are published together, and their names: of all of them, or of each."""
+    """Events that are published together, and their idempotency keys: one for all of them, or one for each."""
 
     events: list[bytes]
     name: Name | None = None
@@ -78,7 +78,7 @@ class Request(NamedTuple):
 
     @property
     def keys(self) -> set[bytes]:
-        """What the names are looked up by."""
+        """The keys under which answers are looked up."""
         names = (self.name, *self.event_names)
         return {name.key for name in names if name is not None}
 
@@ -91,34 +91,34 @@ class _Waiting(NamedTuple):
 
 
 class _Turn:
-    """What is to be published of one request, which may be less than it has: some events may be known."""
+    """The part of one request that is to be published: some of its events may have been published before."""
 
     def __init__(self, waiting: _Waiting) -> None:
         self.waiting = waiting
         self.events: list[tuple[int, bytes]] = []  # with their positions in the request
-        # With the number of their events, and the position in `events` if it is one.
+        # Names with the number of their events, and the position in `events` of the name of a single event.
         self.names: list[tuple[Name, int, int | None]] = []
         self.pairs: Pairs = []
         self.n_matches = 0
 
 
 class Publisher:
-    """Takes events from any thread, and answers when those they match are sure to be notified.
+    """Queues events from any thread, and answers when their notifications are durable.
 
     Parameters
     ----------
     match : callable
-        From JSON texts to the ids that each matches, or what is wrong with it, one after the other.
+        From JSON texts to an iterator over the ids that each matches, or the error of an invalid one.
     number : callable
-        From ids to the numbers that the log has for them, which take less memory.
+        From ids to their numbers in the log, which take less memory.
     write : callable
-        Takes (event, numbers) pairs and names, makes them durable together, and returns the number of the last one.
+        Makes (event, numbers) pairs and names durable in one transaction, and returns the number of the last event.
     find : callable
-        From the keys of names to the answers that are known.
+        From keys to the answers that are remembered.
     observe : callable
-        Told of events, matches and seconds of each request.
+        Called with the numbers of events and matches, and the seconds, of each request.
     limits : Limits
-        Of the queue.
+        The bounds of the queue and of a publish.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Publisher:
         n_events, n_bytes = max(1, len(request.events)), sum(map(len, request.events))
         self._check_size(n_events, n_bytes)
         waiting = _Waiting(request, n_bytes, Future(), time.perf_counter())
-        # A caller that no longer waits cannot cancel it: others share its commit, and would be cancelled too.
+        # A caller that stops waiting cannot cancel it: other requests share its commit, and would be cancelled too.
         waiting.answer.set_running_or_notify_cancel()
         with self._changed:
             if self._is_closed:
@@ -161,17 +161,17 @@ class Publisher:
 
     def _check_size(self, n_events: int, n_bytes: int) -> None:
         if n_events > self._limits.batch_events:
-            raise LimitError(f"{n_events:,} events at once: at most {self._limits.batch_events:,} may be")
+            raise LimitError(f"{n_events:,} events at once: at most {self._limits.batch_events:,} are allowed")
         if n_bytes > self._limits.waiting_bytes:
-            raise LimitError(f"events of {n_bytes:,} bytes at once: at most {self._limits.waiting_bytes:,} may be")
+            raise LimitError(f"events of {n_bytes:,} bytes at once: at most {self._limits.waiting_bytes:,} are allowed")
 
     @property
     def n_waiting(self) -> int:
-        """How many events wait."""
+        """How many events are in the queue."""
         return self._n_waiting
 
     def close(self) -> None:
-        """Finish what was submitted, and stop."""
+        """Publish the queued events, and stop."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -193,7 +193,7 @@ class Publisher:
                         waiting.answer.set_exception(error)
 
     def _taken(self) -> list[_Waiting]:
-        """Take requests for one turn, at least one; the repeat of a name has to wait for the answer to the first."""
+        """Take at least one request for one turn; one that repeats a key waits for the answer to the first."""
         n_events = n_bytes = n_requests = 0
         keys: set[bytes] = set()
         for request, size, *_ in self._waiting:
@@ -225,7 +225,7 @@ class Publisher:
         self._finish(complete)
 
     def _turns(self, group: list[_Waiting]) -> list[_Turn]:
-        """Return what there is to do; answer what was done before."""
+        """Return the requests that have something to publish; answer those that were published before."""
         keys = set().union(*(waiting.request.keys for waiting in group))
         known = self._find(keys) if keys else {}
         turns = []
@@ -244,14 +244,14 @@ class Publisher:
     def _collect(
         self, turn: _Turn, matched: Iterator[list[Id] | EventError], *, is_alone: bool
     ) -> EventError | LimitError | None:
-        """Take the matches of one request; return why it cannot be published, if so."""
+        """Take the matches of one request; return the error if it cannot be published."""
         refusal: EventError | LimitError | None = None
         cost = 0
         named = {position for _, _, position in turn.names}
         for number, (position, event) in enumerate(turn.events):
             found = next(matched)
             if refusal is not None:
-                continue  # the next request begins where this one ends
+                continue  # the matches of this request are skipped, up to the next one
             if isinstance(found, EventError):
                 refusal = found if len(turn.waiting.request.events) == 1 else EventError(f"event {position}: {found}")
             else:
@@ -266,7 +266,7 @@ class Publisher:
         return refusal
 
     def _too_large(self, turn: _Turn, cost: int) -> LimitError | None:
-        """Return why a request cannot be published: several events may fill a part of the log, one event all of it."""
+        """Return the error of a request that is too large: several events may fill a part of the log, one all of it."""
         room = self._limits.log_bytes
         if cost <= room // _PARTS or (cost <= room and len(turn.waiting.request.events) == 1):
             return None
@@ -276,7 +276,7 @@ class Publisher:
         )
 
     def _finish(self, turns: list[_Turn]) -> None:
-        """Write what is complete, and answer."""
+        """Write complete requests, and answer them."""
         if not turns:
             return
         sequence = self._write([pair for turn in turns for pair in turn.pairs], _done(turns))
@@ -288,7 +288,7 @@ class Publisher:
 
 
 def _done(turns: list[_Turn]) -> list[Done]:
-    """Return all names, each with the last of its events that matched."""
+    """Return all names, each with the last of its events that matched a subscription."""
     done: list[Done] = []
     n_logged = 0
     for turn in turns:
@@ -302,7 +302,7 @@ def _done(turns: list[_Turn]) -> list[Done]:
 
 
 def _turn(waiting: _Waiting, known: dict[bytes, Answer]) -> _Turn | Published:
-    """Return what is new of a request, or the answer if nothing is; raise if a name has another meaning."""
+    """Return the new part of a request, or the answer if nothing is new; raise if a key stands for other events."""
     request, turn = waiting.request, _Turn(waiting)
     if request.name is not None:
         answer = known.get(request.name.key)
@@ -333,9 +333,9 @@ def event_text(event: Any, limits: Limits) -> bytes:
     """
     if isinstance(event, str):
         event = event.encode("utf-8", "surrogatepass")
-    text = bytes(event) if isinstance(event, (bytes, bytearray, memoryview)) else _dumped(event)
+    text = bytes(event) if isinstance(event, (bytes, bytearray, memoryview)) else json_text(event)
     if len(text) > limits.event_bytes:
-        raise LimitError(f"an event of {len(text):,} bytes: at most {limits.event_bytes:,} may be")
+        raise LimitError(f"an event of {len(text):,} bytes: at most {limits.event_bytes:,} are allowed")
     _check_unicode(text)
     if b"NaN" in text or b"Infinity" in text:
         _check_numbers(text)
@@ -346,15 +346,6 @@ def event_text(event: Any, limits: Limits) -> bytes:
     return text.replace(b"\n", b" ").replace(b"\r", b" ").strip()
 
 
-def _dumped(event: Any) -> bytes:
-    try:
-        return json.dumps(event, allow_nan=False, default=json_value).encode()
-    except EventError:
-        raise
-    except (TypeError, ValueError, RecursionError) as error:
-        raise EventError(f"not a JSON object: {error}") from None
-
-
 def _check_unicode(text: bytes) -> None:
     try:
         text.decode()
@@ -363,14 +354,14 @@ def _check_unicode(text: bytes) -> None:
 
 
 def _check_lines(text: bytes) -> None:
-    """Refuse line breaks in strings, which JSON does not have; between tokens they may become spaces."""
+    """Refuse line breaks in strings, which JSON does not allow; between tokens they are replaced by spaces."""
     for string in _STRING.finditer(text):
         if b"\n" in string[0] or b"\r" in string[0]:
             raise EventError(f"not a JSON object: a line break in a string at byte {string.start()}")
 
 
 def _check_numbers(text: bytes) -> None:
-    """Refuse what Python takes for numbers and JSON does not; receivers could not read it."""
+    """Refuse NaN and Infinity, which Python parses as numbers, but receivers cannot."""
 
     def refuse(name: str) -> None:
         raise EventError(f"not a JSON object: {name} is not a JSON number")
@@ -380,4 +371,4 @@ def _check_numbers(text: bytes) -> None:
     except EventError:
         raise
     except (ValueError, RecursionError):
-        return  # whoever parses it next will say what is wrong
+        return  # the parser of events reports it

@@ -1,7 +1,7 @@
-"""Parts of JSON texts as they were written: what was sent is handed on, and not read and written again.
+"""Splits JSON texts without changing the parts, so that they can be passed on exactly as they were sent.
 
-Reading and writing would lose what Python has no value for: `1e400` is infinite to it, `1.10` is `1.1`, and of members
-with the same name only the last is left.
+Parsing and printing them would lose information: in Python `1e400` is infinite, `1.10` is `1.1`, and of members with
+the same name only the last is kept.
 
 >>> raw_members('{"id": "1-0", "data": {"price": 1.10, "far": 1e400}}')["data"]
 '{"price": 1.10, "far": 1e400}'
@@ -15,6 +15,9 @@ import json
 import re
 from typing import Any, Final, NoReturn
 
+from siftline.errors import EventError
+from siftline.model import json_value
+
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
@@ -26,14 +29,24 @@ def _nothing(found: Any) -> None:
     return None
 
 
-# Finds the end of a value; the value itself is not wanted.
+# Finds the end of a value; the value itself is not needed.
 _DECODER: Final = json.JSONDecoder(
     parse_float=_nothing, parse_int=_nothing, parse_constant=_refuse, object_pairs_hook=_nothing
 )
 
 
+def json_text(event: Any) -> bytes:
+    """Return an event that is a dict as JSON."""
+    try:
+        return json.dumps(event, allow_nan=False, default=json_value).encode()
+    except EventError:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
+        raise EventError(f"not a JSON object: {error}") from None
+
+
 def raw_members(text: str) -> dict[str, str]:
-    """Return the texts of the members of an object; ValueError if it is none."""
+    """Return the texts of the members of an object; raise ValueError if the text is not an object."""
     members: dict[str, str] = {}
     place = _opened(text, "{", "}")
     while place is not None:
@@ -46,7 +59,7 @@ def raw_members(text: str) -> dict[str, str]:
 
 
 def raw_elements(text: str) -> list[str]:
-    """Return the texts of the elements of an array; ValueError if it is none."""
+    """Return the texts of the elements of an array; raise ValueError if the text is not an array."""
     elements: list[str] = []
     place = _opened(text, "[", "]")
     while place is not None:
@@ -56,7 +69,7 @@ def raw_elements(text: str) -> list[str]:
 
 
 def _opened(text: str, first: str, last: str) -> int | None:
-    """Return where the first part begins, None if there is none."""
+    """Return the start of the first part, None if there is none."""
     place = _expected(text, _after_space(text, 0), first)
     if text[place : place + 1] == last:
         _check_end(text, place + 1)
@@ -65,7 +78,7 @@ def _opened(text: str, first: str, last: str) -> int | None:
 
 
 def _value(text: str, place: int, last: str) -> tuple[str, int | None]:
-    """Return the text of a value, and where the next part begins, None if this was the last one."""
+    """Return the text of a value, and the start of the next part, None if this was the last one."""
     _, end = _DECODER.raw_decode(text, place)
     after = _after_space(text, end)
     if text[after : after + 1] == last:

@@ -1,12 +1,12 @@
-"""What memory knows of the events in the log: how large they are, and which subscriptions each has matched.
+"""The index of the log in memory: the size of each event, and the subscriptions that it has matched.
 
     sequences   7     8   9         one for each event
     ends        2     3   5         where its matches end
     numbers     0  1  0   1  2      the matches of all events; a subscription has a small number (`names.py`)
 
-A request for the events of a subscription looks through the numbers from a position on. That is a comparison of whole
-arrays, millions of numbers in a few milliseconds; a list for each subscription would take many times the memory. Nobody
-waits for it: what is in the arrays never changes, so a reader takes a snapshot of them and looks without a lock.
+A request for the events of a subscription scans the numbers from a position on. That is a comparison of whole arrays,
+millions of numbers in a few milliseconds; a list for each subscription would take many times the memory. The contents
+of the arrays never change, so a reader takes a snapshot of them and scans it without a lock.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
     from siftline.broker.notifications import Position
 
-# What an event costs beside its payload, and each of its matches, on the disk; in memory it is less.
+# The bytes on the disk of an event besides its payload, and of each match; in memory they are fewer.
 _EVENT_BYTES: Final = 64
 _MATCH_BYTES: Final = 4
-# Rows longer than this are continued on pages of their own.
+# SQLite continues longer rows on pages of their own.
 _PAGE_BYTES: Final = 4096
-# Numbers that are looked through at a time: few at first, because what is wanted may come soon.
+# How many numbers are scanned at a time: few at first, because the wanted ones may come soon.
 _FIRST_WINDOW: Final = 1 << 12
 _MOST_WINDOW: Final = 1 << 20
 _LEAST_CAPACITY: Final = 1 << 10
 
 
 def event_cost(n_bytes: int, n_matches: int) -> int:
-    """Return how many bytes of the log an event takes.
+    """Return how many bytes an event takes in the log.
 
     >>> event_cost(100, 10), event_cost(10_000, 0)
     (204, 12288)
@@ -42,9 +42,9 @@ def event_cost(n_bytes: int, n_matches: int) -> int:
 
 
 class Column:
-    """Numbers that come at the end and go at the beginning, in one array.
+    """A queue of numbers in one array: they are added at the end and removed at the beginning.
 
-    A number stays where it is in its array; those that are moved are moved into another one. So a view stays as it is.
+    A number is never moved within its array, only into another one. So a view never changes.
     """
 
     def __init__(self, dtype: Any) -> None:
@@ -53,7 +53,7 @@ class Column:
 
     @property
     def view(self) -> NDArray[Any]:
-        """The numbers at this moment; not to be kept for long, because it keeps the array."""
+        """The numbers at this moment; it keeps the whole array alive, so it must not be held for long."""
         return self._array[self._start : self._end]
 
     def extend(self, values: Any) -> None:
@@ -64,7 +64,7 @@ class Column:
         self._end += n
 
     def reserve(self, n: int) -> None:
-        """Make room for numbers that are about to come."""
+        """Make room for a number of additions."""
         if self._end + n > len(self._array):
             self._move(n)
 
@@ -75,7 +75,7 @@ class Column:
             self._move(0)  # gives memory back
 
     def _move(self, n_more: int) -> None:
-        """Make room for more at the end, in another array."""
+        """Copy the numbers into another array with room for more."""
         kept = self.view
         array = np.empty(max(_LEAST_CAPACITY, (len(kept) + n_more) * 5 // 4), self._array.dtype)
         array[: len(kept)] = kept
@@ -83,7 +83,7 @@ class Column:
 
 
 class Found(NamedTuple):
-    """Matches: numbers of events, places among the matches of an event, numbers of subscriptions."""
+    """Matches: the number of each event, the place among its matches, and the number of the subscription."""
 
     sequences: list[int]
     places: list[int]
@@ -91,7 +91,7 @@ class Found(NamedTuple):
 
 
 class Recent:
-    """The newest events, by subscription too.
+    """The events in the log, with an index by subscription.
 
     Examples
     --------
@@ -99,19 +99,19 @@ class Recent:
     >>> recent = Recent()
     >>> for sequence, numbers in ((7, [0, 1]), (8, [0]), (9, [1, 2])):
     ...     recent.add(sequence, 100, np.array(numbers, np.uint32))
-    >>> recent.find(START, 0, limit=9)
+    >>> recent.snapshot().find(START, 0, limit=9)
     Found(sequences=[7, 8], places=[0, 0], numbers=[0, 0])
-    >>> recent.find(Position(7, 0), np.array([False, True, True]), limit=2)
+    >>> recent.snapshot().find(Position(7, 0), np.array([False, True, True]), limit=2)
     Found(sequences=[7, 9], places=[1, 0], numbers=[1, 1])
     >>> recent.forget(1)
-    >>> recent.first, len(recent), recent.n_bytes, recent.find(START, 0, limit=9).sequences
+    >>> recent.first, len(recent), recent.n_bytes, recent.snapshot().find(START, 0, limit=9).sequences
     (8, 2, 200, [8])
     """
 
     def __init__(self) -> None:
         self._sequences, self._costs, self._ends = Column(np.int64), Column(np.int64), Column(np.int64)
         self._numbers, self._names = Column(np.uint32), Column(np.int32)
-        self._base = 0  # where the matches of the oldest event begin; `_ends` counts from the beginning of time
+        self._base = 0  # the start of the oldest event's matches; `_ends` also counts all matches dropped before
         self.n_bytes = self.n_names = 0
 
     def __len__(self) -> int:
@@ -133,11 +133,11 @@ class Recent:
         return len(self._numbers.view)
 
     def reserve(self, n_matches: int) -> None:
-        """Make room for matches that are about to come, at once."""
+        """Make room for a number of matches at once."""
         self._numbers.reserve(n_matches)
 
     def add(self, sequence: int, cost: int, numbers: NDArray[np.uint32], n_names: int = 0) -> None:
-        """Remember the next event, whom it matched, and how many names of publishes are its own."""
+        """Add the next event with its matches and the number of its idempotency keys."""
         self._numbers.extend(numbers)
         self._sequences.extend([sequence])
         self._costs.extend([cost])
@@ -148,12 +148,13 @@ class Recent:
 
     def event(self, position: int) -> tuple[int, int, NDArray[np.uint32]]:
         """Return sequence, cost and matches of an event; the oldest has position 0."""
-        matches = self._numbers.view[self._start(position) : self._start(position + 1)]
+        snapshot = self.snapshot()
+        matches = snapshot.numbers[snapshot.start(position) : snapshot.start(position + 1)]
         return int(self._sequences.view[position]), int(self._costs.view[position]), matches.copy()
 
     def forget(self, n_events: int) -> None:
         """Forget the oldest events."""
-        n_matches = self._start(n_events)
+        n_matches = self.snapshot().start(n_events)
         self.n_bytes -= int(self._costs.view[:n_events].sum())
         self.n_names -= int(self._names.view[:n_events].sum())
         for column in (self._sequences, self._costs, self._ends, self._names):
@@ -161,30 +162,20 @@ class Recent:
         self._numbers.drop(n_matches)
         self._base += n_matches
 
-    def _start(self, position: int) -> int:
-        """Return where in the numbers the matches of an event begin."""
-        return int(self._ends.view[position - 1]) - self._base if position else 0
-
     def snapshot(self) -> Snapshot:
-        """Return what is known at this moment, without copying it."""
+        """Return the arrays as they are at this moment, without copying them."""
         return Snapshot(self._sequences.view, self._ends.view, self._numbers.view, self._base)
-
-    def find(
-        self, after: Position, wanted: int | NDArray[np.bool_] | None, *, limit: int, until: int | None = None
-    ) -> Found:
-        """Return the next matches after a position."""
-        return self.snapshot().find(after, wanted, limit=limit, until=until)
 
 
 class Snapshot(NamedTuple):
-    """What was known of the events at a moment; it stays as it is, so it is looked through while others publish.
+    """The arrays of the events at one moment; it never changes, so it can be scanned while others publish.
 
     Attributes
     ----------
     sequences, ends, numbers : arrays
-        As above.
+        The arrays drawn above.
     base : int
-        Where the matches of the first event begin, in the count of `ends`.
+        The start of the first event's matches, as `ends` counts.
     """
 
     sequences: NDArray[np.int64]
@@ -197,22 +188,22 @@ class Snapshot(NamedTuple):
     ) -> Found:
         """Return the next matches after a position: of one subscription, of some, or of all (None).
 
-        `until` is the last event to look at.
+        `until` is the last event to scan.
         """
         position = int(np.searchsorted(self.sequences, after.sequence))
-        first = self._start(position)
+        first = self.start(position)
         if position < len(self.sequences) and self.sequences[position] == after.sequence:
-            first = min(first + after.place + 1, self._start(position + 1))
+            first = min(first + after.place + 1, self.start(position + 1))
         n_events = len(self.sequences)
-        end = self._start(n_events if until is None else int(np.searchsorted(self.sequences, until, "right")))
+        end = self.start(n_events if until is None else int(np.searchsorted(self.sequences, until, "right")))
         return self._found(self._hits(first, end, wanted, limit))
 
-    def _start(self, position: int) -> int:
+    def start(self, position: int) -> int:
         """Return where in the numbers the matches of an event begin."""
         return int(self.ends[position - 1]) - self.base if position else 0
 
     def _hits(self, first: int, end: int, wanted: int | NDArray[np.bool_] | None, limit: int) -> NDArray[np.int64]:
-        """Return where in the numbers the wanted ones are."""
+        """Return the positions of the wanted numbers."""
         if wanted is None:
             return np.arange(first, max(first, min(end, first + limit)))
         found: list[NDArray[np.int64]] = []

@@ -1,14 +1,14 @@
-"""Publishes that have been answered: who repeats one gets the first answer, and nobody is notified twice.
+"""Remembered publishes: a client that repeats one gets the first answer, and nobody is notified twice.
 
     scope, name  ──hash──►  key      the client's name for what it publishes, within its API key
     events       ──hash──►  digest   the same name with other events is an error
-    answer                           how many events there were, and the number of the last notification then
+    answer                           the number of events, and the number of the last event in the log
 
-A publish has one name, or each of its events has one (the `source` and `id` of a CloudEvent). The rows are written in
-the transaction that writes the notifications, so there is never one without the other.
+A publish has one name, its idempotency key, or each of its events has one (the `source` and `id` of a CloudEvent). The
+names are written in the transaction that writes the notifications, so neither exists without the other.
 
 A name is remembered at least as long as the log has the last of its events that matched, and counts with that event in
-the bytes of the log. Beside those the newest of the other names are remembered, up to a number.
+the bytes of the log. Of the other names, the newest are remembered, up to a bound.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TABLES: Final = (
     " events INTEGER NOT NULL, sequence INTEGER NOT NULL, logged INTEGER NOT NULL, checksum INTEGER NOT NULL)",
 )
 
-# What a name costs: a row in the file, and its place in the index by keys.
+# The bytes of a name: a row in the file, and an entry in the index by keys.
 PUBLISH_NAME_BYTES: Final = 150
 _HASH_BYTES: Final = 16
 _MOST_CHARACTERS: Final = 255
@@ -38,14 +38,14 @@ _CALL, _EVENT = b"call", b"event"
 
 
 class Name(NamedTuple):
-    """What a publish is known by, and what was published under it; both are hashes."""
+    """The hash of the name of a publish, and the hash of its events."""
 
     key: bytes
     digest: bytes
 
 
 class Answer(NamedTuple):
-    """What a name stands for: how many events, and the number of the last notification when they were published."""
+    """The answer to a name: the hash of its events, their number, and the number of the last event in the log."""
 
     digest: bytes
     events: int
@@ -69,7 +69,7 @@ class Done(NamedTuple):
     events : int
         How many events it stands for.
     logged : int
-        The last of them that matched, counted from 1 among those that are written to the log together; 0 if none did.
+        The last of them that matched, counted from 1 among the events that are written together; 0 if none matched.
     """
 
     name: Name
@@ -78,7 +78,7 @@ class Done(NamedTuple):
 
 
 def call_name(scope: str, name: str, events: Sequence[bytes]) -> Name:
-    """Return how a publish of several events is known.
+    """Return the name of a publish.
 
     >>> call_name("key_1", "order 7", [b"{}"]) == call_name("key_2", "order 7", [b"{}"])
     False
@@ -89,12 +89,12 @@ def call_name(scope: str, name: str, events: Sequence[bytes]) -> Name:
 
 
 def named_event(scope: str, name: str, event: bytes) -> Name:
-    """Return how one event is known."""
+    """Return the name of one event."""
     return Name(_hash(_EVENT, _encoded(scope), _encoded(name)), _hash(event))
 
 
 def event_name(source: str, id: str) -> str:
-    """Return the name of a CloudEvent, which its source and its id make.
+    """Return the name of a CloudEvent, which consists of its source and its id.
 
     >>> event_name("/a", "b/c") == event_name("/a/b", "c")
     False
@@ -115,40 +115,40 @@ def _hash(*parts: bytes) -> bytes:
 
 
 class Remembered:
-    """The names in the file of the log; one thread adds.
+    """The names in the file of the log; one thread adds names.
 
     Parameters
     ----------
     connection : sqlite3.Connection
-        Reads; nobody else uses it.
+        For reading; used by nobody else.
     most : int
-        Names that are kept, beside those whose notifications the log has.
+        How many names are kept, besides those whose notifications the log has.
     """
 
     def __init__(self, connection: sqlite3.Connection, most: int) -> None:
         self._connection, self._most = connection, most
         for table in TABLES:
             connection.execute(table)
-        self._guard = threading.Lock()  # of the count
+        self._guard = threading.Lock()  # protects the count
         self._n: int = connection.execute("SELECT count(*) FROM remembered").fetchone()[0]
 
     def __len__(self) -> int:
         return self._n
 
     def find(self, keys: Iterable[bytes]) -> dict[bytes, Answer]:
-        """Return the answers to names that are known."""
+        """Return the answers to the names that are remembered."""
         query = "SELECT digest, events, sequence, checksum FROM remembered WHERE key = ?"
         found: dict[bytes, Answer] = {}
         for key in keys:
             row = self._connection.execute(query, (key,)).fetchone()
-            if row is not None and row[3] == _checksum(key, *row[:3]):  # a damaged one is as good as none
+            if row is not None and row[3] == _checksum(key, *row[:3]):  # a damaged row is ignored
                 found[key] = Answer(*row[:3])
         return found
 
     def add(self, executemany: Callable[..., Any], done: Iterable[Done], before: int, sequence: int) -> None:
-        """Write names in a transaction that is open; call `added` when it is over.
+        """Write names in an open transaction; call `added` when it is committed.
 
-        The events that are written with them have the numbers after `before`, up to `sequence`.
+        The events that are written with them have the numbers after `before` up to `sequence`.
         """
         executemany(
             "INSERT OR REPLACE INTO remembered (key, digest, events, sequence, logged, checksum)"
@@ -167,27 +167,27 @@ class Remembered:
         )
 
     def by_event(self) -> dict[int, int]:
-        """Return how many names there are of each event that has any."""
+        """Return the number of names of each event that has any."""
         query = "SELECT logged, count(*) FROM remembered WHERE logged > 0 GROUP BY logged"
         return dict(self._connection.execute(query).fetchall())
 
     def added(self, n: int) -> None:
-        """Count names that were written, or less than none if they were forgotten."""
+        """Add to the count the names that were written, or subtract those that were forgotten."""
         with self._guard:
             self._n += n
 
     def n_over(self, n_logged: int) -> int:
-        """Return how many names there are beyond the bound, beside those of events that the log has."""
+        """Return how many names exceed the bound, without those of events that the log has."""
         return max(0, self._n - n_logged - self._most)
 
     def is_far_over(self, n_logged: int) -> bool:
-        """Return whether there are so many that they cannot wait for being forgotten."""
+        """Return whether so many names exceed the bound that they have to be forgotten at once."""
         return self.n_over(n_logged) > max(self._most, _MOST_OVER)
 
     def trim(self, execute: Callable[..., sqlite3.Cursor], first: int, n_logged: int) -> int:
         """Forget the oldest names beyond the bound, but none of events from `first` on; return how many.
 
-        Call `added` when the transaction is over.
+        Call `added` when the transaction is committed.
         """
         query = (
             "DELETE FROM remembered WHERE number IN"
@@ -197,7 +197,7 @@ class Remembered:
 
 
 def is_whole(row: tuple[Any, ...]) -> bool:
-    """Return whether a row of the table fits its checksum."""
+    """Return whether the checksum of a row is right."""
     _, key, digest, events, sequence, _, checksum = row
     return bool(checksum == _checksum(key, digest, events, sequence))
 

@@ -1,13 +1,13 @@
-"""Looking up the names of webhooks, so that a slow name server delays nobody but those whose names it has.
+"""Resolves the host names of webhooks, so that a slow name server delays only the webhooks that depend on it.
 
-    owner ann   slow.example  slow2.example   (two at a time; her others wait)
+    owner ann   slow.example  slow2.example   (two at a time; the others of ann wait)
     owner bob   fast.example                  does not wait for ann
 
-A lookup is a call of the system that may take half a minute and cannot be stopped. So each runs in a thread of its own,
-which the end of the process does not wait for, and counts for its owner until it returns. One that takes longer than a
-moment gives its place back, and for a while its owner shares a few places with others like him: however many owners
-have slow names, those with quick ones wait for moments. What was found is used for some seconds, and who asks for a
-name that is being looked up waits for that.
+A lookup is a system call that may take half a minute and cannot be stopped. So each runs in a daemon thread of its own,
+and counts against its owner's limit until it returns. A lookup that takes longer than half a second frees its slot, and
+for a minute its owner is limited to a smaller pool of slots, shared by all owners with slow names. So owners with quick
+names never wait for long, however many others have slow ones. Results are cached for some seconds, and a request for a
+name that is being looked up waits for that lookup.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Lookups at the same time: of one owner, of all whose names are quick, and of all whose names are slow.
+# Concurrent lookups: of one owner, of all owners with quick names, and of all owners with slow names.
 _AT_ONCE_OF_ONE: Final = 2
 _AT_ONCE: Final = 64
 _AT_ONCE_SLOW: Final = 32
-# Threads: those that gave their place back are still there.
+# Threads in all: slow lookups have freed their slots, but their threads still run.
 _MOST_THREADS: Final = 512
-# After so long a lookup is a slow one, and so long its owner is one with slow names.
+# After this time a lookup counts as slow, and for this long its owner counts as one with slow names.
 _SLOW_SECONDS: Final = 0.5
 _SLOW_OWNER_SECONDS: Final = 60.0
+# How long, and of how many names, results are cached.
 _KEPT_SECONDS: Final = 10.0
 _MOST_KEPT: Final = 1000
 
@@ -50,7 +51,7 @@ class _Lookup:
 
 
 class Resolver:
-    """Names to addresses; on one event loop."""
+    """Resolves names to addresses; used by one event loop."""
 
     def __init__(self) -> None:
         self._kept: dict[_Key, tuple[float, list[str]]] = {}
@@ -61,7 +62,7 @@ class Resolver:
         self._changed = asyncio.Event()
 
     async def addresses(self, host: str, port: int, owner: str) -> list[str]:
-        """Return the addresses of a host, as soon as it is its owner's turn; OSError if there are none."""
+        """Return the addresses of a host once its owner has a free slot; raise OSError if there are none."""
         key = host, port
         while True:
             until, found = self._kept.get(key, (0.0, []))
@@ -84,10 +85,10 @@ class Resolver:
         return time.monotonic() < self._slow_until.get(owner, 0.0)
 
     def _started(self, key: _Key, owner: str) -> asyncio.Future[list[str]]:
-        """Begin a lookup."""
+        """Start a lookup."""
         loop = asyncio.get_running_loop()
         lookup = _Lookup(key, owner, self._is_slow(owner), loop.create_future())
-        lookup.answer.add_done_callback(lambda future: future.exception())  # it is no fault that nobody waits any more
+        lookup.answer.add_done_callback(lambda future: future.exception())  # nobody may wait any more
         self._running[key] = lookup
         self._counts[owner] += 1
         self._n_slow += lookup.is_slow
@@ -100,12 +101,12 @@ class Resolver:
         thread = threading.Thread(target=_look_up, args=(*key, loop, finish), name="siftline-names", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:  # the system has no more threads: perhaps a little later
+        except RuntimeError as error:  # the system has no more threads; the delivery is tried again later
             finish(OSError(str(error)))
         return lookup.answer
 
     def _late(self, lookup: _Lookup) -> None:
-        """Note that a lookup is slow: it gives its place back, and its owner gets no other one for a while."""
+        """Mark a lookup as slow: it frees its slot, and its owner moves to the slow pool for a while."""
         now = time.monotonic()
         if len(self._slow_until) >= _MOST_KEPT:
             self._slow_until = {owner: until for owner, until in self._slow_until.items() if until > now}
@@ -130,7 +131,7 @@ class Resolver:
         self._notify()
 
     def _notify(self) -> None:
-        """Let those who wait look again, in the order in which they came."""
+        """Wake all waiting requests, in the order in which they came."""
         self._changed.set()
         self._changed = asyncio.Event()
 

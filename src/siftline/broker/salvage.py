@@ -1,13 +1,14 @@
-"""Reading what can be read of a damaged SQLite file, by SQL alone.
+"""Reads all readable rows of a damaged SQLite file, with SQL alone.
 
     page      1    2    3    4    5    6
               ok   ok   bad  ok   bad  ok
     read      ────────►X
-    leap               1 2 4 8 ..........►   and back by halves, to where reading goes on
-    between            (.........|.........) upwards, downwards, and so in each half
+    leap               1 2 4 8 ..........►   then a binary search for the first readable row
+    between            (.........|.........) read upwards and downwards, then the same in each half
 
-A query that meets a bad page ends there, and says nothing about the pages behind it. So one leaps on to where rows can
-be read again, and asks for what was leapt over in halves, up to a number of failures: row ids may be far apart.
+A query that meets a bad page ends there, and says nothing about the pages after it. So the reader leaps to the next
+readable row, and then searches the rows between by halves. The number of failures is bounded, because row ids may be
+far apart.
 """
 
 from __future__ import annotations
@@ -27,24 +28,24 @@ _UP: Final = "ASC"
 _DOWN: Final = "DESC"
 _FIRST_ROW: Final = -(2**63)
 _LAST_ROW: Final = 2**63 - 1
-# Queries that may fail, between two places that can be read, and of one table; each takes some ten microseconds.
+# How many queries may fail, between two readable rows and in one table; each takes about ten microseconds.
 _MOST_BETWEEN: Final = 1000
 _MOST_IN_ALL: Final = 100_000
 _FAILURES: Final[tuple[type[Exception], ...]] = (sqlite3.Error, UnicodeDecodeError, OverflowError)
 
 
 def open_damaged(path: str, wait_seconds: float) -> sqlite3.Connection:
-    """Open a file to read it, also if it is shorter than it says."""
+    """Open a file for reading, even if it is shorter than its header says."""
     return open_sqlite(path, is_read_only=True, wait_seconds=wait_seconds, is_cut_off=True)
 
 
 class Salvage:
-    """The rows of a table that can be read, each once, in no certain order.
+    """The readable rows of a table, each once, in no particular order.
 
     Attributes
     ----------
     lost : list of (int, int)
-        Between which row ids something could not be read, after the iteration.
+        The ranges of row ids in which rows could not be read; complete after the iteration.
     """
 
     def __init__(self, connection: sqlite3.Connection, table: str, columns: str = "*") -> None:
@@ -55,18 +56,18 @@ class Salvage:
     def __iter__(self) -> Iterator[Row]:
         try:
             self._connection.execute(f"SELECT rowid FROM {self._table} LIMIT 0")
-        except sqlite3.Error:  # it has none; or nothing can be read
+        except sqlite3.Error:  # the table has no row ids, or nothing is readable
             return self._from_both_ends()
         return self._by_row_id()
 
     def _by_row_id(self) -> Iterator[Row]:
-        """Yield rows upwards and downwards from one that can be read, so that leaps begin small where rows are."""
+        """Yield rows upwards and downwards from a readable one, so that leaps start small where rows are dense."""
         anchor = self._anchor()
         yield from self._walk(anchor, _UP)
         yield from self._walk(anchor - 1, _DOWN)
 
     def _anchor(self) -> int:
-        """Return a place that can be read: the beginning, the end, or one between them."""
+        """Return a readable row id: at the beginning, at the end, or between them."""
         for order in (_UP, _DOWN):
             try:
                 query = f"SELECT rowid FROM {self._table} ORDER BY rowid {order} LIMIT 1"
@@ -78,7 +79,7 @@ class Salvage:
         return 0 if between is None else between
 
     def _walk(self, start: int, order: str) -> Iterator[Row]:
-        """Yield rows in an order, over what cannot be read."""
+        """Yield rows in an order, leaping over unreadable ones."""
         place: int | None = start
         while place is not None:
             failed = yield from self._read(place, order)
@@ -91,7 +92,7 @@ class Salvage:
                 yield from self._between(_FIRST_ROW if place is None else place + 1, failed)
 
     def _read(self, start: int, order: str, until: int | None = None) -> Generator[Row, None, int | None]:
-        """Yield rows up to one that cannot be read; return which that is, None if there is none."""
+        """Yield rows up to an unreadable one; return its row id, None if there is none."""
         place, step = start, 1 if order == _UP else -1
         try:
             for row_id, *values in self._rows(place, order, until):
@@ -102,7 +103,7 @@ class Salvage:
         else:
             return None
         try:
-            # Python asks for the next row before it gives one, so the one before the failure was kept back.
+            # The module sqlite3 fetches one row ahead, so the row before the failure has not been returned yet.
             for row_id, *values in self._rows(place, order, until, " LIMIT 1"):
                 place = row_id + step
                 yield tuple(values)
@@ -117,7 +118,7 @@ class Salvage:
         return self._connection.execute(query, (start, end) if order == _UP else (end, start))
 
     def _next_readable(self, failed: int, order: str) -> int | None:
-        """Return from where on rows can be read again after one that cannot; None if that is nowhere."""
+        """Return the next readable row id after an unreadable one; None if there is none."""
         sign, step = 1 if order == _UP else -1, 1
         while not self._is_readable(failed + sign * step, order):
             step *= 2
@@ -139,7 +140,7 @@ class Salvage:
         return True
 
     def _between(self, first: int, last: int) -> Iterator[Row]:
-        """Yield what can be read between two rows that cannot."""
+        """Yield the readable rows between two unreadable ones."""
         ranges, most = deque([(first, last)]), self._n_failures + _MOST_BETWEEN
         while ranges:
             first, last = ranges.popleft()
@@ -156,7 +157,7 @@ class Salvage:
                 self.lost.append((up, down))
 
     def _from_both_ends(self) -> Iterator[Row]:
-        """Yield rows up to the first that cannot be read, and from the end back to the last."""
+        """Yield rows up to the first unreadable one, and from the end back to the last unreadable one."""
         seen: set[Row] = set()
         execute = self._connection.execute
         for order in (_UP, _DOWN):

@@ -1,11 +1,11 @@
-"""Signatures of notifications to webhooks, as Standard Webhooks specifies them.
+"""Signatures of notifications to webhooks, after the specification Standard Webhooks.
 
     whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw     the secret: a prefix, and 24 to 64 random bytes in base64
     v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=    HMAC-SHA256 of "id.timestamp.body"; the key is these bytes
 
-A secret that a store has from version 0.1.0, and that is not one of this form, goes on as it was: the key is the whole
-text, prefix included. Such secrets are told from others by the padding: 0.1.0 made 43 characters without "=", and the
-secrets that are made or taken now are always padded.
+Secrets of version 0.1.0 do not have this form, and keep working: their key is the whole text, prefix included. They are
+recognised by the missing padding: 0.1.0 made 43 characters without "=", and secrets that are made or accepted now are
+always padded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def new_signing_secret() -> str:
 
 
 def signing_secret(text: str) -> str:
-    """Return a secret that somebody has given in its full form; raise if it is none.
+    """Return a secret from a request with its padding; raise if it does not have the right form.
 
     >>> signing_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'
@@ -46,7 +46,7 @@ def signing_secret(text: str) -> str:
 
 
 def signature(secret: str, id: str, timestamp: int, body: bytes) -> str:
-    """Return the signature of a notification, as the header `webhook-signature` has it.
+    """Return the signature of a notification, the value of the header `webhook-signature`.
 
     >>> secret, id = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek"
     >>> signature(secret, id, 1614265330, b'{"test": 2432232314}')
@@ -62,7 +62,7 @@ def _key(secret: str) -> bytes:
 
 
 def _decoded(secret: str) -> bytes | None:
-    """Return the bytes of a secret, None if it is not of this form; the padding may be missing."""
+    """Return the bytes of a secret, None if it does not have this form; the padding may be missing."""
     encoded = secret.removeprefix(PREFIX)
     try:
         key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)

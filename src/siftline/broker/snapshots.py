@@ -1,7 +1,7 @@
-"""An engine beside its store: the next start opens the snapshot and hears only of what changed since.
+"""Snapshots of the engine beside its store: the next start opens one and applies only the changes since then.
 
-The name of the snapshot says of which store it is, and up to which change it goes. If the store cannot tell what
-happened after that, because it was compacted, or if it is another one, the engine is loaded anew.
+The name of a snapshot has the identity of its store and the number of its last change. If the store no longer has all
+changes since then, because it was compacted, or if it is another store, the engine is loaded from the store.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from siftline.ids import Id
     from siftline.storage.store import Store
 
-# As which reader the store knows us, so that it keeps what happened after the snapshot.
+# The name of the broker among the readers of the store, which keeps the changes since the snapshot for it.
 READER: Final = "broker"
-# Fewer subscriptions are loaded quickly enough; and this many changes are not worth a new snapshot at the start.
+# With fewer subscriptions to load, or fewer changes to apply, the start writes no snapshot.
 _SNAPSHOT_MIN: Final = 10_000
 _UNTIL: Final = "evicted_until"
 
 
 def opened_engine(store: Store, index: str, now: datetime, skipped: set[Id]) -> tuple[Engine, int, datetime]:
-    """Return an engine with the subscriptions of a store, the number of the last change in it, and a time.
+    """Return an engine with the subscriptions of a store, the number of its last change, and a time.
 
-    What ends by that time may be missing: it had expired when the engine was saved, or has by now.
+    Subscriptions that expire by that time may be missing: they had expired when the engine was saved, or have by now.
 
-    What cannot be parsed any more is left out, and goes to `skipped`; then no snapshot is written, because the next
-    start may be able to. If that took long, a snapshot is written at once, because the next start may follow a crash.
+    Subscriptions that can no longer be parsed go to `skipped`; then no snapshot is written, because the next start may
+    be able to parse them. If there was much to load, a snapshot is written at once, in case the broker crashes.
     """
     for path, number in sorted(_snapshots(store, index).items(), key=lambda item: -item[1]):
         with contextlib.suppress(SiftlineError, OSError):
@@ -52,15 +52,16 @@ def opened_engine(store: Store, index: str, now: datetime, skipped: set[Id]) -> 
 
 
 def save_engine(engine: Engine, store: Store, index: str, sequence: int, until: datetime) -> None:
-    """Write a snapshot, drop older ones, and drop from the store what nobody needs any more.
+    """Write a snapshot, delete older ones, and compact the store.
 
-    What ends by `until` may be missing from the engine, which the store notes: the clock may be set back later.
+    Subscriptions that expire by `until` may be missing from the engine. The store keeps this time, because the clock
+    may be set back later.
     """
     older = _snapshots(store, index)
     target = _path(store, index, sequence)
     if sequence == 0 or target in older:
         return
-    with contextlib.suppress(OSError, SiftlineError):  # a full disk: the next start takes longer, and that is all
+    with contextlib.suppress(OSError, SiftlineError):  # if the disk is full, only the next start takes longer
         store.transact(lambda _, connection: set_fact(connection.execute, _UNTIL, microseconds(until) or 0))
         engine.save(target)
         store.acknowledge(READER, sequence)
@@ -70,7 +71,7 @@ def save_engine(engine: Engine, store: Store, index: str, sequence: int, until: 
 
 
 def _evicted_until(store: Store) -> datetime:
-    """Return up to when subscriptions may be missing from snapshots."""
+    """Return the time until which expired subscriptions may be missing from snapshots."""
     stored = store.fact(_UNTIL)
     return moment_of(stored if isinstance(stored, int) else 0)
 

@@ -1,7 +1,7 @@
-"""Secrets that are shown once: what is kept is a salted hash, which is no use to a thief.
+"""Secrets that are shown once: the store has a salted hash, which is useless to a thief.
 
-A secret has 256 random bits. So a fast hash is enough, because nobody can try them all, and the salt only keeps equal
-secrets from looking equal.
+A secret has 256 random bits, so it cannot be guessed and a fast hash is enough. The salt only keeps equal secrets from
+having equal hashes.
 
 >>> secret = new_secret("ticket_")
 >>> seal = sealed(secret)
@@ -21,25 +21,25 @@ _SALT_BYTES: Final = 16
 
 
 class Seal(NamedTuple):
-    """What is kept of a secret."""
+    """The salted hash of a secret."""
 
     salt: bytes
     digest: bytes
 
 
 def new_secret(prefix: str) -> str:
-    """Return a random secret; the prefix tells people, and those who search logs for secrets, what it is."""
+    """Return a random secret; the prefix shows people and secret scanners what it is."""
     return f"{prefix}{secrets.token_urlsafe(_SECRET_BYTES)}"
 
 
 def sealed(secret: str) -> Seal:
-    """Return what to keep of a secret."""
+    """Return the salted hash of a secret."""
     salt = secrets.token_bytes(_SALT_BYTES)
     return Seal(salt, _digest(secret, salt))
 
 
 def fits(secret: str, seal: Seal) -> bool:
-    """Return whether this is the secret, in a time that does not tell how much of it was right."""
+    """Return whether a secret is the right one, in a time that does not depend on how much of it is right."""
     return hmac.compare_digest(_digest(secret, seal.salt), seal.digest)
 
 

@@ -1,4 +1,4 @@
-"""What a running broker does by itself, every second: hear of other processes, purge, compact, tend the log."""
+"""The background thread of a broker: every second it follows the store, purges, compacts and tends the log."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _TICK_SECONDS: Final = 1.0
 
 
 class Upkeep:
-    """A thread that takes steps until it is stopped.
+    """A thread that runs steps every second until it is stopped.
 
     Parameters
     ----------
     steps : callable
-        Returns what is to be done each time, in order.
+        Returns the steps of one round, in order.
     """
 
     def __init__(self, steps: Callable[[], Iterable[Callable[[], object]]]) -> None:
@@ -29,23 +29,23 @@ class Upkeep:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it is about to end: long steps look at it."""
+        """Whether the thread is about to end; long steps check it."""
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Finish the step that is under way, and take no more."""
+        """Finish the round under way, and end the thread."""
         self._stopping.set()
         self._thread.join()
 
     def failures(self) -> list[str]:
-        """Return why steps went wrong when they were last taken."""
+        """Return the errors of the steps whose last run failed."""
         return list(self._failures.values())
 
     def _tick(self) -> None:
         while not self._stopping.wait(_TICK_SECONDS):
             for step in self._steps():
-                # A full disk must not end this thread, nor one step keep the others from their turn: a key that was
-                # revoked must not live on because nothing can be written.
+                # A full disk must not end this thread, and one failing step must not prevent the others: a revoked
+                # key, for example, must stop working even if nothing can be written.
                 try:
                     step()
                 except Exception as error:

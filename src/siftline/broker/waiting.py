@@ -1,4 +1,4 @@
-"""Which webhooks wait for notifications: how many each, from where on, and when the next one is due."""
+"""The pending notifications of each webhook: how many, after which event, and when the next one is due."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Waiting:
-    """How far webhooks have come, in memory; any threads may use it.
+    """The cursors of webhooks in memory; thread-safe.
 
-    A webhook gets its notifications in order, one at a time. So it is enough to know the last event that it has taken
-    or that was given up, and how often the next one was tried.
+    A webhook gets its notifications in order, one at a time. So it is enough to know its cursor, the last event that it
+    has accepted or that was given up, and how often the next one was tried.
 
     Examples
     --------
@@ -31,8 +31,8 @@ class Waiting:
 
     def __init__(self) -> None:
         self._cursors: dict[Id, int] = {}
-        self._counts: dict[Id, int] = {}  # of those for whom something waits
-        self._tries: dict[Id, tuple[int, int]] = {}  # attempts at the next one, and when it is due
+        self._counts: dict[Id, int] = {}  # only of webhooks with pending notifications
+        self._tries: dict[Id, tuple[int, int]] = {}  # attempts at the next notification, and when it is due
         self._n = 0
         self._guard = threading.Lock()
 
@@ -40,19 +40,19 @@ class Waiting:
         return self._n
 
     def put(self, id: Id, cursor: int, n: int, attempts: int, due: int) -> None:
-        """Take what the file has about a webhook."""
+        """Set the state of a webhook from the file."""
         self._cursors[id], self._counts[id] = cursor, n
         self._n += n
         if attempts:
             self._tries[id] = attempts, due
 
     def unknown(self, ids: Iterable[Id]) -> list[Id]:
-        """Return those who never waited."""
+        """Return the webhooks without a cursor."""
         with self._guard:
             return [id for id in ids if id not in self._cursors]
 
     def added(self, counts: dict[Id, int], first: int) -> None:
-        """Count this many more notifications for each, of events from a number on."""
+        """Add pending notifications for each webhook, of events from a number on."""
         with self._guard:
             for id, n in counts.items():
                 self._cursors.setdefault(id, first - 1)
@@ -60,7 +60,7 @@ class Waiting:
                 self._n += n
 
     def moved(self, id: Id, cursor: int) -> None:
-        """One was taken or given up, which may be told twice; whose turn it was comes last."""
+        """Move a cursor after a delivery or a dead letter, and put the webhook last; a repeated call has no effect."""
         with self._guard:
             if cursor <= self._cursors.get(id, cursor):
                 return
@@ -72,24 +72,24 @@ class Waiting:
                 self._counts[id] = left - 1
 
     def postponed(self, id: Id, attempts: int, due: int) -> None:
-        """Let the next notification, and so all, wait."""
+        """Set when the next notification is tried again."""
         with self._guard:
             if id in self._counts:
                 self._tries[id] = attempts, due
 
     def emptied(self, id: Id, cursor: int | None, n: int) -> None:
-        """Nothing was found for a webhook of which so much was known; if more has come since, it stays."""
+        """Forget a webhook for which the log has nothing, unless its state has changed since it was read."""
         with self._guard:
             if (self._cursors.get(id), self._counts.get(id, 0)) == (cursor, n):
                 self._forget(id)
 
     def known(self, id: Id) -> tuple[int | None, int]:
-        """Return the cursor of a webhook and how much waits for it."""
+        """Return the cursor of a webhook and the number of its pending notifications."""
         with self._guard:
             return self._cursors.get(id), self._counts.get(id, 0)
 
     def forgotten(self, id: Id) -> None:
-        """Nothing waits any more."""
+        """Forget a webhook."""
         with self._guard:
             self._forget(id)
 
@@ -99,7 +99,7 @@ class Waiting:
         self._tries.pop(id, None)
 
     def cursor(self, id: Id) -> int | None:
-        """Return the last event that is settled, None if the webhook is not known."""
+        """Return the cursor of a webhook, None if it has none."""
         with self._guard:
             return self._cursors.get(id)
 
@@ -108,17 +108,12 @@ class Waiting:
         with self._guard:
             return self._tries.get(id, (0, 0))[0]
 
-    def behind(self, sequence: int) -> list[tuple[Id, int]]:
-        """Return for whom something waits that may be up to an event, and their cursors."""
-        with self._guard:
-            return [(id, self._cursors[id]) for id in self._counts if self._cursors[id] < sequence]
-
     def crowded(self, most: int) -> list[tuple[Id, int]]:
-        """Return for whom more than this many wait, and how many."""
+        """Return the webhooks with more pending notifications than a number, and how many."""
         with self._guard:
             return [(id, n) for id, n in self._counts.items() if n > most]
 
     def ready(self, now: int, busy: Collection[Id]) -> list[Id]:
-        """Return whose next notification is due, those first who have waited longest for a turn."""
+        """Return the webhooks whose next notification is due, those first that have waited longest."""
         with self._guard:
             return [id for id in self._counts if id not in busy and self._tries.get(id, (0, 0))[1] <= now]

@@ -1,12 +1,11 @@
-"""Notifications to webhooks: signed, repeated until they are taken, given up in the end; never in anybody's way.
+"""Sends notifications to webhooks: signed, repeated until they are accepted, and given up after the last attempt.
 
-    log: deliveries that are due ──► POST ──► 2xx                       taken
-                                          ──► anything else, or nothing  again after 1 s, 5 s, 30 s, ...
-                                          ──► the last time, or 410      dead letter
+    log: deliveries that are due ──► POST ──► 2xx                        delivered
+                                          ──► any other answer, or none  again after 1 s, 5 s, 30 s, ...
+                                          ──► last attempt failed, or 410  dead letter
 
-One thread runs an event loop; hundreds of receivers may hang without holding up the others, and names that are slow to
-look up only delay those of the same owner (`resolver.py`). A subscription gets its
-notifications in order, one at a time.
+One thread runs an event loop. Hundreds of receivers may hang without delaying the others, and slow name lookups delay
+only webhooks of the same owner (`resolver.py`). A subscription gets its notifications in order, one at a time.
 """
 
 from __future__ import annotations
@@ -37,14 +36,15 @@ if TYPE_CHECKING:
 
 RETRY_SECONDS: Final = (1.0, 5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0)
 
-# Connections at the same time, and bytes of the events that are sent on them. Owners share both (`shares.py`), so that
-# receivers of one that hang leave room for others.
+# Open connections, and the bytes of the events that are sent on them. Owners share both (`shares.py`), so that hanging
+# receivers of one owner leave room for others.
 _AT_ONCE: Final = 256
 _MOST_BYTES: Final = 32 << 20
-# Bytes of events that are read in one look at what is due.
+# The bytes of events that are read at a time.
 _MOST_READ_BYTES: Final = 8 << 20
+# How long a receiver may take.
 _TIMEOUT_SECONDS: Final = 10.0
-# How long the end of a connection with TLS may take, which counts for nobody any more.
+# How long closing a TLS connection may take; it no longer counts in anybody's share.
 _GOODBYE_SECONDS: Final = 1.0
 _NO_LINGERING: Final = struct.pack("ii", 1, 0)
 _POLL_SECONDS: Final = 0.5
@@ -52,22 +52,20 @@ _GONE: Final = 410
 
 
 class Webhooks:
-    """Sends what the log says is due.
+    """Sends the deliveries that are due.
 
     Parameters
     ----------
     deliveries : Deliveries
-        What is due; is told what became of it.
+        The pending deliveries; the results are recorded there.
     webhook_of : callable
-        From the id of a subscription to its webhook, None if it has none any more.
+        From the id of a subscription to its webhook, None if it has none.
     now : callable
-        The time, in microseconds.
+        Returns the time in microseconds.
     allow_private : bool
-        Whether private and loopback addresses are receivers as well.
+        Whether webhooks may have private and loopback addresses.
     retry_seconds : sequence of float, optional
         How long to wait after each failure.
-    timeout_seconds : float
-        How long a receiver may take.
     """
 
     def __init__(
@@ -78,12 +76,10 @@ class Webhooks:
         *,
         allow_private: bool,
         retry_seconds: Iterable[float] | None = None,
-        timeout_seconds: float = _TIMEOUT_SECONDS,
     ) -> None:
         self._deliveries, self._webhook_of, self._now = deliveries, webhook_of, now
         self._allow_private = allow_private
         self._retry_seconds = RETRY_SECONDS if retry_seconds is None else tuple(retry_seconds)
-        self._timeout_seconds = timeout_seconds
         self._tls = ssl.create_default_context()
         self._busy: dict[Id, asyncio.Task[None]] = {}
         self._connections, self._bytes = Shares(_AT_ONCE), Shares(_MOST_BYTES)
@@ -100,7 +96,7 @@ class Webhooks:
             self._loop.call_soon_threadsafe(self._has_work.set)
 
     def close(self) -> None:
-        """Stop; what was not delivered stays in the log, and is sent after the next start."""
+        """Stop; undelivered notifications stay in the log, and are sent after the next start."""
         self._is_closed = True
         self.wake()
         self._thread.join()
@@ -115,7 +111,7 @@ class Webhooks:
     async def _serve(self) -> None:
         while not self._is_closed:
             self._has_work.clear()
-            with contextlib.suppress(SiftlineError):  # the log cannot be read: perhaps a little later
+            with contextlib.suppress(SiftlineError):  # the log cannot be read; it is tried again later
                 await asyncio.to_thread(self._deliveries.bury_overflow, self._now())
                 await self._start_due()
             with contextlib.suppress(TimeoutError):
@@ -134,7 +130,7 @@ class Webhooks:
             self._start(delivery)
 
     def _start(self, delivery: Delivery) -> None:
-        """Send a notification, unless its owner has enough under way: how large it is, only reading it has told."""
+        """Send a notification, unless its owner has no room: its size is known only after it was read."""
         id, n_bytes = delivery.notification.subscription, len(delivery.notification.payload)
         whose = self._whose(id)
         if not (self._connections.has_room(whose) and self._bytes.has_room(whose)):
@@ -145,7 +141,7 @@ class Webhooks:
         task.add_done_callback(lambda _: self._finished(id, whose, n_bytes))
 
     def _room(self) -> Callable[[Id], bool]:
-        """Return what says whether one more delivery of a subscription may begin; for another thread."""
+        """Return a function for another thread that says whether one more delivery of a subscription may start."""
         connections, n_bytes = self._connections.copy(), self._bytes.copy()
 
         def may(id: Id) -> bool:
@@ -174,7 +170,7 @@ class Webhooks:
             await asyncio.to_thread(self._deliveries.forget, notification.subscription)
             return
         problem, is_final = await self._attempt(webhook, notification)
-        with contextlib.suppress(SiftlineError):  # not noted: then it is sent once more
+        with contextlib.suppress(SiftlineError):  # not recorded, so it is sent once more
             await asyncio.to_thread(self._settle, notification, attempts + 1, problem, is_final)
 
     def _settle(self, notification: Notification, attempts: int, problem: str | None, is_final: bool) -> None:
@@ -187,11 +183,11 @@ class Webhooks:
             self._deliveries.postpone(notification, attempts, self._now() + int(seconds * 1e6))
 
     async def _attempt(self, webhook: Webhook, notification: Notification) -> tuple[str | None, bool]:
-        """Send once; return what went wrong, None if nothing did, and whether trying again is useless."""
+        """Send once; return the error, None if there is none, and whether trying again is useless."""
         try:
-            status = await asyncio.wait_for(self._post(webhook, notification), self._timeout_seconds)
+            status = await asyncio.wait_for(self._post(webhook, notification), _TIMEOUT_SECONDS)
         except TimeoutError:
-            return f"no answer within {self._timeout_seconds:g} s", False
+            return f"no answer within {_TIMEOUT_SECONDS:g} s", False
         except LimitError as error:
             return str(error), True
         except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
@@ -237,7 +233,7 @@ class Webhooks:
 
 
 def _end(writer: asyncio.StreamWriter) -> None:
-    """Close a connection; what a receiver has not read by now is thrown away, here and by the system."""
+    """Close a connection, and discard data that the receiver has not read, here and in the kernel."""
     if writer.transport.get_write_buffer_size():
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
         writer.transport.abort()
@@ -245,7 +241,7 @@ def _end(writer: asyncio.StreamWriter) -> None:
 
 
 def _whose(webhook: Webhook) -> str:
-    """Return with whom a webhook shares its part of connections and lookups: its owner's, or those of the same site."""
+    """Return the group that shares connections and lookups with a webhook: its owner, or the same site."""
     if webhook.owner is not None:
         return f"owner {webhook.owner}"
     host = urlsplit(webhook.url).hostname or ""

@@ -1,10 +1,10 @@
-"""The command line: one file per command, and here what they share: options, exit status, errors.
+"""The command line: one file per command, and here what all share: parsing of arguments, exit status, errors.
 
-Other distributions can bring commands, by an entry point of the group `siftline.commands`: a module with SUMMARY,
-DETAILS, EXAMPLES, `add_arguments` and `run`, as the modules here have them.
+Other distributions can add commands by an entry point of the group `siftline.commands`: a module with SUMMARY, DETAILS,
+EXAMPLES, `add_arguments` and `run`, like the modules here.
 
-Exit status: 0 done; 1 bad input was found; 2 the command could not run; 130 interrupted; 141 the reader of the output
-went away; 143 terminated.
+Exit status: 0 done; 1 invalid input was found; 2 the command could not run; 130 interrupted; 141 the reader of the
+output has closed the pipe; 143 terminated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["main"]
 
 _COMMANDS: Final = ("match", "check", "explain", "store", "serve", "spark", "demo")
 _GROUP: Final = "siftline.commands"
-# Commands that are a distribution of their own: what they are for, and what installs them.
+# Commands of separate distributions: a summary, and how to install them.
 _APART: Final = {"bench": ("measure indexes on seeded workloads", "pip install 'siftline[bench]'")}
 
 _INTERRUPTED: Final = 130
@@ -47,7 +47,7 @@ examples:
   siftline serve --demo
   siftline explain --subscription "price <= 580" --event '{"price": 600}'
 
-`siftline COMMAND --help` says more.
+`siftline COMMAND --help` describes a command.
 """
 
 
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        The arguments, without the name of the program; those of the process if left out.
+        The arguments without the name of the program; by default those of the process.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
@@ -67,15 +67,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return CANNOT_RUN
     try:
         args = _parser(arguments).parse_args(arguments)
-    except CannotRunError as error:  # a command that is not there
+    except CannotRunError as error:  # a command that is not installed
         say(f"siftline: {error}")
         return CANNOT_RUN
-    except SystemExit as stop:  # argparse has said what is wrong, or printed the help
+    except SystemExit as stop:  # argparse has printed the error or the help
         return stop.code if isinstance(stop.code, int) else CANNOT_RUN
     try:
         return _guarded(args)
     except BrokenPipeError:
-        # What is still buffered would raise again when the interpreter closes standard output.
+        # Otherwise buffered output would raise again when the interpreter closes standard output.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
@@ -85,12 +85,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _terminate(number: int, frame: object) -> None:
-    """End by an exception, so that half-written files are removed."""
+    """Exit by an exception, so that unfinished files are removed."""
     raise SystemExit(_TERMINATED)
 
 
 def _guarded(args: argparse.Namespace) -> int:
-    """Run the command; an error becomes one line, a bug too unless --debug asks for the traceback."""
+    """Run the command; print an error as one line, and so a bug, unless --debug asks for its traceback."""
     from siftline.errors import SiftlineError
 
     try:
@@ -115,7 +115,7 @@ def _guarded(args: argparse.Namespace) -> int:
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Return whether an error came of an interrupt that a library met and could not handle."""
+    """Return whether an error was caused by an interrupt inside of a library."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
@@ -143,7 +143,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         _add_command(subparsers, command.NAME, command).add_argument(
             "--quiet", action="store_true", help="no progress and no summary"
         )
-    # To look for other commands takes longer than to parse the arguments of these.
+    # Other commands are only searched for if they are needed, because that takes longer than parsing.
     if arguments[:1] in ([], ["-h"], ["--help"]):
         _list_others(subparsers)
     elif arguments[0] not in _COMMANDS and not arguments[0].startswith("-"):
@@ -166,14 +166,14 @@ def _add_command(subparsers: Any, name: str, module: Any) -> argparse.ArgumentPa
 
 
 def _others() -> dict[str, EntryPoint]:
-    """Return the commands that other distributions bring."""
+    """Return the commands of other distributions."""
     from importlib.metadata import entry_points
 
     return {entry.name: entry for entry in entry_points(group=_GROUP) if entry.name not in _COMMANDS}
 
 
 def _add_other(subparsers: Any, name: str) -> None:
-    """Add the command of another distribution if there is one of this name."""
+    """Add the command of another distribution, if there is one of this name."""
     entry = _others().get(name)
     if entry is not None:
         _add_command(subparsers, name, _loaded(entry))
@@ -182,7 +182,7 @@ def _add_other(subparsers: Any, name: str) -> None:
 
 
 def _list_others(subparsers: Any) -> None:
-    """Name the commands of other distributions in the help, also those of ours that are not installed."""
+    """List the commands of other distributions in the help, including those of ours that are not installed."""
     found = _others()
     for name, (summary, install) in _APART.items():
         if name not in found:
@@ -190,7 +190,7 @@ def _list_others(subparsers: Any) -> None:
     for name, entry in found.items():
         try:
             summary = _loaded(entry).SUMMARY
-        except CannotRunError as error:  # the help is there all the same
+        except CannotRunError as error:  # the help is printed anyway
             summary = str(error)
         subparsers.add_parser(name, help=summary.replace("%", "%%"))
 

@@ -1,4 +1,4 @@
-"""`siftline check`: whether subscriptions are sound, and whether they will ever fire."""
+"""`siftline check`: whether subscriptions are valid, and whether they can ever match."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from siftline.model import Event
 
 NAME: Final = "check"
-SUMMARY: Final = "find broken subscriptions, and those that can never fire"
+SUMMARY: Final = "find invalid subscriptions, and those that can never match"
 DETAILS: Final = """\
-Without --against, every subscription is read, and all broken ones are reported with file, line, column and
-reason. With --against, the good ones are also matched against a sample of events. Reported are then those that
-can never fire on these events: an attribute that is never there, a value that is always of another kind, a
-constant that no event comes near, and likely typos. Those that can fire, but ask about attributes that no event
-has, are reported too. For each, the cost is counted:
+Without --against, all subscriptions are parsed, and the invalid ones are reported with file, line, column and
+reason. With --against, the valid ones are also matched against a sample of events, and those that can never
+match these events are reported: because an attribute is always absent, a value always has another type, a
+constant is out of range, or because of a likely typo. Subscriptions that can match, but use attributes that no
+event has, are reported too. The cost of each subscription is counted:
   matches  how many of the events it matches
-  share    the share of events that satisfy its rarest condition: so often an index has to look at it
+  share    the share of events that satisfy its rarest condition, for which an index has to examine it
   clauses  how many alternatives an index keeps for it
-  check    whether an index only finds candidates, and the whole expression has to be evaluated on them
+  check    whether an index only finds candidates, for which the whole expression has to be evaluated
 
-exit status: 0 all good; 1 some are broken, can never fire, or ask about unknown attributes; 2 could not run
+exit status: 0 all valid; 1 some are invalid, can never match, or use unknown attributes; 2 could not run
 """
 EXAMPLES: Final = """\
 examples:
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the options."""
     parser.add_argument("file", metavar="FILE", help="the subscriptions; formats as for `siftline match`")
     parser.add_argument("--against", metavar="EVENTS", help="events to match the subscriptions with")
-    parser.add_argument("--sample", metavar="N", type=count, help="look at the first N events (100000)")
+    parser.add_argument("--sample", metavar="N", type=count, help="use the first N events (100000)")
     parser.add_argument("--event", metavar="COLUMN", help="the column of a Parquet file that holds whole events")
     add_operators(parser)
     parser.add_argument("--strings", action="store_true", help="keep all cells of a CSV file as text")
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Report:
-    """What was found out about the subscriptions of a file."""
+    """The findings about the subscriptions of a file."""
 
     def __init__(self, subscriptions: Subscriptions, args: argparse.Namespace) -> None:
         self._subscriptions = subscriptions
@@ -93,7 +93,7 @@ class _Report:
         self._n_events: int | None = None
 
     def sample(self, events: EventFile) -> None:
-        """Match the good subscriptions with events."""
+        """Match the valid subscriptions with events."""
         from siftline.cli.costs import Sample
         from siftline.cli.progress import Progress
 
@@ -113,12 +113,12 @@ class _Report:
 
     @property
     def status(self) -> int:
-        """1 if anything is wrong."""
+        """The exit status: 1 if there is any finding."""
         is_odd = any(cost.findings or cost.warnings for cost in self._costs)
         is_empty = not len(self._subscriptions)
         return BAD_INPUT if self._subscriptions.problems or self._bad_events or is_odd or is_empty else OK
 
-    # for people
+    # text output
 
     def print_text(self) -> None:
         """Report to standard output; problems with events go to standard error."""
@@ -145,7 +145,7 @@ class _Report:
 
     def _never(self, position: int, cost: Cost) -> str:
         id = self._subscriptions.ids[position]
-        lines = [f"{self._place(position)}: subscription {id!r} can never fire on these events"]
+        lines = [f"{self._place(position)}: subscription {id!r} can never match on these events"]
         shown = [f"  {finding}" for finding in cost.findings[:5]]
         more = [f"  ... and {len(cost.findings) - 5} more reasons"] if len(cost.findings) > 5 else []
         return "\n".join(lines + shown + more)
@@ -172,7 +172,7 @@ class _Report:
         text = f"{counts['good']:,} good, {counts['broken']:,} broken"
         if self._n_events is not None:
             matched = counted(counts["matched"], "subscription")
-            text += f"; on {counted(self._n_events, 'event')} {matched} matched, {counts['never']:,} can never fire"
+            text += f"; on {counted(self._n_events, 'event')} {matched} matched, {counts['never']:,} can never match"
             if counts["unseen"]:
                 text += f", {counts['unseen']:,} can, but with attributes that no event has"
             if self._n_events == 0:
@@ -190,7 +190,7 @@ class _Report:
             "unseen": sum(bool(cost.warnings and not cost.findings) for cost in self._costs),
         }
 
-    # for machines
+    # JSON output
 
     def print_json(self) -> None:
         """Print everything as one JSON document."""

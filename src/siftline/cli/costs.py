@@ -1,11 +1,11 @@
-"""How subscriptions fare on a sample of events: how often they match, what they cost, and which can never fire.
+"""Measures subscriptions on a sample of events: how often they match, what they cost, and which can never match.
 
 Every subscription implies an `or` of clauses (`language.normal_form.cover`), each an `and` of literals. The literals
-are matched against the events beside the subscriptions themselves, so all shares below are counted, not guessed:
+are matched against the events like the subscriptions themselves, so all shares below are counted, not estimated:
 
-- a subscription can never fire on these events if every clause has a literal that no event satisfies;
-- an index finds it, at best, through the rarest literal of each clause; the share of events that satisfy those is the
-  share for which it has to look at the subscription at all.
+- a subscription can never match these events if every clause has a literal that no event satisfies;
+- an index finds it, at best, by the rarest literal of each clause; the share of events that satisfy those literals is
+  the share for which it has to examine the subscription.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """How one subscription fares.
+    """The cost of one subscription.
 
     Attributes
     ----------
     matches : int
-        How many of the events matched.
+        How many of the events it matches.
     share : float
-        The share of events for which the best index has to look at it.
+        The share of events for which the best index has to examine it.
     clauses : int
         How many clauses an index keeps for it.
     needs_check : bool
         Whether the index only finds candidates that must be checked against the whole expression.
     findings : tuple of Finding
-        Why it can never fire on these events; empty if it can.
+        Why it can never match these events; empty if it can.
     warnings : tuple of Finding
-        Attributes that no event has, if not among the findings: it can fire, but perhaps not as it was meant.
+        Attributes that no event has, if not among the findings: it can match, but perhaps not as intended.
     """
 
     matches: int
@@ -60,7 +60,7 @@ class Cost:
     warnings: tuple[Finding, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the cost for JSON."""
+        """Return the cost as a JSON document."""
         return {
             "matches": self.matches,
             "share": round(self.share, 6),
@@ -72,7 +72,7 @@ class Cost:
 
 
 class Sample:
-    """Subscriptions and their literals, counted over events."""
+    """Counts how many events satisfy each subscription and each of its literals."""
 
     def __init__(self, expressions: Sequence[Expression]) -> None:
         self._n = len(expressions)
@@ -82,7 +82,7 @@ class Sample:
         self._positions = {literal: self._n + i for i, literal in enumerate(literals)}
         self._needs_check = _needs_check(expressions)
         self.engine = Engine()
-        # Ids are positions, in the order of adding: so are the slots of a new engine.
+        # Ids are positions in the order of addition, like the slots of a new engine.
         self.engine.add_many(enumerate([*expressions, *literals]))
         self._counts: NDArray[np.int64] = np.zeros(self._n + len(literals), dtype=np.int64)
         self.seen = Seen()
@@ -95,7 +95,7 @@ class Sample:
             self._counts[slots] += 1
 
     def cost(self, position: int) -> Cost:
-        """Return how the subscription at a position fares."""
+        """Return the cost of the subscription at a position."""
         clauses = self._clauses[position]
         n_events = max(self.seen.n_events, 1)
         rarest = sum(self._rarest(clause) for clause in clauses)
@@ -121,7 +121,7 @@ class Sample:
         return int(self._counts[self._positions[literal]])
 
     def _findings(self, clauses: Sequence[Clause]) -> tuple[Finding, ...]:
-        """Say for each clause why it cannot hold; nothing if one can."""
+        """Return for each clause why it cannot hold; nothing if one can."""
         if not clauses:
             return (Finding("never-true", "it is false by its form"),)
         findings: dict[Finding, None] = {}
@@ -142,12 +142,12 @@ class Sample:
         return Finding("never-true", f"no event satisfies {text[:80]}{'...' if len(text) > 80 else ''}")
 
     def _is_incomparable(self, predicate: Predicate) -> bool:
-        """Return whether no value seen could make the predicate false, or true."""
+        """Return whether no value in the events could make the predicate false or true."""
         return self.seen.reason(predicate).kind in ("unseen-attribute", "wrong-kind")
 
 
 def _paths(expression: Expression, prefix: str = "") -> Iterator[str]:
-    """Yield the attributes that an expression asks about."""
+    """Yield the attributes that an expression uses."""
     if isinstance(expression, Predicate):
         yield _joined(prefix, expression.attribute)
     elif isinstance(expression, AnyElement):
@@ -167,7 +167,7 @@ def _is_indexable(literal: Expression) -> bool:
 
 
 def _needs_check(expressions: Sequence[Expression]) -> NDArray[np.bool_]:
-    """Return for each expression whether some clause of it leaves the last word to the expression itself."""
+    """Return for each expression whether it has a clause that only an evaluation of the expression can confirm."""
     domains = Domains()
     covers = [cover(expression) for expression in expressions]
     domains.add(constants_of(covers))

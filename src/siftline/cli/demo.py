@@ -1,4 +1,4 @@
-"""`siftline demo`: the pipeline on Spark with generated wish lists and products, and a report of it."""
+"""`siftline demo`: runs the pipeline on Spark with generated wish lists and products, and writes a report."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 NAME: Final = "demo"
 SUMMARY: Final = "run the pipeline on Spark with generated wish lists and products, and write a report"
 DETAILS: Final = """\
-Draws products and wish lists, collects statistics of the products, compiles the wish lists into an index, matches the
-products, and streams more of them while wish lists change. DIR/report.html tells what happened, with throughput, charts
-and explained notifications; DIR/figures.json has the same numbers, DIR/data what was read and written. The same seed
-gives the same wish lists, products and matches.
+Generates products and wish lists, collects statistics of the products, compiles the wish lists into an index, matches
+the products, and streams more of them while wish lists change. DIR/report.html shows the results, with throughput,
+charts and explained notifications; DIR/figures.json has the same numbers, DIR/data all data that was read and written.
+The same seed gives the same wish lists, products and matches.
 
-Needs the extra `[spark]`, which brings a Java along in case there is none.
+Needs the extra `[spark]`, which includes Java in case there is none.
 """
 EXAMPLES: Final = """\
 examples:
@@ -38,11 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--subscriptions", metavar="N", type=count, help="how many wish lists (200000)")
     parser.add_argument("--events", metavar="N", type=count, help="how many products to match (200000)")
     parser.add_argument("--stream-events", metavar="N", type=count, help="how many products to stream (20000)")
-    parser.add_argument("--quick", action="store_true", help="a tenth of everything, unless said otherwise")
+    parser.add_argument("--quick", action="store_true", help="a tenth of all sizes that are not given")
     parser.add_argument("--output", metavar="DIR", type=Path, default=Path(_OUTPUT), help=f"a folder ({_OUTPUT})")
-    parser.add_argument("--seed", metavar="N", type=int, default=1, help="of the random choices (1)")
-    parser.add_argument("--cores", metavar="N", type=count, help="how many tasks at a time; all cores if absent")
-    parser.add_argument("--memory", metavar="SIZE", default="2g", help="of the JVM (2g)")
+    parser.add_argument("--seed", metavar="N", type=int, default=1, help="the seed of the random numbers (1)")
+    parser.add_argument("--cores", metavar="N", type=count, help="how many tasks at a time (all cores)")
+    parser.add_argument("--memory", metavar="SIZE", default="2g", help="the memory of the JVM (2g)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,4 +60,4 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _silent(text: str) -> None:
-    """Tell nobody."""
+    """Print nothing."""

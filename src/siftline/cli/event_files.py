@@ -1,12 +1,11 @@
-"""Reading events from files, chunk by chunk, so that files may be larger than memory.
+"""Reads events from files in chunks, so that files may be larger than memory.
 
-JSON Lines   an object a line; blank lines are passed
-CSV          the header names the attributes. A cell that is written as a JSON number or as true or false is that
-             number or boolean, an empty cell is an absent attribute, anything else is text. `--strings` keeps all
-             cells as text
-Parquet      a column is an attribute; or `--event COLUMN` names the one that holds whole events
+JSON Lines   one object per line; blank lines are skipped
+CSV          the header has the attributes. A cell that is a JSON number, true or false becomes a number or a
+             boolean, an empty cell is an absent attribute, any other cell is text. `--strings` keeps all cells as text
+Parquet      each column is an attribute; or `--event COLUMN` names the column that holds whole events
 
-An event's position counts from 0 and counts bad events too, so that it does not depend on what is skipped.
+The position of an event counts from 0 and includes invalid events, so it does not depend on which are skipped.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 FORMATS: Final = (JSONL, CSV, PARQUET)
 
-# Chunks are small because an event may match very many subscriptions, and the matches of a chunk are held at once.
+# Chunks are small, because an event may match very many subscriptions, and all matches of a chunk are in memory.
 _CHUNK_BYTES: Final = 1 << 18
 _CHUNK_EVENTS: Final = 512
 
@@ -53,13 +52,13 @@ class Chunk(NamedTuple):
     Attributes
     ----------
     events : bytes, list of dict or Arrow table
-        As `Engine.match_batch` takes them.
+        The events, in a form that `Engine.match_batch` accepts.
     positions, lines : sequence of int
-        Where each event stands; lines are rows for Parquet.
+        The position and line of each event; for Parquet the row.
     size : int
-        Bytes of the file that this chunk accounts for.
+        The bytes of the file that this chunk accounts for.
     problems : list of Problem
-        What stood between these events and is none.
+        The invalid events between these.
     """
 
     events: Any
@@ -79,7 +78,7 @@ class EventFile:
     event_column : str, optional
         The column of a Parquet file that holds whole events.
     has_only_strings : bool
-        Keep the cells of a CSV file as text.
+        Whether to keep the cells of a CSV file as text.
     """
 
     def __init__(self, path: str, *, event_column: str | None = None, has_only_strings: bool = False) -> None:
@@ -89,9 +88,9 @@ class EventFile:
         self.event_column = event_column
         self._has_only_strings = has_only_strings
         if event_column is not None and self.format != PARQUET:
-            raise CannotRunError(f"--event names a column of a Parquet file, and {self.name} is none")
+            raise CannotRunError(f"--event names a column of a Parquet file, and {self.name} is not one")
         if has_only_strings and self.format != CSV:
-            raise CannotRunError(f"--strings is about the cells of a CSV file, and {self.name} is none")
+            raise CannotRunError(f"--strings applies to the cells of a CSV file, and {self.name} is not one")
         self.size = size_of(path)
 
     def chunks(self) -> Generator[Chunk]:
@@ -105,7 +104,7 @@ class EventFile:
             yield from self._json_chunks(file) if self.format == JSONL else self._csv_chunks(file)
 
     def warm_up(self, engine: Engine) -> None:
-        """Match an event without values in the form of this file: kernels are compiled when they first run."""
+        """Match an event without values in the format of this file, because kernels are compiled on their first run."""
         engine.match_batch(self._encode(self._nothing(), engine))
 
     def _nothing(self) -> Any:
@@ -119,9 +118,9 @@ class EventFile:
         return pa.table([pa.nulls(1, field.type) for field in schema], names=schema.names)
 
     def encoded(self, chunk: Chunk, engine: Engine) -> tuple[Chunk, Any]:
-        """Encode a chunk for an engine, if need be without its bad events, which become problems.
+        """Encode a chunk for an engine; its invalid events, if there are any, are left out and become problems.
 
-        Only the engine knows which columns are used; a value without a meaning in any other column is no problem.
+        Only the engine knows which columns are used; an invalid value in any other column is not a problem.
         """
         try:
             return chunk, self._encode(chunk.events, engine)
@@ -147,7 +146,7 @@ class EventFile:
         return self._selected(chunk, good)._replace(problems=problems)
 
     def before(self, chunk: Chunk, line: int) -> Chunk:
-        """Return the events of a chunk that stand before a line."""
+        """Return the events of a chunk before a line."""
         return self._selected(chunk, [i for i, own in enumerate(chunk.lines) if own < line])
 
     def _selected(self, chunk: Chunk, chosen: list[int]) -> Chunk:
@@ -166,7 +165,7 @@ class EventFile:
     def events(
         self, engine: Engine, advance: Callable[[int], None] = lambda size: None
     ) -> Iterator[tuple[int, Event | Problem]]:
-        """Yield line and content of every event, or why an engine refuses it."""
+        """Yield the line and content of every event, or the problem for which an engine refuses it."""
         for chunk in self.chunks():
             yield from ((problem.line or 0, problem) for problem in chunk.problems)
             yield from zip(chunk.lines, self._events(chunk, engine), strict=True)
@@ -177,7 +176,7 @@ class EventFile:
         if self.format == JSONL:
             yield from map(self._json_event, _lines_of(chunk.events), chunk.lines)
         elif self.format == CSV:
-            yield from map(Event, chunk.events)  # cells are always good values
+            yield from map(Event, chunk.events)  # cells are always valid values
         else:
             yield from self._arrow_events(chunk, engine)
 
@@ -197,7 +196,7 @@ class EventFile:
 
     @property
     def unit(self) -> str:
-        """What the lines of chunks are."""
+        """What the line numbers count."""
         return "row" if self.format == PARQUET else "line"
 
     # JSON Lines
@@ -278,7 +277,7 @@ class EventFile:
 
 
 def typed(cell: str) -> Leaf:
-    """Return the value that a CSV cell stands for.
+    """Return the value of a CSV cell.
 
     >>> typed("12"), typed("1.5e3"), typed("true"), typed("007"), typed("NaN")
     (12, 1500.0, True, '007', 'NaN')
@@ -291,7 +290,7 @@ def typed(cell: str) -> Leaf:
 
 
 def _blocks(file: Any) -> Iterator[bytes]:
-    """Yield whole lines, together at most about _CHUNK_BYTES; of a pipe what is there, without waiting for more."""
+    """Yield blocks of complete lines of about _CHUNK_BYTES; a pipe yields what is available, without waiting."""
     while block := file.read1(_CHUNK_BYTES):
         if not block.endswith(b"\n"):
             block += file.readline()

@@ -1,4 +1,4 @@
-"""`siftline explain`: why an event matches a subscription, or why not."""
+"""`siftline explain`: why an event matches a subscription, or does not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from siftline.cli.moments import add_now, moment_of
 from siftline.cli.operator_modules import add_operators, load_operators
 from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, say, show
 from siftline.errors import EventError, SubscriptionError
-from siftline.files.formats import PARQUET, STANDARD, array_error, open_bytes
+from siftline.files.formats import STANDARD, array_error, open_bytes
 from siftline.files.problems import Problem, event_problem, problem_of
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from siftline.model import Event, Expression, Timestamp
 
 NAME: Final = "explain"
-SUMMARY: Final = "say why an event matches a subscription, or why not"
+SUMMARY: Final = "explain why an event matches a subscription, or does not"
 DETAILS: Final = """\
-Shows every condition with its truth (yes, no, or unknown where it cannot be compared) and what the event has
-there. A subscription is given as text, or by file and id; an event as JSON, or by file and line.
+Shows every condition with its truth value (yes, no, or unknown if it cannot be compared) and the value in the
+event. A subscription is given as text, or by file and id; an event as JSON, or by file and line.
 
-exit status: 0 explained, whether or not it matches; 1 the subscription or the event is bad; 2 could not run
+exit status: 0 explained, whether or not it matches; 1 the subscription or the event is invalid; 2 could not run
 """
 EXAMPLES: Final = """\
 examples:
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--subscriptions", metavar="FILE", help="a file that has the subscription; needs --id")
     parser.add_argument("--id", metavar="ID", help="the subscription's id in the file")
     parser.add_argument(
-        "--event", metavar="JSON|FILE[:LINE]", required=True, help="the event; the first of the file without a line"
+        "--event", metavar="JSON|FILE[:LINE]", required=True, help="the event; without LINE, the first of the file"
     )
     add_now(parser)
     add_operators(parser)
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _BadInputError(Exception):
-    """The subscription or the event is bad; the message says where and why."""
+    """The subscription or the event is invalid; the message says where and why."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _with_calls(expression: Expression, event: Event, id: Id | None, now: Timestamp) -> Explanation:
-    """Let an engine match the subscription, to see which calls that takes."""
+    """Let an engine match the subscription, to show which operators it calls."""
     from siftline.engine import Engine
 
     engine = Engine()
@@ -112,7 +112,7 @@ def _parsed(text: str) -> Expression:
 
 
 def _found(path: str, wanted: str, is_quiet: bool) -> tuple[Id, Expression]:
-    """Return the subscription with an id; that others in the file are broken does not matter."""
+    """Return the subscription with an id; invalid ones in the same file do not matter."""
     from siftline.cli.reading import read_file
 
     subscriptions = read_file(path, is_quiet=is_quiet).unpacked()
@@ -139,25 +139,25 @@ def _event(args: argparse.Namespace, expression: Expression) -> Event:
 
 
 def _path_and_line(text: str) -> tuple[str, int | None]:
-    """Split FILE:LINE, unless there is a file of that very name."""
+    """Split FILE:LINE, unless a file of that whole name exists."""
     path, colon, number = text.rpartition(":")
     if colon and number.isdecimal() and not Path(text).exists():
         return path, int(number)
     return text, None
 
 
-def _from_json(text: bytes, name: str, line: int = 1) -> Event:
+def _from_json(text: bytes, name: str) -> Event:
     from siftline.encoding.json_events import load_object
     from siftline.model import Event
 
     try:
         return Event(load_object(text))
     except EventError as error:
-        raise _BadInputError(event_problem(error, name, line, text)) from None
+        raise _BadInputError(event_problem(error, name, 1, text)) from None
 
 
 def _from_document(path: str) -> Event:
-    """Read a .json file: one object over several lines, or else the first line of JSON Lines."""
+    """Read a .json file: one object over several lines, or the first line of JSON Lines."""
     with open_bytes(path) as file:
         content = file.read()
     if content.lstrip().startswith(b"["):
@@ -175,12 +175,11 @@ def _from_file(path: str, wanted: int | None, args: argparse.Namespace, expressi
 
     events = EventFile(path, has_only_strings=args.strings)
     engine = Engine()
-    engine.add(expression)  # the engine refuses unusable values where the subscription uses them
+    engine.add(expression)  # the engine refuses invalid values in the columns that the subscription uses
     for line, event in events.events(engine):
         if wanted is None or line == wanted:
             return _good(event)
-    unit = "row" if events.format == PARQUET else "line"
-    where = "no events" if wanted is None else f"no event on {unit} {wanted}"
+    where = "no events" if wanted is None else f"no event on {events.unit} {wanted}"
     raise _BadInputError(f"{events.name}: {where}")
 
 

@@ -1,22 +1,24 @@
-"""Files that commands write: never one that they read, and whole or not there."""
+"""Files that commands write: never one of their inputs, and only when they are complete."""
 
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import os
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from siftline.cli.problems import CannotRunError
 from siftline.files.formats import STANDARD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 def refuse_overwriting(output: str, *inputs: str | None) -> None:
-    """Refuse an output that is one of the inputs, under whatever name."""
+    """Refuse an output that is the same file as one of the inputs."""
     for path in inputs:
         if path is not None and STANDARD not in (path, output) and _are_same(output, path):
             raise CannotRunError(f"{output}: the output is also an input")
@@ -25,18 +27,25 @@ def refuse_overwriting(output: str, *inputs: str | None) -> None:
 def _are_same(one: str, other: str) -> bool:
     try:
         return os.path.samefile(one, other)
-    except OSError:  # one of them is not there
+    except OSError:  # one of them does not exist
         return os.path.realpath(one) == os.path.realpath(other)
 
 
+def csv_bytes(rows: Iterable[Sequence[Any]]) -> bytes:
+    """Return rows as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode("utf-8", "surrogatepass")
+
+
 def is_stream(path: str) -> bool:
-    """Tell whether what is written is gone at once: to standard output, a device or a named pipe."""
+    """Return whether a path is a stream: standard output, a device or a named pipe."""
     return path == STANDARD or (Path(path).exists() and not Path(path).is_file())
 
 
 @contextlib.contextmanager
 def written_whole(path: str) -> Iterator[Path]:
-    """Give a temporary path beside `path` that takes its place when all went well, and vanishes otherwise."""
+    """Yield a temporary path that is renamed to `path` at the end, or deleted after an error."""
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError(21, "Is a directory", path)
@@ -46,7 +55,7 @@ def written_whole(path: str) -> Iterator[Path]:
     if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError(13, "Permission denied", path)
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:  # from before it is there: a signal may come at any moment
+    try:  # starts before the file exists, because a signal may come at any moment
         try:
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except OSError as error:
@@ -60,7 +69,7 @@ def written_whole(path: str) -> Iterator[Path]:
 
 
 def _give_usual_mode(draft: Path, target: Path) -> None:
-    """Undo the private mode of temporary files: keep the mode of what is replaced, or take the usual one."""
+    """Set the mode of a temporary file, which is private, to that of the replaced file or to the default."""
     if target.exists():
         mode = target.stat().st_mode & 0o777
     else:

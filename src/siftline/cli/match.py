@@ -1,10 +1,11 @@
-"""`siftline match`: the subscriptions that each event satisfies."""
+"""`siftline match`: finds the subscriptions that each event satisfies."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import json
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,30 +31,30 @@ if TYPE_CHECKING:
 NAME: Final = "match"
 SUMMARY: Final = "match events against subscriptions"
 DETAILS: Final = """\
-Writes a row for every event and subscription that it satisfies:
-  event         position of the event in its file, from 0, bad events included
+Writes a row for every event and every subscription that it satisfies:
+  event         position of the event in its file, from 0, including invalid events
   line          its line in the file (JSON Lines and CSV)
   subscription  the id
-Events come in the order of the file; the rows of one event come in no particular order, unless --top is given.
+Events are in the order of the file; the rows of one event are in no particular order, unless --top is given.
 
-Files are known by their extension: .jsonl .ndjson .json (JSON Lines), .csv, .parquet, and for
-subscriptions also .txt .sift (an expression a line); what is read may be compressed (.jsonl.gz, .csv.zst). A
-single - is standard input or output, JSON Lines; so are pipes and devices (/dev/stdin) without an extension.
+The extension gives the format of a file: .jsonl .ndjson .json (JSON Lines), .csv, .parquet, and for
+subscriptions also .txt .sift (one expression per line). Inputs may be compressed (.jsonl.gz, .csv.zst). A single
+- is standard input or output, as JSON Lines; so are pipes and devices (/dev/stdin) without an extension.
 
-subscriptions, from a file (--subscriptions), a store (--store, those that have not expired; its owners are
-tenants) or a snapshot that Engine.save wrote (--snapshot)
+subscriptions, from a file (--subscriptions), a store (--store, without expired ones; its owners are tenants) or
+a snapshot of Engine.save (--snapshot)
   JSON Lines  {"id": "ann", "expression": "price <= 580", "weight": 2}
               "pattern" (an event pattern; "dialect": "sns" for filter policies) or "filters" (CloudEvents)
-              may stand in place of "expression"; a bare string is an expression with its line as id
+              may replace "expression"; a bare string is an expression whose id is its line
   CSV         a header with subscription (or id), expression and optionally weight and tenant
-  Parquet     the same columns, or one row a predicate (subscription, clause, attribute, op, number, text, ...)
+  Parquet     the same columns, or one row per predicate (subscription, clause, attribute, op, number, text, ...)
 events
-  JSON Lines  an object a line
-  CSV         the header names the attributes; cells that are written as JSON numbers, true or false are
-              numbers and booleans, an empty cell is an absent attribute, anything else is text
-  Parquet     a column is an attribute, or --event COLUMN holds whole events
+  JSON Lines  one object per line
+  CSV         the header has the attributes; cells that are JSON numbers, true or false become numbers and
+              booleans, an empty cell is an absent attribute, any other cell is text
+  Parquet     each column is an attribute, or --event COLUMN holds whole events
 
-exit status: 0 done, also if nothing matched; 1 bad input, or some was skipped; 2 could not run
+exit status: 0 done, even if nothing matched; 1 invalid input, which may have been skipped; 2 could not run
 """
 EXAMPLES: Final = """\
 examples:
@@ -63,7 +64,7 @@ examples:
   tail -f log.jsonl | siftline match --subscriptions subscriptions.jsonl --events - --skip-bad
 """
 
-# Loading this many subscriptions takes a while, and is announced.
+# From this many subscriptions on, a message is printed before they are loaded.
 _ANNOUNCED_MIN: Final = 10_000
 
 
@@ -74,31 +75,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--subscriptions", metavar="FILE", help="a file of subscriptions")
     which.add_argument("--store", metavar="FILE", help="a store of subscriptions; a server may be running on it")
-    which.add_argument("--snapshot", metavar="DIR", help="a snapshot of an engine, as Engine.save wrote it")
-    parser.add_argument("--tenant", metavar="NAME", help="only the subscriptions of one tenant; of a store, one owner")
+    which.add_argument("--snapshot", metavar="DIR", help="a snapshot that was written by Engine.save")
+    parser.add_argument(
+        "--tenant", metavar="NAME", help="only the subscriptions of one tenant, or of one owner of a store"
+    )
     parser.add_argument("--events", metavar="FILE", required=True, help="the events")
     parser.add_argument(
         "--index",
         metavar="NAME",
-        help=f"the index to match with: {', '.join(own_indexes())}, or one of a package; "
+        help=f"the index: {', '.join(own_indexes())}, or one of another package; "
         "options may follow, as in op-index:segments=0",
     )
     parser.add_argument(
-        "--output", metavar="FILE", default=STANDARD, help="where matches go; standard output if absent"
+        "--output", metavar="FILE", default=STANDARD, help="where matches are written (standard output)"
     )
-    parser.add_argument("--format", choices=(JSONL, CSV, PARQUET), help="of the output, if not by its extension")
-    parser.add_argument("--skip-bad", action="store_true", help="leave out broken subscriptions and events")
+    parser.add_argument(
+        "--format", choices=(JSONL, CSV, PARQUET), help="the format of the output, if not by its extension"
+    )
+    parser.add_argument("--skip-bad", action="store_true", help="leave out invalid subscriptions and events")
     parser.add_argument("--top", metavar="K", type=count, help="only the K best subscriptions of an event, by weight")
-    parser.add_argument("--statistics", metavar="FILE", help="what is known about events, as Statistics.save wrote it")
+    parser.add_argument(
+        "--statistics", metavar="FILE", help="statistics of events that were written by Statistics.save"
+    )
     add_now(parser)
     add_operators(parser)
-    parser.add_argument("--schedule", metavar="NAME", help="in which order operators are called, if not adaptive")
+    parser.add_argument("--schedule", metavar="NAME", help="the order in which operators are called (adaptive)")
     parser.add_argument("--event", metavar="COLUMN", help="the column of a Parquet file that holds whole events")
     parser.add_argument("--strings", action="store_true", help="keep all cells of a CSV file as text")
 
 
 def count(text: str) -> int:
-    """Read an option that is a positive number."""
+    """Parse an option that is a positive integer."""
     number = int(text) if text.isascii() and text.isdecimal() else 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected a number from 1 on, found {text!r}")
@@ -126,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _loaded(args: argparse.Namespace) -> tuple[Engine, int] | None:
-    """Return an engine with the subscriptions, and how many were left out; None if there is nothing to go on with."""
+    """Return an engine with the subscriptions, and how many were left out; None if nothing can be matched."""
     if args.snapshot is not None:
         return _opened(args), 0
     engine = _engine(args)
@@ -141,7 +148,7 @@ def _loaded(args: argparse.Namespace) -> tuple[Engine, int] | None:
         return None
     if len(subscriptions) >= _ANNOUNCED_MIN:
         announce(f"building the index ({len(subscriptions):,} subscriptions) ...", is_quiet=args.quiet)
-    engine.add_many(subscriptions, on_error="collect")  # what is bad has been reported
+    engine.add_many(subscriptions, on_error="collect")  # the invalid ones have been reported
     return engine, len(subscriptions.problems)
 
 
@@ -156,7 +163,7 @@ def _opened(args: argparse.Namespace) -> Engine:
 
 
 def _load_store(engine: Engine, args: argparse.Namespace) -> int | None:
-    """Load what is live in a store; return how many cannot be read, None if that is too many."""
+    """Load the live subscriptions of a store; return how many are unreadable, None if nothing can be matched."""
     from siftline.storage.store import Store
 
     skipped: set[Id] = set()
@@ -192,12 +199,14 @@ def _statistics(path: str) -> Statistics:
     except ValueError:
         document = None
     if not isinstance(document, dict) or "format" not in document:
-        raise CannotRunError(f"{path}: no statistics; --statistics takes what Statistics.save wrote, not events")
+        raise CannotRunError(
+            f"{path}: not statistics; --statistics needs a file that Statistics.save has written, not events"
+        )
     return Statistics.load(path)
 
 
 def _are_usable(subscriptions: Subscriptions, is_skipping: bool) -> bool:
-    """Report what is wrong with the subscriptions; return whether there is something to go on with."""
+    """Report the invalid subscriptions; return whether the others can be matched."""
     reporter = Reporter()
     for problem in subscriptions.problems:
         reporter.report(problem)
@@ -213,7 +222,7 @@ def _are_usable(subscriptions: Subscriptions, is_skipping: bool) -> bool:
 
 
 class _BadEventError(Exception):
-    """An event is bad, and bad events are not to be skipped."""
+    """An event is invalid, and --skip-bad was not given."""
 
 
 class _Run:
@@ -233,7 +242,7 @@ class _Run:
         self._n_bad_subscriptions = n_bad_subscriptions
         self._loading_seconds = loading_seconds
         self._bad_events = Reporter()
-        # What comes through a pipe may go on for days: then each chunk has an instant of its own.
+        # A pipe may stay open for days, so each chunk of it is matched at its own instant.
         self._now = None if args.now is None and is_stream(args.events) else moment_of(args)
         self._n_events = self._n_matches = 0
 
@@ -273,7 +282,7 @@ class _Run:
             self._n_matches += len(ids)
 
     def _matches(self, encoded: Any) -> tuple[list[int], list[Any]]:
-        """Return matching pairs: the event's number in the chunk, and the id."""
+        """Return the matching pairs: the number of the event in the chunk, and the id."""
         chosen = {"top": self._args.top, "tenant": self._args.tenant, "now": self._now}
         table = self._engine.match_batch(encoded, **chosen)
         return table["event"].to_pylist(), table["subscription"].to_pylist()
@@ -281,8 +290,8 @@ class _Run:
     def _encoded_chunks(self) -> Iterator[tuple[Chunk, Any]]:
         from siftline.cli.progress import Progress
 
-        # A bar between the lines of matches on the same terminal would be a mess.
-        is_quiet = self._args.quiet or (self._args.output == STANDARD and _is_terminal())
+        # No progress bar on a terminal that also shows the matches.
+        is_quiet = self._args.quiet or (self._args.output == STANDARD and sys.stdout.isatty())
         with (
             Progress("matching", self._events.size, "B", is_quiet=is_quiet) as progress,
             contextlib.closing(self._events.chunks()) as chunks,
@@ -301,9 +310,3 @@ class _Run:
             self._bad_events.report(problem)
             if not self._args.skip_bad:
                 raise _BadEventError
-
-
-def _is_terminal() -> bool:
-    import sys
-
-    return sys.stdout.isatty()

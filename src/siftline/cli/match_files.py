@@ -1,15 +1,13 @@
-"""Writing matches: a row for each event and subscription that it satisfies."""
+"""Writes matches: a row for each event and each subscription that it satisfies."""
 
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import json
 import sys
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 
-from siftline.cli.files import written_whole
+from siftline.cli.files import csv_bytes, written_whole
 from siftline.cli.problems import CannotRunError
 from siftline.files.formats import CSV, JSONL, PARQUET, STANDARD, format_of
 
@@ -23,17 +21,17 @@ FORMATS: Final = (JSONL, CSV, PARQUET)
 
 
 class MatchWriter(Protocol):
-    """Takes matches in any number of portions."""
+    """Writes matches in several calls."""
 
     def write(self, events: Sequence[int], lines: Sequence[int] | None, ids: Sequence[Id]) -> None:
-        """Write rows: position of the event, its line in the file if it has one, and id of the subscription."""
+        """Write rows: the position of the event, its line in the file if it has one, and the id of the subscription."""
 
 
 def output_format(path: str, asked: str | None) -> str:
-    """Return the format to write: the one asked for, or that of the file's extension."""
+    """Return the output format: the given one, or that of the extension."""
     chosen = asked or format_of(path, FORMATS)
     if chosen == PARQUET and path == STANDARD:
-        raise CannotRunError("Parquet cannot go to standard output: name a file with --output")
+        raise CannotRunError("Parquet cannot be written to standard output: name a file with --output")
     return chosen
 
 
@@ -77,16 +75,11 @@ class _JsonWriter:
 class _CsvWriter:
     def __init__(self, file: IO[bytes], has_lines: bool) -> None:
         self._file = file
-        self._write([("event", "line", "subscription") if has_lines else ("event", "subscription")])
+        file.write(csv_bytes([("event", "line", "subscription") if has_lines else ("event", "subscription")]))
 
     def write(self, events: Sequence[int], lines: Sequence[int] | None, ids: Sequence[Id]) -> None:
         columns = (events, ids) if lines is None else (events, lines, ids)
-        self._write(zip(*columns, strict=True))
-
-    def _write(self, rows: Any) -> None:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(rows)
-        self._file.write(text.getvalue().encode())
+        self._file.write(csv_bytes(zip(*columns, strict=True)))
 
 
 class _ParquetWriter:

@@ -1,4 +1,4 @@
-"""Operators on the command line: modules that define some, and the schedule of their calls."""
+"""The option `--operators`: modules that define operators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_operators(parser: argparse.ArgumentParser) -> None:
 
 
 def load_operators(args: argparse.Namespace) -> None:
-    """Load the modules that were named."""
+    """Load the modules of the option."""
     from siftline.errors import OperatorError
     from siftline.operators.modules import load_modules
 

@@ -1,4 +1,4 @@
-"""How commands tell what is wrong with an input, and what their exit status is."""
+"""Exit statuses of commands, and how they report invalid input."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ OK: Final = 0
 BAD_INPUT: Final = 1
 CANNOT_RUN: Final = 2
 
-# So many problems of one kind are printed one by one by commands that only want good input.
+# How many problems of one kind commands print that need valid input.
 MAX_REPORTED: Final = 20
 
 
 class CannotRunError(Exception):
-    """The command cannot do its work at all; the message says why. Exit status 2."""
+    """The command cannot run; the message says why. Exit status 2."""
 
 
 class Reporter:
-    """Prints problems as they come, up to a limit, and counts them all."""
+    """Prints problems, up to MAX_REPORTED, and counts all of them."""
 
-    def __init__(self, *, limit: int | None = MAX_REPORTED) -> None:
-        self.limit = limit
+    def __init__(self) -> None:
         self.n_problems = 0
 
     def report(self, problem: Problem) -> None:
-        """Count a problem, and print it if there were not too many."""
+        """Count a problem, and print it unless there were too many."""
         self.n_problems += 1
-        if self.limit is None or self.n_problems <= self.limit:
+        if self.n_problems <= MAX_REPORTED:
             say(str(problem))
-        elif self.n_problems == self.limit + 1:
+        elif self.n_problems == MAX_REPORTED + 1:
             say("... further ones are only counted")
 
 
@@ -46,12 +45,12 @@ def counted(n: int, one: str, many: str | None = None) -> str:
 
 
 def say(text: str) -> None:
-    """Print to standard error, whatever characters it can show."""
+    """Print to standard error; characters that it cannot encode are escaped."""
     _print(text, sys.stderr)
 
 
 def show(text: str) -> None:
-    """Print to standard output, whatever characters it can show."""
+    """Print to standard output; characters that it cannot encode are escaped."""
     _print(text, sys.stdout)
 
 

@@ -1,29 +1,26 @@
-"""How far a command is: a bar on a terminal; nothing elsewhere, where nobody waits, or if told to be quiet."""
+"""Progress bars of commands, shown only on a terminal and without --quiet."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from siftline.cli.problems import say
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
 
 class Progress:
-    """Counts work done, as a context manager.
+    """A progress bar, as a context manager.
 
     Parameters
     ----------
     label : str
-        What is being done.
+        The text before the bar.
     total : int, optional
-        How much there is to do, if known.
+        The amount of work, if it is known.
     unit : str
-        What is counted; "B" for bytes.
+        The unit of work; "B" for bytes.
     is_quiet : bool
-        Show nothing.
+        Whether to show nothing.
     """
 
     def __init__(self, label: str, total: int | None, unit: str, *, is_quiet: bool) -> None:
@@ -32,20 +29,18 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.close()
 
     def advance(self, amount: int) -> None:
-        """Count some more work as done."""
+        """Add to the amount of work that is done."""
         if self._bar is not None:
             self._bar.update(amount)
 
 
 def announce(text: str, *, is_quiet: bool) -> None:
-    """Say on a terminal that something takes a while now."""
+    """Print on a terminal that something takes a while."""
     if not is_quiet and sys.stderr.isatty():
         say(text)
 

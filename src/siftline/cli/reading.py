@@ -1,4 +1,4 @@
-"""Reading subscriptions for a command: from files with a bar of progress, from a store, or from a snapshot."""
+"""Reads a file of subscriptions with a progress bar."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def read_file(
     path: str, *, is_quiet: bool, stop_after: int | None = None, keeps_entries: bool = False
 ) -> Subscriptions:
-    """Read a file of subscriptions, showing how far that is."""
+    """Read a file of subscriptions with a progress bar."""
     from siftline.files.subscription_files import read_subscriptions
 
     with Progress("reading subscriptions", size_of(path), "B", is_quiet=is_quiet) as progress:

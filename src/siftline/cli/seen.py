@@ -1,4 +1,4 @@
-"""What a sample of events has shown: which attributes, of which kinds, with which values."""
+"""Collects the attributes of a sample of events, with their types and values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from siftline.model import Event
 
-# Distinct strings kept per attribute: enough to find the one that a typo meant.
+# Distinct strings that are kept per attribute: enough to find the right spelling of a typo.
 _MAX_STRINGS: Final = 1000
 
 
@@ -32,11 +32,11 @@ class SeenAttribute:
 
     @property
     def has_values(self) -> bool:
-        """Whether there was anything but nulls and empty arrays."""
+        """Whether there were values other than nulls and empty arrays."""
         return bool(self.kinds)
 
     def take(self, value: Any) -> None:
-        """Look at one value that is not null."""
+        """Add one value that is not null."""
         kind = kind_of(value)
         self.kinds.add(kind)
         if kind == "number":
@@ -46,11 +46,11 @@ class SeenAttribute:
             if len(self.strings) < _MAX_STRINGS:
                 self.strings[value] = None
             if instant_of_text(value) is not None:
-                self.kinds.add("timestamp")  # too
+                self.kinds.add("timestamp")  # as well
 
 
 class Seen:
-    """All attributes of all events looked at."""
+    """All attributes of a sample of events."""
 
     def __init__(self) -> None:
         self.attributes: dict[str, SeenAttribute] = {}
@@ -59,7 +59,7 @@ class Seen:
         self._meant = lru_cache(maxsize=65536)(self._meant_path)
 
     def take(self, event: Event) -> None:
-        """Look at one event."""
+        """Add one event."""
         self.n_events += 1
         for path, leaves in event.leaves.items():
             attribute = self.attributes.get(path)
@@ -71,7 +71,7 @@ class Seen:
                     attribute.take(leaf)
 
     def reason(self, predicate: Predicate) -> Finding:
-        """Say why a condition on an attribute held for none of the events."""
+        """Return why a condition on an attribute is true for none of the events."""
         path = predicate.attribute or ""
         name = write_path(path)
         attribute = self.attributes.get(path)
@@ -85,7 +85,7 @@ class Seen:
         return self._unseen_value(predicate, name, attribute)
 
     def unseen(self, paths: Iterable[str]) -> tuple[Finding, ...]:
-        """Say which attributes occur in no event."""
+        """Return a finding for each attribute that no event has."""
         absent = (path for path in dict.fromkeys(paths) if path not in self.attributes)
         return tuple(self._unseen(path, write_path(path), None) for path in absent)
 
@@ -123,7 +123,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why a subscription can never fire, or what is odd about it: a kind for machines, a sentence, a hint."""
+    """Why a subscription can never match, or what is suspicious about it: a kind, a sentence, and a hint."""
 
     kind: str
     reason: str
@@ -133,7 +133,7 @@ class Finding:
         return self.reason + (f"; {self.hint}" if self.hint else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the finding for JSON."""
+        """Return the finding as a JSON document."""
         return {"kind": self.kind, "reason": self.reason, "hint": self.hint}
 
 
@@ -151,12 +151,12 @@ def _wrong_kind(name: str, attribute: SeenAttribute, wanted: list[str]) -> Findi
 
 
 def _closest(word: str, candidates: tuple[str, ...]) -> str | None:
-    """Return the candidate that was probably meant."""
+    """Return the candidate that is probably meant, None if there is none."""
     folded = word.casefold()
     for candidate in candidates:
         if candidate != word and candidate.casefold() == folded:
             return candidate
-    if len(word) > 100:  # comparing takes the square of the length
+    if len(word) > 100:  # the time of a comparison grows with the square of the length
         return None
     close = difflib.get_close_matches(word, [c for c in candidates if len(c) <= 100], n=1, cutoff=0.75)
     return close[0] if close else None

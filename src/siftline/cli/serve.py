@@ -1,4 +1,4 @@
-"""`siftline serve`: the broker over HTTP, with its console."""
+"""`siftline serve`: runs the broker over HTTP, with its console."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from siftline.server.run import Server
 
 NAME: Final = "serve"
-SUMMARY: Final = "run the broker: subscribe, publish and be notified over HTTP, and a console to look at it"
+SUMMARY: Final = "run the broker: subscribe, publish and get notifications over HTTP, with a console"
 DETAILS: Final = """\
-Subscriptions are kept in the file of --store, notifications in FILE-notifications. What was acknowledged is on
-the disk. Publishing, subscribing and looking at everything need API keys (--new-key); as long as none was ever made
-for a role, requests from this machine need none. Keys and tickets are kept as hashes and shown once.
+Subscriptions are kept in the file of --store, notifications in FILE-notifications. Acknowledged requests are on
+the disk. Publishing, subscribing and administration need API keys (--new-key); until the first key is made for a
+role, local requests need none. Keys and tickets are stored as hashes and shown only once.
 
-exit status: 0 stopped by a signal, nothing lost; 2 could not run
+exit status: 0 stopped by a signal, without losses; 2 could not run
 """
 EXAMPLES: Final = """\
 examples:
@@ -44,46 +44,51 @@ examples:
 
 _DEMO_SUBSCRIPTIONS: Final = 1000
 _DEMO_SECONDS: Final = 0.5
+# The limit of open files that the server asks for.
 _MOST_FILES: Final = 65_536
-# After so long, a thread that computes lets another one run; the event loop has to wait for all that compute.
+# How long a computing thread runs before another one may: the event loop waits for all of them.
 _SWITCH_SECONDS: Final = 0.001
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the options."""
-    parser.add_argument("--store", metavar="FILE", help="the file of subscriptions; made if it is not there")
+    parser.add_argument("--store", metavar="FILE", help="the file of subscriptions, which is made if it does not exist")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
-    parser.add_argument("--port", type=int, default=8080, help="the port; 0 is any free one (8080)")
+    parser.add_argument("--port", type=int, default=8080, help="the port; 0 means any free one (8080)")
     parser.add_argument("--index", default="sift", help="the index of the engine (sift)")
-    parser.add_argument("--demo", action="store_true", help="sample subscriptions, and product events all the time")
     parser.add_argument(
-        "--match-elsewhere", action="store_true", help="keep events for a cluster that matches them, and deliver for it"
+        "--demo", action="store_true", help="add sample subscriptions, and publish product events continuously"
+    )
+    parser.add_argument(
+        "--match-elsewhere",
+        action="store_true",
+        help="keep events for a cluster that matches them, and deliver its matches",
     )
     keys = parser.add_argument_group("keys")
-    keys.add_argument("--new-key", metavar="ROLE", help="make a key: admin, publish or subscribe:OWNER; then end")
-    keys.add_argument("--list-keys", action="store_true", help="show all keys but for their secrets; then end")
-    keys.add_argument("--revoke-key", metavar="KEY", help="let a key open nothing any more; then end")
+    keys.add_argument("--new-key", metavar="ROLE", help="make a key: admin, publish or subscribe:OWNER; then exit")
+    keys.add_argument("--list-keys", action="store_true", help="list all keys without their secrets; then exit")
+    keys.add_argument("--revoke-key", metavar="KEY", help="revoke a key; then exit")
     keys.add_argument(
         "--open", metavar="ROLE", action="append", default=[], choices=("publish", "subscribe"),
-        help="publish or subscribe needs no key, from anywhere",
+        help="a role that needs no key from anywhere: publish or subscribe",
     )  # fmt: skip
     tls = parser.add_argument_group("TLS")
     tls.add_argument("--tls-cert", metavar="FILE", help="the certificate, with its chain")
-    tls.add_argument("--tls-key", metavar="FILE", help="its key, if it is not in the same file")
-    tls.add_argument("--tls-ca", metavar="FILE", help="clients must have a certificate of this authority")
+    tls.add_argument("--tls-key", metavar="FILE", help="the key of the certificate, if it is in another file")
+    tls.add_argument("--tls-ca", metavar="FILE", help="clients need a certificate of this authority")
     limits = parser.add_argument_group("limits")
-    limits.add_argument("--max-body", metavar="BYTES", type=count, help="of a request (16777216)")
-    limits.add_argument("--max-expression", metavar="BYTES", type=count, help="of an expression (65536)")
+    limits.add_argument("--max-body", metavar="BYTES", type=count, help="the size of a request (16777216)")
+    limits.add_argument("--max-expression", metavar="BYTES", type=count, help="the size of an expression (65536)")
     limits.add_argument("--max-per-owner", metavar="N", type=count, help="subscriptions of one owner (10000)")
-    limits.add_argument("--publish-rate", metavar="N", type=float, help="requests a second of one client (no limit)")
-    limits.add_argument("--subscribe-rate", metavar="N", type=float, help="requests a second of one client (100)")
-    limits.add_argument("--max-connections", metavar="N", type=count, help="at the same time (16000)")
+    limits.add_argument("--publish-rate", metavar="N", type=float, help="requests per second of one client (no limit)")
+    limits.add_argument("--subscribe-rate", metavar="N", type=float, help="requests per second of one client (100)")
+    limits.add_argument("--max-connections", metavar="N", type=count, help="open connections (16000)")
     limits.add_argument(
         "--max-per-address", metavar="N", type=count, help="connections from one address, such as a proxy's (4000)"
     )
-    limits.add_argument("--log-events", metavar="N", type=count, help="events that streams can go back (100000)")
+    limits.add_argument("--log-events", metavar="N", type=count, help="events that the log keeps for streams (100000)")
     limits.add_argument(
-        "--log-bytes", metavar="N", type=count, help="bytes that these events and their matches take (268435456)"
+        "--log-bytes", metavar="N", type=count, help="bytes of these events and their matches (268435456)"
     )
     limits.add_argument(
         "--private-webhooks", action="store_true", help="webhooks may go to private and loopback addresses"
@@ -91,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until a signal comes, or do what is asked of the keys."""
+    """Serve until a signal comes, or manage keys."""
     if args.store is None and not args.demo:
         raise CannotRunError("--store FILE is needed (or --demo)")
     if args.new_key or args.list_keys or args.revoke_key:
@@ -108,14 +113,14 @@ def _keys(args: argparse.Namespace) -> int:
 
     if args.store is None:
         raise CannotRunError("keys are kept in a store: --store FILE is needed")
-    # Beside a running server, which sees within a second what is done here.
+    # A running server sees these changes within a second.
     is_looking = not (args.new_key or args.revoke_key)
     with Store(args.store, is_checked=False, is_read_only=is_looking, is_guest=not is_looking) as store:
         keys = Keys(store)
         if args.new_key:
             role, _, owner = args.new_key.partition(":")
             show(keys.add(role, owner or None))
-            say("this is shown once: keep it")
+            say("this key is not shown again: keep it")
         elif args.revoke_key:
             keys.revoke(args.revoke_key)
         else:
@@ -126,7 +131,7 @@ def _keys(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _place(args: argparse.Namespace) -> Iterator[str]:
-    """Give the path of the store; that of a demonstration without one is temporary."""
+    """Yield the path of the store; a demo without --store has a temporary one."""
     if args.store is not None:
         yield args.store
         return
@@ -145,17 +150,15 @@ def _serve(args: argparse.Namespace, path: str) -> int:
         sys.setswitchinterval(_SWITCH_SECONDS)
         _rest_from_old_objects()
         if not _is_loopback(args.host) and not broker.keys.listed():
-            say("there is no key yet: from other machines nothing but /healthz answers (--new-key makes one)")
+            say("there is no key yet: other machines can only reach /healthz (--new-key makes a key)")
         elif not broker.keys.has_role("admin") and not args.quiet and not args.demo:
-            say(
-                "there is no admin key: everybody on this machine may do everything, also a proxy (--new-key makes one)"
-            )
+            say("there is no admin key: everybody on this machine, also a proxy, has full access (--new-key makes one)")
         stop = threading.Event()
         threading.Thread(target=_announce, args=(server, stop), daemon=True).start()
         demo = threading.Thread(target=_publish_products, args=(broker, stop), daemon=True)
         if args.demo:
             demo.start()
-        # uvicorn has stopped gracefully when it passes the signal on.
+        # uvicorn raises the signal again after it has stopped gracefully.
         with contextlib.suppress(KeyboardInterrupt, SystemExit):
             server.run()
         stop.set()
@@ -169,7 +172,7 @@ def _serve(args: argparse.Namespace, path: str) -> int:
 
 
 def _allow_many_files() -> None:
-    """Have as many files as the system lets us have: each connection is one, and the usual limit is 1,024."""
+    """Raise the limit of open files: each connection is one, and the usual limit is 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and (hard == resource.RLIM_INFINITY or soft < hard):
         most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
@@ -177,10 +180,10 @@ def _allow_many_files() -> None:
 
 
 def _rest_from_old_objects() -> None:
-    """Let the collector look only at what comes from now on.
+    """Exclude all existing objects from garbage collection.
 
-    Engine, kernels and libraries have very many objects, which stay. Looking through them took 100 ms of processor time
-    (now 7 ms) every few seconds, during which nobody was answered.
+    The engine, kernels and libraries have very many permanent objects. Traversing them took 100 ms of processor time
+    (now 7 ms) every few seconds, during which no request was answered.
     """
     gc.collect()
     gc.freeze()
@@ -223,7 +226,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _announce(server: Server, stop: threading.Event) -> None:
-    """Say where the console is, once the server listens."""
+    """Print the URL of the console once the server listens."""
     while not server.started:
         if stop.wait(0.02):
             return
@@ -231,7 +234,7 @@ def _announce(server: Server, stop: threading.Event) -> None:
 
 
 def _publish_products(broker: Broker, stop: threading.Event) -> None:
-    """Subscribe as some people would, and publish products until the end."""
+    """Add sample subscriptions, and publish products until the server stops."""
     from siftline.server.sample_shop import product, subscription
 
     chance = random.Random(1)

@@ -1,4 +1,4 @@
-"""`siftline spark`: the data pipeline on Spark: profile events, compile subscriptions, match, stream."""
+"""`siftline spark`: the pipeline on Spark: profile events, compile subscriptions, match, stream."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from siftline.cli.actions import add_action
 from siftline.cli.match import count
 from siftline.cli.moments import add_now, moment_of
 from siftline.cli.operator_modules import add_operators
@@ -24,32 +25,32 @@ if TYPE_CHECKING:
 NAME: Final = "spark"
 SUMMARY: Final = "profile events, compile subscriptions, match and stream, on Spark"
 DETAILS: Final = """\
-  profile  reads events and writes what compile wants to know about them: frequencies and samples of values.
-  compile  makes an index directory of subscriptions, or a new version of one that is there. Bad ones are left
-           out, and stand with reason and place in a quarantine beside the index.
-  match    writes a row for every event and subscription that it satisfies.
-  stream   does so for files of events as they come into a directory, until it is stopped; started again, it goes on
-           where it was, and no match is lost or written twice.
-  apply    changes the subscriptions of an index: a row a change (add, replace, remove, expire), with the columns
+  profile  collects statistics of events for `compile`: frequencies and samples of values.
+  compile  makes an index directory of subscriptions, or a new version of an existing one. Invalid subscriptions are
+           left out, and written with reason and position to a quarantine beside the index.
+  match    writes a row for every event and every subscription that it satisfies.
+  stream   does the same for files of events that arrive in a directory, until it is stopped; after a restart it goes
+           on where it was, and no match is lost or written twice.
+  apply    changes the subscriptions of an index: one row per change (add, replace, remove, expire), with the columns
            change, subscription, expression, weight and expires, in the order of the files, those of a directory by
-           name. A running stream sees it in its next batch.
-  compact  merges changes into a new version of the index, while streams and other jobs go on.
+           name. A running stream applies it in its next batch.
+  compact  merges changes into a new version of the index, while streams and other jobs run.
 
-Files and directories of files are Parquet, JSON Lines or CSV, by extension or --format; a directory without one is
-Parquet. Subscriptions have the columns subscription (or id), expression, and optionally weight; or one row a
-predicate. Events of Parquet and CSV have a column for each attribute, or --event names the one that holds whole
-events; a line of JSON Lines is an event. The output names an event by the column (of a line, the attribute) --key, or
-by a number that ascends in the order of the files, with gaps.
+Files and directories of files are Parquet, JSON Lines or CSV, by extension or --format; a directory without an
+extension is Parquet. Subscriptions have the columns subscription (or id), expression, and optionally weight; or one row
+per predicate. Events of Parquet and CSV have a column for each attribute, or --event names the column that holds whole
+events; each line of JSON Lines is an event. The output identifies an event by the column or attribute --key, or by a
+number that ascends in the order of the files, with gaps.
 
-Events that cannot be read end a job, unless --dead-letters names a directory for them, or says `ignore`. With
---fail-above so many may be put aside, or refused by compile, and no more: a number (20) or a share (0.01 or 1%).
+An unreadable event ends a job, unless --dead-letters names a directory for such events, or is `ignore`. --fail-above
+limits how many events may be unreadable, or subscriptions invalid: a number (20) or a share (0.01 or 1%).
 
-Operators that subscriptions call are found by the entry points of installed packages, or in modules that --operators
-names; the index remembers those that it was compiled with.
+Operators that subscriptions call are found by the entry points of installed packages, or in the modules of
+--operators; the index stores the names of those that it was compiled with.
 
-Spark runs here, on all cores, unless `spark-submit` runs this command; Java comes with the extra `[spark]`.
+Spark runs on all cores of this machine, unless `spark-submit` runs this command; the extra `[spark]` includes Java.
 
-exit status: 0 done; 1 done, but bad subscriptions or events were left out; 2 could not run
+exit status: 0 done; 1 done, but invalid subscriptions or events were left out; 2 could not run
 """
 EXAMPLES: Final = """\
 examples:
@@ -62,12 +63,12 @@ examples:
 """
 
 _FORMATS: Final = (PARQUET, JSONL, CSV)
-# Fields may hold line breaks, and quotes that are doubled.
+# Fields may contain line breaks and doubled quotes.
 _CSV: Final = {"header": True, "multiLine": True, "escape": '"'}
-# Beside what Spark keeps of a stream: the columns of its events.
+# The file with the columns of the events, in the checkpoint directory of a stream.
 _COLUMNS: Final = "siftline-columns"
 _LOG: Final = {"spark.log.level": "ERROR"}
-# Of the changes that were refused, so many are named.
+# How many refused changes are printed.
 _SHOWN: Final = 20
 
 
@@ -75,18 +76,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the commands and their options."""
     actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
     profiling = _action(actions, "profile", "collect statistics of events", _profile, "EVENTS")
-    profiling.add_argument("--output", metavar="FILE", required=True, help="where the statistics go, as JSON")
+    profiling.add_argument("--output", metavar="FILE", required=True, help="the file for the statistics, as JSON")
     _add_event(profiling)
     compiling = _action(actions, "compile", "make an index directory of subscriptions", _compile, "SUBSCRIPTIONS")
     compiling.add_argument("--index", metavar="DIRECTORY", required=True, help="the index directory")
-    compiling.add_argument("--statistics", metavar="FILE", help="what is known about events, as `profile` wrote it")
-    compiling.add_argument("--changes", choices=("keep", "drop"), help="since the last compilation, by `apply`")
-    _add_fail_above(compiling, "subscriptions that are refused")
+    compiling.add_argument("--statistics", metavar="FILE", help="statistics of events that were written by `profile`")
+    compiling.add_argument(
+        "--changes", choices=("keep", "drop"), help="what to do with changes of `apply` since the last compilation"
+    )
+    _add_fail_above(compiling, "invalid subscriptions")
     _add_keep(compiling)
-    compiling.add_argument("--shards", metavar="N", type=count, help="how many parts; by size if absent")
-    compiling.add_argument("--language", help="of the expressions, if not by themselves: text, eventbridge, sns, ...")
+    compiling.add_argument("--shards", metavar="N", type=count, help="how many parts (by size)")
+    compiling.add_argument(
+        "--language", help="the language of the expressions, if not detected: text, eventbridge, sns, ..."
+    )
     add_operators(compiling)
-    compiling.add_argument("--schedule", help="in which order operators are called (adaptive)")
+    compiling.add_argument("--schedule", help="the order in which operators are called (adaptive)")
     compiling.add_argument("--json", action="store_true", help="print a JSON document instead of a line")
     matching = _action(actions, "match", "match events", _match, "EVENTS")
     _add_matching(matching)
@@ -94,30 +99,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     matching.add_argument("--plan", choices=("auto", "replicated", "sharded"), default="auto", help="how to match")
     streaming = _action(actions, "stream", "match events as they come", _stream, "EVENTS")
     _add_matching(streaming)
-    streaming.add_argument("--checkpoint", metavar="DIRECTORY", required=True, help="what Spark has to remember")
+    streaming.add_argument("--checkpoint", metavar="DIRECTORY", required=True, help="the checkpoint of Spark")
     streaming.add_argument("--sink", choices=("parquet", "json"), default="parquet", help="format of the output")
-    streaming.add_argument("--once", action="store_true", help="stop when all that is there has been matched")
-    streaming.add_argument("--every", metavar="SECONDS", type=float, help="pause between batches; none if absent")
-    streaming.add_argument("--files", metavar="N", dest="most_files", type=count, help="at most so many files a batch")
-    streaming.add_argument("--time", metavar="COLUMN", help="the time of an event, for --late")
-    streaming.add_argument("--late", metavar="DELAY", help="drop events later than this, such as '10 minutes'")
+    streaming.add_argument("--once", action="store_true", help="stop when all present files have been matched")
+    streaming.add_argument("--every", metavar="SECONDS", type=float, help="the time between batches (none)")
+    streaming.add_argument(
+        "--files", metavar="N", dest="most_files", type=count, help="the largest number of files in a batch"
+    )
+    streaming.add_argument("--time", metavar="COLUMN", help="the column with the time of an event, for --late")
+    streaming.add_argument("--late", metavar="DELAY", help="drop events that are later than this, such as '10 minutes'")
     applying = _action(actions, "apply", "change the subscriptions of an index", _apply, "CHANGES")
     applying.add_argument("--index", metavar="DIRECTORY", required=True, help="the index directory")
-    applying.add_argument("--language", help="of the expressions, if not by themselves")
-    compacting = actions.add_parser("compact", help="merge changes into a new version of an index")
+    applying.add_argument("--language", help="the language of the expressions, if not detected")
+    compacting = add_action(actions, "compact", "merge changes into a new version of an index", _compact)
     compacting.add_argument("index", metavar="DIRECTORY", help="the index directory")
     _add_keep(compacting)
-    _add_common(compacting, _compact)
 
 
 def _add_matching(action: argparse.ArgumentParser) -> None:
-    action.add_argument("--index", metavar="DIRECTORY", required=True, help="what `compile` made")
-    action.add_argument("--output", metavar="DIRECTORY", required=True, help="where the matches go")
-    action.add_argument("--key", metavar="COLUMN", help="what names an event in the output; id if there is one")
+    action.add_argument("--index", metavar="DIRECTORY", required=True, help="an index directory of `compile`")
+    action.add_argument("--output", metavar="DIRECTORY", required=True, help="the directory for the matches")
+    action.add_argument(
+        "--key", metavar="COLUMN", help="the column that identifies an event in the output (id, if there is one)"
+    )
     action.add_argument("--how", choices=("pairs", "arrays", "counts", "top-k"), default="pairs", help="what to write")
-    action.add_argument("--k", metavar="K", type=count, default=10, help="for top-k: how many an event (10)")
-    action.add_argument("--dead-letters", metavar="DIRECTORY", help="where events go that cannot be read; or: ignore")
-    _add_fail_above(action, "events that cannot be read")
+    action.add_argument("--k", metavar="K", type=count, default=10, help="for top-k: how many per event (10)")
+    action.add_argument("--dead-letters", metavar="DIRECTORY", help="the directory for unreadable events; or: ignore")
+    _add_fail_above(action, "unreadable events")
     add_operators(action)
     _add_event(action)
 
@@ -129,7 +137,7 @@ def _add_fail_above(action: argparse.ArgumentParser, what: str) -> None:
 
 
 def _limit(text: str) -> int | float:
-    """Return a number, or a share, written as 0.01 or 1%."""
+    """Parse a number, or a share such as 0.01 or 1%."""
     try:
         if text.endswith("%"):
             return float(text[:-1]) / 100
@@ -139,7 +147,9 @@ def _limit(text: str) -> int | float:
 
 
 def _add_keep(action: argparse.ArgumentParser) -> None:
-    action.add_argument("--keep", metavar="HOURS", type=float, help="how long replaced versions stay, for jobs (24)")
+    action.add_argument(
+        "--keep", metavar="HOURS", type=float, help="how long replaced versions are kept for running jobs (24)"
+    )
 
 
 def _kept(args: argparse.Namespace) -> dict[str, Any]:
@@ -153,24 +163,16 @@ def _action(
     run: Callable[[argparse.Namespace], int],
     files: str,
 ) -> argparse.ArgumentParser:
-    action = actions.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
+    action = add_action(actions, name, summary, run)
     action.add_argument("files", metavar=files, nargs="+", help="files or directories")
-    action.add_argument("--format", choices=_FORMATS, help="of the files, if not by their extension")
-    action.add_argument("--cores", metavar="N", type=count, help="how many tasks at a time; all cores if absent")
-    action.add_argument("--memory", metavar="SIZE", default="2g", help="of the JVM (2g)")
-    _add_common(action, run)
+    action.add_argument("--format", choices=_FORMATS, help="the format of the files, if not by their extension")
+    action.add_argument("--cores", metavar="N", type=count, help="how many tasks at a time (all cores)")
+    action.add_argument("--memory", metavar="SIZE", default="2g", help="the memory of the JVM (2g)")
     return action
 
 
-def _add_common(action: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
-    # As for the command itself, which must not be overruled when they stand there.
-    for option, text in (("--quiet", "no summary"), ("--debug", "show tracebacks")):
-        action.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=text)
-    action.set_defaults(act=run)
-
-
 def _add_event(action: argparse.ArgumentParser) -> None:
-    action.add_argument("--event", metavar="COLUMN", help="the column that holds whole events; event if there is one")
+    action.add_argument("--event", metavar="COLUMN", help="the column that holds whole events (event, if there is one)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -307,8 +309,12 @@ def _compact(args: argparse.Namespace) -> int:
 
 
 def _pipeline() -> Any:
-    """Return the module, which takes a second to load."""
+    """Return the package, which takes a second to import."""
     return importlib.import_module("siftline.spark")
+
+
+def _paths() -> Any:
+    return importlib.import_module("siftline.spark.runtime.paths")
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -328,21 +334,20 @@ def _session(args: argparse.Namespace) -> Any:
 
 
 def _absolute(path: str) -> str:
-    """Return a path as the JVM takes it, which has no working directory of ours; a URI of a file system as it is."""
-    paths = importlib.import_module("siftline.spark.runtime.paths")
-    return str(paths.spark_path(path))
+    """Return a path for the JVM, which has no working directory; URIs of file systems are not changed."""
+    return str(_paths().spark_path(path))
 
 
 def _readable(path: str) -> str:
-    """Return a path as Spark takes it for reading: a name that is there is no pattern, whatever it looks like."""
-    paths = importlib.import_module("siftline.spark.runtime.paths")
+    """Return a path for reading with Spark: the name of an existing file is not a pattern, whatever it looks like."""
+    paths = _paths()
     is_there = not paths.is_remote(path) and paths.local_path(path).exists()
     return str(paths.literal(_absolute(path)) if is_there else _absolute(path))
 
 
 def _format(args: argparse.Namespace) -> str:
-    """Return the format of all files, which are there."""
-    paths = importlib.import_module("siftline.spark.runtime.paths")
+    """Return the format of all files; raise if one does not exist."""
+    paths = _paths()
     kinds = {args.format or (format_of(file, _FORMATS) if Path(file).suffix else PARQUET) for file in args.files}
     if len(kinds) > 1:
         raise CannotRunError(f"the files are of several formats: {', '.join(sorted(kinds))}")
@@ -368,7 +373,7 @@ def _subscriptions(args: argparse.Namespace) -> Any:
     if kind == PARQUET:
         return reader.parquet(*_files(args))
     table = reader.json(_files(args))
-    # Patterns and filters are kept as text, whatever objects they are.
+    # Patterns and filters are kept as text.
     fields = [(name, "string" if name in ("pattern", "filters") else kind) for name, kind in table.dtypes]
     if fields == table.dtypes:
         return table
@@ -376,7 +381,7 @@ def _subscriptions(args: argparse.Namespace) -> Any:
 
 
 def _changes(args: argparse.Namespace) -> Any:
-    """Return changes in the order of the files, those of a directory by name; Spark would read the largest first."""
+    """Return changes in the order of the files, those of a directory by name; Spark alone reads the largest first."""
     from pyspark.sql.functions import monotonically_increasing_id
 
     kind, schema = _format(args), _subscriptions(args).schema
@@ -390,15 +395,15 @@ def _changes(args: argparse.Namespace) -> Any:
 
 
 def _events(args: argparse.Namespace) -> tuple[Any, str]:
-    """Return events, and the column that names them."""
+    """Return events, and the column that identifies them."""
     kind = _format(args)
     reader = _session(args).read
     key = getattr(args, "key", None)
     if kind == JSONL:
         if args.event is not None:
-            raise CannotRunError("a line of JSON Lines is an event as it is: --event is for columns")
+            raise CannotRunError("each line of JSON Lines is an event: --event is for columns")
         lines = _lines(reader.text(_files(args)))
-        return (_numbered(lines), "id") if key is None else (_keyed(lines, key), key)
+        return (_numbered(lines), "id") if key is None else (_with_attribute(lines, key), key)
     files = _files(args)
     table = reader.csv(files, inferSchema=True, **_CSV) if kind == CSV else reader.parquet(*files)
     if key is None and "id" not in table.columns:
@@ -407,11 +412,10 @@ def _events(args: argparse.Namespace) -> tuple[Any, str]:
 
 
 def _event_stream(args: argparse.Namespace) -> tuple[Any, str]:
-    """Return events as they come into a directory, and the column that names them."""
+    """Return a stream of events from a directory, and the column that identifies them."""
     kind, key = _format(args), args.key or "id"
-    paths = importlib.import_module("siftline.spark.runtime.paths")
-    if len(args.files) != 1 or not paths.local_path(args.files[0]).is_dir():
-        raise CannotRunError("a stream reads one directory, into which files come")
+    if len(args.files) != 1 or not _paths().local_path(args.files[0]).is_dir():
+        raise CannotRunError("a stream reads one directory, in which files arrive")
     path = _readable(args.files[0])
     session = _session(args)
     reader = session.readStream
@@ -419,17 +423,17 @@ def _event_stream(args: argparse.Namespace) -> tuple[Any, str]:
         reader = reader.option("maxFilesPerTrigger", args.most_files)
     if kind == JSONL:
         if args.event is not None:
-            raise CannotRunError("a line of JSON Lines is an event as it is: --event is for columns")
-        lines = _keyed(_lines(reader.text(path)), key)
-        return (lines if args.time is None else _timed(lines, args.time)), key
+            raise CannotRunError("each line of JSON Lines is an event: --event is for columns")
+        lines = _with_attribute(_lines(reader.text(path)), key)
+        return (lines if args.time is None else _with_attribute(lines, args.time, "timestamp")), key
     reader = reader.schema(_columns(session, kind, path, f"{_absolute(args.checkpoint)}/{_COLUMNS}"))
     return (reader.csv(path, **_CSV) if kind == CSV else reader.parquet(path)), key
 
 
 def _columns(session: Any, kind: str, path: str, kept: str) -> Any:
-    """Return which columns events have: as they were when the stream first started, or as in the files that are there.
+    """Return the columns of events: as stored when the stream first started, or else as in the present files.
 
-    Started again, it would see more files, and perhaps take a column for something else.
+    After a restart there are more files, from which Spark might infer other types.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql.types import StructType
@@ -448,14 +452,8 @@ def _columns(session: Any, kind: str, path: str, kept: str) -> Any:
 
 
 def _lines(table: Any) -> Any:
-    """Return the lines that are not blank, as events."""
+    """Return the lines that are not blank as events."""
     return table.toDF("event").where("trim(event) != ''")
-
-
-def _timed(lines: Any, name: str) -> Any:
-    from pyspark.sql.functions import get_json_object
-
-    return lines.withColumn(name, get_json_object("event", f"$['{name}']").cast("timestamp"))
 
 
 def _numbered(table: Any) -> Any:
@@ -464,7 +462,8 @@ def _numbered(table: Any) -> Any:
     return table.withColumn("id", monotonically_increasing_id())
 
 
-def _keyed(lines: Any, key: str) -> Any:
+def _with_attribute(lines: Any, name: str, kind: str = "string") -> Any:
+    """Return events with one of their attributes as a column."""
     from pyspark.sql.functions import get_json_object
 
-    return lines.withColumn(key, get_json_object("event", f"$['{key}']"))
+    return lines.withColumn(name, get_json_object("event", f"$['{name}']").cast(kind))

@@ -1,8 +1,7 @@
-"""`siftline store`: subscriptions in a file that survives everything: add, remove, import, export, list, verify."""
+"""`siftline store`: subscriptions in a durable file: add, remove, import, export, list, verify."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -10,6 +9,7 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from siftline.cli.actions import add_action
 from siftline.cli.files import refuse_overwriting
 from siftline.cli.match import count
 from siftline.cli.problems import BAD_INPUT, MAX_REPORTED, OK, CannotRunError, Reporter, counted, say, show
@@ -17,6 +17,7 @@ from siftline.cli.store_changes import DIALECTS, add, remove
 from siftline.files.formats import CSV, JSONL, PARQUET, STANDARD, input_format
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
     from siftline.cli.store_import import Import
@@ -26,20 +27,20 @@ if TYPE_CHECKING:
 NAME: Final = "store"
 SUMMARY: Final = "keep subscriptions in a durable file: add, remove, import, export, list, verify"
 DETAILS: Final = """\
-  add      adds one subscription, and prints its id: a number of its own unless --id gives one.
+  add      adds one subscription, and prints its id: a new number unless --id is given.
   remove   removes subscriptions by their ids: all of them, or none if one is unknown.
-  import   reads subscriptions, as `siftline match` does, and adds all of them, or none if one is bad.
-           Bad ones are reported with line and reason; with --quarantine they go to a file, with the
-           reason, and the good ones are added.
-  export   writes all subscriptions; JSON Lines have every expression as it was written, the other
+  import   reads subscriptions like `siftline match`, and adds all of them, or none if one is invalid.
+           Invalid ones are reported with line and reason; with --quarantine they are written to a
+           file with the reason, and the valid ones are added.
+  export   writes all subscriptions; JSON Lines keep every expression as it was written, the other
            formats have it in the text language.
-  list     shows subscriptions, and in what state the store is; with --json as one document.
-  verify   looks through the whole file: structure, checksums, expressions; and through the log of
-           notifications beside it, if there is one.
+  list     shows subscriptions and the state of the store; with --json as one document.
+  verify   checks the whole file: structure, checksums, expressions; and the log of notifications
+           beside it, if there is one.
 
-A server may be running on the store: it sees what was changed. A new store is made by `add` and `import`.
+A server may be running on the store: it sees the changes. `add` and `import` make a new store if there is none.
 
-exit status: 0 done; 1 bad or unknown subscriptions, or damage; 2 could not run
+exit status: 0 done; 1 invalid or unknown subscriptions, or damage; 2 could not run
 """
 EXAMPLES: Final = """\
 examples:
@@ -61,27 +62,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
     adding = _action(actions, "add", "add one subscription, and print its id", add)
     adding.add_argument("expression", metavar="EXPRESSION", help="text, an event pattern {...} or filters [...]")
-    adding.add_argument("--id", metavar="ID", help="a new number if absent; whole numbers are integers")
-    adding.add_argument("--weight", metavar="NUMBER", type=float, default=1.0, help="for the best by weight (1)")
-    adding.add_argument("--owner", metavar="NAME", help="whose it is")
-    adding.add_argument("--expires", metavar="TIME", help="when it ends, with a time zone: 2030-01-31T12:00:00Z")
-    adding.add_argument("--dialect", choices=DIALECTS, help="what the expression is written in, if not as it looks")
+    adding.add_argument("--id", metavar="ID", help="the id (a new number); whole numbers are integers")
+    adding.add_argument("--weight", metavar="NUMBER", type=float, default=1.0, help="the weight for ranking (1)")
+    adding.add_argument("--owner", metavar="NAME", help="the owner of the subscription")
+    adding.add_argument("--expires", metavar="TIME", help="when it expires, with a time zone: 2030-01-31T12:00:00Z")
+    adding.add_argument("--dialect", choices=DIALECTS, help="the dialect of the expression, if not detected")
     removing = _action(actions, "remove", "remove subscriptions: all of them, or none if one is unknown", remove)
     removing.add_argument("ids", metavar="ID", nargs="+", help="the ids")
     importing = _action(actions, "import", "add subscriptions from files", _import)
     importing.add_argument("files", metavar="FILE", nargs="+", help="JSON Lines, CSV, Parquet or text; - is JSON Lines")
-    importing.add_argument("--replace", action="store_true", help="ids that are there already get the new expression")
-    importing.add_argument("--quarantine", metavar="FILE", help="where bad subscriptions go, as JSON Lines")
-    importing.add_argument("--owner", metavar="NAME", help="of subscriptions that do not say whose they are")
+    importing.add_argument("--replace", action="store_true", help="replace the expressions of ids that are in use")
+    importing.add_argument("--quarantine", metavar="FILE", help="the file for invalid subscriptions, as JSON Lines")
+    importing.add_argument("--owner", metavar="NAME", help="the owner of subscriptions without one")
     exporting = _action(actions, "export", "write all subscriptions to a file", _export)
-    exporting.add_argument("--output", metavar="FILE", default=STANDARD, help="standard output if absent")
+    exporting.add_argument("--output", metavar="FILE", default=STANDARD, help="the file (standard output)")
     exporting.add_argument("--format", choices=(JSONL, CSV, PARQUET), help="of the output, if not by its extension")
     exporting.add_argument("--owner", metavar="NAME", help="only the subscriptions of one owner")
     listing = _action(actions, "list", "show subscriptions", _list)
     listing.add_argument("--owner", metavar="NAME", help="only the subscriptions of one owner")
     listing.add_argument("--limit", metavar="N", type=count, help="show at most N (50; with --json all)")
     listing.add_argument("--json", action="store_true", help="print state and subscriptions as a JSON document")
-    verifying = _action(actions, "verify", "look through the whole file for damage", _verify)
+    verifying = _action(actions, "verify", "check the whole file for damage", _verify)
     verifying.add_argument("--json", action="store_true", help="print a JSON document instead of text")
 
 
@@ -91,12 +92,8 @@ def _action(
     summary: str,
     run: Callable[[argparse.Namespace], int],
 ) -> argparse.ArgumentParser:
-    action = actions.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
+    action = add_action(actions, name, summary, run)
     action.add_argument("store", metavar="STORE", help="the file of the store")
-    # As for the command itself, which must not be overruled when they stand there.
-    for option, text in (("--quiet", "no progress and no summary"), ("--debug", "show tracebacks")):
-        action.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=text)
-    action.set_defaults(act=run)
     return action
 
 
@@ -114,7 +111,7 @@ def _import(args: argparse.Namespace) -> int:
         refuse_overwriting(args.quarantine, args.store, *args.files)
     if args.files.count(STANDARD) > 1:
         raise CannotRunError("standard input can be read only once")
-    for file in args.files:  # before a store is made for nothing
+    for file in args.files:  # before a store is made
         input_format(file, FORMATS)
         if file != STANDARD:
             os.stat(file)
@@ -123,7 +120,7 @@ def _import(args: argparse.Namespace) -> int:
     start = time.perf_counter()
     with Store(args.store, is_guest=True) as store:  # a server may be running on it
         job = Import(store, is_replacing=args.replace, owner=args.owner, is_quiet=args.quiet)
-        # Without a quarantine nothing will be added, so the first bad ones are enough to know.
+        # Without a quarantine nothing will be added, so the first invalid ones are enough.
         stop_after = MAX_REPORTED if args.quarantine is None else None
         for file in args.files:
             job.read(file, stop_after)
@@ -183,7 +180,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show_document(store: Store, args: argparse.Namespace) -> None:
-    """Print the state and the subscriptions, one on a line; they may be more than memory holds."""
+    """Print the state and the subscriptions, one per line; there may be more than fit into memory."""
     from siftline.cli.store_export import json_line
 
     out = sys.stdout.buffer

@@ -1,26 +1,27 @@
-"""`siftline store add` and `remove`: one subscription in, some out."""
+"""`siftline store add` and `siftline store remove`."""
 
 from __future__ import annotations
 
 import os
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from siftline.cli.moments import zoned_time
 from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, counted, say, show
 from siftline.errors import DuplicateIdError, SubscriptionError, UnknownIdError
 from siftline.files.problems import problem_of
 
 if TYPE_CHECKING:
     import argparse
+    from datetime import datetime
 
     from siftline.ids import Id
     from siftline.storage.store import Store
 
-# So often a number is tried anew that another process was faster to take.
+# How often a new number is tried if another process has taken it.
 _ATTEMPTS: Final = 20
-# Those of a store, which would be loaded only to show the help.
+# The dialects of a store; importing its module only for the help would take long.
 DIALECTS: Final = ("text", "eventbridge", "sns", "cloudevents")
-# What the first character of an expression tells about its dialect.
+# The dialect by the first character of an expression.
 _LOOKS: Final = {"{": "eventbridge", "[": "cloudevents"}
 
 
@@ -28,7 +29,10 @@ def add(args: argparse.Namespace) -> int:
     """Add one subscription, print its id, and return the exit status."""
     from siftline.storage.store import Store
 
-    expires = None if args.expires is None else _moment(args.expires)
+    try:
+        expires = None if args.expires is None else zoned_time("--expires", args.expires)
+    except ValueError as error:
+        raise CannotRunError(str(error)) from None
     with Store(args.store, is_guest=True) as store:  # a server may be running on it
         try:
             show(str(_added(store, args, expires)))
@@ -56,7 +60,7 @@ def _added(store: Store, args: argparse.Namespace, expires: datetime | None) -> 
 
 
 def _next_id(store: Store) -> int:
-    """Return a number that no subscription has, nor had as far as the store remembers."""
+    """Return a number that no subscription in the feed of the store has had."""
     if store.are_ids_text():
         raise CannotRunError(f"the ids of {store.path} are strings: --id is needed")
     ((largest,),) = store.select("SELECT max(id) FROM changes")
@@ -64,22 +68,11 @@ def _next_id(store: Store) -> int:
 
 
 def _id(text: str, are_texts: bool | None) -> Id:
-    """Return an id as the store holds it: a whole number is an integer, unless its ids are strings."""
+    """Return an id in the form of the store: a whole number is an integer, unless the ids are strings."""
     from siftline.files.subscription_files import whole_number
 
     number = None if are_texts else whole_number(text)
     return text if number is None else number
-
-
-def _moment(text: str) -> datetime:
-    example = "such as 2030-01-31T12:00:00Z"
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise CannotRunError(f"--expires takes a time, {example}, not {text!r}") from None
-    if moment.tzinfo is None:
-        raise CannotRunError(f"--expires needs a time zone, {example}, and {text} has none")
-    return moment
 
 
 def remove(args: argparse.Namespace) -> int:

@@ -1,16 +1,14 @@
-"""From a store into a file that `siftline store import` and `siftline match` read."""
+"""Writes the subscriptions of a store to a file that `siftline store import` and `siftline match` can read."""
 
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import json
 import sys
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from siftline.cli.files import written_whole
+from siftline.cli.files import csv_bytes, written_whole
 from siftline.cli.progress import Progress
 from siftline.files.formats import JSONL, PARQUET, STANDARD
 from siftline.language.printer import to_text
@@ -52,16 +50,16 @@ def _portions(store: Store, owner: str | None, advance: Callable[[int], None]) -
 def _write(portions: Iterator[list[StoredSubscription]], kind: str, file: IO[bytes]) -> int:
     n = 0
     if kind != JSONL:
-        file.write(_csv([_COLUMNS]))
+        file.write(csv_bytes([_COLUMNS]))
     for portion in portions:
         lines = "".join(f"{json_line(each)}\n" for each in portion).encode() if kind == JSONL else None
-        file.write(_csv([_row(each) for each in portion]) if lines is None else lines)
+        file.write(csv_bytes([_row(each) for each in portion]) if lines is None else lines)
         n += len(portion)
     return n
 
 
 def json_line(subscription: StoredSubscription) -> str:
-    """Return one line of JSON with the expression as it was written; JSON stays JSON if it has a line of its own."""
+    """Return one line of JSON with the expression as it was written; a pattern on one line stays JSON."""
     dialect, text = subscription.written
     source = text if dialect != TEXT and _fits_a_line(text) else json.dumps(text)
     parts = [f'"id": {json.dumps(subscription.id)}', f'"{_KEYS[dialect]}": {source}']
@@ -86,12 +84,6 @@ def _row(subscription: StoredSubscription) -> tuple[Any, ...]:
     expires = None if subscription.expires is None else subscription.expires.isoformat()
     created = subscription.created.isoformat()
     return subscription.id, expression, subscription.weight, subscription.owner, created, expires
-
-
-def _csv(rows: Any) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode("utf-8", "surrogatepass")
 
 
 def _write_parquet(portions: Iterator[list[StoredSubscription]], path: str, are_ids_text: bool) -> int:

@@ -1,58 +1,56 @@
-"""From files of subscriptions into a store: everything good in one transaction, everything bad kept apart."""
+"""Imports files of subscriptions into a store: the valid ones in one transaction, the others into a quarantine."""
 
 from __future__ import annotations
 
 import json
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from siftline.broker.raw_json import raw_members
 from siftline.cli.files import written_whole
+from siftline.cli.moments import zoned_time
 from siftline.cli.problems import CannotRunError
 from siftline.cli.progress import announce
 from siftline.cli.reading import read_file
 from siftline.files.formats import CSV, input_format
-from siftline.files.json_places import value_in_json
 from siftline.files.problems import Problem
 from siftline.files.subscription_files import FORMATS, KEPT, Entry
 from siftline.language.printer import to_text
 from siftline.storage.written import CLOUDEVENTS, TEXT, Written
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from siftline.files.subscription_files import Subscriptions
     from siftline.ids import Id
     from siftline.storage.store import Store
 
-# Writing this many is announced, because it takes a while.
+# From this many subscriptions on, a message is printed before they are written.
 _ANNOUNCED_MIN: Final = 100_000
 
 
-class Row:
-    """One good subscription, ready for the store."""
+class Row(NamedTuple):
+    """One valid subscription for the store, without its id."""
 
-    __slots__ = ("created", "expires", "id", "owner", "weight", "written")
-
-    def __init__(self, id: Id, written: Written, weight: float, kept: dict[str, Any]) -> None:
-        self.id = id
-        self.written = written
-        self.weight = weight
-        self.owner: str | None = kept.get("owner")
-        self.created: datetime | None = kept.get("created")
-        self.expires: datetime | None = kept.get("expires")
+    written: Written
+    weight: float
+    owner: str | None = None
+    created: datetime | None = None
+    expires: datetime | None = None
 
 
 class Import:
-    """Reads files, collects what is good and what is bad, and then writes both.
+    """Reads files, collects the valid and the invalid subscriptions, and then writes both.
 
     Parameters
     ----------
     store : Store
-        Where the good ones go.
+        The store for the valid ones.
     is_replacing : bool
-        Whether an id that is there already gets the new subscription; otherwise it is a problem.
+        Whether a subscription with the same id is replaced; otherwise it is a problem.
     owner : str, optional
-        Of those that have none.
+        The owner of subscriptions without one.
     is_quiet : bool
-        Show no progress.
+        Whether to show no progress.
     """
 
     def __init__(self, store: Store, *, is_replacing: bool, owner: str | None, is_quiet: bool) -> None:
@@ -62,7 +60,7 @@ class Import:
         self._is_quiet = is_quiet
         self._are_ids_text = store.are_ids_text()
         self._rows: dict[Id, Row] = {}
-        self._known: set[Id] = set()  # ids of rows that replace others
+        self._known: set[Id] = set()  # ids of rows that replace others in the store
         self.problems: list[Problem] = []
         self.n_added = self.n_replaced = 0
 
@@ -73,7 +71,7 @@ class Import:
         if found.table is not None:
             found = found.unpacked()
         if self._are_ids_text and input_format(file, FORMATS) == CSV:
-            found.ids[:] = [str(id) for id in found.ids]  # numbers in a CSV file may well be text
+            found.ids[:] = [str(id) for id in found.ids]  # numbers in a CSV file may be meant as text
         self._check_kind(found)
         known = self._store.known(found.ids)
         for position in range(len(found.ids)):
@@ -90,10 +88,10 @@ class Import:
             raise CannotRunError(f"{found.file}: its ids are {theirs}, but the ids of {self._store.path} are {ours}")
 
     def _take(self, found: Subscriptions, position: int, known: set[Id]) -> None:
-        """Keep one row, or say why it cannot be."""
+        """Keep one row, or add a problem."""
         entry = None if found.entries is None else found.entries[position]
         id = found.ids[position]
-        kept = {} if self._owner is None else {"owner": self._owner}
+        kept: dict[str, Any] = {} if self._owner is None else {"owner": self._owner}
         reason = None
         try:
             kept |= {} if entry is None else _kept(entry)
@@ -110,10 +108,10 @@ class Import:
         if id in known:
             self._known.add(id)
         written = Written(TEXT, to_text(found.expressions[position])) if entry is None else _written(entry)
-        self._rows[id] = Row(id, written, found.weights[position], kept)
+        self._rows[id] = Row(written, found.weights[position], **kept)
 
     def commit(self, quarantine: str | None) -> None:
-        """Write the bad ones to a file, then the good ones to the store."""
+        """Write the invalid ones to a file, then the valid ones to the store."""
         if quarantine is None:
             self._add_all()
             return
@@ -139,17 +137,17 @@ class Import:
 
 
 def _written(entry: Entry) -> Written:
-    """Return the expression of an entry exactly as it stands in the file."""
+    """Return the expression of an entry exactly as it is in the file."""
     if entry.kind == "expression":
         return Written(TEXT, entry.source)
     dialect = entry.dialect if entry.kind == "pattern" else CLOUDEVENTS
     if isinstance(entry.source, str):
         return Written(dialect, entry.source)
-    return Written(dialect, value_in_json(entry.raw or "", entry.kind))
+    return Written(dialect, raw_members(entry.raw or "")[entry.kind])
 
 
 def _kept(entry: Entry) -> dict[str, Any]:
-    """Return owner and times; ValueError says what is wrong with them."""
+    """Return the owner and the times; raise ValueError if they are invalid."""
     if entry.tenant is not None:
         raise ValueError("a store keeps an owner, not a tenant: name it so")
     kept = {name: entry.kept[name] for name in KEPT if entry.kept.get(name) is not None}
@@ -157,16 +155,5 @@ def _kept(entry: Entry) -> dict[str, Any]:
         raise ValueError(f"an owner must be a string, not {kept['owner']!r}")
     for name in ("created", "expires"):
         if name in kept:
-            kept[name] = _moment(name, kept[name])
+            kept[name] = zoned_time(name, kept[name])
     return kept
-
-
-def _moment(name: str, value: Any) -> datetime:
-    example = "such as 2030-01-31T12:00:00Z"
-    try:
-        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a time, {example}, not {value!r}") from None
-    if moment.tzinfo is None:
-        raise ValueError(f"{name} needs a time zone, {example}, and {value!s} has none")
-    return moment

@@ -1,9 +1,9 @@
-"""Clients of a broker's server, with the verbs of the broker.
+"""Clients of a broker's server, with the methods of the broker.
 
-`calls.py` makes requests of the broker's verbs, `answers.py` turns answers into its types and errors, `following.py`
-is a stream from one connection to the next, `repeating.py` a publish from one attempt to the next: none of them sends
-anything, so `client.py` and `async_client.py` share them and add httpx. A stream begins with the id after which it
-goes on, so that nothing is missed if it breaks before the first notification. It imports no engine.
+`calls.py` turns the methods into requests, `answers.py` turns responses into results and errors, `following.py` keeps
+the state of a stream over several connections, `repeating.py` decides when a publish is sent again. None of them sends
+anything, so `client.py` and `async_client.py` share them and add httpx (`connection.py`). A stream begins with the id
+at which it resumes, so that nothing is missed if it breaks before the first notification. The client imports no engine.
 """
 
 try:

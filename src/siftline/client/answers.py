@@ -1,4 +1,4 @@
-"""What a server answers, as the types and the errors that the broker has in Python."""
+"""Turns the responses of a server into the results and errors of the broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from siftline.broker.raw_json import raw_elements
 if TYPE_CHECKING:
     from siftline.ids import Id
 
-# Errors of the library that a server may name.
+# The errors of the library that a response may name.
 _KINDS: Final = {
     kind.__name__: kind
     for kind in (
@@ -32,7 +32,7 @@ _KINDS: Final = {
         errors.WrongTicketError,
     )
 }
-# What a status means if the server names no error.
+# The error of a status if the response names none.
 _STATUSES: Final[dict[int, type[errors.SiftlineError]]] = {
     401: errors.AccessError,
     403: errors.AccessError,
@@ -41,12 +41,12 @@ _STATUSES: Final[dict[int, type[errors.SiftlineError]]] = {
     429: errors.BusyError,
     503: errors.BusyError,
 }
-# Statuses that say: what you have sent is wrong.
+# The statuses of an invalid request.
 _REFUSED: Final = (400, 415, 422)
 
 
 class Subscription(NamedTuple):
-    """A subscription as a server keeps it."""
+    """A subscription on a server."""
 
     id: Id
     expression: str
@@ -65,16 +65,16 @@ def error_of(
     *,
     retry_after: float | None = None,
 ) -> errors.SiftlineError:
-    """Return the error that an answer stands for.
+    """Return the error of a response.
 
     Parameters
     ----------
     status, body, retry_after
-        Of the answer.
+        Parts of the response.
     refusal : type
-        What it is if the server found the request itself wrong.
+        The error of an invalid request if the response names none.
     text : str, optional
-        The expression that was sent, in which the error shows the place.
+        The expression that was sent, to show the position of the error in it.
     """
     document = _error(body)
     reason = str(document.get("reason", f"the server answers with status {status}"))
@@ -94,7 +94,7 @@ def error_of(
 
 
 def _error(body: bytes) -> dict[str, Any]:
-    """Return what a server says is wrong; nothing if it is no broker's server, or a proxy before it answers."""
+    """Return the error document of a response; an empty one if it comes from another server or a proxy."""
     try:
         document = json.loads(body)["error"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -103,17 +103,17 @@ def _error(body: bytes) -> dict[str, Any]:
 
 
 def lease_of(document: dict[str, Any]) -> Lease:
-    """Return what `subscribe` gives."""
+    """Return the result of `subscribe`."""
     return Lease(document["id"], document["ticket"], _moment(document["expires"]), document.get("secret"))
 
 
 def expiry_of(document: dict[str, Any]) -> datetime:
-    """Return what `renew` gives."""
+    """Return the result of `renew`."""
     return _moment(document["expires"])
 
 
 def subscription_of(document: dict[str, Any]) -> Subscription:
-    """Return what `get` gives."""
+    """Return the result of `get`."""
     created, expires = _moment(document["created"]), document["expires"]
     return Subscription(
         **document | {"created": created, "expires": None if expires is None else _moment(expires)},
@@ -121,14 +121,14 @@ def subscription_of(document: dict[str, Any]) -> Subscription:
 
 
 class SubscriptionPage(NamedTuple):
-    """Some subscriptions of an owner, and what comes after them, if there is more."""
+    """Some subscriptions of an owner, and where the next page starts, if there is one."""
 
     subscriptions: list[Subscription]
     next: str | None
 
 
 def subscription_page_of(document: dict[str, Any]) -> SubscriptionPage:
-    """Return what a page of `subscriptions` is."""
+    """Return a page of `subscriptions`."""
     return SubscriptionPage([subscription_of(each) for each in document["subscriptions"]], document["next"])
 
 
@@ -141,7 +141,7 @@ class PublishedEvent(NamedTuple):
 
 
 class Published(NamedTuple):
-    """Some events, and the numbers of the first and the last one that there are."""
+    """Some events, and the numbers of the first and the last event that the server keeps."""
 
     first: int
     last: int
@@ -149,7 +149,7 @@ class Published(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What happened to a subscription; `change` is added, replaced, removed or expired; the last two have no more."""
+    """A change of a subscription: added, replaced, removed or expired; the last two have no expression."""
 
     sequence: int
     change: str
@@ -161,29 +161,21 @@ class Change(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """Some changes, the number of the last one that there is, and whether ids are texts."""
+    """Some changes, the number of the last change on the server, and whether ids are strings."""
 
     last: int
     are_ids_text: bool
     changes: list[Change]
 
 
-class Delivered(NamedTuple):
-    """What became of matches: new notifications, those that were known, those of no subscription or event there."""
-
-    delivered: int
-    repeated: int
-    unknown: int
-
-
 def published_of(document: dict[str, Any]) -> Published:
-    """Return what `published` gives."""
+    """Return the result of `published`."""
     events = [PublishedEvent(**each | {"at": _moment(each["at"])}) for each in document["events"]]
     return Published(document["first"], document["last"], events)
 
 
 def changes_of(document: dict[str, Any]) -> Changes:
-    """Return what `changes` gives."""
+    """Return the result of `changes`."""
     return Changes(document["last"], document["ids"] == "text", [_change(each) for each in document["changes"]])
 
 
@@ -192,13 +184,8 @@ def _change(document: dict[str, Any]) -> Change:
     return Change(**document | {"expires": None if expires is None else _moment(expires)})
 
 
-def delivered_of(document: dict[str, Any]) -> Delivered:
-    """Return what `deliver` gives."""
-    return Delivered(**document)
-
-
 def notifications_of(members: dict[str, str]) -> Page:
-    """Return what `notifications` gives, from the texts of its members."""
+    """Return the result of `notifications`, from the texts of its members."""
     gap = json.loads(members.get("gap", "null"))
     envelopes = raw_elements(members["notifications"])
     return Page(map(Notification.of, envelopes), None if gap is None else Gap.of(gap))

@@ -1,4 +1,4 @@
-"""The client for programs that do other things meanwhile."""
+"""The client for asyncio."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpx
 
 from siftline.broker.limits import DAY
 from siftline.client import calls
-from siftline.client.connection import options, refusal_of, result_of, stream_timeout, unreachable
+from siftline.client.connection import HttpClient, refusal_of, result_of, stream_timeout, unreachable
 from siftline.client.following import Following, warn_of_gap
 from siftline.client.repeating import Repeating
 from siftline.errors import BusyError, LimitError, ServerError, SiftlineError, UnknownIdError
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from siftline.broker.leases import Lease, Webhook
-    from siftline.broker.notifications import Notification, Page
-    from siftline.client.answers import Changes, Delivered, Published, Subscription
+    from siftline.broker.notifications import Delivered, Notification, Page
+    from siftline.client.answers import Changes, Published, Subscription
     from siftline.client.calls import Call
     from siftline.ids import Id
 
 Result = TypeVar("Result")
 
 
-class AsyncClient:
-    """What `Client` is, for asyncio: every verb is awaited, and streams are read by `async for`.
+class AsyncClient(HttpClient[httpx.AsyncClient]):
+    """The asyncio version of `Client`: every method is awaited, and streams are read by `async for`.
 
     Parameters are those of `Client`.
 
@@ -52,30 +52,7 @@ class AsyncClient:
     >>> folder.cleanup()
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        key: str | None = None,
-        timeout: float = 30.0,
-        ca: str | None = None,
-        certificate: str | None = None,
-        certificate_key: str | None = None,
-        use_proxies: bool = True,
-        retries: int = 3,
-    ) -> None:
-        self._timeout, self._retries = timeout, retries
-        self._http = httpx.AsyncClient(
-            **options(
-                url,
-                key=key,
-                timeout=timeout,
-                ca=ca,
-                certificate=certificate,
-                certificate_key=certificate_key,
-                use_proxies=use_proxies,
-            )
-        )
+    _http_type = httpx.AsyncClient
 
     async def close(self) -> None:
         """Close the connections; streams end."""
@@ -87,9 +64,6 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def __repr__(self) -> str:
-        return f"<siftline.AsyncClient: {self._http.base_url}>"
-
     async def subscribe(
         self,
         expression: Any,
@@ -100,17 +74,17 @@ class AsyncClient:
         dialect: str = calls.TEXT,
         weight: float = 1.0,
     ) -> Lease:
-        """Add a subscription for some time; the arguments are those of `Broker.subscribe`."""
+        """Add a subscription that expires after a time; the arguments are those of `Broker.subscribe`."""
         return await self._ask(
             calls.subscribe(expression, validity, deliver=deliver, owner=owner, dialect=dialect, weight=weight)
         )
 
     async def renew(self, id: Id, ticket: str | None = None, validity: Any = DAY) -> datetime:
-        """Let a subscription live on from now; return until when. Admins need no ticket, here and below."""
+        """Renew a subscription from now on, and return when it expires. Admins need no ticket, here and below."""
         return await self._ask(calls.renew(id, ticket, validity))
 
     async def replace(self, id: Id, ticket: str | None, expression: Any, *, dialect: str = calls.TEXT) -> None:
-        """Give a subscription another expression; every event sees either the old one or the new one."""
+        """Replace the expression of a subscription; every event meets either the old one or the new one."""
         await self._ask(calls.replace(id, ticket, expression, dialect=dialect))
 
     async def unsubscribe(self, id: Id, ticket: str | None = None) -> None:
@@ -118,29 +92,29 @@ class AsyncClient:
         await self._ask(calls.unsubscribe(id, ticket))
 
     async def get(self, id: Id, ticket: str | None = None) -> Subscription:
-        """Return a subscription as it is kept."""
+        """Return a subscription."""
         return await self._ask(calls.get(id, ticket))
 
     async def publish(self, event: Any, *, idempotency: str | None = None) -> int:
-        """Publish one event, a dict or JSON text; return when everybody whom it matches is sure to be notified."""
+        """Publish one event, a dict or JSON text; return when its notifications are durable."""
         return await self._ask(calls.publish_many([event], idempotency))
 
     async def publish_many(self, events: Iterable[Any], *, idempotency: str | None = None) -> int:
-        """Publish events together, all of them or none if one is bad; return how many."""
+        """Publish events together, all of them or none if one is invalid; return how many."""
         return await self._ask(calls.publish_many(events, idempotency))
 
     async def match(self, event: Any) -> list[Id]:
-        """Return which subscriptions an event would match, and notify nobody; for admins."""
+        """Return the subscriptions that an event matches, without notifying them; for admins."""
         return await self._ask(calls.match(event))
 
     async def explain(
         self, event: Any, expression: Any = None, *, id: Id | None = None, dialect: str = calls.TEXT
     ) -> dict[str, Any]:
-        """Return why an event matches an expression or a subscription, or why not; for admins."""
+        """Return why an event matches an expression or a subscription, or does not; for admins."""
         return await self._ask(calls.explain(event, expression, id=id, dialect=dialect))
 
     async def subscriptions(self, owner: str) -> AsyncIterator[Subscription]:
-        """Give all subscriptions of an owner, with his key, in the order of their ids."""
+        """Yield all subscriptions of an owner, in the order of their ids; needs the owner's key."""
         page = await self._ask(calls.owned(owner, None))
         while page.next is not None:
             for each in page.subscriptions:
@@ -152,23 +126,23 @@ class AsyncClient:
     async def notifications(
         self, id: Id, ticket: str | None = None, after: str | None = None, limit: int = 1000
     ) -> Page:
-        """Return what a subscription was notified of after a notification, oldest first, as far as it is kept."""
+        """Return the notifications of a subscription after another one, oldest first, as far as the log has them."""
         return await self._ask(calls.notifications(id, ticket, after, limit))
 
     async def published(self, after: int | None = None, limit: int = 1000) -> Published:
-        """Return events after a number, or all, of a broker that does not match them itself; for admins."""
+        """Return the events after a number, or all, of a broker that leaves matching to a cluster; for admins."""
         return await self._ask(calls.published(after, limit))
 
     async def changes(self, after: int = 0, limit: int = 1000) -> Changes:
-        """Return what happened to subscriptions after a number, oldest first; for admins."""
+        """Return the changes of subscriptions after a number, oldest first; for admins."""
         return await self._ask(calls.changes(after, limit))
 
     async def acknowledge(self, reader: str, sequence: int) -> None:
-        """Note that a reader has all changes up to a number: the later ones are kept for it; for admins."""
+        """Acknowledge that a reader has all changes up to a number: later ones are kept for it; for admins."""
         await self._ask(calls.acknowledge(reader, sequence))
 
     async def deliver(self, matches: Iterable[tuple[int, list[Id]]]) -> Delivered:
-        """Let a broker notify of matches found elsewhere, by numbers of events, each once; for admins."""
+        """Send the matches that a cluster has found, by the numbers of events; repeats are ignored; for admins."""
         return await self._ask(calls.deliver(matches))
 
     async def stream(
@@ -181,7 +155,7 @@ class AsyncClient:
         patience: float | None = 300.0,
         on_gap: Callable[[str], None] = warn_of_gap,
     ) -> AsyncIterator[Notification]:
-        """Give notifications as they come, each once, until the subscription ends; as `Client.stream` does."""
+        """Yield notifications as they come, each once, until the subscription ends; see `Client.stream`."""
         following = Following(ticket, after, patience, on_gap)
         path = calls.stream_path(id, owner)
         while not self._http.is_closed:

@@ -1,4 +1,4 @@
-"""The verbs of a broker as calls over HTTP: what to send, and how to read the answer. Nothing here sends anything."""
+"""The methods of a broker as HTTP requests: what to send, and how to read the response. Nothing here sends anything."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from siftline.broker.raw_json import raw_members
+from siftline.broker.notifications import Delivered
+from siftline.broker.raw_json import json_text, raw_members
 from siftline.client.answers import (
     changes_of,
-    delivered_of,
     expiry_of,
     lease_of,
     notifications_of,
@@ -20,7 +20,6 @@ from siftline.client.answers import (
     subscription_page_of,
 )
 from siftline.errors import EventError, LimitError, SiftlineError, SubscriptionError
-from siftline.model import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from siftline.broker.leases import Lease, Webhook
     from siftline.broker.notifications import Page
-    from siftline.client.answers import Changes, Delivered, Published, Subscription, SubscriptionPage
+    from siftline.client.answers import Changes, Published, Subscription, SubscriptionPage
     from siftline.ids import Id
 
 Result = TypeVar("Result")
@@ -40,22 +39,22 @@ _MOST_MATCHES: Final = 1_000_000
 
 
 class Call(NamedTuple, Generic[Result]):
-    """One request and what becomes of its answer.
+    """One request, and how to read its response.
 
     Attributes
     ----------
     read : callable
-        From the JSON document of the answer, None if it has none, to what the verb returns.
+        From the JSON document of the response, None if it has none, to the result.
     token : str or None
-        The ticket; without one, the key of the client counts.
+        The ticket; without one, the key of the client is sent.
     refusal : type
-        The error if the server finds wrong what was sent.
+        The error if the server finds the request invalid.
     text : str or None
-        The expression, to show the place of an error in it.
+        The expression, to show the position of an error in it.
     idempotency : str or None
-        What a publish is known by: sent again under the same name, it counts once.
+        The key of a publish: sent again with the same key, it counts once.
     parse : callable
-        From the text of the answer to what `read` takes.
+        From the text of the response to the argument of `read`.
     """
 
     method: str
@@ -78,7 +77,7 @@ class Call(NamedTuple, Generic[Result]):
 
 
 def bearer(token: str) -> dict[str, str]:
-    """Return the header with a ticket or a key."""
+    """Return the header with a ticket or an API key."""
     return {"Authorization": f"Bearer {token}"}
 
 
@@ -102,13 +101,13 @@ def subscribe(
 
 
 def renew(id: Id, ticket: str | None, validity: Any) -> Call[datetime]:
-    """Let a subscription live on."""
+    """Renew a subscription."""
     body = _document({"validity": _validity(validity)})
     return Call("POST", f"{_place(id)}/renew", expiry_of, ticket, body, refusal=LimitError)
 
 
 def replace(id: Id, ticket: str | None, expression: Any, *, dialect: str) -> Call[None]:
-    """Give a subscription another expression."""
+    """Replace the expression of a subscription."""
     document = _expression(expression, dialect)
     return Call("PUT", _place(id), _nothing, ticket, _document(document), text=_text(document))
 
@@ -124,18 +123,18 @@ def get(id: Id, ticket: str | None) -> Call[Subscription]:
 
 
 def publish_many(events: Iterable[Any], idempotency: str | None) -> Call[int]:
-    """Publish events together, under a name that is a new one unless it is given."""
+    """Publish events together, with a new idempotency key if none is given."""
     call = _events("/events", list(events), lambda document: int(document["accepted"]))
     return call._replace(idempotency=secrets.token_hex(16) if idempotency is None else idempotency)
 
 
 def match(event: Any) -> Call[list[Id]]:
-    """Ask which subscriptions an event would match."""
+    """Ask which subscriptions an event matches."""
     return _events(f"/match?limit={_MOST_MATCHES}", [event], lambda document: list(document["subscriptions"]))
 
 
 def explain(event: Any, expression: Any, *, id: Id | None, dialect: str) -> Call[dict[str, Any]]:
-    """Ask why an event matches an expression or a subscription, or why not."""
+    """Ask why an event matches an expression or a subscription, or does not."""
     asked = {"id": id} if expression is None else _expression(expression, dialect)
     body = b'%b,"event":%b}' % (_document(asked)[:-1], _object(event))
     return Call("POST", "/explain", dict, body=body, text=_text(asked))
@@ -148,7 +147,7 @@ def owned(owner: str, after: str | None) -> Call[SubscriptionPage]:
 
 
 def notifications(id: Id, ticket: str | None, after: str | None, limit: int) -> Call[Page]:
-    """Ask for what a subscription was notified of."""
+    """Ask for the notifications of a subscription."""
     since = "" if after is None else f"&after={quote(after, safe='')}"
     path = f"{_place(id)}/notifications?limit={limit}{since}"
     return Call("GET", path, notifications_of, ticket, refusal=LimitError, parse=raw_members)
@@ -166,7 +165,7 @@ def changes(after: int, limit: int) -> Call[Changes]:
 
 
 def acknowledge(reader: str, sequence: int) -> Call[None]:
-    """Say how far a reader of changes has come."""
+    """Acknowledge the changes that a reader has."""
     body = _document({"sequence": sequence})
     return Call("PUT", f"/readers/{_part(reader)}", _nothing, body=body, refusal=LimitError)
 
@@ -174,11 +173,15 @@ def acknowledge(reader: str, sequence: int) -> Call[None]:
 def deliver(matches: Iterable[tuple[int, list[Id]]]) -> Call[Delivered]:
     """Send matches that a cluster has found."""
     lines = b"\n".join(_document({"event": event, "subscriptions": ids}) for event, ids in matches)
-    return Call("POST", "/matches", delivered_of, body=lines, media=_LINES, refusal=LimitError)
+    return Call("POST", "/matches", _delivered, body=lines, media=_LINES, refusal=LimitError)
+
+
+def _delivered(document: dict[str, Any]) -> Delivered:
+    return Delivered(**document)
 
 
 def stream_path(id: Id | None, owner: str | None) -> str:
-    """Return where the stream of a subscription, of an owner, or of everything is."""
+    """Return the path of the stream of a subscription, of an owner, or of all subscriptions."""
     if id is not None:
         return f"{_place(id)}/stream"
     return "/stream" if owner is None else f"/owners/{_part(owner)}/stream"
@@ -189,12 +192,12 @@ def _place(id: Id) -> str:
 
 
 def _part(text: str) -> str:
-    """Return a part of a path; `.` and `..` would be taken for places in it."""
+    """Return a part of a path, percent-encoded; `.` and `..` have a meaning in paths."""
     return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="", errors="surrogatepass")
 
 
 def _quoted(text: str) -> str:
-    """Return a text as the header `Idempotency-Key` wants it, a string of RFC 9651."""
+    """Return a text as a string of RFC 9651, the form of the header `Idempotency-Key`."""
     if not (text.isascii() and text.isprintable()):
         raise LimitError("an idempotency key is a text of printable ASCII characters")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -235,7 +238,7 @@ def _events(path: str, events: list[Any], read: Callable[[Any], Result]) -> Call
 
 
 def _object(event: Any) -> bytes:
-    """Return an event as a JSON object that can stand in another one, as it was written."""
+    """Return an event as a JSON object that can be put into another one, as it was written."""
     line = _line(event).removeprefix(b"\xef\xbb\xbf")
     try:
         raw_members(line.decode("utf-8", "surrogatepass"))
@@ -245,16 +248,11 @@ def _object(event: Any) -> bytes:
 
 
 def _line(event: Any) -> bytes:
-    """Return an event as JSON on one line; line feeds are between tokens only."""
+    """Return an event as JSON on one line; line feeds can only be between tokens."""
     if isinstance(event, str):
         event = event.encode("utf-8", "surrogatepass")
     if not isinstance(event, (bytes, bytearray, memoryview)):
-        try:
-            return json.dumps(event, allow_nan=False, default=json_value).encode()
-        except EventError:
-            raise
-        except (TypeError, ValueError, RecursionError) as error:
-            raise EventError(f"not a JSON object: {error}") from None
+        return json_text(event)
     line = bytes(event).replace(b"\n", b" ")
     if not line.strip():
         raise EventError("not a JSON object: it is empty")

@@ -1,4 +1,4 @@
-"""The client that waits for answers."""
+"""The client with blocking methods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import httpx
 
 from siftline.broker.limits import DAY
 from siftline.client import calls
-from siftline.client.connection import options, refusal_of, result_of, stream_timeout, unreachable
+from siftline.client.connection import HttpClient, refusal_of, result_of, stream_timeout, unreachable
 from siftline.client.following import Following, warn_of_gap
 from siftline.client.repeating import Repeating
 from siftline.errors import BusyError, LimitError, ServerError, SiftlineError, UnknownIdError
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from siftline.broker.leases import Lease, Webhook
-    from siftline.broker.notifications import Notification, Page
-    from siftline.client.answers import Changes, Delivered, Published, Subscription
+    from siftline.broker.notifications import Delivered, Notification, Page
+    from siftline.client.answers import Changes, Published, Subscription
     from siftline.client.calls import Call
     from siftline.ids import Id
 
 Result = TypeVar("Result")
 
 
-class Client:
-    """A broker behind `siftline serve`, with the verbs of `Broker`; threads may share one.
+class Client(HttpClient[httpx.Client]):
+    """A client of `siftline serve`, with the methods of `Broker`; thread-safe.
 
-    Errors are those of the library, such as SubscriptionError with the place; AccessError if a key is missing or
-    wrong, BusyError if the server asks to try again later (`retry_after` says when), ServerError if there is no answer.
-    Only `publish` and `publish_many` are sent again by themselves, each under a name of its own by which the server
-    knows it: it is delivered once. After their ServerError, an event may have been published or not; who repeats the
-    call with the same `idempotency` is safe.
+    Errors are those of the library, such as SubscriptionError with the position; AccessError if a key is missing or
+    wrong, BusyError if the server asks to try again later (`retry_after` has the seconds), ServerError if there is no
+    answer. Only `publish` and `publish_many` are repeated automatically, with an idempotency key by which the server
+    recognises the repeat and delivers the events once. After their ServerError, the events may have been published or
+    not; it is safe to repeat the call with the same `idempotency`.
 
     Parameters
     ----------
     url : str
-        Of the server, such as ``https://broker.example:8080``.
+        The URL of the server, such as ``https://broker.example:8080``.
     key : str, optional
         An API key.
     timeout : float
-        Seconds that connecting, sending, or waiting for the next bytes may take.
+        How many seconds connecting, sending, or waiting for the next bytes may take.
     ca : str, optional
         A file with the certificates to trust instead of those of the system.
     certificate, certificate_key : str, optional
-        Files of the certificate and the key by which the client shows who it is.
+        The files of the certificate and the key by which the client identifies itself.
     use_proxies : bool
-        Go by the proxies that the environment names.
+        Whether to use the proxies in the environment variables.
     retries : int
-        How often a publish is sent again if there was no answer, or the server was too busy.
+        How often a publish is sent again if there was no answer, or the server was busy.
 
     Examples
     --------
@@ -70,30 +70,7 @@ class Client:
     >>> folder.cleanup()
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        key: str | None = None,
-        timeout: float = 30.0,
-        ca: str | None = None,
-        certificate: str | None = None,
-        certificate_key: str | None = None,
-        use_proxies: bool = True,
-        retries: int = 3,
-    ) -> None:
-        self._timeout, self._retries = timeout, retries
-        self._http = httpx.Client(
-            **options(
-                url,
-                key=key,
-                timeout=timeout,
-                ca=ca,
-                certificate=certificate,
-                certificate_key=certificate_key,
-                use_proxies=use_proxies,
-            )
-        )
+    _http_type = httpx.Client
 
     def close(self) -> None:
         """Close the connections; streams end."""
@@ -105,9 +82,6 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"<siftline.Client: {self._http.base_url}>"
-
     def subscribe(
         self,
         expression: Any,
@@ -118,17 +92,17 @@ class Client:
         dialect: str = calls.TEXT,
         weight: float = 1.0,
     ) -> Lease:
-        """Add a subscription for some time; the arguments are those of `Broker.subscribe`."""
+        """Add a subscription that expires after a time; the arguments are those of `Broker.subscribe`."""
         return self._ask(
             calls.subscribe(expression, validity, deliver=deliver, owner=owner, dialect=dialect, weight=weight)
         )
 
     def renew(self, id: Id, ticket: str | None = None, validity: Any = DAY) -> datetime:
-        """Let a subscription live on from now; return until when. Admins need no ticket, here and below."""
+        """Renew a subscription from now on, and return when it expires. Admins need no ticket, here and below."""
         return self._ask(calls.renew(id, ticket, validity))
 
     def replace(self, id: Id, ticket: str | None, expression: Any, *, dialect: str = calls.TEXT) -> None:
-        """Give a subscription another expression; every event sees either the old one or the new one."""
+        """Replace the expression of a subscription; every event meets either the old one or the new one."""
         self._ask(calls.replace(id, ticket, expression, dialect=dialect))
 
     def unsubscribe(self, id: Id, ticket: str | None = None) -> None:
@@ -136,29 +110,29 @@ class Client:
         self._ask(calls.unsubscribe(id, ticket))
 
     def get(self, id: Id, ticket: str | None = None) -> Subscription:
-        """Return a subscription as it is kept."""
+        """Return a subscription."""
         return self._ask(calls.get(id, ticket))
 
     def publish(self, event: Any, *, idempotency: str | None = None) -> int:
-        """Publish one event, a dict or JSON text; return when everybody whom it matches is sure to be notified."""
+        """Publish one event, a dict or JSON text; return when its notifications are durable."""
         return self._ask(calls.publish_many([event], idempotency))
 
     def publish_many(self, events: Iterable[Any], *, idempotency: str | None = None) -> int:
-        """Publish events together, all of them or none if one is bad; return how many."""
+        """Publish events together, all of them or none if one is invalid; return how many."""
         return self._ask(calls.publish_many(events, idempotency))
 
     def match(self, event: Any) -> list[Id]:
-        """Return which subscriptions an event would match, and notify nobody; for admins."""
+        """Return the subscriptions that an event matches, without notifying them; for admins."""
         return self._ask(calls.match(event))
 
     def explain(
         self, event: Any, expression: Any = None, *, id: Id | None = None, dialect: str = calls.TEXT
     ) -> dict[str, Any]:
-        """Return why an event matches an expression or a subscription, or why not; for admins."""
+        """Return why an event matches an expression or a subscription, or does not; for admins."""
         return self._ask(calls.explain(event, expression, id=id, dialect=dialect))
 
     def subscriptions(self, owner: str) -> Iterator[Subscription]:
-        """Give all subscriptions of an owner, with his key, in the order of their ids."""
+        """Yield all subscriptions of an owner, in the order of their ids; needs the owner's key."""
         page = self._ask(calls.owned(owner, None))
         while page.next is not None:
             yield from page.subscriptions
@@ -166,23 +140,23 @@ class Client:
         yield from page.subscriptions
 
     def notifications(self, id: Id, ticket: str | None = None, after: str | None = None, limit: int = 1000) -> Page:
-        """Return what a subscription was notified of after a notification, oldest first, as far as it is kept."""
+        """Return the notifications of a subscription after another one, oldest first, as far as the log has them."""
         return self._ask(calls.notifications(id, ticket, after, limit))
 
     def published(self, after: int | None = None, limit: int = 1000) -> Published:
-        """Return events after a number, or all, of a broker that does not match them itself; for admins."""
+        """Return the events after a number, or all, of a broker that leaves matching to a cluster; for admins."""
         return self._ask(calls.published(after, limit))
 
     def changes(self, after: int = 0, limit: int = 1000) -> Changes:
-        """Return what happened to subscriptions after a number, oldest first; for admins."""
+        """Return the changes of subscriptions after a number, oldest first; for admins."""
         return self._ask(calls.changes(after, limit))
 
     def acknowledge(self, reader: str, sequence: int) -> None:
-        """Note that a reader has all changes up to a number: the later ones are kept for it; for admins."""
+        """Acknowledge that a reader has all changes up to a number: later ones are kept for it; for admins."""
         self._ask(calls.acknowledge(reader, sequence))
 
     def deliver(self, matches: Iterable[tuple[int, list[Id]]]) -> Delivered:
-        """Let a broker notify of matches found elsewhere, by numbers of events, each once; for admins."""
+        """Send the matches that a cluster has found, by the numbers of events; repeats are ignored; for admins."""
         return self._ask(calls.deliver(matches))
 
     def stream(
@@ -195,23 +169,23 @@ class Client:
         patience: float | None = 300.0,
         on_gap: Callable[[str], None] = warn_of_gap,
     ) -> Iterator[Notification]:
-        """Give notifications as they come, each once, until the subscription ends.
+        """Yield notifications as they come, each once, until the subscription ends.
 
-        A connection that breaks is made again, with growing pauses, and the stream goes on where it was.
+        A broken connection is made again, with growing pauses, and the stream resumes where it was.
 
         Parameters
         ----------
         id, ticket
-            Of the subscription; without them, everybody's notifications, for admins.
+            The subscription; without them, the notifications of all subscriptions, for admins.
         owner : str, optional
-            Give the notifications of all his subscriptions, with his key.
+            Yield the notifications of all subscriptions of an owner; needs the owner's key.
         after : str, optional
-            The id of the last notification that was received earlier; '0-0' is everything that is kept. Without it,
-            what comes from now on.
+            The id of the last notification that was received earlier; '0-0' means all that the log has. Without it,
+            the stream starts with new notifications.
         patience : float, optional
-            Seconds without a connection after which ServerError is raised; None is never.
+            Seconds without a connection after which ServerError is raised; None means never.
         on_gap : callable
-            Told why, if notifications are missing because they are no longer kept; a warning otherwise.
+            Called with the reason if notifications are missing from the log; the default is a warning.
         """
         following = Following(ticket, after, patience, on_gap)
         path = calls.stream_path(id, owner)

@@ -1,9 +1,9 @@
-"""What both clients tell httpx, and what they make of its errors."""
+"""What both clients share: how they are made, and the translation of its errors."""
 
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import httpx
 
@@ -14,45 +14,56 @@ from siftline.errors import ServerError, SiftlineError
 if TYPE_CHECKING:
     from siftline.client.calls import Call
 
+Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
 Result = TypeVar("Result")
 
-# A server says something every 15 s, if only that there is nothing new.
+# How long a stream may be silent; a server sends something every 15 s.
 _SILENT_SECONDS: Final = 60.0
 
 
-def options(
-    url: str,
-    *,
-    key: str | None,
-    timeout: float,
-    ca: str | None,
-    certificate: str | None,
-    certificate_key: str | None,
-    use_proxies: bool,
-) -> dict[str, Any]:
-    """Return the options of a client of httpx."""
-    verify: ssl.SSLContext | bool = False  # without TLS: reading the authorities of the system takes 30 ms
-    if url.lower().startswith("https:"):
-        verify = ssl.create_default_context(cafile=ca)
-        if certificate is not None:
-            verify.load_cert_chain(certificate, certificate_key)
-    return {
-        "base_url": url,
-        "headers": {"User-Agent": "siftline"} | ({} if key is None else bearer(key)),
-        "verify": verify,
-        "timeout": timeout,
-        "limits": httpx.Limits(max_connections=None, max_keepalive_connections=20),  # a stream keeps one
-        "trust_env": use_proxies,
-    }
+class HttpClient(Generic[Http]):
+    """The base of both clients; `_http_type` is the client of httpx that they use."""
+
+    _http_type: type[Http]
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout: float = 30.0,
+        ca: str | None = None,
+        certificate: str | None = None,
+        certificate_key: str | None = None,
+        use_proxies: bool = True,
+        retries: int = 3,
+    ) -> None:
+        verify: ssl.SSLContext | bool = False  # without TLS, because loading the system's certificates takes 30 ms
+        if url.lower().startswith("https:"):
+            verify = ssl.create_default_context(cafile=ca)
+            if certificate is not None:
+                verify.load_cert_chain(certificate, certificate_key)
+        self._timeout, self._retries = timeout, retries
+        self._http: Http = self._http_type(
+            base_url=url,
+            headers={"User-Agent": "siftline"} | ({} if key is None else bearer(key)),
+            verify=verify,
+            timeout=timeout,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),  # each stream keeps one
+            trust_env=use_proxies,
+        )
+
+    def __repr__(self) -> str:
+        return f"<siftline.{type(self).__name__}: {self._http.base_url}>"
 
 
 def stream_timeout(timeout: float) -> httpx.Timeout:
-    """Return the limits of a stream: silence may last longer than an answer."""
+    """Return the timeouts of a stream, which may be silent for longer than a response."""
     return httpx.Timeout(timeout, read=max(timeout, _SILENT_SECONDS))
 
 
 def result_of(call: Call[Result], response: httpx.Response) -> Result:
-    """Return what a call gives; raise what the server says is wrong."""
+    """Return the result of a call; raise the error of the response."""
     if response.status_code // 100 != 2:
         raise refusal_of(response, response.content, call.refusal, call.text)
     try:
@@ -64,14 +75,14 @@ def result_of(call: Call[Result], response: httpx.Response) -> Result:
 def refusal_of(
     response: httpx.Response, body: bytes, refusal: type[SiftlineError], text: str | None = None
 ) -> SiftlineError:
-    """Return the error that an answer stands for, with when to try again."""
+    """Return the error of a response, with the time after which to try again."""
     seconds = response.headers.get("retry-after", "")
     retry_after = float(seconds) if seconds.isascii() and seconds.isdecimal() and len(seconds) < 9 else None
     return error_of(response.status_code, body, refusal, text, retry_after=retry_after)
 
 
 def unreachable(error: Exception) -> ServerError:
-    """Return what an error of httpx means."""
+    """Return the error for an exception of httpx."""
     if isinstance(error, httpx.TimeoutException):
         return ServerError(f"the server did not answer in time ({type(error).__name__})")
     return ServerError(f"no connection to the server: {str(error) or type(error).__name__}")

@@ -1,10 +1,10 @@
-"""A stream that goes on: bytes of server-sent events in, notifications out, each once; when and where to connect again.
+"""The state of a stream over several connections: bytes of server-sent events in, notifications out, each once.
 
-    connect ──► bytes ──► notifications, their ids remembered
+    connect ──► bytes ──► notifications; their ids are remembered
        ▲          │
-       └── wait ◄─┘ the connection broke, or the server stops: then go on after the last id
+       └── wait ◄─┘ the connection broke, or the server stopped: resume after the last id
 
-Nothing here reads or waits: both clients do that in their own way.
+Nothing here reads or waits; the two clients do that, each in its own way.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _MOST_SECONDS: Final = 30.0
 
 
 def warn_of_gap(reason: str) -> None:
-    """Say that notifications are missing: what a stream does unless it is told to do something else."""
+    """Warn that notifications are missing; the default of a stream."""
     warnings.warn(f"the stream has a gap: {reason}", RuntimeWarning, stacklevel=2)
 
 
 class Following:
-    """What is known of a stream from one connection to the next.
+    """The state of a stream from one connection to the next.
 
     Parameters
     ----------
     token : str, optional
         The ticket.
     after : str, optional
-        The id of the notification to go on after; without it, what comes from now on.
+        The id of the notification after which to resume; without it, the stream starts with new notifications.
     patience : float, optional
-        Seconds without a connection after which the stream gives up; None is never.
+        Seconds without a connection after which the stream gives up; None means never.
     on_gap : callable
-        Told why notifications are missing.
+        Called with the reason if notifications are missing.
     """
 
     def __init__(self, token: str | None, after: str | None, patience: float | None, on_gap: OnGap) -> None:
@@ -63,21 +63,21 @@ class Following:
         return headers if self._after is None else headers | {"Last-Event-ID": str(self._after)}
 
     def opened(self) -> None:
-        """There is a connection."""
+        """Reset the state after a connection was made."""
         self._rest, self._fields = b"", {}
         self._n_failures, self._failing_since = 0, None
         self.was_open = True
 
     def take(self, chunk: bytes) -> list[Notification]:
-        """Return what has come with some bytes; repeats are left out."""
+        """Return the notifications in some bytes, without repeats."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         found = [self._line(line.removesuffix(b"\r")) for line in lines]
         return [each for each in found if each is not None]
 
     def pause(self, error: SiftlineError | None) -> float:
-        """Return how many seconds to wait before connecting again; raise the error if that is useless."""
+        """Return how many seconds to wait before connecting again; raise the error if another attempt is useless."""
         if isinstance(error, ServerError) and error.status is not None and error.status < 500:
-            raise error  # it will not get better
+            raise error  # the next attempt would fail in the same way
         now = time.monotonic()
         if self._failing_since is None:
             self._failing_since = now
@@ -97,14 +97,14 @@ class Following:
         kind = fields.get(b"event")
         if kind == b"match":
             return self._new(_notification(fields[b"data"]))
-        if b"id" in fields:  # where to go on: after a gap, at the beginning, or past what was for others
+        if b"id" in fields:  # a position to resume at: after a gap, at the start, or past events of others
             self._after = Position.of(fields[b"id"].decode())
         if kind == b"gap":
             self._on_gap(_reason(fields.get(b"data", b"")))
         return None
 
     def _new(self, notification: Notification) -> Notification | None:
-        """Return a notification unless it came before: the ids of a stream ascend."""
+        """Return a notification unless it is a repeat: the ids of a stream ascend."""
         if self._after is not None and notification.position <= self._after:
             return None
         self._after = notification.position
@@ -115,7 +115,7 @@ def _notification(data: bytes) -> Notification:
     try:
         return Notification.of(data.decode())
     except (ValueError, KeyError, TypeError):
-        raise ServerError(f"the stream sends what is no notification: {data[:100]!r}") from None
+        raise ServerError(f"the stream has sent an invalid notification: {data[:100]!r}") from None
 
 
 def _reason(data: bytes) -> str:

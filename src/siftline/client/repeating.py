@@ -1,6 +1,6 @@
-"""A publish that goes on: sent again, under the same name, if there was no answer or the server was too busy.
+"""Decides when a publish is sent again, with the same idempotency key: if there was no answer or the server was busy.
 
-Nothing here sends or waits: both clients do that in their own way.
+Nothing here sends or waits; the two clients do that, each in its own way.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 _FIRST_SECONDS: Final = 0.25
 # A longer `Retry-After` is reported to the caller instead of being waited for.
 _MOST_SECONDS: Final = 30.0
-# Answers that say: try again. Without any, the connection broke, and nobody knows what happened.
+# The statuses after which a call is sent again; None is a broken connection, after which the outcome is unknown.
 _AGAIN: Final = (None, 408, 429, 502, 503, 504)
 
 
 class Repeating:
-    """When to send a call again.
+    """Decides when a call is sent again.
 
     Parameters
     ----------
     call : Call
-        Only one with a name is sent again: another might count twice.
+        The call; without an idempotency key it is not sent again, because it might count twice.
     retries : int
-        How often at most.
+        The largest number of repeats.
     """
 
     def __init__(self, call: Call[Any], retries: int) -> None:
@@ -37,7 +37,7 @@ class Repeating:
         self._seconds = _FIRST_SECONDS
 
     def pause(self, error: SiftlineError) -> float:
-        """Return how many seconds to wait before the next attempt; raise the error if there is to be none."""
+        """Return how many seconds to wait before the next attempt; raise the error if there is none."""
         if not isinstance(error, (BusyError, ServerError)) or not self._n_left:
             raise error
         asked = error.retry_after or 0.0

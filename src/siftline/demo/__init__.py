@@ -1,3 +1,3 @@
-"""The whole pipeline on generated products and wish lists, and a report of what it did: `siftline demo`."""
+"""`siftline demo`: the whole pipeline on generated products and wish lists, with a report of the results."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Products and wish lists, written in words.
+"""Products and wish lists in words.
 
-`drawing` draws which attributes and values there are. Here they get names, and become what the pipeline reads:
+`drawing` generates attributes and values as numbers. This module names them, and makes the input of the pipeline:
 subscriptions as text and events as JSON.
 """
 
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# One wish of several conditions in ten leaves a choice: its first condition, or a low price.
+# The share of wishes with several conditions that have an alternative: the first condition, or a low price.
 _CHOICE_SHARE: Final = 0.1
 _MOST_CHOICE_PRICE: Final = 100
 
 
 class Shop(NamedTuple):
-    """What is drawn.
+    """The generated data.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Shop(NamedTuple):
 
 
 def draw_shop(n_subscriptions: int, n_events: int, seed: int) -> Shop:
-    """Draw wish lists and products; the same seed gives the same ones.
+    """Generate wish lists and products; the same seed gives the same data.
 
     >>> print(draw_shop(1, 1, seed=4).subscriptions["expression"][0])
     (spout_pieces <= 2 or price <= 44) and bag_motif = 'classic' and bag_border in ('slim', 'wide', 'round')
@@ -84,7 +84,7 @@ def draw_shop(n_subscriptions: int, n_events: int, seed: int) -> Shop:
 
 
 class Dictionary:
-    """The names of attributes, commonest first, and the words of their values."""
+    """The names of attributes, most common first, and the words of their values."""
 
     def __init__(self, is_text: NDArray[np.bool_]) -> None:
         texts = _named(COMMON_TEXTS, TEXT_PROPERTIES)
@@ -92,25 +92,25 @@ class Dictionary:
         chosen = [next(texts if each else numbers) for each in is_text]
         self.names = pa.array([name for name, _ in chosen])
         self._limits = {place: most for place, (_, most) in enumerate(chosen) if isinstance(most, int)}
-        # Where the values of a text attribute begin in the list of all words.
+        # The start of the values of each text attribute in the list of all words.
         values = [each.values() for each in LISTS]
         starts = dict(zip(map(id, LISTS), np.cumsum([0, *map(len, values)]).tolist(), strict=False))
         self._starts = np.array([starts[id(words)] if isinstance(words, Words) else -1 for _, words in chosen])
         self._words = pa.array([word for words in values for word in words])
 
     def limited(self, n_values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many values attributes have, where that is known of common ones."""
+        """Return the numbers of values of attributes, with the fixed numbers of common ones."""
         limited = n_values.copy()
         limited[list(self._limits)] = list(self._limits.values())
         return limited
 
     def words(self, attributes: NDArray[Any], values: NDArray[np.int64]) -> Any:
-        """Return the words that values of text attributes stand for."""
+        """Return the words of values of text attributes."""
         return self._words.take(pa.array(self._starts[attributes] + values))
 
 
 def _named(common: Sequence[tuple[str, Any]], properties: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield names and what their values are: common ones, then each part with each property, well mixed."""
+    """Yield names and the kinds of their values: common ones, then each part with each property, mixed."""
     yield from common
     for turn in range(len(properties)):
         for place, part in enumerate(PARTS):

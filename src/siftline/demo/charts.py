@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn for the width of a phone: lines and bars of one colour, with the numbers written beside them."""
+"""SVG charts for the width of a phone: lines and bars of one colour, with the numbers beside them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 360
 _ROW, _BAR = 26, 16
-# How wide a letter is, about.
+# The approximate width of a letter.
 _LETTER: Final = 6.2
 _HEIGHT: Final = 170
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 8, 26, 22
 
 
 def bars(title: str, rows: Sequence[tuple[str, float, str]]) -> str:
-    """Return horizontal bars: label, length, and the text behind the bar."""
+    """Return horizontal bars: label, length, and the text after the bar."""
     most = max((length for _, length, _ in rows), default=0) or 1
     label_width, text_width = 12 + _LETTER * max((len(label) for label, _, _ in rows), default=0), 60
     scale = (WIDTH - label_width - text_width) / most
@@ -32,7 +32,7 @@ def bars(title: str, rows: Sequence[tuple[str, float, str]]) -> str:
 
 
 def columns(title: str, rows: Sequence[tuple[str, float, str]], *, unit: str, label_every: int = 1) -> str:
-    """Return upright bars: label below some, height, and the text above the highest; `unit` is written at the top."""
+    """Return vertical bars: labels below some, heights, and the text above the highest; `unit` is at the top."""
     most = max((height for _, height, _ in rows), default=0) or 1
     inner = _HEIGHT - _TOP - _BOTTOM
     step = (WIDTH - _RIGHT) / max(1, len(rows))
@@ -51,7 +51,7 @@ def columns(title: str, rows: Sequence[tuple[str, float, str]], *, unit: str, la
 
 
 def log_curve(title: str, heights: Sequence[float], *, unit: str) -> str:
-    """Return a curve of positive heights by rank (from 1), both on logarithmic axes; heights are shares of 1."""
+    """Return a curve of positive heights by rank (from 1) on logarithmic axes; heights are shares of 1."""
     decades_x = math.log10(max(2, len(heights)))
     decades_y = max(1, math.ceil(-math.log10(min(heights, default=0.1))))
     width, height = WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM

@@ -1,9 +1,9 @@
-"""Which attributes and values products and wish lists have, as numbers: skewed as in a real shop.
+"""Generates the attributes and values of products and wish lists as numbers, with the skew of a real shop.
 
-There are 10,204 attributes; the commonest is in 31 % of the products, the second in 17 %, and attribute i (from 1) in
-0.17 * (2 / i) ** 0.7. Wishes prefer common attributes, but less so. Most attributes are texts of 2 to 500 words, asked
-for by `=` and `in`; the others are numbers, asked for by ranges. Products have 5 to 40 attributes, 14 on average, and
-each satisfies a wish that is planted in it.
+There are 10,204 attributes; the most common is in 31 % of the products, the second in 17 %, and attribute i (from 1) in
+0.17 * (2 / i) ** 0.7. Wishes prefer common attributes too, but less strongly. Most attributes are texts with 2 to 500
+values, with conditions `=` and `in`; the others are numbers, with ranges. Products have 5 to 40 attributes, 14 on
+average, and each satisfies a wish that is planted in it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _N_ATTRIBUTES: Final = 10_204
 _FIRST, _SECOND, _DECAY = 0.31, 0.17, 0.7
-# An attribute is wished for in proportion to the logarithm of the number of products, of this many, that have it.
+# The weight of an attribute in wishes is the logarithm of how many of this many products have it.
 _N_PRODUCTS: Final = 296_846
 _TEXT_SHARE: Final = 0.7
 _MOST_WORDS, _MOST_NUMBERS = 500, 100_000
@@ -30,7 +30,7 @@ EQUAL, IN, AT_MOST, AT_LEAST, BETWEEN = range(5)
 
 
 class Catalogue(NamedTuple):
-    """What is known of each attribute: how many products have it, whether it is a text, and how many values it has."""
+    """For each attribute: the share of products that have it, whether it is a text, and its number of values."""
 
     frequencies: NDArray[np.float64]
     is_text: NDArray[np.bool_]
@@ -38,16 +38,16 @@ class Catalogue(NamedTuple):
 
 
 class Wishes(NamedTuple):
-    """Wishes, and below each other all their conditions.
+    """Wishes, and the concatenation of all their conditions.
 
     Attributes
     ----------
     counts : int64[w]
         How many conditions a wish has.
     attributes : int32[w, 5]
-        Of its conditions; -1 where it has fewer.
+        The attributes of its conditions; -1 where it has fewer.
     operators, lows, highs : int8[c], int64[c], int64[c]
-        Of each condition: what it is, and the values that satisfy it, from low to high.
+        The operator of each condition, and the range of values that satisfy it.
     """
 
     counts: NDArray[np.int64]
@@ -63,7 +63,7 @@ class Wishes(NamedTuple):
 
 
 class Offers(NamedTuple):
-    """Products, one row a value, and for each product the wish that is planted in it."""
+    """Products, one row per value, and for each product the wish that is planted in it."""
 
     products: NDArray[np.int64]
     attributes: NDArray[np.int32]
@@ -72,7 +72,7 @@ class Offers(NamedTuple):
 
 
 def draw_catalogue(chance: np.random.Generator) -> Catalogue:
-    """Draw the attributes, commonest first."""
+    """Generate the attributes, most common first."""
     frequencies = _SECOND * (2.0 / np.arange(1, _N_ATTRIBUTES + 1)) ** _DECAY
     frequencies[0] = _FIRST
     is_text = chance.random(_N_ATTRIBUTES) < _TEXT_SHARE
@@ -82,7 +82,7 @@ def draw_catalogue(chance: np.random.Generator) -> Catalogue:
 
 
 def draw_wishes(catalogue: Catalogue, n: int, chance: np.random.Generator) -> Wishes:
-    """Draw wishes; some have a single condition, so that a few people are told often, and most seldom."""
+    """Generate wishes; some have a single condition, so that a few wishes match often, and most rarely."""
     counts = chance.integers(1, _MOST_CONDITIONS + 1, size=n)
     nothing = np.empty((n, 0), dtype=np.int32)
     attributes = _distinct(np.log(catalogue.frequencies * _N_PRODUCTS), _MOST_CONDITIONS, nothing, chance)
@@ -91,7 +91,7 @@ def draw_wishes(catalogue: Catalogue, n: int, chance: np.random.Generator) -> Wi
 
 
 def draw_offers(catalogue: Catalogue, wishes: Wishes, n: int, chance: np.random.Generator) -> Offers:
-    """Draw products: what is planted, the two commonest attributes by their share, then others by theirs."""
+    """Generate products: the planted wish, the two most common attributes by their shares, then others by theirs."""
     chosen = chance.integers(0, max(1, len(wishes.counts)), size=n)
     planted, planted_values = _satisfied(wishes, chosen, chance)
     sizes = np.minimum(_LEAST_SIZE + chance.exponential(_MEAN_BEYOND, size=n).astype(np.int64), _MOST_SIZE)
@@ -110,7 +110,7 @@ def draw_offers(catalogue: Catalogue, wishes: Wishes, n: int, chance: np.random.
 def _distinct(
     weights: NDArray[np.float64], n_columns: int, taken: NDArray[np.int32], chance: np.random.Generator
 ) -> NDArray[np.int32]:
-    """Draw attributes by weight for each row of `taken`, none twice and none that is taken."""
+    """Draw attributes by weight for each row of `taken`, without repeats and without those taken."""
     n_rows, n_taken = taken.shape
     ends = np.cumsum(weights)
     drawn = np.concatenate([taken, np.full((n_rows, n_columns), -1, dtype=np.int32)], axis=1)
@@ -142,7 +142,7 @@ def _conditions(
 
 
 def _values(catalogue: Catalogue, attributes: NDArray[np.int32], chance: np.random.Generator) -> NDArray[np.int64]:
-    """Draw a value for each attribute: numbers uniformly, of the words of a text the first ones more often."""
+    """Draw a value for each attribute: numbers uniformly, texts with a preference for the first words."""
     shares = chance.random(len(attributes))
     skewed = np.where(catalogue.is_text[attributes], shares**2, shares)
     return (skewed * catalogue.n_values[attributes]).astype(np.int64)

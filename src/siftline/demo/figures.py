@@ -1,4 +1,4 @@
-"""What the demo has found out: plain numbers and texts, which the report shows and `figures.json` holds."""
+"""The results of the demo: plain numbers and texts, which are shown in the report and stored in `figures.json`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Stage:
-    """A step of the pipeline: how long it took, and how much of what it did in that time."""
+    """A step of the pipeline: its time, and the amount of work."""
 
     name: str
     seconds: float
@@ -21,13 +21,13 @@ class Stage:
 
     @property
     def rate(self) -> float | None:
-        """How many a second."""
+        """The amount per second."""
         return self.amount / self.seconds if self.amount and self.seconds else None
 
 
 @dataclass
 class Batch:
-    """A micro-batch of the stream, with the changes that were made just before it."""
+    """A micro-batch of the stream, with the number of changes just before it."""
 
     events: int
     seconds: float
@@ -37,7 +37,7 @@ class Batch:
 
 @dataclass
 class Kind:
-    """One kind of change while the stream ran: how many, and how many of them the next micro-batch followed."""
+    """One kind of change during the stream: how many, and how many of them took effect in the next micro-batch."""
 
     name: str
     meaning: str
@@ -47,7 +47,7 @@ class Kind:
 
 @dataclass
 class Sample:
-    """A pair of event and subscription, and what the engine says about it."""
+    """A pair of event and subscription, and the explanation of the engine."""
 
     title: str
     event: int
@@ -61,30 +61,30 @@ class Sample:
 
 @dataclass
 class Figures:
-    """Everything.
+    """All results.
 
     Attributes
     ----------
     machine : dict
-        Name of a thing and what it is here.
+        Names and values of properties of the machine.
     stages : list of Stage
-        In order.
+        The stages in order.
     shares : list of (str, float)
-        The attributes that were seen, commonest first, and the share of events that have each.
+        The attributes of the profile, most common first, and the share of events that have each.
     index_bytes, refused : int
-        Of the compiled subscriptions.
+        The size of the index, and the number of refused subscriptions.
     matches, events_told, subscriptions_told : int
         Pairs of event and subscription, events with any, subscriptions with any, without the stream.
     planted : int
-        Each event was made to satisfy one subscription; this many of these pairs were found.
+        Each event was generated to satisfy one subscription; this is the number of these pairs that were found.
     histogram : list of (int, int, int)
-        From and to this many matches, and how many subscriptions have as many.
+        A range of numbers of matches, and how many subscriptions are in it.
     top : list of (int, str, int)
         The subscriptions with the most matches.
     batches, kinds, samples : list
-        Of the stream, of its changes, and of notifications.
+        The micro-batches of the stream, its kinds of changes, and sample notifications.
     compact_seconds : float
-        How long merging the changes took, while the stream ran.
+        How long merging the changes took during the stream.
     """
 
     n_subscriptions: int
@@ -109,9 +109,9 @@ class Figures:
 
     @property
     def seconds(self) -> float:
-        """All stages together."""
+        """The time of all stages."""
         return sum(stage.seconds for stage in self.stages)
 
     def save(self, path: Path) -> None:
-        """Write them as JSON."""
+        """Write the results as JSON."""
         path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The demo: products and wish lists are drawn, profiled, compiled, matched and streamed, and the report is written."""
+"""Runs the demo: generates products and wish lists, profiles, compiles, matches and streams, and writes the report."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from siftline.demo.catalogue import Shop
 
 REPORT, FIGURES, DATA = "report.html", "figures.json", "data"
-# Marks a folder of data as one that may be deleted by the next run.
+# A file that marks a data folder that the next run may delete.
 _MARK: Final = "made-by-siftline-demo"
-# Of many events a sample tells enough: what matters are attributes that are common or rare.
+# The size of the sample of events that is profiled: it only has to tell common attributes from rare ones.
 _PROFILED: Final = 50_000
 _ROWS_IN_GROUP: Final = 10_000
 _N_TOP: Final = 8
-# Spark warns of much that is as it shall be here.
+# Spark logs many warnings that do not matter here.
 _LOGGING: Final = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -52,7 +52,7 @@ _WARM_UP: Final = "from siftline.spark.worker.daemon import warm_up; warm_up()"
 
 
 class Sizes(NamedTuple):
-    """How much there shall be."""
+    """The sizes of the generated data."""
 
     subscriptions: int = 200_000
     events: int = 200_000
@@ -71,9 +71,9 @@ def run_demo(
     cores: int | None = None,
     memory: str = "2g",
 ) -> Figures:
-    """Run all of it, write the report into a folder, and return what it shows.
+    """Run all stages, write the report into a folder, and return its figures.
 
-    A Spark session that runs already is used; otherwise one is started, and stopped at the end, whatever happens.
+    An active Spark session is used; otherwise one is started, and stopped at the end in any case.
     """
     figures = Figures(sizes.subscriptions, sizes.events, sizes.streamed, seed)
     stages = Stages(tell)
@@ -138,7 +138,7 @@ class _Demo:
         self._figures.refused = index.quarantined
 
     def _match(self) -> tuple[Any, Any]:
-        """Return events and subscriptions of all matches."""
+        """Return the events and subscriptions of all matches."""
         from siftline.spark import match
 
         n_events, target = self._sizes.events, str(self._data / "matches")
@@ -177,7 +177,7 @@ class _Demo:
 
 
 def histogram(counts: Any) -> list[tuple[int, int, int]]:
-    """Return how many subscriptions have this many matches: none, 1, 2 to 3, 4 to 7, and so on, up to the most.
+    """Return how many subscriptions have 0, 1, 2 to 3, 4 to 7, ... matches, up to the largest number.
 
     >>> import numpy as np
     >>> histogram(np.array([0, 0, 1, 3, 2, 9]))
@@ -194,14 +194,14 @@ def read_pairs(path: str) -> tuple[Any, Any]:
     return table["id"].to_numpy(), table["subscription"].to_numpy()
 
 
-# around it
+# files, kernels and Spark
 
 
 def _new_folder(path: Path) -> Path:
-    """Return an empty folder, in place of the one that an earlier run made."""
+    """Return an empty folder, after deleting that of an earlier run."""
     if path.exists():
         if not (path / _MARK).exists():
-            raise SiftlineError(f"{path} is there already, and not from a demo: choose another --output")
+            raise SiftlineError(f"{path} exists and is not from a demo: choose another --output")
         shutil.rmtree(path)
     path.mkdir(parents=True)
     (path / _MARK).touch()
@@ -209,7 +209,7 @@ def _new_folder(path: Path) -> Path:
 
 
 def _drawn(data: Path, sizes: Sizes, seed: int) -> Shop:
-    """Draw everything, and write what the batch jobs read."""
+    """Generate the data, and write the files of the batch jobs."""
     shop = draw_shop(sizes.subscriptions, sizes.events + sizes.streamed, seed)
     pq.write_table(shop.subscriptions, data / "subscriptions.parquet", row_group_size=_ROWS_IN_GROUP)
     pq.write_table(shop.events.slice(0, sizes.events), data / "events.parquet", row_group_size=_ROWS_IN_GROUP)
@@ -218,7 +218,7 @@ def _drawn(data: Path, sizes: Sizes, seed: int) -> Shop:
 
 @contextmanager
 def _kernels_on_the_way() -> Iterator[Callable[[], int]]:
-    """Load the kernels in a process of its own meanwhile: the first time on a machine they have to be compiled."""
+    """Compile the kernels in a background process; later runs on the same machine load them from a cache."""
     process = subprocess.Popen([sys.executable, "-c", _WARM_UP], stderr=subprocess.DEVNULL)
     try:
         yield process.wait
@@ -231,7 +231,7 @@ def _kernels_on_the_way() -> Iterator[Callable[[], int]]:
 def _spark(
     stages: Stages, data: Path, cores: int | None, memory: str, wait_for_kernels: Callable[[], int]
 ) -> Iterator[Any]:
-    """Give a session, and stop it afterwards unless it was there before."""
+    """Yield a session, and stop it afterwards unless it was active before."""
     from pyspark.sql import SparkSession
 
     from siftline.spark import session
@@ -251,7 +251,7 @@ def _spark(
 
 
 def _log_less(data: Path) -> None:
-    """Let a JVM that is started from now on log errors only, from its first line on."""
+    """Make JVMs that are started from now on log errors only."""
     file = data / "log4j2.properties"
     file.write_text(_LOGGING, encoding="utf-8")
     given = os.environ.get("SPARK_SUBMIT_OPTS", "")
@@ -259,7 +259,7 @@ def _log_less(data: Path) -> None:
 
 
 def _stop(spark: Any) -> None:
-    """Stop Spark, and its JVM too, which would otherwise end with this process only."""
+    """Stop Spark and its JVM, which would otherwise only end with this process."""
     gateway = spark.sparkContext._gateway
     spark.stop()
     gateway.shutdown()

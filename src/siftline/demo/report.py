@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing else, readable on a phone and in grey."""
+"""The report: one self-contained HTML file, readable on a phone and without colours."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def _machine(figures: Figures) -> str:
 
 
 def _figure(name: str, text: str) -> str:
-    """Return a number with its name, by which it can be found in the page."""
+    """Return a number with a name by which it can be found in the page."""
     return f'<b data-figure="{escape(name)}">{escape(text)}</b>'
 
 

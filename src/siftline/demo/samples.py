@@ -1,4 +1,4 @@
-"""A few notifications, and the engine's explanation of each."""
+"""Chooses a few notifications, and explains them with the engine."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from siftline.demo.catalogue import Shop
 
 _N_SAMPLES: Final = 4
-# So many events are looked at for notifications that are worth showing.
+# How many events are searched for interesting notifications.
 _N_LOOKED_AT: Final = 500
 
 
 class Chosen(NamedTuple):
-    """A pair of event and subscription to be shown, and whether the pipeline found that they match."""
+    """A pair of event and subscription to show, and whether the pipeline found that they match."""
 
     title: str
     event: int
@@ -31,7 +31,7 @@ class Chosen(NamedTuple):
 
 
 def match_samples(shop: Shop, events: Any, subscriptions: Any) -> list[Chosen]:
-    """Choose matches of different events and subscriptions: with the most conditions, some of them with a choice."""
+    """Choose matches of different events and subscriptions with the most conditions, some of them with alternatives."""
     rows = np.flatnonzero(events < _N_LOOKED_AT)
     pairs = list(zip(events[rows].tolist(), subscriptions[rows].tolist(), strict=True))
     texts = {id: shop.subscriptions["expression"][id].as_py() for _, id in pairs}
@@ -45,7 +45,7 @@ def match_samples(shop: Shop, events: Any, subscriptions: Any) -> list[Chosen]:
 
 
 def explained(index: str, shop: Shop, chosen: Sequence[Chosen]) -> list[Sample]:
-    """Ask the engine of the current version of the index about each pair."""
+    """Explain each pair with the engine of the current version of the index."""
     from siftline.spark import IndexDirectory
 
     directory = IndexDirectory.open(index)

@@ -1,4 +1,4 @@
-"""Steps with a clock: each tells when it begins, and how long it took."""
+"""Times the steps of the demo, and prints when each starts and how long it took."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Stages:
-    """Times steps, and tells about them line by line."""
+    """Times steps, and prints a line about each."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self.done: list[Stage] = []
@@ -33,5 +33,5 @@ class Stages:
         self.tell(f"{name}: {stage.seconds:.1f} s{rate}")
 
     def tell(self, text: str) -> None:
-        """Say something, with the time since the beginning."""
+        """Print a text with the time since the start."""
         self._tell(f"[{time.perf_counter() - self._start:6.1f} s] {text}")

@@ -1,10 +1,10 @@
-"""The stream of the demo: files of events arrive one by one, and before each some subscriptions change.
+"""The stream of the demo: files of events arrive one by one, and before each file some subscriptions change.
 
-Each change is made with an event of the next file in mind, so that it can be seen whether the micro-batch followed it:
+Each change is made for an event of the next file, which shows whether the change took effect:
 
-    added      two conditions that the event satisfies       then they must be told
-    replaced   one more condition, which the event fails     then they must not be told
-    removed    a subscription that the event satisfies       then they must not be told
+    added      two conditions that the event satisfies       the pair must be in the output
+    replaced   one more condition, which the event fails     the pair must not be in the output
+    removed    a subscription that the event satisfies       the pair must not be in the output
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from siftline.demo.catalogue import Shop
 
 _N_FILES: Final = 20
-# One event in this many has its subscription changed, in each of the three ways.
+# For each of the three kinds of changes, one event in this many has its subscription changed.
 _EVENTS_PER_CHANGE: Final = 50
 _MEANINGS: Final = {
     "added": "the event that it was made for was told",
@@ -38,7 +38,7 @@ _SCHEMA: Final = "id bigint, event string"
 
 
 class Change(NamedTuple):
-    """A change, and the event of the next file that shows whether it was followed."""
+    """A change, and the event of the next file that shows whether it took effect."""
 
     kind: str
     event: int
@@ -46,7 +46,7 @@ class Change(NamedTuple):
 
 
 class Streamed(NamedTuple):
-    """What the stream did."""
+    """The results of the stream."""
 
     batches: list[Batch]
     kinds: list[Kind]
@@ -55,9 +55,9 @@ class Streamed(NamedTuple):
 
 
 def stream_with_changes(spark: Any, data: Path, index: str, shop: Shop, first: int) -> Streamed:
-    """Stream all events from `first` on, and change subscriptions meanwhile.
+    """Stream all events from `first` on, while subscriptions change.
 
-    Changes are merged into the index by `compact` once, when half of the files are done, while the stream goes on.
+    `compact` merges the changes into the index once, after half of the files, while the stream runs.
     """
     from siftline.spark import apply, stream
 
@@ -101,7 +101,7 @@ def _compact(index: str) -> float:
 
 
 class _Files:
-    """Events in files, which appear one by one."""
+    """Files of events, which appear one by one."""
 
     def __init__(self, data: Path, events: Any, first: int) -> None:
         self.incoming = data / "incoming"
@@ -112,14 +112,14 @@ class _Files:
         self.ids = [part for part in np.array_split(ids, _N_FILES) if len(part)]
 
     def deliver(self, ids: Any) -> None:
-        """Let a file appear at once, whole."""
+        """Let a complete file appear at once."""
         draft = self._data / "arriving.parquet"
         pq.write_table(self._events.slice(int(ids[0]), len(ids)), draft)
         os.replace(draft, self.incoming / f"{ids[0]}.parquet")
 
 
 class _Changes:
-    """Thinks of changes; no subscription is changed twice."""
+    """Makes changes; no subscription is changed twice."""
 
     def __init__(self, shop: Shop) -> None:
         self._shop = shop
@@ -127,7 +127,7 @@ class _Changes:
         self._next_id = len(shop.subscriptions)
 
     def for_events(self, ids: Any) -> list[Change]:
-        """Return changes that concern some of these events, one after the other."""
+        """Return changes for some of these events."""
         n_each = max(1, len(ids) // _EVENTS_PER_CHANGE)
         makers = [self._added] * n_each + [self._replaced] * n_each + [self._removed] * n_each
         made = (make(int(event)) for make, event in zip(makers, ids, strict=False))
@@ -168,13 +168,13 @@ def _condition(name: str, value: Any) -> str:
     return f"{name} = '{value}'" if isinstance(value, str) else f"{name} between {value} and {value + 10}"
 
 
-# what came of it
+# results
 
 
 def _told(target: str) -> set[tuple[int, int]]:
-    """Return all pairs of event and subscription that were written.
+    """Return all pairs of event and subscription in the output.
 
-    The sink has a log of the files that count, which Spark would read; after a run without a failure it is all files.
+    Spark's log of the sink says which files are valid; after a run without failures these are all files.
     """
     table = pq.read_table(target)
     return set(zip(table["id"].to_pylist(), table["subscription"].to_pylist(), strict=True))

@@ -1,4 +1,4 @@
-"""What attributes of products are called, and which words their values are.
+"""The names of the attributes of products, and the words of their values.
 
 A name is one of a few common ones, such as `brand` and `price`, or a part with a property: `handle_material`,
 `strap_length_mm`. Each text attribute takes its values from one of a few lists of words, alone or with another word.
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 
 class Words(NamedTuple):
-    """A list of values: each word alone, then with each of the others before or behind it."""
+    """A list of values: each word alone, then with each of the others before or after it."""
 
     words: tuple[str, ...]
     others: tuple[str, ...]
@@ -81,7 +81,7 @@ STYLES: Final = Words(
 )
 LISTS: Final = (COLOURS, MATERIALS, MAKERS, PLACES, STYLES)
 
-# Common attributes: name and list of a text; name and number of values of a number.
+# Common attributes: the name and word list of a text; the name and number of values of a number.
 COMMON_TEXTS: Final = (
     ("brand", MAKERS),
     ("colour", COLOURS),

@@ -1,4 +1,4 @@
-"""CSV files row by row, knowing for every row where it stands in the file."""
+"""Reads CSV files row by row, with the line of every row."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class CsvRow(NamedTuple):
-    """One record: its cells by the header's names, the line it starts on, and its raw text."""
+    """One record: its first line, its cells by the names of the header, and its raw text."""
 
     line: int
     cells: dict[str, str]
     raw: str
 
     def locate(self, cell: str, position: int) -> tuple[int, int]:
-        """Return line and column in the file of a position in a cell."""
+        """Return the line and column in the file of a position in a cell."""
         quoted = cell.replace('"', '""')
         start = self.raw.find(quoted)
         offset = start + position + cell.count('"', 0, position) if start >= 0 else position
@@ -30,7 +30,7 @@ class CsvRow(NamedTuple):
 
 
 class _Lines:
-    """The lines of a file for the CSV reader, kept until the record that they belong to is complete."""
+    """Feeds lines to the CSV reader, and keeps those of the record that is being read."""
 
     def __init__(self, file: IO[bytes], advance: Callable[[int], None]) -> None:
         self._file = file
@@ -52,7 +52,7 @@ class _Lines:
             yield text
 
     def taken(self) -> tuple[int, str, int | None]:
-        """Return the first line, the text and the first line that is not UTF-8 of the record that just ended."""
+        """Return the first line, the text, and the first line that is not UTF-8, of the record that just ended."""
         taken = self.n_lines - len(self.raw) + 1, "".join(self.raw), self.bad_line
         self.raw, self.bad_line = [], None
         return taken

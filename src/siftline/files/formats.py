@@ -1,8 +1,7 @@
-"""Files as they are read: which format, how compressed, and where the bytes come from.
+"""The format and the compression of a file, and opening it.
 
-The extension names the format: `.jsonl`, `.csv`, `.parquet`, `.txt`, and with `.gz` or `.zst` behind it a compressed
-one. That bytes are compressed is seen from how they begin. Standard input (`-`) and pipes without an extension are JSON
-Lines.
+The extension gives the format: `.jsonl`, `.csv`, `.parquet`, `.txt`, followed by `.gz` or `.zst` if it is compressed.
+Compression itself is detected by the first bytes. Standard input (`-`) and pipes without an extension are JSON Lines.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ _FORMATS: Final = {
     ".sift": TEXT,
 }
 _COMPRESSED: Final = (".gz", ".zst")
-# How compressed bytes begin, and what Arrow calls what wrote them.
+# The first bytes of a compressed file, and Arrow's name of the codec.
 _CODECS: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _BOM: Final = b"\xef\xbb\xbf"
 _HEAD_BYTES: Final = 256
 _BUFFER_BYTES: Final = 1 << 18
-# A line of JSON Lines may be an array by mistake, but not one of objects, and not one that goes on below.
+# The start of a JSON document that is not JSON Lines: an array of objects or over several lines, or such an object.
 _ARRAY: Final = re.compile(rb"\[[ \t]*(\{|\r?\n)")
 _SPREAD_OBJECT: Final = re.compile(rb"\{[ \t]*\r?\n")
 
 
 def format_of(path: str, accepted: tuple[str, ...]) -> str:
-    """Return the format of a file that is written, by its extension; standard output is JSON Lines."""
+    """Return the format of an output file by its extension; standard output is JSON Lines."""
     return JSONL if path == STANDARD else _by_suffix(path, Path(path).suffix.lower(), accepted)
 
 
 def input_format(path: str, accepted: tuple[str, ...]) -> str:
-    """Return the format of a file that is read: by its extension, before that of a compression.
+    """Return the format of an input file by its extension, without that of a compression.
 
     >>> input_format("rules.csv.gz", (JSONL, CSV)), input_format("-", (JSONL, CSV))
     ('csv', 'jsonl')
@@ -77,7 +76,7 @@ def _by_suffix(path: str, suffix: str, accepted: tuple[str, ...]) -> str:
 
 
 def _inner(path: str) -> Path:
-    """Return a path without the extension of a compression."""
+    """Return a path without the extension of its compression."""
     return Path(path).with_suffix("") if _is_named_compressed(path) else Path(path)
 
 
@@ -86,18 +85,18 @@ def _is_named_compressed(path: str) -> bool:
 
 
 def _is_pipe(path: str) -> bool:
-    """Return whether a path is there and is no plain file: a named pipe, /dev/stdin, what a shell puts for <(…)."""
+    """Return whether a path exists and is a pipe or device: a named pipe, /dev/stdin, or what a shell makes of <(…)."""
     return Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir()
 
 
-def shown_name(path: str, standard: str = "<stdin>") -> str:
-    """Return how errors name a file."""
-    return standard if path == STANDARD else path
+def shown_name(path: str) -> str:
+    """Return the name of a file in messages."""
+    return "<stdin>" if path == STANDARD else path
 
 
 @contextlib.contextmanager
 def open_bytes(path: str) -> Iterator[IO[bytes]]:
-    """Open a file, or standard input, for reading its text; a byte order mark is passed over."""
+    """Open a file, or standard input, for reading its text; a byte order mark is skipped."""
     if path == STANDARD:
         with _readable(sys.stdin.buffer, path) as file:
             yield file
@@ -108,7 +107,7 @@ def open_bytes(path: str) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _readable(raw: Any, path: str) -> Iterator[IO[bytes]]:
-    """Give the text of a file, which may be compressed."""
+    """Yield the text of a file, which may be compressed."""
     codec = next((codec for begins, codec in _CODECS.items() if raw.peek(4).startswith(begins)), None)
     if codec is None:
         if _is_named_compressed(path) and raw.peek(1):
@@ -119,7 +118,7 @@ def _readable(raw: Any, path: str) -> Iterator[IO[bytes]]:
 
 
 class _Unpacked(io.RawIOBase):
-    """What a compressed file holds, as a raw file for `io.BufferedReader`; several streams may follow each other."""
+    """The contents of a compressed file, for `io.BufferedReader`; a file may have several compressed streams."""
 
     def __init__(self, raw: Any, codec: str, name: str) -> None:
         import pyarrow as pa
@@ -132,7 +131,7 @@ class _Unpacked(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read some bytes, as many as there is room for or fewer."""
+        """Read bytes into a buffer, and return how many."""
         import pyarrow as pa
 
         try:
@@ -144,23 +143,23 @@ class _Unpacked(io.RawIOBase):
 
 
 class _KeptOpen:
-    """A file that Arrow may close without closing ours: standard input stays open."""
+    """A wrapper that Arrow may close without closing the file itself: standard input stays open."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
         self.closed = False
 
     def read(self, size: int = -1) -> bytes:
-        """Read what is there, at most this many bytes; of a pipe without waiting for more."""
+        """Read at most this many bytes; a pipe is not waited for if some are available."""
         return cast("bytes", self._file.read1(size))
 
     def close(self) -> None:
-        """Forget the file."""
+        """Mark the wrapper as closed."""
         self.closed = True
 
 
 def _checked(file: Any, path: str) -> IO[bytes]:
-    """Refuse what is no UTF-8 text at all by its first bytes."""
+    """Refuse a file whose first bytes show that it is not UTF-8 text."""
     head = file.peek(4)[:4]
     if head == b"PAR1":
         raise FileError(f"{shown_name(path)}: this is a Parquet file; its name must end in .parquet")
@@ -172,7 +171,7 @@ def _checked(file: Any, path: str) -> IO[bytes]:
 
 
 def refuse_document(file: Any, path: str) -> None:
-    """Refuse JSON that is one document over the whole file instead of JSON Lines, by how it begins."""
+    """Refuse a file whose first bytes show that it is one JSON document instead of JSON Lines."""
     head = file.peek(_HEAD_BYTES)[:_HEAD_BYTES].lstrip()
     is_array = head.startswith(b"[") and _inner(path).suffix.lower() == ".json"
     if is_array or _ARRAY.match(head):
@@ -186,24 +185,24 @@ def refuse_document(file: Any, path: str) -> None:
 
 
 def array_error(path: str) -> FileError:
-    """Return the error for a file that holds one JSON array."""
+    """Return the error for a file that is one JSON array."""
     name = shown_name(path)
     return FileError(f"{name}: this is a JSON array; Siftline reads JSON Lines, one object a line (jq -c '.[]' {name})")
 
 
 def size_of(path: str) -> int | None:
-    """Return how many bytes there are to read; None if it cannot be known: of pipes, and of what is compressed."""
+    """Return the size of a file in bytes; None for pipes and compressed files, where it is unknown."""
     if path == STANDARD or _is_named_compressed(path):
         return None
     return Path(path).stat().st_size or None
 
 
 def open_parquet(path: str) -> Any:
-    """Open a Parquet file, or say why that is impossible."""
+    """Open a Parquet file; raise FileError with the reason if that is impossible."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with Path(path).open("rb"):  # the plain error for a missing file or a directory
+    with Path(path).open("rb"):  # raises the usual error for a missing file or a directory
         pass
     try:
         return pq.ParquetFile(path)

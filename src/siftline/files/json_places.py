@@ -1,4 +1,4 @@
-"""Where in a line of JSON a character of one of its strings stands."""
+"""Finds the column of a character of a string in a line of JSON."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import json
 import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
-# One character of a JSON string as written: a pair of surrogates, an escape, or itself.
-_SPACE = re.compile(r"[ \t\r\n]*")
+# One character of a JSON string: a pair of surrogates, an escape, or the character itself.
 _WRITTEN = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.S)
 
 
 def column_in_json(line: str, key: str, value: str, position: int) -> int | None:
-    r"""Return the 1-based column in `line` of character `position` of the string that stands under `key`.
+    r"""Return the 1-based column in `line` of character `position` of the string that is the value of `key`.
 
     >>> line = '{"id": 1, "expression": "a = \\"x\\" and b ! 1"}'
     >>> column = column_in_json(line, "expression", 'a = "x" and b ! 1', 14)
     >>> line[column - 1]
     '!'
     """
-    # The key may occur deeper inside as well: the one that is meant has the value.
+    # The key may also occur in nested objects; the right one has the value.
     for found in re.finditer(rf"{re.escape(json.dumps(key))}\s*:\s*\"", line):
         try:
             text, end = scanstring(line, found.end())
@@ -31,31 +30,8 @@ def column_in_json(line: str, key: str, value: str, position: int) -> int | None
 
 
 def _column(line: str, start: int, end: int, position: int) -> int:
-    """Return the column behind `position` written characters from `start` on."""
+    """Return the column after `position` written characters from `start` on."""
     for n_passed, written in enumerate(_WRITTEN.finditer(line, start, end)):
         if n_passed == position:
             return written.start() + 1
     return end + 1
-
-
-def value_in_json(line: str, key: str) -> str:
-    """Return the value of one member of a valid JSON object, exactly as it is written.
-
-    >>> value_in_json('{"id": 1, "pattern": {"a":  [1.0]} }', "pattern")
-    '{"a":  [1.0]}'
-    """
-    decoder = json.JSONDecoder()
-    place = _after_space(line, line.index("{") + 1)
-    while True:
-        name, place = scanstring(line, place + 1)
-        start = _after_space(line, _after_space(line, place) + 1)
-        _, end = decoder.raw_decode(line, start)
-        if name == key:
-            return line[start:end]
-        place = _after_space(line, _after_space(line, end) + 1)
-
-
-def _after_space(line: str, place: int) -> int:
-    found = _SPACE.match(line, place)
-    assert found is not None
-    return found.end()

@@ -1,4 +1,4 @@
-"""What is wrong with a line or row of a file, and where it stands."""
+"""Problems in files: what is wrong with a line or row, and where it is."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _AT_BYTE = re.compile(r" at byte (\d+)$")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong in a file.
+    """One problem in a file.
 
     Attributes
     ----------
     file : str
-        As the user wrote it.
+        The name of the file as the user wrote it.
     line, column : int or None
-        1-based. `line` counts rows where `unit` is "row", as in Parquet files.
+        The position, counted from 1. `line` counts rows where `unit` is "row", as in Parquet files.
     reason : str
         One sentence without a full stop.
     details : tuple of str
-        The offending text with a caret below, and a hint.
+        The invalid text with a caret below, and a hint.
     raw : str or None
-        The whole line, record or row, where a bad one has to be kept.
+        The whole line, record or row, for callers that keep invalid ones.
     id : int, str or None
-        Of the subscription that is bad, as far as it is known.
+        The id of the invalid subscription, if it is known.
     position : int or None
-        Of the subscription among all of the file, from 0.
+        The position of the subscription among all of the file, counted from 0.
     """
 
     file: str
@@ -48,12 +48,12 @@ class Problem:
 
     @property
     def hint(self) -> str | None:
-        """What to write instead, if the error knows."""
+        """The hint of what to write instead, if there is one."""
         return next((line.removeprefix("  hint: ") for line in self.details if line.startswith("  hint: ")), None)
 
     @property
     def place(self) -> str:
-        """Return file:line:column, as far as known."""
+        """The position as file:line:column, as far as it is known."""
         if self.line is None:
             return self.file
         if self.unit != "line":
@@ -64,7 +64,7 @@ class Problem:
         return "\n".join([f"{self.place}: {self.reason}", *self.details])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the problem for JSON."""
+        """Return the problem as a JSON document."""
         document: dict[str, Any] = {"file": self.file, self.unit: self.line, "column": self.column}
         return document | {"reason": self.reason, "hint": self.hint}
 
@@ -78,14 +78,14 @@ def problem_of(
     about: str = "",
     unit: str = "line",
 ) -> Problem:
-    """Return the problem for a refused subscription.
+    """Return the problem of an invalid subscription.
 
     Parameters
     ----------
     locate : function, optional
-        From the position in the expression to line and column in the file.
+        From the position in the expression to the line and column in the file.
     about : str
-        Goes before the reason, such as "subscription 'ann': ".
+        A prefix of the reason, such as "subscription 'ann': ".
     """
     column = error.column
     if locate is not None and error.position is not None:
@@ -96,7 +96,7 @@ def problem_of(
 
 
 def event_problem(error: EventError, file: str, line: int, text: bytes = b"") -> Problem:
-    """Return the problem for a line that is no event; where the error knows a byte, it becomes a column."""
+    """Return the problem of a line that is not an event; the byte position of the error becomes a column."""
     reason = str(error)
     found = _AT_BYTE.search(reason)
     if found is None:

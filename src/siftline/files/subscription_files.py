@@ -1,15 +1,14 @@
-"""Reading subscriptions from files: what is good, and what is wrong with the rest.
+"""Reads subscriptions from files, and reports what is wrong with invalid ones.
 
 JSON Lines   {"id": "ann", "expression": "price <= 580", "weight": 2}, with "pattern" (an event pattern, optionally
              "dialect": "sns") or "filters" (CloudEvents) in place of "expression"; or a bare string, an expression
              whose id is the number of its line
-text         an expression a line, its id is the number of the line; lines that are empty or begin with -- are passed
+text         one expression per line, whose id is the number of the line; empty lines and those after -- are skipped
 CSV          a header with subscription (or id), expression and optionally weight; ids that are all whole numbers
              are integers
-Parquet      the same columns, or one row a predicate: subscription, clause, attribute, op, number, text, ...
+Parquet      the same columns, or one row per predicate: subscription, clause, attribute, op, number, text, ...
 
-Beside these may stand tenant, for an engine, and owner, created and expires, for a store; each has no use for what is
-for the other.
+All forms but text may also have tenant, which an engine uses, and owner, created and expires, which a store uses.
 """
 
 from __future__ import annotations
@@ -48,14 +47,14 @@ FORMATS: Final = (JSONL, TEXT, CSV, PARQUET)
 
 _NAMES: Final = ("id", "subscription")
 _SOURCES: Final = ("expression", "pattern", "filters")
-# What only a store wants to know.
+# The keys that only a store uses.
 KEPT: Final[tuple[str, ...]] = ("owner", "created", "expires")
 _KEYS: Final = (*_NAMES, *_SOURCES, "weight", "dialect", "tenant", *KEPT)
 _WITH_ID: Final = '{"id": "...", "expression": "..."}'
 
 
 class Entry(NamedTuple):
-    """One subscription as it stands in a file, not parsed yet."""
+    """One subscription of a file, before parsing."""
 
     line: int
     id: Any
@@ -64,13 +63,13 @@ class Entry(NamedTuple):
     weight: Any
     locate: Callable[[int], tuple[int, int]] | None = None
     dialect: Any = "eventbridge"
-    is_bare: bool = False  # a string on its own, whose id is its line
-    raw: str | None = None  # the line or record as it stands in the file, if that is text
-    kept: Mapping[str, Any] = MappingProxyType({})  # by the names of KEPT, as far as they are there
+    is_bare: bool = False  # a bare string, whose id is its line
+    raw: str | None = None  # the line or record in the file, if that is text
+    kept: Mapping[str, Any] = MappingProxyType({})  # the values of the keys in KEPT that are present
     tenant: Any = None
 
     def as_text(self) -> str:
-        """Return the line or record, or what stands for it."""
+        """Return the line or record; a JSON text for the row of a table."""
         if self.raw is not None:
             return self.raw
         row = {"subscription": self.id, self.kind: self.source, "weight": self.weight, **self.kept}
@@ -80,7 +79,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class Subscriptions:
-    """The good subscriptions of a file, and the problems of the others."""
+    """The valid subscriptions of a file, and the problems of the others."""
 
     file: str
     unit: str = "line"
@@ -89,19 +88,19 @@ class Subscriptions:
     weights: list[float] = field(default_factory=list)
     tenants: list[str | None] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
-    positions: list[int] = field(default_factory=list)  # among all entries, bad ones included, from 0
-    are_ids_spelled: bool = False  # as numbers in a CSV file, which may be meant as text
-    # The columnar form stays a table, so that loading needs no objects; then the lists above are empty.
+    positions: list[int] = field(default_factory=list)  # among all entries, invalid ones included, from 0
+    are_ids_spelled: bool = False  # from a CSV file, in which numbers may be meant as text
+    # The columnar form is kept as a table, so that loading needs no objects; then the lists above are empty.
     table: Any = None
     problems: list[Problem] = field(default_factory=list)
-    # What stood in the file, for those who want to keep expressions as they were written; else None.
+    # The entries, for callers that keep expressions as they were written; otherwise None.
     entries: list[Entry] | None = None
 
     def __len__(self) -> int:
         return len(self.ids) if self.table is None else len(self.table["subscription"].unique())
 
     def unpacked(self) -> Subscriptions:
-        """Return the same with an expression for each subscription, whatever form they came in."""
+        """Return the same subscriptions as a list of expressions, even if the file has the columnar form."""
         if self.table is None:
             return self
         from siftline.encoding.columns import load_columns
@@ -120,9 +119,9 @@ def read_subscriptions(
     keeps_entries: bool = False,
     advance: Callable[[int], None] = lambda size: None,
 ) -> Subscriptions:
-    """Read a file of subscriptions, parsing every one; give up after `stop_after` problems.
+    """Read and parse a file of subscriptions; stop after `stop_after` problems.
 
-    `advance` is told how many more bytes were read.
+    `advance` is called with the number of bytes that were read.
     """
     kind = input_format(path, FORMATS)
     name = shown_name(path)
@@ -149,7 +148,7 @@ def collected(
     *,
     keeps_entries: bool = False,
 ) -> Subscriptions:
-    """Parse entries and keep the good ones."""
+    """Parse entries and keep the valid ones."""
     subscriptions = Subscriptions(name, unit, entries=[] if keeps_entries else None)
     collector = _Collector(subscriptions)
     for entry in entries:
@@ -160,16 +159,16 @@ def collected(
 
 
 class _Collector:
-    """Checks ids and weights, parses, and files each entry as good or as a problem."""
+    """Checks and parses each entry, and adds it to the subscriptions or to the problems."""
 
     def __init__(self, subscriptions: Subscriptions) -> None:
         self._to = subscriptions
         self._n_taken = 0
         self._lines: dict[Id, int] = {}
-        self._first: tuple[bool, int] | None = None  # whether ids are strings, and the line that says so
+        self._first: tuple[bool, int] | None = None  # whether ids are strings, and the line of the first id
 
     def take(self, entry: Entry | Problem) -> None:
-        """Keep one entry."""
+        """Add one entry."""
         self._n_taken += 1
         if isinstance(entry, Problem):
             self._to.problems.append(replace(entry, position=self._n_taken - 1))
@@ -200,7 +199,7 @@ class _Collector:
         self._to.problems.append(replace(problem, id=entry.id, position=self._n_taken - 1))
 
     def _id_reason(self, entry: Entry) -> str | None:
-        """Say what is wrong with an id, or remember it."""
+        """Return what is wrong with an id, or remember it and return None."""
         id = entry.id
         if isinstance(id, bool) or not isinstance(id, (int, str)):
             return f"an id must be an integer or a string, not {_shown(id)}"
@@ -305,7 +304,7 @@ _READERS: Final = {TEXT: _read_text, JSONL: _read_json_lines, CSV: _read_csv}
 def _decoded_lines(
     path: str, name: str, advance: Callable[[int], None], *, is_json: bool = False
 ) -> Iterator[tuple[int, str | Problem]]:
-    """Yield the lines that are not blank with their numbers."""
+    """Yield the lines that are not blank, with their numbers."""
     with open_bytes(path) as file:
         if is_json:
             refuse_document(file, path)
@@ -342,7 +341,7 @@ def _json_entry(text: str, line: int, name: str) -> Entry | Problem:
 
 
 def mapped_entry(keys: Mapping[str, Any]) -> Entry | Problem:
-    """Return the entry that a mapping with the keys of a line of JSON is; its values are Python's."""
+    """Return the entry of a Python mapping with the same keys as a line of JSON."""
     return _entry_of(dict(keys), None, 0, "")
 
 
@@ -369,18 +368,18 @@ def _unknown_key(keys: dict[str, Any]) -> str | None:
 
 
 def _not_one(found: Sequence[str], wanted: Sequence[str], keys: dict[str, Any]) -> str | None:
-    """Say that of some keys none is there, or more than one."""
+    """Return the reason if none of some keys is present, or more than one."""
     if len(found) == 1:
         return None
     if found:
-        return f"both {found[0]!r} and {found[1]!r} are there: only one can be"
+        return f"both {found[0]!r} and {found[1]!r} are present: only one is allowed"
     listed = ", ".join(map(_shown, keys)) or "an empty object"
     choice = f"{', '.join(map(repr, wanted[:-1]))} and {wanted[-1]!r}"
     return f"expected one of the keys {choice}, found {listed}"
 
 
 def _locator(text: str, line: int, key: str | None, value: str) -> Callable[[int], tuple[int, int]]:
-    """Return the function from a position in a JSON string to its place in the file."""
+    """Return a function from a position in a JSON string to its line and column in the file."""
 
     def locate(position: int) -> tuple[int, int]:
         if key is None:
@@ -420,14 +419,14 @@ def _number(cell: str) -> float | str | None:
 
 
 def _make_integers(subscriptions: Subscriptions) -> None:
-    """Turn ids of a CSV file into integers if all of them are."""
+    """Convert the ids of a CSV file to integers if all of them are integers."""
     numbers = [number for id in subscriptions.ids if (number := whole_number(str(id))) is not None]
     if len(numbers) == len(subscriptions.ids):
         subscriptions.ids[:] = numbers
 
 
 def whole_number(text: str) -> int | None:
-    """Return the integer id that a text is, if it is one as such an id prints.
+    """Return the integer of a text, None if the text is not exactly how the integer is printed.
 
     >>> whole_number("-7"), whole_number("007"), whole_number("7.0")
     (-7, None, None)

@@ -1,4 +1,4 @@
-"""Subscriptions from Parquet files: text tables, and the columnar form of one row a predicate."""
+"""Reads subscriptions from Parquet files: tables of expressions, and the columnar form with one row per predicate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BATCH_ROWS: Final = 4096
 def read_table(
     path: str, file: Any, advance: Callable[[int], None], stop_after: int | None
 ) -> Subscriptions | Iterator[Entry | Problem]:
-    """Return the entries of a text table, or all subscriptions of a predicate table."""
+    """Return the entries of a table of expressions, or all subscriptions of a table of predicates."""
     names = file.schema_arrow.names
     id_name = next((name for name in ("subscription", "id") if name in names), None)
     if id_name and "expression" in names:
@@ -82,7 +82,7 @@ def _predicate_table(path: str, file: Any, id_name: str, stop_after: int | None)
 
 
 def bad_subscriptions(table: Any) -> Iterator[tuple[Any, str, str | None]]:
-    """Yield the subscriptions that cannot be loaded, by halving the table until each stands alone."""
+    """Yield the subscriptions that cannot be loaded, by halving the table until each is alone."""
     from siftline.encoding.columns import load_columns
     from siftline.encoding.domains import Domains
 

@@ -1,8 +1,8 @@
-"""Who may do what: API keys; for a role that no key was ever made for, those on this machine.
+"""Permissions: a role needs an API key, or, until the first key for it is made, a request from this machine.
 
-A request counts as one from this machine if its connection comes from a loopback address, no proxy has forwarded it,
-and it names this machine as its host: a page of some other site, opened in a browser here, does not get in. A proxy on
-this machine that adds no header and sets the host cannot be told from this machine: behind one, keys are needed.
+A request counts as local if its connection comes from a loopback address, no proxy has forwarded it, and its Host
+header names this machine; so a page of another site in a local browser has no access. A local proxy that adds no header
+and sets the host cannot be told from a local request: behind such a proxy, keys are needed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 
 class Access:
-    """Lets requests in, or not.
+    """Decides whether a request is allowed.
 
     Parameters
     ----------
     broker : Broker
-        Has the keys, and knows the tickets.
+        The broker with the keys.
     is_open : collection of str
-        Roles that need no key, wherever a request comes from.
+        Roles that need no key for requests from anywhere.
     """
 
     def __init__(self, broker: Broker, is_open: Collection[str] = ()) -> None:
@@ -44,15 +44,15 @@ class Access:
         self._open = frozenset(is_open) - {ADMIN}
 
     def is_open(self, role: str) -> bool:
-        """Return whether a role needs no key, wherever a request comes from."""
+        """Return whether a role needs no key for requests from anywhere."""
         return role in self._open
 
     def require(self, connection: HTTPConnection, role: str) -> Key | None:
-        """Return the key of a request that may act in a role, None if it needs none; raise if it may not."""
+        """Return the key of a request, None if the role needs none; raise if the request may not act in the role."""
         return self.permit(connection, bearer(connection), role)
 
     def permit(self, connection: HTTPConnection, token: str | None, role: str) -> Key | None:
-        """Do the same for a token that came by another way than the header."""
+        """Do the same as `require` for a token that was not sent in the header."""
         keys = self._broker.keys
         key = None if token is None else keys.of(token)
         if key is not None and key.role in (role, ADMIN):
@@ -66,11 +66,11 @@ class Access:
         raise ProblemError(401, reason, hint=hint)
 
     def proof(self, connection: HTTPConnection) -> Proof:
-        """Return by what a request acts on one subscription: its ticket, the key of an owner, or None for admins."""
+        """Return what authorises a request for one subscription: a ticket, the key of an owner, or None for admins."""
         return self.proof_of(connection, bearer(connection))
 
     def proof_of(self, connection: HTTPConnection, token: str | None) -> Proof:
-        """Do the same for a token that came by another way than the header."""
+        """Do the same as `proof` for a token that was not sent in the header."""
         if token is None:
             if not self._broker.keys.has_role(ADMIN) and is_local(connection):
                 return None
@@ -105,7 +105,7 @@ def bearer(connection: HTTPConnection) -> str | None:
 
 
 def is_local(connection: HTTPConnection) -> bool:
-    """Return whether a request comes from this machine, and means it."""
+    """Return whether a request comes from this machine and is meant for it."""
     headers = connection.headers
     if connection.client is None or not _is_loopback(connection.client.host):
         return False

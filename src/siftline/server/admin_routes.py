@@ -1,4 +1,4 @@
-"""The routes that look in: the console, health, counts, dead letters."""
+"""The routes for operation: the console, health, metrics, dead letters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _POLICY: Final = (
 
 
 class AdminRoutes:
-    """What there is to see of a broker."""
+    """Handlers of the routes for operation."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared, self._broker, self._access = shared, shared.broker, shared.access
@@ -42,11 +42,11 @@ class AdminRoutes:
         self._document = JsonResponse.written(DOCUMENT)
 
     async def healthz(self, request: Request) -> Response:
-        """`GET /healthz`: the process answers."""
+        """`GET /healthz`: the process is alive."""
         return JsonResponse({"status": "ok"})
 
     async def readyz(self, request: Request) -> Response:
-        """`GET /readyz`: it takes requests, and store and log can be written."""
+        """`GET /readyz`: the server accepts requests, and the store and the log can be written."""
         if not self._shared.is_ready:
             raise ProblemError(503, "the server is about to stop")
         problems = await self._shared.threads.wait(self._broker.problems)
@@ -62,7 +62,7 @@ class AdminRoutes:
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def stats(self, request: Request) -> Response:
-        """`GET /stats`: the same for the console, and how the index is built."""
+        """`GET /stats`: the metrics as JSON for the console, with the structure of the index on request."""
         self._access.require(request, ADMIN)
         return await self._shared.answer(self._stats, has_structure="structure" in request.query_params)
 
@@ -71,7 +71,7 @@ class AdminRoutes:
         return stats | {"structure": self._broker.engine.describe()} if has_structure else stats
 
     async def recent(self, request: Request) -> Response:
-        """`GET /recent`: a few of the newest notifications, at the same small cost however many there are."""
+        """`GET /recent`: a few of the newest notifications, at a cost that does not depend on their number."""
         self._access.require(request, ADMIN)
         limit = number_of(request, "limit", 20, _MOST_RECENT)
         body = await self._shared.threads.wait(self._newest, position_of(request) or START, limit)
@@ -99,7 +99,7 @@ class AdminRoutes:
         return JsonResponse(self._document)
 
     async def console(self, request: Request) -> Response:
-        """`GET /`: the page; with keys it asks for one, without it is for this machine alone."""
+        """`GET /`: the console; it asks for an admin key, or is only served locally if there is none."""
         if not self._broker.keys.has_role(ADMIN) and not is_local(request):
             self._access.require(request, ADMIN)
         nonce = secrets.token_urlsafe(16)
@@ -112,7 +112,7 @@ class AdminRoutes:
 
 
 def _letter(letter: DeadLetter) -> bytes:
-    """Return a dead letter as JSON; the event is in it byte for byte, as the webhook would have got it."""
+    """Return a dead letter as JSON, with the event byte for byte."""
     shown = {
         "subscription": letter.subscription,
         "notification": letter.notification,

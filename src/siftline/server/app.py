@@ -1,7 +1,7 @@
-"""The application: which path leads to which route.
+"""The application, and the table of its routes.
 
-Ids and owners may have any characters, slashes too. So routes are found by the path as it was sent, part by part, each
-in its one percent-encoded form: `%2F` is no slash, and `%73tats` is `stats`.
+Ids and owners may contain any character, even slashes. So routes are matched against the path as it was sent, with each
+part in a canonical percent-encoded form: `%2F` does not separate parts, and `%73tats` is `stats`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def application(broker: Broker, *, is_open: Collection[str] = ()) -> Starlette:
     Parameters
     ----------
     broker : Broker
-        Stays the caller's to close.
+        The broker, which the caller closes.
     is_open : collection of str
-        The roles `publish` and `subscribe`, if they need no key wherever a request comes from.
+        The roles, of `publish` and `subscribe`, that need no key for requests from anywhere.
     """
     shared = Shared(broker, Access(broker, is_open))
     app = Starlette(
@@ -59,13 +59,13 @@ def application(broker: Broker, *, is_open: Collection[str] = ()) -> Starlette:
 
 
 class SentPaths:
-    """Lets routes be found by paths as they were sent."""
+    """Middleware that sets the path to the one that was sent, in canonical form."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand a request on."""
+        """Handle a request."""
         if "raw_path" in scope:
             scope["path"] = "/".join(map(_encoded, scope["raw_path"].split(b"/")))
         await self._app(scope, receive, send)

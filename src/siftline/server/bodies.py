@@ -1,4 +1,4 @@
-"""Bodies of requests: read up to a limit and in time, all of them together up to another limit."""
+"""Reads the bodies of requests: each has a limit of size and time, and all together have a limit of size."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
     from siftline.broker.limits import Limits
 
-# A body, as it was put together.
 Body = bytes | bytearray
-# A document without an expression or an event in it.
+# The limit of a document without an expression or an event.
 SMALL_BYTES: Final = 4096
-# Each byte of an expression may be written as \\u0000.
+# How much longer an expression may be in JSON: each byte may be written as \\u0000.
 _ESCAPED: Final = 6
 
 
@@ -33,7 +32,9 @@ class Bodies:
     Attributes
     ----------
     expression_bytes : int
-        Of a document with an expression in it.
+        The limit of a document with an expression.
+    explained_bytes : int
+        The limit of a document with an expression and an event.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -44,14 +45,14 @@ class Bodies:
 
     @contextlib.asynccontextmanager
     async def of(self, request: Request, most: int | None = None) -> AsyncIterator[Body]:
-        """Give the body of a request, which counts towards what all requests may hold until the block ends.
+        """Yield the body of a request, which counts in the limit of all bodies until the block ends.
 
         Parameters
         ----------
         request : Request
-            One that is allowed: reading is the first thing that costs something.
+            A request whose permissions and rate have been checked: reading the body is the first expensive step.
         most : int, optional
-            The size that is refused beyond, that of all bodies if it is not given.
+            The limit of this body; `body_bytes` if it is not given.
         """
         held = [0]
         try:
@@ -62,7 +63,7 @@ class Bodies:
     async def _read(self, request: Request, most: int, held: list[int]) -> Body:
         announced = request.headers.get("content-length", "")
         _check_size(int(announced) if announced.isdecimal() and announced.isascii() else 0, most)
-        body = bytearray()  # joining the parts of 16 MB at the end would take the loop 15 ms
+        body = bytearray()  # joining 16 MB of chunks at the end would block the event loop for 15 ms
         try:
             async with asyncio.timeout(self._limits.request_seconds):
                 async for chunk in request.stream():
@@ -75,18 +76,18 @@ class Bodies:
         except TimeoutError:
             reason = f"the request was not complete within {self._limits.request_seconds:g} s"
             raise ProblemError(408, reason) from None
-        except ClientDisconnect:  # nobody hears of it, and it is no bug of ours
+        except ClientDisconnect:  # not a bug, although nobody gets this response
             raise ProblemError(400, "the connection ended before the request") from None
         return body
 
 
 def _check_size(n_bytes: int, most: int) -> None:
     if n_bytes > most:
-        raise ProblemError(413, f"the body is too large: at most {most:,} bytes may be")
+        raise ProblemError(413, f"the body is too large: at most {most:,} bytes are allowed")
 
 
 def json_of(body: Body) -> Any:
-    """Return a JSON document; an error says where it is broken."""
+    """Return the JSON document of a body; an error has the position."""
     try:
         return json.loads(body.decode("utf-8-sig"), parse_constant=_refuse)
     except UnicodeDecodeError as error:
@@ -114,7 +115,7 @@ def object_of(body: Body, known: tuple[str, ...]) -> dict[str, Any]:
 
 
 def line_spans(body: Body, start: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield where the lines of a body are, one at a time: splitting 16 MB at once would stop all threads."""
+    """Yield the starts and ends of lines one at a time: splitting 16 MB at once would block all threads."""
     while start < len(body):
         end = body.find(b"\n", start)
         end = len(body) if end < 0 else end

@@ -1,10 +1,10 @@
-"""Whom a limit is for: a network address, or the part of one that somebody has to himself."""
+"""Identifies a client for rate limits: an IPv4 address, or the IPv6 network that belongs to one client."""
 
 from __future__ import annotations
 
 import ipaddress
 
-# A client with one IPv6 address has all addresses that begin with the same 64 bits.
+# A client with one IPv6 address usually has all addresses with the same 64 leading bits.
 _OWN_BITS = 64
 
 

@@ -1,18 +1,19 @@
-"""Connections: how many there may be, how large the head of a request, and how long each phase may take.
+"""Limits of connections: their number, the size of a request's head, and the time of each phase.
 
     made ──► idle ──► head ──► body ──► answer ──► idle ...
              │        │        │        │
              │        │        │        └── send_seconds, while the peer does not read
-             │        │        └─────────── request_seconds; a few more to take in what is left after an early answer
+             │        │        └─────────── request_seconds; a few more to read the rest after an early answer
              │        └──────────────────── header_seconds, header_bytes, headers
              └───────────────────────────── header_seconds at first, then idle_seconds; only a request ends this phase
 
-In every phase a timer runs, but for the answer itself, whose time is the application's. Where all connections are
-taken, the one that has been idle for longest makes room.
+A timer runs in every phase except the answer, which the application times. When all connections are in use, the one
+that has been idle longest is closed for a new one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import resource
 from collections import Counter
@@ -24,39 +25,38 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from siftline.server.clients import client_of
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from siftline.broker.limits import Limits
 
-# Files that the process needs for other things than connections: stores, logs, webhooks.
+# File descriptors that are reserved for stores, logs and webhooks.
 _OTHER_FILES: Final = 200
-# After an answer that closes the connection, what the peer still sends is taken in for so long: closing at once would
-# make its system throw the answer away.
+# How long data of the peer is still read after an answer that closes the connection: closing at once would make the
+# peer's system discard the answer.
 _LINGER_SECONDS: Final = 2.0
-# And so much of it: of a body, and after a head that is too large.
+# How much of it is read: of a body, and after a head that is too large.
 _LEFT_BYTES: Final = 64 << 20
 _REFUSED_BYTES: Final = 1 << 20
-# Refused connections that linger at the same time; more are dropped without an answer.
+# How many refused connections may linger at the same time; more are dropped without an answer.
 MOST_REFUSED: Final = 100
-# The application answers a body that is late by itself; the connection waits a little longer.
+# The application itself answers when a body is late; the connection waits this much longer.
 _GRACE_SECONDS: Final = 5.0
-# A peer that takes in less than this is one that does not read.
+# A peer that reads more slowly than this counts as not reading.
 _LEAST_BYTES_PER_SECOND: Final = 1024
 
 
 class Peer(Protocol):
-    """What counts as a connection: a transport, or one that is on its way to become one (`tls.py`)."""
+    """A counted connection: a transport, or a TLS handshake that will become one (`tls.py`)."""
 
     def get_extra_info(self, name: str) -> Any:
-        """Return what is known of it."""
+        """Return a property of the connection."""
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
 
 
 class Connections:
-    """All connections of a server, and who may have one more."""
+    """Counts the connections of a server, and decides whether a new one is admitted."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -90,7 +90,7 @@ class Connections:
         return False
 
     def release(self, transport: Peer) -> None:
-        """Count a connection no more."""
+        """Stop counting a connection."""
         self._idle.pop(transport, None)
         client = self._clients.pop(transport, None)
         if client is not None:
@@ -99,14 +99,14 @@ class Connections:
                 del self._counts[client]
 
     def set_idle(self, transport: Peer, is_idle: bool) -> None:
-        """Note whether a connection waits for a request."""
+        """Set whether a connection waits for a request."""
         self._idle.pop(transport, None)
         if is_idle and transport in self._clients:
             self._idle[transport] = None
 
 
 class SendTimer:
-    """Ends a connection whose peer does not take in what it is sent."""
+    """Aborts a connection whose peer does not read."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, seconds: float) -> None:
         self._loop, self._transport, self._seconds = loop, transport, seconds
@@ -114,13 +114,13 @@ class SendTimer:
         self._n_bytes = 0
 
     def start(self) -> None:
-        """There is more to send than the connection takes."""
+        """Start when the write buffer is full."""
         self.stop()
         self._n_bytes = self._transport.get_write_buffer_size()
         self._timer = self._loop.call_later(self._seconds, self._look)
 
     def stop(self) -> None:
-        """Stop: the peer has caught up, or is gone."""
+        """Stop when the peer has caught up or the connection has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -133,10 +133,24 @@ class SendTimer:
             self.start()
 
 
-class HttpConnection(HttpToolsProtocol):
-    """A connection for HTTP, of which every phase has its limits."""
+class _TimedSending(asyncio.Protocol):
+    """Bounds how long a connection waits for its peer to read; the first base of a protocol."""
 
     _sending: SendTimer
+
+    def pause_writing(self) -> None:
+        """Wait for the peer, but not forever."""
+        super().pause_writing()
+        self._sending.start()
+
+    def resume_writing(self) -> None:
+        """Stop waiting, because the peer has read."""
+        super().resume_writing()
+        self._sending.stop()
+
+
+class HttpConnection(_TimedSending, HttpToolsProtocol):
+    """An HTTP connection with a limit for every phase."""
 
     def __init__(self, connections: Connections, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -146,10 +160,10 @@ class HttpConnection(HttpToolsProtocol):
         self._n_head_bytes = self._n_left_bytes = 0
         self.handshake: Peer | None = None
 
-    # from the transport
+    # called by the transport
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection, or refuse it."""
+        """Admit the connection, or refuse it."""
         super().connection_made(transport)
         self._sending = SendTimer(self.loop, transport, self._limits.send_seconds)
         if self.handshake is not None:
@@ -165,7 +179,7 @@ class HttpConnection(HttpToolsProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Stop the timers, and stop counting the connection."""
         self._stop_timer()
         self._sending.stop()
         self._connections.release(self.transport)
@@ -173,7 +187,7 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take in some bytes; a head that has no end is cut off."""
+        """Process some bytes; refuse a head without an end."""
         if self._is_refused:
             self._leave_out(len(data), _REFUSED_BYTES)
             return
@@ -184,20 +198,10 @@ class HttpConnection(HttpToolsProtocol):
             if self._n_head_bytes > self._limits.header_bytes:
                 self._refuse_head()
 
-    def pause_writing(self) -> None:
-        """Wait for the peer, but not for ever."""
-        super().pause_writing()
-        self._sending.start()
-
-    def resume_writing(self) -> None:
-        """Go on: the peer has read."""
-        super().resume_writing()
-        self._sending.stop()
-
-    # from the parser
+    # called by the parser
 
     def on_message_begin(self) -> None:
-        """Begin with the head of a request."""
+        """Start with the head of a request."""
         if self._is_refused:
             return
         super().on_message_begin()
@@ -206,14 +210,14 @@ class HttpConnection(HttpToolsProtocol):
         self._within(self._limits.header_seconds)
 
     def on_headers_complete(self) -> None:
-        """Go on with the body, if the head is not too large."""
+        """Continue with the body, if the head is not too large."""
         if self._is_refused:
             return
         n_bytes = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if n_bytes > self._limits.header_bytes or len(self.headers) > self._limits.headers:
             self._refuse_head()
             return
-        if sum(name == b"host" for name, _ in self.headers) > 1:  # who is meant, a proxy may see otherwise than we do
+        if sum(name == b"host" for name, _ in self.headers) > 1:  # a proxy may choose another of them
             self._refuse(400, "there is more than one header Host")
             return
         self._is_in_head, self._is_in_body, self._n_left_bytes = False, True, 0
@@ -221,7 +225,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Hand on a part of the body; after the answer, throw it away."""
+        """Pass on a part of the body; discard it after the answer."""
         if self._is_refused:
             return
         if self._is_answered():
@@ -229,7 +233,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Leave the time for the answer to the application: the request is here."""
+        """Stop the timer: the request is complete, and the application times the answer."""
         if self._is_refused:
             return
         self._is_in_body = False
@@ -238,10 +242,10 @@ class HttpConnection(HttpToolsProtocol):
         if self._is_answered():
             self._wait()
 
-    # from the application
+    # called by the application
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, or for what is left of this one."""
+        """Wait for the next request, or for the rest of this one."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._within(self._limits.send_seconds, self.transport.abort)
@@ -263,7 +267,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _refuse_head(self) -> None:
         most = f"{self._limits.header_bytes:,} bytes and {self._limits.headers} headers"
-        self._refuse(431, f"the head of the request is too large: at most {most} may be")
+        self._refuse(431, f"the head of the request is too large: at most {most} are allowed")
 
     def _refuse(self, status: int, reason: str) -> None:
         self._is_refused, self._is_in_head, self._n_left_bytes = True, False, 0
@@ -277,19 +281,19 @@ class HttpConnection(HttpToolsProtocol):
         self._within(_LINGER_SECONDS, self.transport.abort)
 
     def _leave_out(self, n_bytes: int, most: int) -> None:
-        """Take in what nobody will read, up to a limit."""
+        """Discard bytes, up to a limit."""
         self._n_left_bytes += n_bytes
         if self._n_left_bytes > most:
             self.transport.abort()
 
     def _within(self, seconds: float, end: Callable[[], None] | None = None) -> None:
-        """Close the connection unless something else begins within this many seconds."""
+        """Close the connection after some seconds, unless another phase begins."""
         self._stop_timer()
         self._timer = self.loop.call_later(seconds, end or self._close)
 
     def _close(self) -> None:
         self.transport.close()
-        self._within(self._limits.send_seconds, self.transport.abort)  # what was sent may never be read
+        self._within(self._limits.send_seconds, self.transport.abort)  # the peer may never read what was sent
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -297,40 +301,28 @@ class HttpConnection(HttpToolsProtocol):
             self._timer = None
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection on."""
+        """Hand the connection over to the WebSocket protocol."""
         self._stop_timer()
         self._sending.stop()
         super().handle_websocket_upgrade()
 
 
-class WebSocketConnection(WebSocketsSansIOProtocol):
-    """A connection that has become a WebSocket; counted since it was made."""
-
-    _sending: SendTimer
+class WebSocketConnection(_TimedSending, WebSocketsSansIOProtocol):
+    """A connection that has become a WebSocket; it has been counted since it was made."""
 
     def __init__(self, connections: Connections, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._connections = connections
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Go on with a connection of HTTP."""
+        """Take over an HTTP connection."""
         self._sending = SendTimer(
             self.loop, cast("asyncio.Transport", transport), self._connections.limits.send_seconds
         )
         super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Stop the timers, and stop counting the connection."""
         self._sending.stop()
         self._connections.release(self.transport)
         super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """Wait for the peer, but not for ever."""
-        super().pause_writing()
-        self._sending.start()
-
-    def resume_writing(self) -> None:
-        """Go on: the peer has read."""
-        super().resume_writing()
-        self._sending.stop()

@@ -1,4 +1,4 @@
-"""The routes of events: published here, matched here or by a cluster."""
+"""The routes of events: publishing, trying out matches, and the interface of a cluster."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 _MOST_PUBLISHED: Final = 10_000
 _MOST_MATCHES: Final = 1_000_000
-# Larger bodies take so long to look at that few may at a time.
+# Larger bodies are split by the few threads that compute.
 _LARGE_BYTES: Final = 64 << 10
 
 
 class EventRoutes:
-    """Publish; match and explain; what a cluster needs."""
+    """Handlers of publish, match, explain, and of the routes for a cluster."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared, self._broker, self._access = shared, shared.broker, shared.access
@@ -60,7 +60,7 @@ class EventRoutes:
         return JsonResponse({"accepted": published.events}, 202)
 
     def _scope(self, request: Request, key: Key | None) -> str:
-        """Return within which names of publishes count: those of strangers do not meet."""
+        """Return the scope of idempotency keys, so that those of different clients are independent."""
         if key is not None:
             return key.id
         return f"anonymous:{client_name(request, None)}" if self._access.is_open(PUBLISH) else ""
@@ -106,7 +106,7 @@ class EventRoutes:
         expression = self._broker.get(id, None).expression()
         return JsonResponse.written(explain(expression, event, id, now=now).to_dict())
 
-    # a cluster that matches instead
+    # for a cluster that matches instead of the broker
 
     async def published(self, request: Request) -> Response:
         """`GET /events`."""

@@ -1,10 +1,10 @@
-"""Events of a request, understood by its content type; as far as possible their texts, not parsed.
+"""The events in the body of a request, by its content type; as texts that are not parsed, as far as possible.
 
 application/json                     one event, or an array of events
-application/x-ndjson                 events, one a line
-application/cloudevents+json         a CloudEvent; the event is all of it, its data under `data`
+application/x-ndjson                 one event per line
+application/cloudevents+json         a CloudEvent; the whole of it is the event, with its data under `data`
 application/cloudevents-batch+json   an array of CloudEvents
-any, with ce-* headers               a CloudEvent in binary form; becomes the same object
+any, with ce-* headers               a CloudEvent in binary mode, which becomes the same object
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _REQUIRED: Final = ("specversion", "id", "source", "type")
 _PREFIX: Final = "ce-"
 _MARK: Final = b"\xef\xbb\xbf"
 _ARRAY: Final = re.compile(rb"\s*\[")
-# In quotes, with \\ before quotes and \\ inside; or without quotes.
+# A string in quotes, in which \\ precedes quotes and \\; or a token without quotes.
 _STRING: Final = re.compile(r'"((?:[^"\\]|\\["\\])*)"|[^"\s]+')
 _ESCAPE: Final = re.compile(r'\\(["\\])')
 
 
 class Events(NamedTuple):
-    """The events of a request, JSON texts or parsed objects; CloudEvents have names, by which repeats are known."""
+    """The events of a request, as JSON texts or parsed objects; CloudEvents have names, which identify repeats."""
 
     events: list[Any]
     names: list[str] | None = None
@@ -79,7 +79,7 @@ def events_of(headers: Headers, body: Body, limits: Limits) -> Events:
 
 
 def idempotency_key(headers: Headers) -> str | None:
-    """Return by what a publish is known: a string of RFC 9651, as the draft has it, or the bare text of others.
+    """Return the idempotency key of a publish: a string of RFC 9651, as in the IETF draft, or a bare token.
 
     >>> from starlette.datastructures import Headers
     >>> [idempotency_key(Headers({"Idempotency-Key": text})) for text in ('"8e03978e"', "8e03978e")]
@@ -97,7 +97,7 @@ def idempotency_key(headers: Headers) -> str | None:
 def _check_size(n_bytes: int, limits: Limits) -> None:
     """Raise if an event is too large, before it is parsed."""
     if n_bytes > limits.event_bytes:
-        raise LimitError(f"an event of {n_bytes:,} bytes: at most {limits.event_bytes:,} may be")
+        raise LimitError(f"an event of {n_bytes:,} bytes: at most {limits.event_bytes:,} are allowed")
 
 
 def _lines(body: Body, limits: Limits) -> list[Any]:
@@ -107,7 +107,7 @@ def _lines(body: Body, limits: Limits) -> list[Any]:
         line = body[start:end]
         if line and not line.isspace():
             found.append(line)
-        # Twice as many lines as events, for blank ones: a body may be nothing but line ends.
+        # Blank lines are bounded as well, because a body may consist of nothing else.
         if len(found) > most or n > 2 * most:
             raise LimitError(f"more than {most:,} events at once")
     return found
@@ -146,7 +146,7 @@ def _name(event: dict[str, Any]) -> str:
 
 
 def _binary(headers: Headers, kind: str, body: Body) -> Any:
-    """Put the headers and the body of a CloudEvent together."""
+    """Return a CloudEvent in binary mode as one object, without JSON data."""
     event: dict[str, Any] = {
         name.removeprefix(_PREFIX): unquote(value) for name, value in headers.items() if name.startswith(_PREFIX)
     }
@@ -162,7 +162,7 @@ def _binary(headers: Headers, kind: str, body: Body) -> Any:
 
 
 def _joined(event: dict[str, Any], kind: str, body: Body) -> Any:
-    """Return a CloudEvent with its data: JSON as it was written, so that numbers stay as they are."""
+    """Return a CloudEvent with its JSON data as it was sent, so that numbers keep their form."""
     if not body or not _is_json(kind):
         return event
     json_of(body)

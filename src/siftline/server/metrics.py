@@ -1,4 +1,4 @@
-"""What happens, counted: for Prometheus, and for the charts of the console."""
+"""Metrics for Prometheus and for the charts of the console."""
 
 from __future__ import annotations
 
@@ -10,12 +10,29 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from siftline.broker.broker import Broker
 
+# How long collected values are used.
 _FRESH_SECONDS: Final = 0.25
+# Upper bounds of the buckets of the histogram, in seconds.
 _BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+# For each metric of Prometheus its type, its description, and the member of `stats` with its value.
+_METRICS: Final = {
+    "events_total": ("counter", "Events published.", "events"),
+    "matches_total": ("counter", "Pairs of an event and a subscription that it matched.", "matches"),
+    "subscriptions": ("gauge", "Subscriptions that can match.", "subscriptions"),
+    "unreadable": ("gauge", "Subscriptions that can no longer be parsed, and never match.", "unreadable"),
+    "streams": ("gauge", "Open streams.", "streams"),
+    "events_waiting": ("gauge", "Events that wait to be matched.", "events_waiting"),
+    "lag_changes": ("gauge", "Changes of the store that the engine has not applied yet.", "changes_waiting"),
+    "webhooks_waiting": ("gauge", "Notifications that wait for webhooks.", "webhooks_waiting"),
+    "webhooks_given_up_total": ("counter", "Notifications that became dead letters.", "webhooks_given_up"),
+    "log_bytes": ("gauge", "Size of the log of notifications.", "log_bytes"),
+    "log_losses": ("gauge", "Places where the log of notifications is damaged.", "log_losses"),
+    "index_bytes": ("gauge", "Memory of the index.", "index_bytes"),
+}
 
 
 class Metrics:
-    """Counts what a broker publishes; joins its observers."""
+    """Counts the publishes of a broker as one of its observers."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -47,7 +64,7 @@ class Metrics:
         return counted | {"latency_bounds": list(_BOUNDS)} | self._looked_at()
 
     def _looked_at(self) -> dict[str, Any]:
-        """Return what has to be looked for; who asks again at once gets the same, so that asking slows nobody."""
+        """Return the values that have to be collected; they are cached, so that frequent requests cost little."""
         now, broker = time.monotonic(), self._broker
         then, found = self._seen
         if now - then < _FRESH_SECONDS:
@@ -67,33 +84,11 @@ class Metrics:
     def text(self) -> str:
         """Return everything in the text format of Prometheus."""
         stats = self.stats()
-        lines = [
-            *_metric("events_total", "counter", "Events published.", stats["events"]),
-            *_metric(
-                "matches_total", "counter", "Pairs of an event and a subscription that it matched.", stats["matches"]
-            ),
-            *_metric("subscriptions", "gauge", "Subscriptions that can match.", stats["subscriptions"]),
-            *_metric(
-                "unreadable",
-                "gauge",
-                "Subscriptions that cannot be parsed any more, and never match.",
-                stats["unreadable"],
-            ),
-            *_metric("streams", "gauge", "Streams that are connected.", stats["streams"]),
-            *_metric("events_waiting", "gauge", "Events that wait for being matched.", stats["events_waiting"]),
-            *_metric(
-                "lag_changes", "gauge", "Changes of the store that are not yet matched by.", stats["changes_waiting"]
-            ),
-            *_metric("webhooks_waiting", "gauge", "Notifications that wait for webhooks.", stats["webhooks_waiting"]),
-            *_metric(
-                "webhooks_given_up_total",
-                "counter",
-                "Notifications that webhooks did not take.",
-                stats["webhooks_given_up"],
-            ),
-            *_metric("log_bytes", "gauge", "What the log of notifications takes.", stats["log_bytes"]),
-            *_metric("log_losses", "gauge", "Places where the log of notifications is damaged.", stats["log_losses"]),
-            *_metric("index_bytes", "gauge", "Memory of the index.", stats["index_bytes"]),
+        lines = []
+        for name, (kind, text, member) in _METRICS.items():
+            name = f"siftline_{name}"
+            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", f"{name} {stats[member]}"]
+        lines += [
             "# HELP siftline_publish_seconds From a publish to its acknowledgement.",
             "# TYPE siftline_publish_seconds histogram",
         ]
@@ -106,7 +101,3 @@ class Metrics:
             f"siftline_publish_seconds_count {total}",
         ]
         return "\n".join(lines) + "\n"
-
-
-def _metric(name: str, kind: str, text: str, value: int) -> list[str]:
-    return [f"# HELP siftline_{name} {text}", f"# TYPE siftline_{name} {kind}", f"siftline_{name} {value}"]

@@ -1,4 +1,4 @@
-"""The streams that are open: how many a ticket and an owner may have, and which end when a key is revoked."""
+"""The open streams of a server: their limits by ticket and owner, and their end when a key is revoked."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 class Right(NamedTuple):
-    """By what right somebody reads a stream.
+    """The permission to read a stream.
 
     Attributes
     ----------
     join : callable
-        Takes what wakes the stream, and joins the hub.
+        Joins the hub; its argument wakes the stream.
     check : callable
-        Raises if the right is no more; called from any thread whenever keys were added or revoked.
+        Raises if the permission is gone; called from any thread when keys were added or revoked.
     id : int, str or None
-        The subscription, if the stream is that of one.
+        The subscription, if the stream is for one subscription.
     owner : str or None
-        Whose it is.
+        The owner of the stream.
     """
 
     join: Callable[[Callable[[], None]], Listener]
@@ -40,7 +40,7 @@ class Right(NamedTuple):
 
 
 class OpenStreams:
-    """All open streams of a server; but for `_check_again`, used on the event loop alone."""
+    """All open streams of a server; used on the event loop only, except for `_check_again`."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker, self._limits = broker, broker.limits
@@ -58,7 +58,7 @@ class OpenStreams:
             raise
         self._open[stream] = right
         stream.on_close(lambda: self._closed(stream))
-        if not _holds(right):  # the key was revoked after it was looked at, and before the stream was known here
+        if not _holds(right):  # the key was revoked while the stream was being opened
             stream.revoke()
         return stream
 
@@ -87,12 +87,8 @@ class OpenStreams:
 
 
 def _shares(right: Right) -> list[tuple[str, Id]]:
-    shares: list[tuple[str, Id]] = []
-    if right.id is not None:
-        shares.append(("id", right.id))
-    if right.owner is not None:
-        shares.append(("owner", right.owner))
-    return shares
+    shares = (("id", right.id), ("owner", right.owner))
+    return [(kind, name) for kind, name in shares if name is not None]
 
 
 def _holds(right: Right) -> bool:

@@ -69,6 +69,12 @@ def _operation(
     return operation
 
 
+def _for_admins(
+    summary: str, schema: dict[str, Any], *, errors: tuple[int, ...] = (), **options: Any
+) -> dict[str, Any]:
+    return _operation(f"{summary} (admins)", 200, schema, errors=(*_ADMIN, *errors), security=_KEY, **options)
+
+
 def _query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": "query", "schema": schema}
 
@@ -83,7 +89,7 @@ _LIMIT_QUERY: Final = _query("limit", {"type": "integer", "minimum": 1, "maximum
 _NAMED: Final = {
     "name": "Idempotency-Key",
     "in": "header",
-    "description": "who sends the same again under the same key gets the first answer, and nobody is notified twice",
+    "description": "a repeated publish with the same key gets the first answer, and nobody is notified twice",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
 _OWNED: Final = (400, 401, 403, 404, 408, 413, 422, 429, 503)
@@ -128,7 +134,7 @@ _EVENTS: Final = {
 _PATHS: Final[dict[str, Any]] = {
     "/subscriptions": {
         "post": _operation(
-            "Subscribe; the ticket is shown this once",
+            "Subscribe; the ticket is shown only once",
             201,
             {
                 "type": "object",
@@ -154,19 +160,16 @@ _PATHS: Final[dict[str, Any]] = {
                 )
             ),
         ),
-        "get": _operation(
-            "List and search subscriptions (admins)",
-            200,
+        "get": _for_admins(
+            "List and search subscriptions",
             {"type": "object", "properties": {"subscriptions": {"type": "array"}, "more": {"type": "boolean"}}},
-            errors=_ADMIN,
-            security=_KEY,
             parameters=(_query("search", _TEXT), _query("owner", _TEXT), _LIMIT),
         ),
     },
     "/subscriptions/{id}": {
         "get": _operation("Show a subscription", 200, _SHOWN, errors=_OWNED, security=_TICKET, parameters=(_ID,)),
         "put": _operation(
-            "Give it another expression, atomically",
+            "Replace the expression atomically",
             200,
             _SHOWN,
             errors=_OWNED,
@@ -178,7 +181,7 @@ _PATHS: Final[dict[str, Any]] = {
     },
     "/subscriptions/{id}/renew": {
         "post": _operation(
-            "Let it live on",
+            "Renew the lease",
             200,
             {"type": "object", "required": ["expires"], "properties": {"expires": _TIME}},
             errors=_OWNED,
@@ -189,7 +192,7 @@ _PATHS: Final[dict[str, Any]] = {
     },
     "/subscriptions/{id}/notifications": {
         "get": _operation(
-            "Notifications that are kept, oldest first",
+            "Notifications in the log, oldest first",
             200,
             {"type": "object", "properties": {"gap": {"type": ["object", "null"]}, "notifications": {"type": "array"}}},
             errors=_OWNED,
@@ -200,7 +203,7 @@ _PATHS: Final[dict[str, Any]] = {
     "/subscriptions/{id}/stream": {"get": _stream("Notifications of one subscription", _ID)},
     "/owners/{owner}/subscriptions": {
         "get": _operation(
-            "Subscriptions of an owner by their ids; `next`, if there is more, is the `after` of the next page",
+            "Subscriptions of an owner in the order of their ids; `next` is the `after` of the next page, or null",
             200,
             _object(
                 {"subscriptions": {"type": "array", "items": _SHOWN}, "next": {"type": ["string", "null"]}},
@@ -213,10 +216,10 @@ _PATHS: Final[dict[str, Any]] = {
         )
     },
     "/owners/{owner}/stream": {"get": _stream("Notifications of an owner", _ID | {"name": "owner"})},
-    "/stream": {"get": _stream("Everybody's notifications (admins)")},
+    "/stream": {"get": _stream("Notifications of all subscriptions (admins)")},
     "/events": {
         "post": _operation(
-            "Publish one event or several: all of them, or none if one is bad",
+            "Publish one event or several: all of them, or none if one is invalid",
             202,
             {"type": "object", "required": ["accepted"], "properties": {"accepted": {"type": "integer"}}},
             errors=(400, 401, 403, 408, 413, 415, 422, 429, 503),
@@ -234,28 +237,23 @@ _PATHS: Final[dict[str, Any]] = {
         ),
     },
     "/matches": {
-        "post": _operation(
-            "Matches that a cluster has found, as JSON Lines; each counts once, however often it is sent (admins)",
-            200,
+        "post": _for_admins(
+            "Matches that a cluster has found, as JSON Lines; repeated matches are ignored",
             _object({"delivered": _NUMBER, "repeated": _NUMBER, "unknown": _NUMBER}, "delivered"),
-            errors=_ADMIN,
-            security=_KEY,
             body={"required": True, "content": {"application/x-ndjson": {"schema": _TEXT}}},
         )
     },
     "/changes": {
-        "get": _operation(
-            "Changes of subscriptions after a number (admins)",
-            200,
+        "get": _for_admins(
+            "Changes of subscriptions after a number",
             _object({"last": _NUMBER, "ids": _TEXT, "changes": {"type": "array"}}, "last", "ids", "changes"),
-            errors=(*_ADMIN, 410),
-            security=_KEY,
+            errors=(410,),
             parameters=(_AFTER_QUERY, _LIMIT_QUERY),
         )
     },
     "/readers/{name}": {
         "put": _operation(
-            "Note that a reader has all changes up to a number; later ones are kept for it (admins)",
+            "Acknowledge that a reader has all changes up to a number; later ones are kept for it (admins)",
             204,
             errors=_ADMIN,
             security=_KEY,
@@ -264,57 +262,39 @@ _PATHS: Final[dict[str, Any]] = {
         )
     },
     "/match": {
-        "post": _operation(
-            "Which subscriptions an event would match; nobody is notified (admins)",
-            200,
+        "post": _for_admins(
+            "The subscriptions that an event matches, without notifying them",
             {
                 "type": "object",
                 "required": ["matches", "subscriptions"],
                 "properties": {"matches": {"type": "integer"}, "subscriptions": {"type": "array"}},
             },
-            errors=_ADMIN,
-            security=_KEY,
             body=_EVENTS,
         )
     },
     "/explain": {
-        "post": _operation(
-            "Why an event matches an expression or a subscription, or why not (admins)",
-            200,
+        "post": _for_admins(
+            "Why an event matches an expression or a subscription, or does not",
             {"type": "object"},
-            errors=_ADMIN,
-            security=_KEY,
             body=_body(_object(_EXPRESSIONS | {"id": {"type": ["string", "integer"]}, "event": _EVENT}, "event")),
         )
     },
     "/recent": {
-        "get": _operation(
-            "A few of the newest notifications, whoever they are for; `position` is the next `after` (admins)",
-            200,
+        "get": _for_admins(
+            "A few of the newest notifications of all subscriptions; `position` is the next `after`",
             _object({"position": _TEXT, "notifications": {"type": "array"}}, "position", "notifications"),
-            errors=_ADMIN,
-            security=_KEY,
             parameters=(_AFTER, _LAST, _query("limit", {"type": "integer", "minimum": 1, "maximum": 100})),
         )
     },
     "/dead-letters": {
-        "get": _operation(
-            "What webhooks did not take (admins)",
-            200,
-            {"type": "object"},
-            errors=_ADMIN,
-            security=_KEY,
-            parameters=(_LIMIT,),
+        "get": _for_admins(
+            "Dead letters: notifications that webhooks did not accept", {"type": "object"}, parameters=(_LIMIT,)
         )
     },
-    "/stats": {"get": _operation("Counts (admins)", 200, {"type": "object"}, errors=_ADMIN, security=_KEY)},
-    "/metrics": {
-        "get": _operation(
-            "Counts for Prometheus (admins)", 200, _TEXT, errors=_ADMIN, security=_KEY, media="text/plain"
-        )
-    },
-    "/healthz": {"get": _operation("The process answers", 200, {"type": "object"})},
-    "/readyz": {"get": _operation("It takes requests", 200, {"type": "object"}, errors=(503,))},
+    "/stats": {"get": _for_admins("Counts", {"type": "object"})},
+    "/metrics": {"get": _for_admins("Counts for Prometheus", _TEXT, media="text/plain")},
+    "/healthz": {"get": _operation("The process is alive", 200, {"type": "object"})},
+    "/readyz": {"get": _operation("The server accepts requests", 200, {"type": "object"}, errors=(503,))},
 }
 
 DOCUMENT: Final[dict[str, Any]] = {
@@ -322,7 +302,7 @@ DOCUMENT: Final[dict[str, Any]] = {
     "info": {
         "title": "Siftline",
         "version": __version__,
-        "description": "Subscriptions with leases and tickets; events published; notifications at least once.",
+        "description": "Subscriptions with leases and tickets, published events, notifications at least once.",
     },
     "paths": _PATHS,
     "components": {
@@ -336,7 +316,7 @@ DOCUMENT: Final[dict[str, Any]] = {
         },
         "responses": {
             "Error": {
-                "description": "What is wrong, where, and what to do instead",
+                "description": "What is wrong, where, and how to correct it",
                 "content": _json(
                     _object(
                         {

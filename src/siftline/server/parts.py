@@ -1,4 +1,4 @@
-"""Parts of requests and answers that several routes have."""
+"""Parsing and formatting that several routes share."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from siftline.broker.keys import Key
     from siftline.storage.rows import StoredSubscription
 
-# An answer with many rows ends with the one that makes it larger than this.
+# A response with many rows ends with the row that makes it larger than this.
 _ANSWER_BYTES: Final = 8 << 20
 
 
 def path_part(connection: HTTPConnection, name: str) -> str:
-    """Return an id, an owner or a name in the path, which may have any characters, percent-encoded."""
+    """Return an id, an owner or a name from the path, where it is percent-encoded."""
     try:
         return unquote_to_bytes(connection.path_params[name]).decode()
     except UnicodeDecodeError:
@@ -30,7 +30,7 @@ def path_part(connection: HTTPConnection, name: str) -> str:
 
 
 def number_of(connection: HTTPConnection, name: str, default: int, most: int, least: int = 1) -> int:
-    """Return a number in the query."""
+    """Return a number from the query string."""
     text = connection.query_params.get(name, str(default))
     if not text.isdecimal() or not text.isascii() or len(text) > 18 or not least <= int(text) <= most:
         raise ProblemError(422, f"{name} must be a number from {least} to {most:,}", path=name)
@@ -38,19 +38,19 @@ def number_of(connection: HTTPConnection, name: str, default: int, most: int, le
 
 
 def client_name(connection: HTTPConnection, key: Key | None) -> str:
-    """Return whom a limit is for."""
+    """Return the name of the client for rate limits: its key, or its address."""
     if key is not None:
         return key.id
     return "" if connection.client is None else client_of(connection.client.host)
 
 
 def time_text(moment: datetime) -> str:
-    """Return a time as answers have it."""
+    """Return a time in the form of responses."""
     return moment.isoformat().replace("+00:00", "Z")
 
 
 def shown(found: StoredSubscription) -> dict[str, Any]:
-    """Return a subscription as answers have it."""
+    """Return a subscription in the form of responses."""
     return {
         "id": found.id,
         "expression": found.written.text,
@@ -63,7 +63,7 @@ def shown(found: StoredSubscription) -> dict[str, Any]:
 
 
 def first_rows(rows: Iterable[dict[str, Any]], text: str) -> Iterator[dict[str, Any]]:
-    """Give rows until their texts, in the member of that name, are enough for one answer."""
+    """Yield rows until the lengths of one of their members fill a response."""
     n_bytes = 0
     for row in rows:
         if n_bytes >= _ANSWER_BYTES:

@@ -1,4 +1,4 @@
-"""What goes wrong, as JSON: the status, the reason, and where and what instead, as far as known.
+"""Errors as JSON responses: the status, the reason, and, if they are known, the place and a hint.
 
 {"error": {"status": 422, "kind": "SubscriptionError", "reason": "expected an operator after 'price', found 'betwen'",
            "line": 1, "column": 7, "position": 6, "hint": "did you mean 'between'?"}}
@@ -32,7 +32,7 @@ from siftline.errors import (
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-# The first that fits; what is none of these is our fault, or the disk's.
+# The first class that fits decides; any other error is a bug, and has status 500.
 _STATUSES: Final[tuple[tuple[type[SiftlineError], int], ...]] = (
     (SubscriptionError, 422),
     (EventError, 422),
@@ -52,24 +52,24 @@ _UNUSABLE: Final = "a file of the server cannot be read or written"
 
 
 class Rendered(bytes):
-    """JSON that is written already."""
+    """A JSON text, which needs no rendering."""
 
 
 class JsonResponse(JSONResponse):
-    """JSON in ASCII: a text may have half of a surrogate pair, which has no other form."""
+    """JSON in ASCII, the only form in which a string may contain half of a surrogate pair."""
 
     def render(self, content: Any) -> bytes:
-        """Write the document."""
+        """Return the body of the response."""
         return content if isinstance(content, Rendered) else self.written(content)
 
     @staticmethod
     def written(content: Any) -> Rendered:
-        """Return a document as it is sent; a response of that is made at no cost."""
+        """Return the JSON text of a document, from which a response can be made without further work."""
         return Rendered(json.dumps(content, allow_nan=False, separators=(",", ":")).encode())
 
 
 class ProblemError(Exception):
-    """A request that cannot be answered as it wants; becomes the response."""
+    """A request that is refused; becomes the response."""
 
     def __init__(self, status: int, reason: str, *, retry_seconds: float | None = None, **more: Any) -> None:
         super().__init__(reason)
@@ -104,7 +104,7 @@ def problem_of(error: SiftlineError) -> ProblemError:
         )
     if isinstance(error, GoneError):
         return ProblemError(status, error.public or "gone", kind=kind, first=error.first, last=error.last)
-    if isinstance(error, StorageError):  # its text says where the files are, which clients need not know
+    if isinstance(error, StorageError):  # its text may have paths, which clients must not see
         reason = _UNUSABLE if error.public is None else f"{_UNUSABLE}: {error.public}"
         return ProblemError(status, reason, kind=kind)
     if status == 500:
@@ -129,7 +129,7 @@ def on_error(request: Request, error: Exception) -> JsonResponse:
 
 
 def on_http(request: Request, error: Exception) -> JsonResponse:
-    """Answer with what the framework found wrong: no such path, no such method."""
+    """Answer with an error of the framework: an unknown path or method."""
     assert isinstance(error, HTTPException)
     response = ProblemError(error.status_code, error.detail.lower()).response()
     response.headers.update(error.headers or {})
@@ -137,5 +137,5 @@ def on_http(request: Request, error: Exception) -> JsonResponse:
 
 
 def on_bug(request: Request, error: Exception) -> JsonResponse:
-    """Answer when it is our fault; the traceback is in the log alone."""
+    """Answer after a bug; the traceback is only in the log."""
     return ProblemError(500, _BUG).response()

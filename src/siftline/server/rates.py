@@ -1,4 +1,4 @@
-"""Rate limits: each client has a bucket that fills at a constant rate; a request takes one drop of it."""
+"""Rate limits: each client has a token bucket that fills at a constant rate; a request takes one token."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from siftline.server.problems import ProblemError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Clients that are remembered; the bucket of one that was forgotten is full.
+# How many clients have a bucket; a client without one gets a full one.
 _MOST_CLIENTS: Final = 10_000
 
 
 class Rate:
-    """At most this many requests a second from each client, with twice as many at once.
+    """Allows each client a number of requests per second, and twice as many at once.
 
     >>> rate = Rate(1.0, clock=lambda: 0.0)
     >>> rate.take("ann"), rate.take("ann")
@@ -32,7 +32,7 @@ class Rate:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, client: str) -> None:
-        """Raise if the client has to wait."""
+        """Take a token; raise if there is none."""
         if self._per_second is None:
             return
         now, most = self._clock(), max(2 * self._per_second, 1.0)
@@ -47,5 +47,5 @@ class Rate:
             del self._buckets[next(iter(self._buckets))]
 
     def forget(self, client: str) -> None:
-        """Let the next client of this name begin with a full bucket; from any thread."""
+        """Drop the bucket of a client; may be called from any thread."""
         self._buckets.pop(client, None)

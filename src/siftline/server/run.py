@@ -1,4 +1,4 @@
-"""Running the application: uvicorn, with limits on connections, and an end that loses nothing."""
+"""Runs the application in uvicorn, with limits of connections and a shutdown that loses nothing."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 __all__ = ["Server", "Tls", "running"]
 
 _STOP_SECONDS = 20
-# Connections that wait to be accepted, as many as the system allows: who finds no room tries again after a second.
+# Connections that wait to be accepted, as many as the system allows: a refused client retries only after a second.
 _BACKLOG = 65_535
-# What uvicorn ends with if it cannot listen.
+# The exit status of uvicorn if it cannot listen.
 _CANNOT_START = 3
 
 
 class Server(uvicorn.Server):
-    """Serves a broker until it is told to stop.
+    """Serves a broker until it is stopped.
 
     Parameters
     ----------
     broker : Broker
         Closed by the caller, after the server has stopped.
     host, port
-        Where to listen; port 0 is any free one.
+        Where to listen; port 0 means any free port.
     tls : Tls, optional
-        Serve https.
+        The certificate, to serve https.
     is_open : collection of str
         Roles that need no key.
     """
@@ -66,11 +66,11 @@ class Server(uvicorn.Server):
                 http=http,
                 ws=websocket,
                 ws_max_size=1 << 16,
-                access_log=False,  # addresses of requests can hold private data
-                log_level="error",  # of what strangers send there is no end
+                access_log=False,  # URLs of requests may contain private data
+                log_level="error",  # invalid requests of strangers would fill the log
                 proxy_headers=False,
                 server_header=False,
-                timeout_keep_alive=math.ceil(broker.limits.idle_seconds) + 1,  # ours is sooner
+                timeout_keep_alive=math.ceil(broker.limits.idle_seconds) + 1,  # our own timer ends first
                 timeout_graceful_shutdown=_STOP_SECONDS,
                 backlog=_BACKLOG,
                 lifespan="off",
@@ -79,17 +79,17 @@ class Server(uvicorn.Server):
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port on which the server listens."""
         return int(self.servers[0].sockets[0].getsockname()[1])
 
     @property
     def url(self) -> str:
-        """Where it is reached."""
+        """The URL of the server."""
         host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
         return f"{'http' if self._context is None else 'https'}://{host}:{self.port}"
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         if self._context is None:
             await super().startup(sockets)
             return
@@ -110,7 +110,7 @@ class Server(uvicorn.Server):
         self.servers, self.started = [listener], True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the streams, so that the connections can end; requests that have begun are answered."""
+        """End the streams, so that their connections can close; requests under way are answered."""
         self._app.state.shared.is_ready = False
         await asyncio.to_thread(self._broker.hub.end)
         await super().shutdown(sockets)

@@ -1,4 +1,4 @@
-"""Products and wishes for `siftline serve --demo`."""
+"""Random products and subscriptions for `siftline serve --demo`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CITIES: Final = ("berlin", "boston", "kyoto", "lima", "oslo", "perth")
 
 
 def product(chance: random.Random) -> dict[str, Any]:
-    """Return an event: a product that was offered."""
+    """Return an event: an offered product."""
     event: dict[str, Any] = {
         "brand": chance.choice(_BRANDS),
         "category": chance.choice(_CATEGORIES),
@@ -31,7 +31,7 @@ def product(chance: random.Random) -> dict[str, Any]:
 
 
 def subscription(chance: random.Random) -> str:
-    """Return a subscription: what somebody would like to hear about."""
+    """Return a subscription: the products that a customer wants to hear about."""
     conditions = [
         f"category in ({_some(chance, _CATEGORIES)})",
         f"price <= {chance.randrange(50, 500, 10)}",

@@ -1,4 +1,4 @@
-"""What all routes share."""
+"""The objects that all routes share."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 def replacements_of(id: Id) -> str:
-    """Return the name under which replacements of a subscription are limited."""
+    """Return the client name that limits the rate of replacements of a subscription."""
     return f"id {id}"
 
 
 class Shared:
-    """A broker, who may use it, and the means of doing so.
+    """A broker, its permissions and limits, and the threads that call it.
 
     Attributes
     ----------
     is_ready : bool
-        Whether the server takes requests; not when it is about to stop.
+        Whether the server accepts requests; false when it is about to stop.
     """
 
     def __init__(self, broker: Broker, access: Access) -> None:
@@ -44,10 +44,10 @@ class Shared:
         self.is_ready = True
 
     def _ended(self, ids: list[Id]) -> None:
-        """Forget how often subscriptions were replaced that are there no more: their ids may be given again."""
+        """Forget the rate limits of removed subscriptions, whose ids may be used again."""
         for id in ids:
             self.subscribes.forget(replacements_of(id))
 
     async def answer(self, function: Callable[..., Any], *args: Any, **options: Any) -> Response:
-        """Answer with what a function returns; writing it as JSON is work for its thread too."""
+        """Answer with the result of a function; it is also converted to JSON in the thread."""
         return JsonResponse(await self.threads.wait(lambda: JsonResponse.written(function(*args, **options))))

@@ -1,4 +1,4 @@
-"""The routes of streams: of a subscription, of an owner, of everything; as server-sent events, and over WebSocket."""
+"""The routes of streams of a subscription, an owner or everybody, as server-sent events and over WebSocket."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from siftline.server.streams import Stream
     from siftline.storage.rows import StoredSubscription
 
-_CLOSED: Final = 4000  # a WebSocket is refused with this number and the status
+# A WebSocket is refused with a close code that is this plus the HTTP status.
+_CLOSED: Final = 4000
+# The longest reason that a close frame may have.
 _REASON_BYTES: Final = 123
 
 
 class StreamRoutes:
-    """Notifications as they come."""
+    """Handlers of the routes of streams."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared, self._broker, self._access = shared, shared.broker, shared.access
@@ -46,8 +48,8 @@ class StreamRoutes:
         return EventStream(await self._opened(request, token, after))
 
     async def socket(self, websocket: WebSocket) -> None:
-        """Do the same over WebSocket."""
-        with contextlib.suppress(WebSocketDisconnect):  # whoever goes away meanwhile needs no answer
+        """Send the same stream over WebSocket."""
+        with contextlib.suppress(WebSocketDisconnect):  # a client that has disconnected needs no answer
             await websocket.accept()
             try:
                 opened = await self._of_socket(websocket)
@@ -94,11 +96,11 @@ class StreamRoutes:
 
 
 def _short(reason: str) -> str:
-    """Return as much of a reason as the end of a WebSocket may say."""
+    """Return a reason, cut to the length that a close frame may have."""
     return reason.encode("utf-8", "replace")[:_REASON_BYTES].decode("utf-8", "ignore")
 
 
 def _check_same(before: Proof, now: Proof) -> None:
-    """Raise if a token proves something else than before: it is taken for a ticket when its key was revoked."""
+    """Raise if a token means something else than before: once its key is revoked, it is read as a ticket."""
     if before != now:
         raise ProblemError(401, "the key is not known")

@@ -1,12 +1,12 @@
 """Streams of notifications, as server-sent events and over WebSocket, resumable at any notification.
 
-    register with the hub ──► read the log from the position on ──► what came meanwhile, from the queue ──► live
-                                       ▲                                                                   │
-                                       └───────── the queue ran over: the receiver is slow ────────────────┘
+    join the hub ──► read the log from the position on ──► read the queue, which was filled meanwhile ──► live
+                              ▲                                                                           │
+                              └───────────── the queue overflowed: the receiver is slow ──────────────────┘
 
-A receiver that does not read only makes its own stream wait; after a while the connection is closed. If the log has to
-drop what such a stream has yet to read, the stream is told of the gap before it goes on. What a stream has read and not
-yet sent counts as much as what is in its queue.
+A receiver that does not read delays only its own stream; after a while its connection is closed. If the log drops
+events that the stream has not read yet, the stream reports the gap before it goes on. Notifications that a stream has
+read and not yet sent count in the limits like those in its queue.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from siftline.broker.notifications import LAST_PLACE, Gap, Position
 from siftline.server.problems import ProblemError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 
     from starlette.requests import HTTPConnection
     from starlette.types import Receive, Scope, Send
@@ -35,33 +35,38 @@ if TYPE_CHECKING:
     from siftline.broker.notifications import Notification, Page
 
 MEDIA: Final = "text/event-stream; charset=utf-8"
+# Notifications that are read from the log at a time.
 _CHUNK: Final = 200
+# The largest part that is sent at once.
 _PART_ITEMS: Final = 100
 _PART_BYTES: Final = 64 << 10
-# What a notification takes beside its payload while it is sent.
+# The bytes of a notification besides its payload while it is sent.
 _ITEM_BYTES: Final = 300
-# A stream that has much to send works for so long, and then lets others work: Python runs one thread at a time, and who
-# publishes would wait for the event loop, and his answer for all parts of the stream.
+# How long a stream sends without a pause, and the pause. Python runs one thread at a time, so without pauses a busy
+# stream would delay publishers and the answers to them.
 _BURST_SECONDS: Final = 0.001
 _PAUSE_SECONDS: Final = 0.001
+# After this long without notifications, the position is sent.
 _QUIET_SECONDS: Final = 15.0
+# How long a receiver may take to read a part.
 _SEND_SECONDS: Final = 60.0
+# The close code of a WebSocket whose key was revoked.
 _REVOKED: Final = 4401
 
 
 class Stream:
-    """The notifications of one listener from a position on, for ever, or until the subscription ends.
+    """The notifications of one listener from a position on, until the subscription ends.
 
     Parameters
     ----------
     broker : Broker
-        Whose log is read.
+        The broker whose log is read.
     listener : Listener
-        One that has joined the hub of the broker.
+        A listener that has joined the hub of the broker.
     alarm : Alarm
-        Wakes the stream when there is something to do.
-    after : Position, optional
-        Where the client wants to go on; without it, `position` is where the log ended.
+        Wakes the stream when there is something to send.
+    position : Position
+        The position after which the stream starts.
     """
 
     def __init__(self, broker: Broker, listener: Listener, alarm: Alarm, position: Position) -> None:
@@ -74,7 +79,10 @@ class Stream:
     async def opened(
         cls, broker: Broker, join: Callable[[Callable[[], None]], Listener], after: Position | None
     ) -> Stream:
-        """Join the hub, in a thread: the event loop never waits for a lock of the broker."""
+        """Join the hub in a thread, because the event loop must not wait for a lock of the broker.
+
+        Without `after`, the stream starts at the end of the log.
+        """
         alarm = Alarm(asyncio.get_running_loop())
 
         def joined() -> tuple[Position, Listener]:
@@ -86,16 +94,16 @@ class Stream:
 
     @property
     def position(self) -> Position:
-        """What comes after it comes next."""
+        """The position after which the stream goes on."""
         return self._position
 
     def revoke(self) -> None:
-        """End it, because who reads it may no longer; from any thread."""
+        """End the stream because its permission is gone; may be called from any thread."""
         self.is_revoked = True
         self._listener.end()
 
     def on_close(self, call: Callable[[], None]) -> None:
-        """Have something called, on the event loop, when the stream is closed."""
+        """Add a function that is called on the event loop when the stream is closed."""
         self._on_close.append(call)
 
     def close(self) -> None:
@@ -105,9 +113,9 @@ class Stream:
         asyncio.get_running_loop().run_in_executor(None, self._broker.hub.leave, self._listener)
 
     async def pages(self) -> AsyncIterator[list[Notification | Gap]]:
-        """Give notifications, and gaps where some are missing, in parts to be sent at once; an empty one after a while.
+        """Yield notifications and gaps in parts that are sent at once; an empty part after a time without any.
 
-        When the next part is asked for, the one before it counts as sent.
+        When the next part is requested, the one before counts as sent.
         """
         listener, turn = self._listener, _Turn()
         while True:
@@ -118,7 +126,7 @@ class Stream:
                         return
                     yield part
                     await turn.pause()
-            is_ended = listener.is_ended  # asked first: what is in the queue by now is given all the same
+            is_ended = listener.is_ended  # read before the queue, whose contents are sent in any case
             told = self._broker.hub.told
             while messages := listener.take(_PART_ITEMS):
                 new = (each for message in messages for each in message.after(self._position))
@@ -136,16 +144,16 @@ class Stream:
                 turn = _Turn()
 
     def _parts(self, page: Iterable[Notification | Gap], n_bytes: int) -> Iterator[list[Notification | Gap]]:
-        """Give a page in parts, and let them count with the bytes of the page."""
+        """Yield a page in parts, which count in the load with the bytes of the page."""
         for part, part_bytes in _parts(page):
             last = part[-1]
             self._position = last.resume if isinstance(last, Gap) else last.position
             self._listener.hold(n_bytes + part_bytes)
             yield part
-            part.clear()  # whoever has sent it may wait for the next one for long
+            part.clear()  # it may be long until the next part is requested
 
     async def _caught_up(self) -> AsyncIterator[list[Notification | Gap]]:
-        """Give what the log has, up to where the queue begins."""
+        """Yield what the log has, up to the start of the queue."""
         self._position = max(self._position, self._listener.listen())
         while True:
             last = self._broker.log.last
@@ -157,50 +165,50 @@ class Stream:
                 yield part
 
     def _read(self) -> Page:
-        """Return the next page of the log: of one event if there is little room for what waits to be sent."""
+        """Return the next page of the log, with only one event if memory is short."""
         read, wanted = self._broker.log.read, self._listener.wanted
         if self._listener.is_short:
             return read(wanted, self._position, _PART_ITEMS, most_bytes=0)
         return read(wanted, self._position, _CHUNK)
 
     def _pass(self, sequence: int) -> None:
-        """Go past events that were for others; so they are no gap when the log drops them."""
+        """Move the position past events of other listeners, so that there is no gap when the log drops them."""
         self._position = max(self._position, Position(sequence, LAST_PLACE))
 
 
 class _Turn:
-    """How long a stream has worked without a pause."""
+    """Measures how long a stream has sent without a pause."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
 
     async def pause(self) -> None:
-        """Let others work if it is their turn."""
+        """Pause if the stream has sent for long enough."""
         if time.monotonic() - self._began > _BURST_SECONDS:
             await asyncio.sleep(_PAUSE_SECONDS)
             self._began = time.monotonic()
 
 
 class Alarm:
-    """Wakes a task from any thread; however often it rings until the task clears it, the event loop is called once."""
+    """Wakes a task from any thread; the event loop is called once, however often it rings before it is cleared."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop, self._event = loop, asyncio.Event()
         self._is_rung = False
 
     def ring(self) -> None:
-        """Wake the task; from any thread, after what it is to find."""
+        """Wake the task; called from any thread, after the data for the task is in place."""
         if not self._is_rung and not self._loop.is_closed():
             self._is_rung = True
             self._loop.call_soon_threadsafe(self._event.set)
 
     def clear(self) -> None:
-        """Have it ring again; on the event loop, before looking for what there is."""
+        """Reset the alarm; called on the event loop, before the task looks for data."""
         self._event.clear()
         self._is_rung = False
 
     async def wait(self, seconds: float) -> bool:
-        """Return whether it rings within some time."""
+        """Wait for the alarm; return whether it rang in time."""
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -210,7 +218,7 @@ class Alarm:
 
 
 def position_of(connection: HTTPConnection) -> Position | None:
-    """Return from where on a client wants notifications: `Last-Event-ID`, or `after=` in the address."""
+    """Return the position at which a client resumes: the header `Last-Event-ID`, or `after` in the query string."""
     text = connection.headers.get("last-event-id") or connection.query_params.get("after")
     return None if not text else Position.of(text)
 
@@ -222,29 +230,21 @@ class EventStream:
         self._stream = stream
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until either side ends it."""
+        """Send until either side ends the stream."""
         headers = [
             (b"content-type", MEDIA.encode()),
             (b"cache-control", b"no-store"),
             (b"x-accel-buffering", b"no"),
         ]
-        sending = asyncio.ensure_future(self._send(send, headers))
-        gone = asyncio.ensure_future(_disconnected(receive))
-        try:
-            await asyncio.wait([sending, gone], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (sending, gone):
-                task.cancel()
-            await asyncio.gather(sending, gone, return_exceptions=True)
-            self._stream.close()
+        await _until_gone(self._stream, self._send(send, headers), _disconnected(receive))
 
     async def _send(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        # The id is for a client whose connection breaks before the first notification.
+        # A client whose connection breaks before the first notification resumes at this id.
         await _chunk(send, b"id: %b\nretry: 1000\n\n" % str(self._stream.position).encode())
         async for page in self._stream.pages():
             if not page:
-                # The position is sent instead: who comes back later has not missed what was for others.
+                # A client that resumes at this id later has no gap from events of other subscriptions.
                 await _chunk(send, b"id: %b\n\n" % str(self._stream.position).encode())
             else:
                 await _chunk(send, _sse(page))
@@ -254,17 +254,17 @@ class EventStream:
 async def _chunk(send: Send, body: bytes) -> None:
     async with asyncio.timeout(_SEND_SECONDS):
         await send({"type": "http.response.body", "body": body, "more_body": True})
-    await asyncio.sleep(0)  # others have their turn, also while the connection takes all that it is given
+    await asyncio.sleep(0)  # let other tasks run, even if the connection accepts everything at once
 
 
 def _page_bytes(page: Page) -> int:
-    """Return what a page of the log takes: notifications of one event share its payload."""
+    """Return the bytes of a page of the log; notifications of one event share its payload."""
     payloads = {each.position.sequence: len(each.payload) for each in page}
     return sum(payloads.values()) + _ITEM_BYTES * len(page)
 
 
 def _parts(page: Iterable[Notification | Gap]) -> Iterator[tuple[list[Notification | Gap], int]]:
-    """Give what is sent at once, and its bytes: little enough for others not to wait, much more than one at a time."""
+    """Yield parts of a page with their bytes: small enough not to delay others, larger than single notifications."""
     part: list[Notification | Gap] = []
     n_bytes = 0
     for item in page:
@@ -278,9 +278,9 @@ def _parts(page: Iterable[Notification | Gap]) -> Iterator[tuple[list[Notificati
 
 
 class Envelopes:
-    """Writes envelopes, most of which differ from the one before in the place and the subscription alone.
+    """Formats envelopes quickly: those of one event differ in the place and the subscription only.
 
-    It keeps the last event, so it is for one part of a stream.
+    It keeps a copy of the last event, so one object is used for one part of a stream.
 
     Examples
     --------
@@ -296,7 +296,7 @@ class Envelopes:
         self._before = self._between = self._after = b""
 
     def of(self, notification: Notification) -> bytes:
-        """Return what `notification.envelope()` does."""
+        """Return the same as `notification.envelope()`."""
         (sequence, place), id, *_ = notification
         if sequence != self._sequence:
             self._learn(notification)
@@ -304,7 +304,7 @@ class Envelopes:
         return b"%b%d-%d%b%b%b" % (self._before, sequence, place, self._between, subject, self._after)
 
     def _learn(self, notification: Notification) -> None:
-        """Take the envelope of an event apart, where the place and the subscription stand in it."""
+        """Split the envelope of an event at the place and at the subscription."""
         envelope = notification._replace(subscription="").envelope()
         self._before, _, rest = envelope.partition(str(notification.position).encode())
         between, subject, self._after = rest.partition(b'"subject":""')
@@ -329,15 +329,19 @@ async def _disconnected(receive: Receive) -> None:
 
 
 async def send_over(websocket: WebSocket, stream: Stream) -> None:
-    """Send notifications over a WebSocket: each a CloudEvent in JSON; `{"gap": ...}` where some are no longer kept."""
-    sending = asyncio.ensure_future(_send_all(websocket, stream))
-    gone = asyncio.ensure_future(_closed(websocket))
+    """Send notifications over a WebSocket as CloudEvents in JSON, and `{"gap": ...}` where some are missing."""
+    await _until_gone(stream, _send_all(websocket, stream), _closed(websocket))
+
+
+async def _until_gone(stream: Stream, sending: Coroutine[Any, Any, None], gone: Coroutine[Any, Any, None]) -> None:
+    """Send until the stream ends or the client is gone, then close the stream."""
+    tasks = [asyncio.ensure_future(each) for each in (sending, gone)]
     try:
-        await asyncio.wait([sending, gone], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (sending, gone):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(sending, gone, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         stream.close()
 
 
@@ -364,7 +368,7 @@ async def _closed(websocket: WebSocket) -> None:
 
 
 async def token_of(websocket: WebSocket, token: str | None, seconds: float) -> tuple[str | None, Any]:
-    """Return the token of a WebSocket, and where it wants to go on; browsers say both in the first message."""
+    """Return the token of a WebSocket and where it resumes; browsers send both in the first message."""
     if token is not None or "first-message" not in websocket.query_params:
         return token, None
     try:

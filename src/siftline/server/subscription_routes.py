@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from siftline.server.bodies import Body
     from siftline.server.shared import Shared
 
-# How an expression may be given, and what dialect it is in unless the request says so.
+# The members that may hold an expression, and their default dialects.
 FORMS: Final = {"expression": TEXT, "pattern": EVENTBRIDGE, "filters": CLOUDEVENTS}
 MOST_LISTED: Final = 1000
 _OWNER_CHARACTERS: Final = 200
 _IS_LIVE: Final = "(s.expires IS NULL OR s.expires > ?1)"
-# By the newest change first, without looking at all of them.
+# Yields the newest changes first, without reading all of them.
 _NEWEST: Final = (
     "changes r CROSS JOIN subscriptions s ON s.id = r.id AND s.sequence = r.sequence"
     " LEFT JOIN changes c ON c.sequence = r.content"
@@ -45,7 +45,7 @@ _NEWEST: Final = (
 
 
 class SubscriptionRoutes:
-    """Subscribe, show, replace, renew, end, list."""
+    """Handlers of the routes of subscriptions."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared, self._broker, self._access = shared, shared.broker, shared.access
@@ -79,7 +79,7 @@ class SubscriptionRoutes:
         if asked is not None and key is None:
             self._access.require(request, ADMIN)
         if asked is None and key is None and self._access.is_open(SUBSCRIBE):
-            return f"anonymous:{client_name(request, None)}"  # whom the limits of an owner are for
+            return f"anonymous:{client_name(request, None)}"  # limited like an owner
         return asked
 
     async def get(self, request: Request) -> Response:
@@ -108,7 +108,7 @@ class SubscriptionRoutes:
         return JsonResponse({"id": id, "expires": time_text(expires)})
 
     def _checked_id(self, text: str, proof: Proof) -> Id:
-        """Return the id that a text names; raise unless there is the subscription, and the proof is for it."""
+        """Return the id that a text stands for; raise unless the subscription exists and the proof belongs to it."""
         id = self._broker.id_of(text)
         self._broker.check(id, proof)
         return id
@@ -166,7 +166,7 @@ class SubscriptionRoutes:
         return {"subscriptions": found, "next": str(found[-1]["id"]) if is_more else None}
 
     def _rows(self, query: str, given: tuple[Any, ...]) -> tuple[list[dict[str, Any]], bool]:
-        """Return rows for one answer, and whether there are more: the query asks for one more than are wanted."""
+        """Return the rows of one response, and whether there are more; the query selects one row too many."""
         store = self._broker.store
         rows = store.select(query, (microseconds(self._broker.now()), *given))
         changes = (live_change(row, store.path).subscription for row in rows[: given[-1] - 1])
@@ -175,7 +175,7 @@ class SubscriptionRoutes:
 
 
 def expression_in(document: dict[str, Any], limits: Limits) -> tuple[Any, str]:
-    """Return the expression that a document has in one of the forms, and its dialect."""
+    """Return the expression of a document, and its dialect."""
     given = [name for name in FORMS if name in document]
     if len(given) != 1:
         raise ProblemError(422, f"exactly one of {', '.join(FORMS)} is needed")
@@ -188,13 +188,13 @@ def expression_in(document: dict[str, Any], limits: Limits) -> tuple[Any, str]:
     if not isinstance(expression, wanted):
         raise ProblemError(422, f"the {name} has the wrong type", path=name)
     if _is_longer(expression, limits.expression_bytes):  # before it is parsed
-        most = f"at most {limits.expression_bytes:,} may be"
+        most = f"at most {limits.expression_bytes:,} are allowed"
         raise SubscriptionError(f"the expression has more than {limits.expression_bytes:,} bytes: {most}")
     return expression, dialect
 
 
 def _is_longer(document: Any, most: int) -> bool:
-    """Return whether a document certainly takes more characters, after looking at no more of it than that needs.
+    """Return whether a document certainly has more characters; stop reading it as soon as that is known.
 
     >>> _is_longer({"a": ["b" * 7]}, 14), _is_longer({"a": ["b" * 7]}, 13)
     (False, True)
@@ -236,5 +236,5 @@ def _webhook(deliver: Any) -> Webhook | None:
 
 
 def _plain(text: str) -> str:
-    """Return text that SQLite takes: no halves of surrogate pairs, which a query may have."""
+    """Return a text that SQLite accepts, without halves of surrogate pairs."""
     return text.encode("utf-8", "replace").decode()

@@ -1,8 +1,8 @@
-"""Work off the event loop, which never waits for a lock, a disk or a long computation.
+"""Threads for work that must not run on the event loop: waiting for a lock or the disk, and long computations.
 
-Python runs one thread at a time, and an event loop beside n threads that compute waits for up to n turns of 5 ms until
-it runs again. So what computes has few threads, what waits for the disk or for a lock has more, and the lines before
-both have an end: who comes later is told to try again.
+Python runs one thread at a time, so an event loop beside n computing threads may wait for n turns of 5 ms until it runs
+again. So there are few threads for computations, and more for waiting. The queues of both are bounded; beyond the
+bound, requests are refused as busy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 _COMPUTING: Final = 2
 _WAITING: Final = 40
-# Requests that stand in line for a thread of either kind.
+# How many requests may wait for a thread of either kind.
 _MOST_IN_LINE: Final = 500
 
 
@@ -33,11 +33,11 @@ class Threads:
         self._computing, self._waiting = CapacityLimiter(_COMPUTING), CapacityLimiter(_WAITING)
 
     async def compute(self, function: Callable[..., Result], *args: Any, **options: Any) -> Result:
-        """Run what takes processor time, and no locks."""
+        """Run a function that computes and takes no locks."""
         return await _run(self._computing, partial(function, *args, **options))
 
     async def wait(self, function: Callable[..., Result], *args: Any, **options: Any) -> Result:
-        """Run what waits for the disk or a lock."""
+        """Run a function that waits for the disk or a lock."""
         return await _run(self._waiting, partial(function, *args, **options))
 
 

@@ -1,11 +1,11 @@
-"""Connections with TLS: counted, and timed, from the first moment, not from the end of the handshake.
+"""TLS connections, which are counted and timed from the start of the handshake, not from its end.
 
     accepted ──► handshake ──► idle, head, body, ... as any other connection (`connections.py`)
                  │
-                 └── header_seconds; the first to go where all connections are taken
+                 └── header_seconds; closed first when all connections are in use
 
-Event loops make a connection known when its handshake is over; a peer that says nothing, or half of its first message,
-would hold one that counts nowhere. So connections are accepted here, and the event loop gets them with what they count.
+asyncio reports a connection only after its handshake, so a peer that sends nothing, or half of its first message, would
+hold a connection that is not counted. So this module accepts and counts connections, and hands them to asyncio.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
     from siftline.server.connections import Connections, HttpConnection
 
-# How long the end of a connection may take, after which the system is told to forget it.
+# How long closing a connection may take before it is aborted.
 _GOODBYE_SECONDS: Final = 2.0
-# How long to wait if the system has no file for one more connection.
+# How long to wait if the process has no free file descriptor for a connection.
 _PAUSE_SECONDS: Final = 0.2
 
 
 class Tls(NamedTuple):
-    """Files of a certificate and its key; with `ca`, clients must have a certificate too."""
+    """The files of a certificate and its key; with `ca`, clients need a certificate too."""
 
     certificate: str
     key: str | None = None
     ca: str | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Return what handshakes are made by."""
+        """Return the SSL context of the server."""
         try:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.ca)
             context.load_cert_chain(self.certificate, self.key)
@@ -50,7 +50,7 @@ class Tls(NamedTuple):
 
 
 class Handshake:
-    """A connection up to the end of its handshake, as `Connections` counts it."""
+    """A connection during its handshake, as `Connections` counts it."""
 
     def __init__(self, plain: socket.socket) -> None:
         self._plain = plain
@@ -61,24 +61,24 @@ class Handshake:
         return self._peer if name == "peername" else None
 
     def abort(self) -> None:
-        """End the connection, whoever has it: the handshake fails."""
+        """Close the connection, so that the handshake fails."""
         with contextlib.suppress(OSError):
             self._plain.shutdown(socket.SHUT_RDWR)
 
 
 class TlsListener:
-    """Accepts connections, and hands them on with TLS; looks like a server of asyncio.
+    """Accepts connections and starts TLS on them; has the interface of an asyncio server.
 
     Parameters
     ----------
     connections : Connections
-        Counts them.
+        Counts the connections.
     context : ssl.SSLContext
-        Of the server.
+        The context of the server.
     protocol : callable
-        Makes what goes on with a connection.
+        Makes the protocol of a connection.
     host, port, backlog
-        Where to listen, and how many may wait to be accepted.
+        Where to listen, and how many connections may wait to be accepted.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class TlsListener:
         self._handshakes: dict[asyncio.Task[None], Handshake] = {}
 
     def close(self) -> None:
-        """Accept no more, and end the handshakes that are under way."""
+        """Stop accepting, and abort the handshakes under way."""
         for task in self._accepting:
             task.cancel()
         for each in self.sockets:
@@ -107,14 +107,14 @@ class TlsListener:
             handshake.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until all of it has ended."""
+        """Wait until all tasks have ended."""
         await asyncio.gather(*self._accepting, *self._handshakes, return_exceptions=True)
 
     async def _accept(self, listener: socket.socket) -> None:
         while True:
             try:
                 plain, _ = await self._loop.sock_accept(listener)
-            except OSError:  # of a peer that is gone already; or there are no more files
+            except OSError:  # the peer is gone already, or there are no free file descriptors
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             with contextlib.suppress(OSError):
@@ -137,11 +137,11 @@ class TlsListener:
         task.add_done_callback(self._handshakes.pop)
 
     async def _shake_hands(self, plain: socket.socket, handshake: Handshake, *, is_admitted: bool) -> None:
-        """Bring TLS about; who is one too many is told so afterwards, in his own language."""
+        """Make the handshake; a connection too many is refused afterwards, over TLS."""
 
         def protocol() -> HttpConnection:
             made = self._protocol()
-            made.handshake = handshake  # which it takes the place of
+            made.handshake = handshake  # which it replaces
             return made
 
         self._connections.n_refused += not is_admitted
@@ -160,7 +160,7 @@ class TlsListener:
 
 
 def _listening(host: str, port: int, backlog: int) -> list[socket.socket]:
-    """Return sockets for all addresses that a host name has."""
+    """Return listening sockets for all addresses of a host name."""
     found: list[socket.socket] = []
     try:
         for family, kind, number, _, address in socket.getaddrinfo(

@@ -1,8 +1,9 @@
 """The data pipeline on Spark: tables of subscriptions and events in, a table of matches out.
 
-`session` starts a local Spark with suitable settings; any other session will do too. `profile` collects statistics of
-events, `compile` makes an index directory of a table of subscriptions, and `match` a table of the matches of events.
-`stream` does so for a stream of events, while `apply` changes subscriptions and `compact` merges the changes.
+`session` starts a local Spark with suitable settings; any other session works too. `profile` collects statistics of
+events, `compile` makes an index directory of a table of subscriptions, and `match` returns a table of the matches of
+events. `stream` does the same for a stream of events, while `apply` changes subscriptions and `compact` merges the
+changes.
 
 The modules here are those of the verbs. `sources` is built on them; below them are the folders `worker`, `sharding`,
 `directory` and `runtime`, each of which imports only those that follow it.

@@ -1,4 +1,4 @@
-"""apply and compact: the subscriptions of an index change while streams and jobs go on.
+"""apply and compact: change the subscriptions of an index while streams and jobs run.
 
 apply     changes → checked → the next delta beside the version (`directory/deltas.py`)
 compact   a version and the deltas on top of it → the next version (`sharding/compaction.py`)
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from siftline.errors import SubscriptionError, TableError
-from siftline.ids import plain_id
+from siftline.ids import INT64, plain_id
 from siftline.operators.modules import load_modules
 from siftline.spark.directory.deltas import END, PUT, REMOVE, Delta, Refused, delta_lock, last_delta, write_delta
 from siftline.spark.directory.draft import Draft
@@ -51,7 +51,6 @@ _KINDS: Final = {
     "expire": END,
     "expired": REMOVE,
 }
-_INT64: Final = range(-(2**63), 2**63)
 
 
 def apply(
@@ -70,11 +69,11 @@ def apply(
     path : str or path
         The index directory.
     changes : DataFrame, Arrow table, iterable of mappings or of changes of a store
-        `change` (add, replace, remove or expire; add if left out), `subscription`, `expression`, `weight`, `expires`,
-        in order; rows of a DataFrame have no order, unless there is a column `sequence`. `add` and `replace` give the
-        whole content of a subscription; with `expire` one ends at `expires`, or at once.
+        `change` (add, replace, remove or expire; by default add), `subscription`, `expression`, `weight`, `expires`, in
+        order; rows of a DataFrame have no order, unless there is a column `sequence`. `add` and `replace` give the
+        whole content of a subscription; with `expire` it ends at `expires`, or at once.
     language : str, optional
-        Of the expressions, if it is not to be guessed; a column `language` overrides it.
+        The language of the expressions, if it is not to be detected; a column `language` overrides it.
     source, sequence : str and int, optional
         Where the changes come from, and the number of the last one: changes that a source has delivered before are not
         applied again. Changes that have their own number (`sequence`) are compared one by one.
@@ -84,7 +83,7 @@ def apply(
     Returns
     -------
     Delta
-        Its `refused` has what was left out, with reasons.
+        Its `refused` has the changes that were left out, with reasons.
 
     Examples
     --------
@@ -129,7 +128,7 @@ def compact(
 ) -> IndexDirectory:
     """Merge all changes of an index into a new version, and return it; it needs no Spark.
 
-    Streams and jobs may run meanwhile, and changes may come: those that come later stay on top of the new version.
+    Streams and jobs may run meanwhile, and changes may be applied: later ones stay on top of the new version.
     Subscriptions that have ended by now are dropped.
 
     Parameters
@@ -139,8 +138,8 @@ def compact(
     now : int, optional
         Microseconds since 1970.
     keep : timedelta
-        How long a version stays after another has taken its place, for the jobs that began before. The last three
-        versions, and those that streams still need, stay in any case.
+        How long a replaced version is kept for the jobs that began before. The last three versions, and those that
+        streams still need, are always kept.
 
     Raises
     ------
@@ -256,7 +255,7 @@ def _checked_id(id: Any, is_text: bool) -> Id:
     if id is None:
         raise SubscriptionError("the id is null")
     id = plain_id(id)
-    fits = isinstance(id, str) if is_text else isinstance(id, int) and not isinstance(id, bool) and id in _INT64
+    fits = isinstance(id, str) if is_text else isinstance(id, int) and not isinstance(id, bool) and id in INT64
     if not fits:
         raise SubscriptionError(f"the ids of this index are {'strings' if is_text else 'integers'}, not {id!r}")
     return id  # type: ignore[no-any-return]

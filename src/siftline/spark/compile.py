@@ -80,45 +80,45 @@ def compile(
     Parameters
     ----------
     subscriptions : DataFrame
-        `subscription` (an integer or a string), `expression`, and optionally `weight`; or one predicate a row, in the
-        columnar form (see README). An expression is text of the language (LANGUAGE.md), an event pattern, or
-        CloudEvents filters; the last two begin with a bracket, by which they are recognised.
+        `subscription` (an integer or a string), `expression`, and optionally `weight`; or one row per predicate, in the
+        columnar form (see docs/library.md). An expression is text (LANGUAGE.md), an event pattern, or CloudEvents
+        filters; the last two begin with a bracket, by which they are recognised.
     path : str or path
         The index directory: a path or a `file:` URI that means the same on all machines, or a URI of any other file
         system that Spark knows (`hdfs://`, `s3a://`, ...), which machines then copy versions from.
     statistics : Statistics, optional
-        Statistics of events (`profile`), which help to choose the predicates to look at first, and the pivots.
+        Statistics of events (`profile`), which help to choose the predicates to check first, and the pivots.
     shards : int or "auto"
         How many parts; "auto" makes one for every four million subscriptions.
     language : {'text', 'eventbridge', 'sns', 'cloudevents', 'predicates'}, optional
-        What the table holds, if it is not to be guessed.
+        The language of the table, if it is not to be detected.
     operators : sequence of str
-        Modules, or .py files, that define operators, beside those that packages offer by entry points. Workers load
-        them by these names, so they must be there on all machines.
+        Modules, or .py files, that define operators, besides those that packages offer by entry points. Workers load
+        them by these names, so they must be installed on all machines.
     schedule : str, optional
-        In which order calls are made; see `Engine`.
+        The order in which operators are called; see `Engine`.
     changes : {'keep', 'drop'}, optional
         What to do with changes that `apply` has made since the last compilation: `keep` applies those that are not
-        compacted yet on top of the new version, `drop` forgets all of them, because the table has everything. If it is
-        left out, such changes are an error.
+        compacted yet on top of the new version, `drop` discards all of them, because the table has everything. Without
+        it, such changes are an error.
     fail_above : int or float, optional
         If more subscriptions than this number (an int), or a greater share of all than this (a float), are refused,
         nothing is changed, and SparkError is raised.
     keep : timedelta
-        How long a version stays after another has taken its place: jobs that began before still read it.
+        How long a replaced version is kept: jobs that began before still read it.
 
     Returns
     -------
     IndexDirectory
-        The new version; its `quarantined` says how many subscriptions were refused. They are in the quarantine, a
-        Parquet directory, with reason and place. Of several good ones with the same id, the first by expression, then
-        by weight, is taken, and the others are refused.
+        The new version; its `quarantined` is the number of refused subscriptions. They are in the quarantine, a Parquet
+        directory, with reason and position. Of several valid ones with the same id, the first by expression, then by
+        weight, is used, and the others are refused.
 
     Raises
     ------
     SparkError
-        If something else is being compiled into the same directory; if there are changes, and `changes` says nothing
-        about them; if too many subscriptions were refused.
+        If something else is being compiled into the same directory; if there are changes, and `changes` is not given;
+        if too many subscriptions were refused.
     TableError
         If the table lacks a column.
     StorageError
@@ -162,7 +162,7 @@ class _Compilation:
         self._fail_above = fail_above
 
     def run(self) -> IndexDirectory:
-        """Return the version that was committed."""
+        """Compile, and return the committed version."""
         from pyspark import StorageLevel
 
         table, repeated = self._without_repeated()
@@ -184,7 +184,7 @@ class _Compilation:
         )
 
     def _without_repeated(self) -> tuple[Any, Any]:
-        """Return the table with each good id once, distributed over all cores, and the rows that were left out."""
+        """Return the table with one valid row for each id, distributed over all cores, and the rows left out."""
         table = self._form.table
         if self._form.is_predicates:
             return table.repartition("subscription"), None  # all rows of a subscription in one partition
@@ -200,7 +200,7 @@ class _Compilation:
         return table, repeated
 
     def _with_one_each(self, table: Any, ids: Any) -> tuple[Any, Any]:
-        """Return the table with one good subscription of each of these ids, and the other good ones."""
+        """Return the table with one valid subscription of each of these ids, and the other valid ones."""
         from pyspark.sql import Window
         from pyspark.sql.functions import row_number
 
@@ -247,7 +247,7 @@ class _Compilation:
         return Shard(str(row.shard), path, row.subscriptions, row.bytes, tuple(names), is_always, row.pairs)
 
     def _quarantined(self, bad: Any, n_bad: int, repeated: Any) -> int:
-        """Write the subscriptions that were refused, and return how many there are."""
+        """Write the refused subscriptions, and return how many there are."""
         from pyspark.sql.functions import lit
 
         schema = f"subscription {self._form.id_type}, {COLUMNS}"

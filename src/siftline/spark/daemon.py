@@ -1,4 +1,4 @@
-"""The name by which the settings of clusters know the daemon: `spark.python.daemon.module siftline.spark.daemon`."""
+"""The module of the daemon for the settings of a cluster: `spark.python.daemon.module siftline.spark.daemon`."""
 
 from siftline.spark.worker.daemon import serve as serve
 from siftline.spark.worker.daemon import warm_up as warm_up

@@ -1,4 +1,4 @@
-"""match and match_files: events and an index in, a table of matches out, as a DataFrame or as Parquet files.
+"""match and match_files: match a table of events with an index, as a DataFrame or as Parquet files.
 
 `match` only plans: it writes nothing, neither into the index nor beside it, until the DataFrame is computed.
 """
@@ -64,17 +64,17 @@ def match(
     Parameters
     ----------
     events : pyspark.sql.DataFrame
-        One event a row; not a stream, for which there is `stream`.
+        One event per row; for a stream, use `stream`.
     index : str or IndexDirectory
-        The path of an index directory that `compile` made; workers must be able to read it under the same path. Changes
-        since (`apply`) count too, as of now; a version that was opened (`IndexDirectory`) is used as it is.
+        The path of an index directory of `compile`; workers must be able to read it under the same path. Later changes
+        (`apply`) are included, as of now; an opened version (`IndexDirectory`) is used as it is.
     key : str or sequence of str
         The columns that identify an event in the result; they may be null. `a.b` is the column of that name, or else
         the field b of the struct a, which is named b in the result; backticks quote a part, as in Spark.
     event : str, pair of str, or None
         The column that holds whole events, as JSON text (string or binary), map, struct or array of structs of name and
-        value; two columns, an array of names and one of values; or None: every column but the keys is an attribute.
-        The last is also the meaning of the default if there is no column `event`.
+        value; two columns, an array of names and one of values; or None: every column except the keys is an attribute.
+        The default also means this if there is no column `event`.
     how : str
         `pairs`: (key, subscription), a row for each match. `arrays`: (key, subscriptions), a row for each event.
         `counts`: (key, matches), a row for each event. `top-k`: (key, subscription, weight), the best of each event.
@@ -86,28 +86,28 @@ def match(
         `replicated`: every machine maps the whole index. `sharded`: each shard is matched by its own tasks, which
         get only the events that may match there. `auto`: sharded if the index is larger than half of the memory here.
     dead_letters : str or path, optional
-        A folder for the events that cannot be read: Parquet files with keys, event and reason, in a new sub-folder
-        `run=...` for each call. "ignore" leaves such events out. Without either, one of them fails the job.
+        A folder for unreadable events: Parquet files with keys, event and reason, in a new sub-folder `run=...` for
+        each call. "ignore" leaves such events out. Without either, one of them fails the job.
     fail_above : int or float, optional
         More dead letters than this number (an int), or a greater share of all events than this (a float), fail the job
-        when it runs; they are in the folder then. A share takes another shuffle of the events if they come out of one.
+        when it runs; they are in the folder then. A share needs another shuffle if the events come from a shuffle.
     counts : Counts, optional
         Counts events, matches and dead letters.
     max_event_bytes : int
         Larger JSON texts are not read.
     operators : sequence of str
-        Modules, or .py files, that define operators; those that the index was compiled with need not be named again.
+        Modules, or .py files, that define operators; those of the index need not be named again.
     now : datetime or str, optional
-        The value of `now()`; by default the time of this call, also if the result is computed later or twice.
+        The value of `now()`; by default the time of this call, even if the result is computed later or twice.
 
     Raises
     ------
     TableError
         If a column is missing, or its type cannot hold events; if the events are a stream.
     SnapshotError
-        If the index cannot be opened. A shard that is damaged is only found by the worker that opens it.
+        If the index cannot be opened. A damaged shard is only found by the worker that opens it.
     EventError
-        When the job runs (Spark wraps it then): if an event cannot be read, or if too many cannot.
+        When the job runs (Spark wraps it then): if an event is unreadable, or too many are.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def match(
     """
     if events.isStreaming:
         raise TableError(
-            "the events are a stream, and `match` would never see a change of the subscriptions; use `stream`"
+            "the events are a stream, in which `match` would never apply a change of the subscriptions; use `stream`"
         )
     directory = index if isinstance(index, IndexDirectory) else IndexDirectory.open(index)
     _check_choice("plan", plan, PLANS)
@@ -133,7 +133,7 @@ def match(
 
 
 class Written(NamedTuple):
-    """What `match_files` has written."""
+    """The result of `match_files`."""
 
     path: str
     files: int
@@ -165,9 +165,9 @@ def match_files(
     ----------
     events : str, path, or a sequence of these
         Files and folders of Parquet, which workers can read under the same path. Folders named after values, such as
-        `day=2026-11-17`, are columns, as in Spark. Files may have different columns: what one lacks is null there.
+        `day=2026-11-17`, are columns, as in Spark. Files may have different columns: missing ones are null.
     index : str
-        As for `match`; every machine maps the whole of it.
+        As for `match`; every machine maps the whole index.
     target : str or path
         A folder that does not exist yet, which workers can write to under the same path.
     key, event, how, k, weights, dead_letters, fail_above, counts, max_event_bytes, operators, now
@@ -176,16 +176,16 @@ def match_files(
     Returns
     -------
     Written
-        How many files and rows there are now.
+        The number of files and rows.
 
     Raises
     ------
     SparkError
         If the target exists, or the events do not.
     TableError, SnapshotError
-        As for `match`; also if the folder is a table of Delta Lake, Iceberg or Hudi, of which not all files count.
+        As for `match`; also if the folder is a table of Delta Lake, Iceberg or Hudi, of which not all files are valid.
     EventError
-        If an event cannot be read, or if too many cannot; nothing is written then.
+        If an event is unreadable, or too many are; nothing is written then.
     StorageError
         If a file cannot be read or written.
 
@@ -219,7 +219,7 @@ def match_files(
 def letters_of(
     dead_letters: str | os.PathLike[str] | None, counts: Counts | None, fail_above: int | float | None
 ) -> DeadLetters:
-    """Return what the job does with events that cannot be read."""
+    """Return how the job handles unreadable events."""
     return DeadLetters(None if dead_letters is None else os.fspath(dead_letters), counts, fail_above)
 
 
@@ -235,13 +235,13 @@ def with_counted_tasks(rows: Any, letters: DeadLetters) -> tuple[Any, DeadLetter
 
 
 def _known_tasks(rows: Any) -> int | None:
-    """Return the number of partitions; None if Spark decides it when the job runs, as behind a shuffle."""
+    """Return the number of partitions; None if Spark decides it when the job runs, as after a shuffle."""
     plan = rows._jdf.queryExecution().executedPlan()
     return None if plan.nodeName().startswith("Adaptive") else int(plan.execute().getNumPartitions())
 
 
 def state_for(index: str | IndexDirectory, directory: IndexDirectory) -> tuple[State, bool]:
-    """Return the state of an index now, or as the caller has opened it, and whether it differs from its version."""
+    """Return the state of an index, now or as it was opened, and whether it differs from its version."""
     state = state_of(directory)
     if directory is index:
         state = state._replace(delta=directory.delta)
@@ -258,7 +258,7 @@ def matcher_of(
     operators: Sequence[str] = (),
     now: Any = None,
 ) -> Matcher:
-    """Return what workers need to match with a version of an index; nothing is written."""
+    """Return the matcher for workers with a version of an index; nothing is written."""
     _check_choice("how", how, HOW)
     if not shape.keys:
         raise TableError("there must be a key column at least: key='id'")
@@ -277,7 +277,7 @@ def matcher_of(
 
 
 def result_schema(keys: Sequence[Any], matcher: Matcher) -> Any:
-    """Return the schema of the matches: the keys as they are, and what `how` says."""
+    """Return the schema of the matches: the keys, and the columns of `how`."""
     from pyspark.sql import types
 
     shape = matcher.shape

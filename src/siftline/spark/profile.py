@@ -1,10 +1,10 @@
-"""profile: statistics of events, collected by Spark.
+"""profile: collects statistics of events with Spark.
 
     in each task      for every attribute: how many events have it, a sample of its values, their smallest hashes
     over all tasks    the sums; of the samples, the values with the smallest random numbers; the smallest hashes
 
-A sample by smallest random numbers is uniform, however events are divided among tasks. The smallest hashes estimate the
-number of different values (K minimum values): if the k-th smallest hash is at a fraction s of the range of hashes,
+A sample by smallest random numbers is uniform, however the events are divided among tasks. The smallest hashes estimate
+the number of different values (K minimum values): if the k-th smallest hash is at a fraction s of the range of hashes,
 there are about (k - 1) / s values.
 """
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from siftline.spark.worker.dead_letters import TaskLetters
     from siftline.spark.worker.events import Shape
 
-# The smallest hashes that are kept: the error of the estimate is then about 6 %.
+# How many of the smallest hashes are kept: the error of the estimate is then about 6 %.
 _KEPT_HASHES: Final = 256
-# Recent values of an attribute, which need not be hashed again.
+# How many recent values of an attribute are remembered, so that they are not hashed again.
 _RECENT_VALUES: Final = 4096
 _COLLECTED: Final = pa.schema(
     [
@@ -64,20 +64,21 @@ def profile(
     Parameters
     ----------
     events : pyspark.sql.DataFrame
-        One event a row, in any form that `match` takes. Of many events a sample is enough: `events.sample(0.01)`.
+        One event per row, in any form that `match` accepts. A sample of many events is enough: `events.sample(0.01)`.
     key : str or sequence of str, optional
-        Columns that are not part of the event, if they are there.
+        Columns that are not part of the event, if they exist.
     event : str, pair of str, or None
         As for `match`.
     seed : int
-        Of the samples.
+        The seed of the samples.
     counts : Counts, optional
-        Counts events, and those that cannot be read (`dead_letters`), which are left out.
+        Counts events, and unreadable ones (`dead_letters`), which are left out.
 
     Returns
     -------
     Statistics
-        Of all events that can be read; for `compile`, and to look at: `frequency`, `histogram`, `n_distinct`, `common`.
+        Statistics of all readable events, for `compile` and for inspection: `frequency`, `histogram`, `n_distinct`,
+        `common`.
     """
     names = (key,) if isinstance(key, str) else tuple(key or ())
     if event is None or (event == EVENT and EVENT not in events.columns):
@@ -139,7 +140,7 @@ class _Collected:
         nothing = Domains()
         for batch in batches:
             for piece in pieces(batch):
-                # Without attributes, encoding only finds the events that cannot be read.
+                # Without attributes, encoding only finds the unreadable events.
                 good, encoded = readable(piece, self._shape, letters, lambda source: EncodedEvents(source, nothing))
                 letters.count(good.num_rows, 0)
                 for position in range(good.num_rows):

@@ -26,11 +26,11 @@ def session(
     Parameters
     ----------
     cores : int, optional
-        How many tasks run at a time; all cores if left out.
+        How many tasks run at a time; by default all cores.
     memory : str
-        For the JVM alone. Indexes are mapped files, which the workers share.
+        The memory of the JVM only. Indexes are mapped files, which the workers share.
     name : str
-        Of the application.
+        The name of the application.
     short_lived : bool
         Start quickly, for tests and jobs of a few seconds.
     settings : mapping, optional

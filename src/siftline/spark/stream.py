@@ -1,9 +1,9 @@
-"""stream: a stream of events and an index in, a stream of matches out, while subscriptions change.
+"""stream: matches a stream of events with an index, while subscriptions change.
 
 events ──────────► micro-batch n ──► matches, written by any sink of Spark
-                      │ claims (version 4, delta 7, 12:00), the state of the index when it begins
+                      │ claims (version 4, delta 7, 12:00), the state of the index when it starts
 apply ──► delta 8 ────┼──────► seen by micro-batch n + 1
-compact ► version 5 ──┘        (version 4 with delta 8, merged: gives the same)
+compact ► version 5 ──┘        (version 4 merged with delta 8: the same subscriptions)
 """
 
 from __future__ import annotations
@@ -55,38 +55,37 @@ def stream(
     Parameters
     ----------
     events : streaming DataFrame
-        One event a row.
+        One event per row.
     index : str or path
         An index directory, which all machines can read and write under the same path. Each micro-batch uses the
-        subscriptions as they are when it begins: it sees what `compile`, `apply` and `compact` did before.
+        subscriptions as they are when it starts, with all earlier changes of `compile`, `apply` and `compact`.
     key, event, how, k, weights, counts, max_event_bytes, operators
         As for `match`.
     notification : bool
-        Whether there is a column `notification`: a name for the pair of event (by its keys) and subscription, which is
-        the same whenever it is computed, for receivers that may get a match twice.
+        Whether to add a column `notification`: a name for the pair of event (by its keys) and subscription, which is
+        always the same, for receivers that may get a match twice.
     time, late : str, optional
-        A column with the time of an event, and how much later than the latest it may come, such as "10 minutes". Those
-        that come later are dropped by Spark, and counted in the progress of the query (`numRowsDroppedByWatermark`). So
-        are duplicates: events whose keys came already within that time. Events with a null in a key have no duplicates.
+        A column with the time of an event, and how late an event may be, such as "10 minutes". Spark drops later ones,
+        and counts them in the progress of the query (`numRowsDroppedByWatermark`). It also drops duplicates: events
+        whose keys came already within that time. Events with a null in a key have no duplicates.
     dead_letters : str or path, optional
-        A folder for the events that cannot be read: Parquet files with keys, event and reason, in a sub-folder
-        `run=<query>-<batch>` for each micro-batch. "ignore" leaves such events out. Without either, one of them ends
-        the query.
+        A folder for unreadable events: Parquet files with keys, event and reason, in a sub-folder `run=<query>-<batch>`
+        for each micro-batch. "ignore" leaves such events out. Without either, one of them ends the query.
     fail_above : int or float, optional
         More dead letters in a micro-batch than this number (an int), or a greater share of its events than this (a
-        float), end the query. A share takes a shuffle of the events.
+        float), end the query. A share needs a shuffle of the events.
 
     Returns
     -------
     DataFrame
-        To be written by `writeStream` with a checkpoint. Into Parquet and JSON files every match goes exactly once,
-        also if the job is killed at any moment and starts again; `foreachBatch` may be called twice for the same
-        batch, with the same rows.
+        To be written by `writeStream` with a checkpoint. Every match is written to Parquet and JSON files exactly once,
+        even if the job is killed at any moment and restarted; `foreachBatch` may be called twice for the same batch,
+        with the same rows.
 
     Raises
     ------
     TableError
-        If the DataFrame is no stream, if a column is missing, or if its type cannot hold events.
+        If the DataFrame is not a stream, if a column is missing, or if its type cannot hold events.
     SnapshotError
         If the index cannot be opened.
 
@@ -97,7 +96,7 @@ def stream(
     ...     "/data/matches", checkpointLocation="/data/checkpoint")
     """
     if not events.isStreaming:
-        raise TableError("the events are no stream; use match")
+        raise TableError("the events are not a stream; use match")
     if (time is None) != (late is None):
         raise ValueError("time and late go together")
     if notification and how not in (PAIRS, TOP):
@@ -123,7 +122,7 @@ def _top_level(events: Any, time: str) -> str:
 
 
 def _once(events: Any, shape: Shape) -> Any:
-    """Drop events whose keys came already; an event with a null in a key is never a duplicate."""
+    """Drop events whose keys came before; an event with a null in a key is never a duplicate."""
     from pyspark.sql import functions
 
     keys = [functions.col(quoted(*path)) for path in shape.paths[: len(shape.keys)]]

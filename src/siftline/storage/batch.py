@@ -1,4 +1,4 @@
-"""Changes that are made durable together, checked as they are collected."""
+"""Collects changes that are made durable together, and checks each as it is added."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """Changes that take effect together, or not at all; made by `Store.batch`."""
+    """Changes that take effect together or not at all; made by `Store.batch`."""
 
     def __init__(self) -> None:
         self._changes: list[tuple[str, tuple[Any, ...]]] = []
@@ -55,14 +55,14 @@ class Batch:
         expires: datetime | Literal["kept"] | None = KEPT,
         dialect: str = TEXT,
     ) -> None:
-        """Give a subscription another expression; what is not given stays as it was."""
+        """Replace the expression of a subscription; arguments that are not given keep their values."""
         written = Written.of(expression, dialect)
         until: Any = KEPT if expires == KEPT else microseconds(expires)
         content = Content(written, None if weight is None else _weight(weight), None, None, until)
         self._changes.append(("replace", (checked_id(id), content)))
 
     def renew(self, id: AnyId, expires: datetime | None) -> None:
-        """Let a subscription end at another time, or never."""
+        """Change when a subscription expires; None means never."""
         self._changes.append(("renew", (checked_id(id), microseconds(expires))))
 
     def remove(self, id: AnyId) -> None:
@@ -80,7 +80,7 @@ class Batch:
 
 
 def checked_id(id: Any) -> Id:
-    """Return an id as a store holds it; raise unless it is one."""
+    """Return an id in the form that a store keeps; raise if it is invalid."""
     id = plain_id(id)
     if isinstance(id, bool) or not isinstance(id, (int, str)):
         raise SubscriptionError(f"an id must be an integer or a string, not {type(id).__name__}: {id!r}")
@@ -107,7 +107,7 @@ def _unicode(text: str, what: str) -> str:
 
 def _weight(weight: Any) -> float:
     if isinstance(weight, (int, float)) and not isinstance(weight, bool):
-        with contextlib.suppress(OverflowError):  # an integer beyond all doubles
+        with contextlib.suppress(OverflowError):  # an integer too large for a double
             if math.isfinite(weight):
                 return float(weight)
     raise SubscriptionError("a weight must be a finite number")

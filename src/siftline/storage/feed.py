@@ -1,7 +1,7 @@
-"""From a store to an engine: all subscriptions at first, then what changed.
+"""Loads the subscriptions of a store into an engine, and applies later changes.
 
-Changes may be applied again, or from an earlier point than necessary: what an engine ends up with is the same. Only the
-last state of each id goes in, so an engine that is far behind catches up quickly.
+Changes may be applied twice, or from an earlier number than necessary: the result is the same. Only the last state of
+each id is applied, so an engine that is far behind catches up quickly.
 """
 
 from __future__ import annotations
@@ -21,24 +21,29 @@ if TYPE_CHECKING:
     from siftline.storage.rows import Change, StoredSubscription
     from siftline.storage.written import Written
 
-# Fewer subscriptions of one tenant than this are added one by one.
+# From this number of subscriptions on, adding them together is faster than one by one.
 _BULK_MIN: Final = 8
 
 
 def fill(
     engine: Any, subscriptions: Iterable[StoredSubscription], *, by_owner: bool, skipped: set[Id] | None = None
 ) -> None:
-    """Add subscriptions to an engine; texts that repeat are parsed once.
+    """Add subscriptions to an engine; equal texts are parsed once.
 
-    One that cannot be parsed any more is an error; or its id goes to `skipped`, if that is given.
+    A subscription that can no longer be parsed is an error, unless `skipped` is given: then its id is added to it.
     """
     with _no_search_for_cycles():
         for tenant, rows in _by_tenant(subscriptions, by_owner, skipped).items():
-            if len(rows) >= _BULK_MIN:
-                engine.add_many(rows, tenant=tenant)
-            else:
-                for id, expression, weight in rows:
-                    engine.add(expression, id, weight, tenant=tenant)
+            add_rows(engine, rows, tenant)
+
+
+def add_rows(engine: Any, rows: list[tuple[Id, Expression, float]], tenant: str | None = None) -> None:
+    """Add subscriptions to an engine, in the way that is faster for their number."""
+    if len(rows) >= _BULK_MIN:
+        engine.add_many(rows, tenant=tenant)
+    else:
+        for id, expression, weight in rows:
+            engine.add(expression, id, weight, tenant=tenant)
 
 
 def _by_tenant(
@@ -60,7 +65,7 @@ def _by_tenant(
 
 @contextlib.contextmanager
 def _no_search_for_cycles() -> Iterator[None]:
-    """Let the collector rest: it would look through all expressions again and again, a third of the time."""
+    """Turn the garbage collector off: it would take a third of the time to traverse all expressions repeatedly."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -71,10 +76,10 @@ def _no_search_for_cycles() -> Iterator[None]:
 
 
 def catch_up(engine: Any, changes: Iterable[Change], *, by_owner: bool, skipped: set[Id] | None = None) -> int | None:
-    """Apply changes to an engine; return the number of the last one, None if there was none."""
+    """Apply changes to an engine; return the number of the last one, None if there is none."""
     gone: set[Id] = set()
     latest: dict[Id, StoredSubscription] = {}
-    rewritten: set[Id] = set()  # all but those that were only renewed, whose expressions need not be parsed again
+    rewritten: set[Id] = set()  # not those that were only renewed, whose expressions are unchanged
     sequence = None
     for change in changes:
         sequence = change.sequence
@@ -87,7 +92,7 @@ def catch_up(engine: Any, changes: Iterable[Change], *, by_owner: bool, skipped:
             rewritten.add(change.id)
     if skipped is not None:
         skipped.difference_update(gone, latest)
-    # What was removed and added again is a new subscription, which may have another owner.
+    # An id that was removed and added again is a new subscription, which may have another owner.
     engine.remove_many([id for id in gone if id in engine])
     new: list[StoredSubscription] = []
     for id, subscription in latest.items():
@@ -100,11 +105,11 @@ def catch_up(engine: Any, changes: Iterable[Change], *, by_owner: bool, skipped:
 
 
 def _replace(engine: Any, subscription: StoredSubscription, skipped: set[Id] | None) -> None:
-    """Give a subscription of an engine what has changed; nothing has if an older program has renewed it."""
+    """Replace a subscription of an engine, unless it is unchanged: an older program writes renewals as replacements."""
     id, weight = subscription.id, subscription.weight
     expression = _expression(subscription, skipped)
     if expression is None:
-        engine.remove(id)  # what it was before is no longer wanted
+        engine.remove(id)  # the old expression must not match any more
     elif weight != engine.weight(id) or expression != engine.expression(id):
         engine.replace(id, expression, weight)
 

@@ -1,4 +1,4 @@
-"""Files that are written at places: locked, synchronised on request, and with errors that name the file."""
+"""Files with positioned reads and writes, locks, synchronisation on request, and errors that name the file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import contextlib
 import errno
 import fcntl
 import os
+import struct
 import tempfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class File:
-    """An open file. All changes go through `write`, `truncate` and `sync`, which tests override to make them fail."""
+    """An open file; all changes go through `write`, `truncate` and `sync`, which tests override to make them fail."""
 
     def __init__(self, descriptor: int, path: Path | None) -> None:
         self._descriptor = descriptor
@@ -25,31 +27,31 @@ class File:
 
     @classmethod
     def opened(cls, path: Path, *, is_new: bool = False, is_made: bool = False) -> File:
-        """Open a file for reading and writing; `is_new` makes it, or empties it, `is_made` makes it if it is absent."""
+        """Open a file for reading and writing; `is_new` creates or empties it, `is_made` creates a missing one."""
         how = os.O_CREAT | os.O_TRUNC if is_new else os.O_CREAT if is_made else 0
         with named_errors(path, "opened"):
             return cls(os.open(path, os.O_RDWR | os.O_CLOEXEC | how, 0o644), path)
 
     @classmethod
     def temporary(cls) -> File:
-        """Return a file without a name, which is gone when it is closed."""
+        """Return a file without a name, which is deleted when it is closed."""
         with named_errors(Path(tempfile.gettempdir()), "written"):
             descriptor, name = tempfile.mkstemp(prefix="siftline-")
             os.unlink(name)
             return cls(descriptor, None)
 
     def read(self, n_bytes: int, offset: int) -> bytes:
-        """Return up to `n_bytes` from a place on: fewer only at the end of the file."""
+        """Return `n_bytes` from an offset on; fewer only at the end of the file."""
         with named_errors(self.path, "read"):
             return os.pread(self._descriptor, n_bytes, offset)
 
     def read_into(self, buffer: Any, offset: int) -> int:
-        """Fill a buffer from a place on; return how many bytes there were."""
+        """Fill a buffer from an offset on; return how many bytes were read."""
         with named_errors(self.path, "read"):
             return os.preadv(self._descriptor, [buffer], offset)
 
     def write(self, data: Any, offset: int) -> None:
-        """Write all bytes at a place."""
+        """Write all bytes at an offset."""
         with named_errors(self.path, "written"):
             view = memoryview(data)
             while len(view):
@@ -57,12 +59,12 @@ class File:
                 view, offset = view[n_written:], offset + n_written
 
     def truncate(self, n_bytes: int) -> None:
-        """Cut the file off."""
+        """Truncate the file to a length."""
         with named_errors(self.path, "written"):
             os.ftruncate(self._descriptor, n_bytes)
 
     def sync(self) -> None:
-        """Return when everything that was written is on the disk."""
+        """Return when all writes are on the disk."""
         with named_errors(self.path, "written"):
             os.fdatasync(self._descriptor)
 
@@ -71,12 +73,12 @@ class File:
         return os.fstat(self._descriptor).st_size
 
     def lock(self) -> None:
-        """Keep all others out, until the file is closed or the process ends in whatever way."""
+        """Lock the file until it is closed or the process ends; raise if it is locked already."""
         if not self.try_lock():
             raise StorageError(f"{self.path} is open already, here or in another process: one writer at a time")
 
     def try_lock(self) -> bool:
-        """Do the same if nobody else has done it; return whether that was so."""
+        """Lock the file if nobody else has locked it; return whether that succeeded."""
         with named_errors(self.path, "locked"):
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -85,12 +87,12 @@ class File:
             return True
 
     def unlock(self) -> None:
-        """Let others lock the file."""
+        """Release the lock."""
         with named_errors(self.path, "unlocked"):
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close the file; once is enough."""
+        """Close the file, unless it is closed already."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -100,8 +102,18 @@ class File:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is not closed."""
+        """Whether the file is open."""
         return self._descriptor >= 0
+
+
+def with_checksum(body: bytes) -> bytes:
+    """Return bytes followed by their checksum."""
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+def is_whole(block: bytes) -> bool:
+    """Return whether a block that `with_checksum` has made is complete and undamaged."""
+    return len(block) > 4 and block == with_checksum(block[:-4])
 
 
 @contextlib.contextmanager
@@ -116,7 +128,7 @@ def named_errors(path: Path | None, verb: str) -> Iterator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Return when the names in a directory are on the disk."""
+    """Return when the entries of a directory are on the disk."""
     with named_errors(folder, "written"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

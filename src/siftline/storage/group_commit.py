@@ -1,15 +1,15 @@
-"""Group commit: what several threads want to write goes to the disk together.
+"""Group commit: the writes of several threads go to the disk together.
 
-A commit that survives a power failure waits for the disk, for milliseconds. While one commit waits, the pieces of work
-that arrive queue up, and the next transaction takes them all:
+A commit that survives a power failure waits for the disk, which takes milliseconds. While one commit waits, new pieces
+of work queue up, and the next transaction takes them all:
 
     thread A   work ──────────── durable
     thread B       work ─────────────────────────── durable
     thread C        work ────────────────────────── durable
     writer     [A ....... disk] [B, C ....... disk]
 
-Each piece of work stands in a savepoint of its own: one that is refused undoes itself alone. A single thread that waits
-for each of its writes gets one for each turn of the disk; it should write batches.
+Each piece of work has its own savepoint, so a refused one is rolled back alone. A single thread that waits for each of
+its writes gets only one write per commit; it should write batches.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 
     Work = Callable[[sqlite3.Connection], Any]
 
-# This many pieces of work go into one transaction at most: none has to wait long for the others.
+# The largest number of pieces of work in one transaction, so that none waits long for the others.
 _TRANSACTION_MAX: Final = 1024
 
 
 class GroupCommit:
-    """Runs work on one connection, in the order in which it came, and answers when it is durable.
+    """Runs work on one connection, in the order of arrival, and answers when it is durable.
 
     Parameters
     ----------
     connection : sqlite3.Connection
-        Belongs to this object from now on.
+        Owned by this object from now on.
     mark : Mark
-        Told of each commit before anybody else; likewise.
+        Advanced after each commit, before the answers; also owned by this object.
     path : str
-        For errors.
+        The path in error messages.
     """
 
     def __init__(self, connection: sqlite3.Connection, mark: Mark, path: str) -> None:
@@ -61,7 +61,7 @@ class GroupCommit:
         self.n_transactions = 0
 
     def run(self, work: Work) -> Any:
-        """Run work in a transaction and return its result when the disk has it; raise what it raised."""
+        """Run work in a transaction, and return its result when it is on the disk; raise what it raised."""
         if os.getpid() != self._process:
             raise StoreError(f"{self._path} was opened before this process was forked: open it again here")
         answer: Future[Any] = Future()
@@ -76,7 +76,7 @@ class GroupCommit:
         return answer.result()
 
     def close(self) -> None:
-        """Finish what was asked for, and close the connection."""
+        """Finish the queued work, and close the connection."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -96,7 +96,7 @@ class GroupCommit:
             self._commit(group)
 
     def _commit(self, group: list[tuple[Work, Future[Any]]]) -> None:
-        """Run a group in one transaction, then answer everybody."""
+        """Run a group of work in one transaction, then set the results."""
         execute = self._connection.execute
         try:
             execute("BEGIN IMMEDIATE")
@@ -118,12 +118,12 @@ class GroupCommit:
                 answer.set_exception(refusal)
 
     def _guarded(self, work: Work) -> tuple[Any, Exception | None]:
-        """Run one piece of work in a savepoint; return its result, or why it was refused."""
+        """Run one piece of work in a savepoint; return its result, or the error that it raised."""
         execute = self._connection.execute
         execute("SAVEPOINT work")
         try:
             result = work(self._connection)
-        except sqlite3.Error:  # of the database, not of this work alone: nobody's work is certain any more
+        except sqlite3.Error:  # the database has failed, so the whole transaction is uncertain
             raise
         except Exception as error:
             execute("ROLLBACK TO work")
@@ -134,5 +134,5 @@ class GroupCommit:
 
     def _undo(self) -> None:
         if self._connection.in_transaction:
-            with contextlib.suppress(sqlite3.Error):  # the disk may be gone; then nothing was committed either
+            with contextlib.suppress(sqlite3.Error):  # if the disk is gone, nothing was committed either
                 self._connection.execute("ROLLBACK")

@@ -4,9 +4,9 @@
     record     length, number, checksum of these two, checksum of the payload; payload
     record     ...
 
-A record is written by one call and then synchronised; only then is it acknowledged. So the end of a log may hold one
-record that was cut short while it was written, and that nobody was told about: it is dropped. Anything else that does
-not fit its checksum was acknowledged and is damaged: an error, because dropping it would lose a subscription.
+A record is written by one call and then synchronised; only then is it acknowledged. So the end of a log may have one
+incomplete record that was never acknowledged: it is dropped. Any other record with a wrong checksum was acknowledged
+and is damaged: that is an error, because dropping it would lose a subscription.
 """
 
 from __future__ import annotations
@@ -16,35 +16,36 @@ import zlib
 from typing import TYPE_CHECKING, Final
 
 from siftline.errors import StorageError
+from siftline.storage.files import is_whole, with_checksum
 
 if TYPE_CHECKING:
     from siftline.storage.files import File
 
 _MAGIC: Final = b"SiftLog1"
-_HEADER: Final = struct.Struct("<8sQI")
+_HEADER: Final = struct.Struct("<8sQ")
+_HEADER_BYTES: Final = _HEADER.size + 4
 _RECORD: Final = struct.Struct("<QQII")
 
 
 class Log:
-    """The log of one generation, that is, of the time since one checkpoint."""
+    """The log of one generation, which is the time since one checkpoint."""
 
     def __init__(self, file: File) -> None:
         self._file = file
         self.generation = 0
-        self.n_bytes = 0  # up to the end of the last whole record
+        self.n_bytes = 0  # up to the end of the last complete record
         self._number = 0
-        self._has_rest = False  # something that could not be cut off stands behind the last record
+        self._has_rest = False  # after a failed write that could not be truncated
 
     def reset(self, generation: int) -> None:
-        """Forget all records: a checkpoint holds them."""
+        """Drop all records, because a checkpoint contains them."""
         self._file.truncate(0)
-        head = _HEADER.pack(_MAGIC, generation, 0)[:-4]
-        self._file.write(head + struct.pack("<I", zlib.crc32(head)), 0)
+        self._file.write(with_checksum(_HEADER.pack(_MAGIC, generation)), 0)
         self._file.sync()
-        self.generation, self.n_bytes, self._number = generation, _HEADER.size, 0
+        self.generation, self.n_bytes, self._number = generation, _HEADER_BYTES, 0
 
     def append(self, payload: bytes) -> None:
-        """Write a record and wait until it is on the disk; if that fails, the log is as before."""
+        """Write a record and wait until it is on the disk; if that fails, the log is unchanged."""
         head = struct.pack("<QQ", len(payload), self._number)
         record = _RECORD.pack(len(payload), self._number, zlib.crc32(head), zlib.crc32(payload)) + payload
         self._cut_rest()
@@ -64,18 +65,18 @@ class Log:
             self._has_rest = False
 
     def read_generation(self) -> int | None:
-        """Return the generation of the log; None if it was cut short while it was being reset."""
-        head = self._file.read(_HEADER.size, 0)
-        if len(head) < _HEADER.size:
+        """Return the generation of the log; None if a reset was interrupted."""
+        head = self._file.read(_HEADER_BYTES, 0)
+        if len(head) < _HEADER_BYTES:
             return None
-        magic, generation, checksum = _HEADER.unpack(head)
-        if magic != _MAGIC or checksum != zlib.crc32(head[:-4]):
+        magic, generation = _HEADER.unpack_from(head)
+        if magic != _MAGIC or not is_whole(head):
             raise StorageError(f"{self._file.path} is damaged: its header is not as it was written")
         return int(generation)
 
     def records(self, generation: int) -> list[bytes]:
-        """Return all payloads, and be ready to append behind them."""
-        self.generation, self.n_bytes, self._number = generation, _HEADER.size, 0
+        """Return all payloads, and prepare to append after them."""
+        self.generation, self.n_bytes, self._number = generation, _HEADER_BYTES, 0
         size, payloads = self._file.size(), []
         while (record := self._record_at(self.n_bytes, size)) is not None:
             payloads.append(record)
@@ -86,7 +87,7 @@ class Log:
         return payloads
 
     def _record_at(self, offset: int, size: int) -> bytes | None:
-        """Return a payload; None if nothing follows, or only what was cut short."""
+        """Return a payload; None at the end, or if only an incomplete record follows."""
         if offset + _RECORD.size > size:
             return None
         head = self._file.read(_RECORD.size, offset)

@@ -1,18 +1,18 @@
-"""How far a store has come, in a small file beside it: so that changes that got lost are noticed.
+"""The mark: the number of the last acknowledged change, in a small file beside a store, to detect lost changes.
 
     store.db          the tables, up to some commit
-    store.db-wal      SQLite's log: what was committed after that
+    store.db-wal      SQLite's write-ahead log: the commits after that
     store.db-mark     the number of the last acknowledged change, and a checksum
 
-SQLite takes a log that ends in the middle for one that was being written when the machine stopped, and a log or file
-that is gone for one that was never there. It cannot know that somebody was told otherwise; the mark does.
+SQLite takes a truncated log for one that was being written when the machine stopped, and a missing log or file for one
+that never existed. It cannot know that the changes were acknowledged; the mark does.
 
-The mark is written after the commit, so it is never ahead of what is on the disk. Nobody waits until it is there too: a
-power failure may leave an older one, which says less, but nothing that is not so.
+The mark is written after the commit, so it is never ahead of the disk. It is not synchronised: after a power failure an
+older mark may remain, which detects less, but is never wrong.
 
-Processes that write beside each other take turns by a lock on the mark, so that none puts a smaller number over a
-larger one. A process that does not get the lock soon, because the other was stopped, say, leaves the mark as it is,
-which again says less.
+Processes that write to the same store take turns by a lock on the mark, so that none overwrites a larger number by a
+smaller one. A process that does not get the lock soon, for example because the other process is stopped, leaves the
+mark unchanged.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ import contextlib
 import os
 import struct
 import time
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from siftline.errors import StorageError, StoreError
-from siftline.storage.files import File
+from siftline.storage.files import File, is_whole, with_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +41,7 @@ class Mark:
     """The number of the last acknowledged change of a store."""
 
     def __init__(self, store: str) -> None:
-        # Where SQLite puts its log: beside the file itself, not beside a link to it.
+        # Beside the file itself, not beside a link to it, like the log of SQLite.
         self.path = Path(os.path.realpath(store) + "-mark")
         self._file: File | None = None
 
@@ -52,7 +51,7 @@ class Mark:
             written = self._bytes()
             with contextlib.suppress(StoreError):
                 return self._number(written)
-            time.sleep(_PAUSE_SECONDS)  # somebody may have been in the midst of writing it
+            time.sleep(_PAUSE_SECONDS)  # it may have been read while it was being written
         return self._number(self._bytes())
 
     def _bytes(self) -> bytes:
@@ -64,29 +63,28 @@ class Mark:
             raise StoreError(f"{self.path} cannot be read: {error.strerror}") from None
 
     def _number(self, written: bytes) -> int:
-        if not any(written):  # made, but not yet written
+        if not any(written):  # created, but not written yet
             return 0
-        if len(written) != _SIZE or written[-4:] != struct.pack("<I", zlib.crc32(written[:-4])):
+        if len(written) != _SIZE or not is_whole(written):
             raise StoreError(
                 f"{self.path} is damaged, and does not tell whether changes were lost; remove it to do without"
             )
         return int(_BODY.unpack_from(written)[1])
 
     def open(self) -> None:
-        """Be ready to write; make the file if it is not there."""
+        """Open the file for writing; create it if it does not exist."""
         try:
             self._file = File.opened(self.path, is_made=True)
         except StorageError as error:
             raise StoreError(str(error)) from error
 
     def advance(self, sequence: int) -> None:
-        """Note that all changes up to a number are acknowledged."""
+        """Record that all changes up to a number are acknowledged."""
         assert self._file is not None
-        # What was committed is durable whether or not that can be noted.
+        # The changes are durable even if the mark cannot be written.
         with contextlib.suppress(StorageError), self._turn(self._file):
-            if self._number(self._file.read(_SIZE, 0)) < sequence:  # another process may have been here
-                body = _BODY.pack(_MAGIC, sequence)
-                self._file.write(body + struct.pack("<I", zlib.crc32(body)), 0)
+            if self._number(self._file.read(_SIZE, 0)) < sequence:  # another process may have advanced it
+                self._file.write(with_checksum(_BODY.pack(_MAGIC, sequence)), 0)
 
     @contextlib.contextmanager
     def _turn(self, file: File) -> Iterator[None]:

@@ -1,22 +1,21 @@
-"""The tables of a store, as the steps that made them: version n becomes version n + 1.
+"""The tables of a store, as a list of migrations: step n makes version n + 1 of version n.
 
-A new store runs through all steps, so none of them is ever untested. What a store of version 1 had, and what became of
-it:
+A new store runs through all steps, so each of them is tested. The versions added:
 
     1    subscriptions (id, dialect, text, weight, owner, created, expires)
-    2    changes       what happened, in order, numbered for ever; the content of a subscription stands in the change
-                       that gave it, and `subscriptions` points there: no content is kept twice
-         facts         whether ids are integers or text; up to where old changes were dropped
-    3    readers       who follows the changes, and how far each has come
+    2    changes       all changes, in order, with numbers that are never reused; the content of a subscription is in
+                       the change that set it, and `subscriptions` points there, so no content is stored twice
+         facts         whether ids are integers or text; up to which number old changes were dropped
+    3    readers       who follows the changes, and the last change that each has acknowledged
          checksums     of every change, so that a flipped bit is an error and never another subscription
-    4    leases        what the broker keeps of a subscription: its ticket, as a salted hash, and where notifications go
-         keys          who may publish, subscribe or look at everything; salted hashes too
+    4    leases        the ticket of a subscription, as a salted hash, and its webhook
+         keys          the API keys, as salted hashes too
     5    content       a renewal is a short change, which refers to the one that has the text
-         superseded    changes that no subscription stands in any more, so that compaction need not look for them: it
-                       may drop them when `last`, the last change that refers to them, is one that everybody has seen
+         superseded    changes that no subscription points to any more, so that compaction need not search for them: it
+                       may drop them once all readers have `last`, the last change that refers to them
 
 Times are microseconds since 1970, UTC. Ids and texts have no declared type: integers stay integers, and a text that
-is no valid Unicode (half of a surrogate pair) is kept as bytes.
+is not valid Unicode (half of a surrogate pair) is stored as bytes.
 """
 
 from __future__ import annotations
@@ -27,11 +26,12 @@ from typing import TYPE_CHECKING, Final
 
 from siftline.errors import StoreError
 from siftline.storage.rows import checksum_of, set_fact
+from siftline.storage.sqlite_files import transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# "SIFT": marks a SQLite file as a store.
+# "SIFT", which marks a SQLite file as a store.
 APPLICATION_ID: Final = 0x53494654
 
 
@@ -44,7 +44,7 @@ def _make_subscriptions(connection: sqlite3.Connection) -> None:
 
 def _make_changes(connection: sqlite3.Connection) -> None:
     execute = connection.execute
-    # AUTOINCREMENT: a number that was once given out is never given out again, whatever was deleted.
+    # AUTOINCREMENT: a number is never used again, even if its row was deleted.
     execute(
         "CREATE TABLE changes (sequence INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, id NOT NULL,"
         " at INTEGER NOT NULL, dialect TEXT, text, weight REAL, owner TEXT, created INTEGER, expires INTEGER)"
@@ -118,7 +118,7 @@ VERSION: Final = len(_STEPS)
 
 
 def version_of(connection: sqlite3.Connection, path: str) -> int:
-    """Return the version of a store, 0 for an empty file; raise if it is no store, or newer than this program."""
+    """Return the version of a store, 0 for an empty file; raise if it is not a store, or newer than this program."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
@@ -137,23 +137,17 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
     """Bring a store to the version of this program, in one transaction."""
     if version_of(connection, path) == VERSION:
         return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for step in _STEPS[version_of(connection, path) :]:  # asked again: another process may have been faster
+    with transaction(connection) as execute:
+        for step in _STEPS[version_of(connection, path) :]:  # read again, because another process may have migrated it
             step(connection)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+        execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        execute(f"PRAGMA user_version = {VERSION}")
     _let_it_shrink(connection)
 
 
 def _let_it_shrink(connection: sqlite3.Connection) -> None:
-    """Let a file of an older version give pages back; new ones are made so. It is written anew for that, once."""
+    """Enable incremental vacuum for a file of an older version, which rewrites the file once; new files have it."""
     if connection.execute("PRAGMA auto_vacuum").fetchone() == (0,):
-        with contextlib.suppress(sqlite3.OperationalError):  # not enough room: free pages are used again in any case
+        with contextlib.suppress(sqlite3.OperationalError):  # not enough disk space; free pages are reused anyway
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("VACUUM")

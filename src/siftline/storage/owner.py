@@ -1,11 +1,11 @@
-"""Who owns a store: one process at a time, which says who it is in a small file beside the store.
+"""The owner of a store: one process at a time, which writes its identity into a small file beside the store.
 
     store.db            the subscriptions
     store.db-owner      {"pid": 4711, "host": "mail", "command": "siftline serve ...", "since": "2026-01-31T10:00:00Z"}
 
-The file is locked (`flock`) for as long as the owner lives. The kernel lets go of the lock when the process ends, in
-whatever way, so nothing has to be cleared up after a crash. The file itself is never deleted: two processes could then
-hold the lock of one file each, and both believe that they are alone.
+The file is locked (`flock`) while the owner lives. The kernel releases the lock when the process ends in any way, so
+there is nothing to clean up after a crash. The file itself is never deleted: otherwise two processes could each lock a
+different file of that name, and both believe that they are the owner.
 
 A forked child shares the lock of its parent, and would keep it after the parent's death; so it closes its copy at once.
 """
@@ -25,7 +25,7 @@ from typing import Any, Final
 from siftline.errors import StorageError, StoreError, StoreLockedError
 from siftline.storage.files import File
 
-# Locks on these do not reach other machines for certain, and SQLite's shared memory never does.
+# On these file systems locks may not reach other machines, and SQLite's shared memory never does.
 _NETWORK: Final = frozenset(
     {"afs", "beegfs", "ceph", "cifs", "coda", "davfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2"}
     | {"orangefs", "smb3", "smbfs"}
@@ -37,10 +37,10 @@ _MOST_BYTES: Final = 4096
 
 
 class Owner:
-    """The lock of a store, held from the beginning until `close`."""
+    """The lock of a store, held until `close`."""
 
     def __init__(self, store: str) -> None:
-        # Beside the file itself, not beside a link to it: whoever opens it by another name finds the same lock.
+        # Beside the file itself, not beside a link to it, so that all names of the store lead to the same lock.
         self.path = Path(os.path.realpath(store) + "-owner")
         refuse_network(store)
         try:
@@ -60,7 +60,7 @@ class Owner:
         _OWNERS.add(self)
 
     def _check_lock(self, store: str) -> None:
-        """Raise if the file system lets a second one have the lock too."""
+        """Raise if the file system grants the lock twice."""
         second = File.opened(self.path)
         try:
             if second.try_lock():
@@ -69,7 +69,7 @@ class Owner:
             second.close()
 
     def _say(self) -> None:
-        """Write down who we are."""
+        """Write the identity of this process."""
         who = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -79,21 +79,21 @@ class Owner:
         try:
             self._file.truncate(0)
             self._file.write(json.dumps(who).encode() + b"\n", 0)
-        except StorageError:  # a full disk: the lock counts, not the words
+        except StorageError:  # the disk is full, but the lock is held
             return
 
     def _whom(self) -> str:
-        """Return by whom the store is taken, as far as it is known."""
+        """Return a description of the owner, as far as it is known."""
         try:
             who: dict[str, Any] = json.loads(self._file.read(_MOST_BYTES, 0))
             is_here = who["pid"] == os.getpid() and who["host"] == socket.gethostname()
             name = "this process itself" if is_here else f"process {who['pid']} on {who['host']} ({who['command']})"
             return f"{name} since {who['since']}"
-        except (ValueError, TypeError, KeyError):  # it has only just taken it
+        except (ValueError, TypeError, KeyError):  # the owner has not written it yet
             return "a process that has not said who it is"
 
     def close(self) -> None:
-        """Let others have the store."""
+        """Release the lock."""
         self._file.close()
         _OWNERS.discard(self)
 
@@ -124,7 +124,7 @@ def refuse_network(store: str, mounts: Path = _MOUNTS) -> None:
 
 
 def _file_system(folder: str, mounts: Path) -> str | None:
-    """Return what kind of file system a folder is on; None if this machine does not tell."""
+    """Return the type of the file system of a folder, None if it is unknown."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
         device = os.stat(folder).st_dev

@@ -1,25 +1,25 @@
-"""A file of fixed-size pages with checksums, a bounded pool in memory, and a state that survives any crash.
+"""A file of fixed-size pages with checksums, a bounded pool in memory, and checkpoints that survive any crash.
 
     PATH        header A | header B | mark | place 0 | place 1 | place 2 | ...
-    PATH-log    what was acknowledged since the last checkpoint (log.py)
+    PATH-log    the changes acknowledged since the last checkpoint (log.py)
 
-A page has a number for life, and lies at some *place* of the file. The table says where:
+A page has a fixed number, and is stored at some *place* of the file. The page table maps numbers to places:
 
     number      1   2   3   4        checkpoint 7:  header B names the pages that hold this table
     place       0   3   -   1
 
-Until the next checkpoint no place that the last one uses is written again: a changed page goes to a free place, and
-only the table in memory knows. A checkpoint writes what changed, the table, and then, with one small write, the header
-that names the new table: the file has either the old state or the new one. The places that only the old one used are
-free from then on. What the owner must not lose in between it appends to the log, and does again after a crash
-(`replay`).
+A place that the last checkpoint uses is not overwritten before the next one: a changed page goes to a free place, and
+only the table in memory refers to it. A checkpoint writes the changed pages, the table, and then, with one small write,
+the header that names the new table: the file has either the old state or the new one. The places that only the old
+state used are free from then on. The owner of the file appends changes that must not be lost in between to the log, and
+applies them again after a crash (`replay`).
 
-The headers take turns; the one with the higher number counts. The *mark* says how long the log was when something was
-last acknowledged, so that a log that lost its end is noticed. Every page has its number and a checksum inside.
+The two headers are written alternately; the one with the higher number is valid. The *mark* has the length of the log
+at the last acknowledgement, so that a truncated log is detected. Every page contains its number and a checksum.
 
-The pool holds `buffer_mb` of pages, least recently used out first. Within `changing()` nothing leaves it, so that the
-arrays that a change works on stay those of the pool; a change touches few pages. Arrays that were handed out for
-reading stay as they are after their page left the pool.
+The pool holds `buffer_mb` of pages and evicts the least recently used first. Within `changing()` nothing is evicted, so
+that a change works on the arrays of the pool; a change touches few pages. Arrays that were returned for reading stay
+valid after their page has left the pool.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from siftline.errors import StorageError
-from siftline.storage.files import File, named_errors, sync_folder
+from siftline.storage.files import File, is_whole, named_errors, sync_folder, with_checksum
 from siftline.storage.log import Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# An array of bytes; `struct` and `zlib` read it, which a more exact type would not allow.
+# An array of bytes; a more exact type could not be passed to `struct` and `zlib`.
 Page = Any
 
 _MAGIC: Final = b"SiftPage"
@@ -55,28 +55,28 @@ _MARK: Final = struct.Struct("<QQ")
 _NOWHERE: Final = 0xFFFFFFFF
 _MOST_TABLE_PAGES: Final = (_BLOCK - _HEADER.size - 4) // 4
 
-# Each page begins with its checksum and its number; a page of raw bytes also with the number of the next one.
+# Each page begins with its checksum and its number; a page of a blob also with the number of the next page.
 PAGE_HEAD: Final = 8
 _BLOB_HEAD: Final = 12
 SMALLEST_PAGE: Final = 512
 LARGEST_PAGE: Final = 32768
-# However small the pool is meant to be, a search down a tree must fit.
+# The smallest pool: the pages of a search down a tree must fit.
 _FEWEST_FRAMES: Final = 16
 
 
 class PageFile:
-    """Pages by number, with `read`, `write`, `allocate`, `free`, and `append`, `checkpoint`, `replay` for durability.
+    """Pages by number, with `read`, `write`, `allocate` and `free`; `append`, `checkpoint` and `replay` for durability.
 
     Parameters
     ----------
     path : str or Path, optional
-        The file; made if it is not there. Without one: a temporary file, without log and checkpoints.
+        The file; it is created if it does not exist. Without a path: a temporary file, without log and checkpoints.
     page_bytes : int
-        For a new file; an old one keeps what it was made with.
+        The page size of a new file; an existing file keeps its own.
     buffer_mb : float
         The size of the pool.
     open_file : callable
-        How files are opened; tests put in their own to make writes fail.
+        Opens files; tests pass their own to simulate failures.
 
     Examples
     --------
@@ -97,17 +97,17 @@ class PageFile:
         open_file: type[File] = File,
     ) -> None:
         self.path = None if path is None else Path(path)
-        self.state = b""  # the owner's, of the last checkpoint
+        self.state = b""  # the owner's state at the last checkpoint
         self._n_reads = self._n_writes = self._n_hits = 0
         self._n_changing = 0
         self._failure: str | None = None
         self._pool: OrderedDict[int, Page] = OrderedDict()
         self._dirty: set[int] = set()
-        self._table: list[int] = [_NOWHERE]  # of page number 0, which is no page
+        self._table: list[int] = [_NOWHERE]  # for number 0, which is not a page
         self._free_numbers: list[int] = []
         self._free_places: list[int] = []
-        self._is_kept: bytearray = bytearray()  # by place: the last checkpoint needs it
-        self._leaving: list[int] = []  # places that the next checkpoint no longer needs
+        self._is_kept: bytearray = bytearray()  # for each place whether the last checkpoint needs it
+        self._leaving: list[int] = []  # places that the next checkpoint does not need
         self._table_places: list[int] = []
         self._checkpoint = 0
         self._log: Log | None = None
@@ -139,7 +139,7 @@ class PageFile:
             raise
 
     def _make(self, open_file: type[File], log_path: Path) -> None:
-        """Make an empty file beside its place, and give it its name when it is whole."""
+        """Write an empty file under a temporary name, and give it its name when it is complete."""
         assert self.path is not None
         with named_errors(self.path.parent, "made"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -155,12 +155,12 @@ class PageFile:
             try:
                 file.write(bytes(_PLACES_AT), 0)
                 file.write(self._header(1, 0, 0, 0), _BLOCK)
-                file.write(_checked(_MARK.pack(0, 0)), _MARK_AT)
+                file.write(with_checksum(_MARK.pack(0, 0)), _MARK_AT)
                 file.sync()
             finally:
                 file.close()
             with contextlib.suppress(FileExistsError), named_errors(self.path, "made"):
-                os.link(draft, self.path)  # another process may have been quicker: then its file is the file
+                os.link(draft, self.path)  # if another process was quicker, its file is used
         finally:
             draft.unlink(missing_ok=True)
         sync_folder(self.path.parent)
@@ -169,10 +169,10 @@ class PageFile:
         n_tables = len(self._table_places)
         numbers = self.page_bytes, checkpoint, n_places, len(self._table), state_page, n_state, n_tables
         body = _HEADER.pack(_MAGIC, _VERSION, *numbers) + struct.pack(f"<{n_tables}I", *self._table_places)
-        return _checked(body.ljust(_BLOCK - 4, b"\0"))
+        return with_checksum(body.ljust(_BLOCK - 4, b"\0"))
 
     def _read_headers(self) -> None:
-        """Take over the state of the last checkpoint."""
+        """Load the state of the last checkpoint."""
         blocks = [self._file.read(_BLOCK, offset) for offset in (0, _BLOCK)]
         known = [block for block in blocks if block[:8] == _MAGIC]
         if not known:
@@ -181,8 +181,8 @@ class PageFile:
             version = _HEADER.unpack_from(block)[1]
             if version != _VERSION:
                 raise StorageError(f"{self.path} is of version {version}; this Siftline reads version {_VERSION}")
-        whole = [block for block in blocks if _is_whole(block)]
-        self._has_lost_header = any(not _is_whole(block) and any(block) for block in blocks)
+        whole = [block for block in blocks if is_whole(block)]
+        self._has_lost_header = any(not is_whole(block) and any(block) for block in blocks)
         if not whole:
             raise self._damage("no header is as it was written")
         header = max(whole, key=lambda block: int(_HEADER.unpack_from(block)[3]))
@@ -215,9 +215,9 @@ class PageFile:
         self._free_places = [place for place in range(n_places - 1, -1, -1) if not self._is_kept[place]]
 
     def _open_log(self, open_file: type[File], log_path: Path) -> None:
-        """Read what was acknowledged after the checkpoint, or begin a new log."""
+        """Read the changes acknowledged since the checkpoint, or start a new log."""
         mark = self._file.read(_MARK.size + 4, _MARK_AT)
-        if not _is_whole(mark):
+        if not is_whole(mark):
             raise self._damage("its mark is not as it was written")
         marked, n_marked = _MARK.unpack_from(mark)
         has_marked = marked == self._checkpoint and n_marked > 0
@@ -248,7 +248,7 @@ class PageFile:
     # pages
 
     def read(self, number: int) -> Page:
-        """Return a page, not to be changed."""
+        """Return a page for reading."""
         page = self._pool.get(number)
         if page is not None:
             self._n_hits += 1
@@ -265,14 +265,14 @@ class PageFile:
         return page
 
     def write(self, number: int) -> Page:
-        """Return a page that is about to be changed; within `changing()`."""
+        """Return a page for changing; only within `changing()`."""
         assert self._n_changing
         page = self.read(number)
         self._dirty.add(number)
         return page
 
     def allocate(self) -> tuple[int, Page]:
-        """Return the number of a new page, and the page, all zeros; within `changing()`."""
+        """Return the number of a new page, and the page, filled with zeros; only within `changing()`."""
         assert self._n_changing
         self._check_usable()
         if self._free_numbers:
@@ -286,7 +286,7 @@ class PageFile:
         return number, page
 
     def free(self, number: int) -> None:
-        """Give a page back; within `changing()`."""
+        """Free a page; only within `changing()`."""
         assert self._n_changing
         self._pool.pop(number, None)
         self._dirty.discard(number)
@@ -306,7 +306,7 @@ class PageFile:
         return following
 
     def read_blob(self, number: int, n_bytes: int) -> bytes:
-        """Return what `write_blob` wrote."""
+        """Return the bytes of a blob."""
         chunks = []
         while number:
             page = self.read(number)
@@ -315,7 +315,7 @@ class PageFile:
         return b"".join(chunks)[:n_bytes]
 
     def free_blob(self, number: int) -> None:
-        """Give back the pages of a blob."""
+        """Free the pages of a blob."""
         while number:
             following = _following(self.read(number))
             self.free(number)
@@ -325,7 +325,7 @@ class PageFile:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
-        """Keep all pages in the pool during a change; whoever leaves by an error can no longer use the file."""
+        """Keep all pages in the pool during a change; after an error in it, the file can no longer be used."""
         self._check_usable()
         self._n_changing += 1
         try:
@@ -338,13 +338,13 @@ class PageFile:
         self._shrink()
 
     def settle(self) -> None:
-        """Let pages leave the pool in the middle of a long change that holds none of them."""
+        """Evict pages in the middle of a long change that holds no pages."""
         depth, self._n_changing = self._n_changing, 0
         self._shrink()
         self._n_changing = depth
 
     def empty_pool(self) -> None:
-        """Let all pages leave the pool, so that the next ones are read from the file."""
+        """Evict all pages, so that the next ones are read from the file."""
         n_frames, self._n_frames = self._n_frames, 0
         try:
             self._shrink()
@@ -382,7 +382,7 @@ class PageFile:
         return len(self._is_kept) - 1
 
     def _vacate(self, number: int) -> None:
-        """Let go of the place of a page: at once, or at the next checkpoint if the last one needs it."""
+        """Free the place of a page: at once, or at the next checkpoint if the last one needs it."""
         place, self._table[number] = self._table[number], _NOWHERE
         if place != _NOWHERE:
             (self._leaving if self._is_kept[place] else self._free_places).append(place)
@@ -407,39 +407,39 @@ class PageFile:
 
     @property
     def is_durable(self) -> bool:
-        """Whether the file has a name, and so a log and checkpoints."""
+        """Whether the file has a name, and therefore a log and checkpoints."""
         return self._log is not None
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is open and no change broke off."""
+        """Whether the file is open and no change has failed."""
         return self._failure is None and self._file.is_open
 
     @property
     def n_log_bytes(self) -> int:
-        """How long the log is."""
+        """The length of the log in bytes."""
         return self._log.n_bytes if self._log is not None else 0
 
     def append(self, payload: bytes) -> None:
-        """Write to the log what is about to be changed; when this returns, it will not be lost."""
+        """Append a change to the log before it is made; when this returns, the change is durable."""
         self._check_usable()
         if self._log is None:
             return
         self._log.append(payload)
-        # After the log is on the disk, so that the mark is never ahead of it.
+        # The mark is written after the log is on the disk, so that it is never ahead of it.
         try:
-            self._file.write(_checked(_MARK.pack(self._log.generation, self._log.n_bytes)), _MARK_AT)
+            self._file.write(with_checksum(_MARK.pack(self._log.generation, self._log.n_bytes)), _MARK_AT)
         except StorageError as error:
             self._failure = f"the log is ahead of what is in memory ({error})"
             raise
 
     def replay(self) -> list[bytes]:
-        """Return what was appended after the last checkpoint, to be done again."""
+        """Return the changes in the log, which the owner applies again."""
         pending, self._pending = self._pending, []
         return pending
 
     def checkpoint(self, state: bytes) -> None:
-        """Make everything since the last checkpoint durable, with a state that `state` gives back, and end the log."""
+        """Make all changes since the last checkpoint durable with the owner's state, and start a new log."""
         self._check_usable()
         if self._log is None:
             return
@@ -475,7 +475,7 @@ class PageFile:
         log.reset(self._checkpoint)
 
     def _written_table(self) -> list[int]:
-        """Write the table to places of its own."""
+        """Write the page table to free places, and return these."""
         room = (self.page_bytes - PAGE_HEAD) // 4
         places = []
         for number, start in enumerate(range(1, len(self._table), room)):
@@ -497,10 +497,10 @@ class PageFile:
         self._pool.clear()
         self._dirty.clear()
 
-    # looking in
+    # statistics and checks
 
     def counters(self) -> dict[str, Any]:
-        """Return pages in use, bytes of the file and of the pool, and page reads, writes and hits so far."""
+        """Return the pages in use, the bytes of the file and the pool, and the page reads, writes and hits so far."""
         return {
             "pages": len(self._table) - 1 - len(self._free_numbers),
             "page_bytes": self.page_bytes,
@@ -512,7 +512,7 @@ class PageFile:
         }
 
     def check(self) -> None:
-        """Assert that no place is used twice, and that every place is used, free, or about to be."""
+        """Assert that every place is in exactly one state: used, free, or free after the next checkpoint."""
         used = [place for place in (*self._table, *self._table_places) if place != _NOWHERE]
         places = used + self._free_places + self._leaving
         extra = set(self._table_places) & set(self._leaving)
@@ -520,14 +520,6 @@ class PageFile:
         assert sorted(places) == list(range(len(self._is_kept)))
         assert len(self._pool) <= self._n_frames
         assert self._dirty <= self._pool.keys()
-
-
-def _checked(body: bytes) -> bytes:
-    return body + struct.pack("<I", zlib.crc32(body))
-
-
-def _is_whole(block: bytes) -> bool:
-    return len(block) > 4 and block[-4:] == struct.pack("<I", zlib.crc32(block[:-4]))
 
 
 def _following(page: Page) -> int:

@@ -1,4 +1,4 @@
-"""Subscriptions and changes as they stand in the rows of a store, and back."""
+"""Converts subscriptions and changes to rows of a store, and back."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _NAMES: Final = (
     *("sequence", "kind", "id", "at", "dialect", "text", "weight", "owner", "created", "expires", "content"),
     "checksum",
 )
-# One row of the table, and a change: its row, and the one that it takes its text from if it has none of its own.
+# The columns of the table; and the row of a change joined with the row that has its text, for changes without one.
 COLUMNS: Final = ", ".join(_NAMES)
 CHANGES: Final = "changes r LEFT JOIN changes c ON c.sequence = r.content"
 CHANGE_COLUMNS: Final = ", ".join(f"{row}.{name}" for row in "rc" for name in _NAMES)
-# Live subscriptions with the changes that they stand in, and what points there.
+# Live subscriptions joined with the changes that they point to.
 LIVE: Final = "subscriptions s LEFT JOIN changes r USING (sequence) LEFT JOIN changes c ON c.sequence = r.content"
 LIVE_COLUMNS: Final = f"s.id, s.owner, s.expires, {CHANGE_COLUMNS}"
 
@@ -38,7 +38,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class StoredSubscription:
-    """A subscription with everything that a store knows about it."""
+    """A subscription with all its fields in a store."""
 
     id: Id
     written: Written
@@ -48,12 +48,12 @@ class StoredSubscription:
     expires: datetime | None
 
     def expression(self) -> Expression:
-        """Return the expression, parsed."""
+        """Return the parsed expression."""
         return self.written.expression()
 
 
 class Change(NamedTuple):
-    """One thing that happened: added, replaced, renewed, removed or expired; the last two have no subscription."""
+    """One change: added, replaced, renewed, removed or expired; the last two have no subscription."""
 
     sequence: int
     kind: str
@@ -63,7 +63,7 @@ class Change(NamedTuple):
 
 
 def microseconds(moment: datetime | None) -> int | None:
-    """Return a time as it is stored."""
+    """Return a time in the form that is stored."""
     if moment is None:
         return None
     if getattr(moment, "tzinfo", None) is None:
@@ -77,7 +77,7 @@ def moment_of(stored: int) -> datetime:
 
 
 def stored_text(text: str) -> str | bytes:
-    """Return text as SQLite takes it."""
+    """Return a text in a form that SQLite accepts."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -91,17 +91,17 @@ def checksum_of(row: tuple[Any, ...]) -> int:
 
 
 def row_checksum(row: tuple[Any, ...]) -> int:
-    """Return the checksum of a row of `changes`, given all its columns but that; most have no content elsewhere."""
+    """Return the checksum of a row of `changes` without that column; `content` is left out if it is not set."""
     return checksum_of(row if row[-1] is not None else row[:-1])
 
 
 def set_fact(execute: Any, name: str, value: int | str) -> None:
-    """Write down something about the whole store."""
+    """Write a fact about the whole store."""
     execute("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", (name, value, checksum_of((name, value))))
 
 
 def fact(execute: Any, name: str, path: str) -> Any:
-    """Return something about the whole store, None if it is not known."""
+    """Return a fact about the whole store, None if it is not set."""
     row = execute("SELECT name, value, checksum FROM facts WHERE name = ?", (name,)).fetchone()
     if row is not None and checksum_of(row[:-1]) != row[-1]:
         raise StoreError(f"{path} is damaged: the fact {name!r} does not fit its checksum")
@@ -109,7 +109,7 @@ def fact(execute: Any, name: str, path: str) -> Any:
 
 
 def change_of(row: tuple[Any, ...], path: str) -> Change:
-    """Return the change that `CHANGE_COLUMNS` hold; raise if they are not what was written."""
+    """Return the change of a row with `CHANGE_COLUMNS`; raise if it is damaged."""
     own, other = row[: len(_NAMES)], row[len(_NAMES) :]
     sequence, kind, id, at, dialect, text, weight, owner, created, expires, content, _ = own
     _check(own, path)
@@ -132,7 +132,7 @@ def _check(row: tuple[Any, ...], path: str) -> None:
 
 
 def live_change(row: tuple[Any, ...], path: str) -> Change:
-    """Return the change that a live subscription stands in; `row` has the `LIVE_COLUMNS`."""
+    """Return the change that a live subscription points to; `row` has the `LIVE_COLUMNS`."""
     id, owner, expires, *columns = row
     is_own = (columns[2], columns[7], columns[9]) == (id, owner, expires)
     if columns[1] not in (ADDED, REPLACED, RENEWED) or not is_own:

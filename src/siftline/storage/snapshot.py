@@ -1,14 +1,13 @@
 """Snapshots: a directory of flat arrays and tables, versioned, checksummed, memory-mapped when opened.
 
-    manifest.json    format, version, what the owner wants to remember, for every file its size and checksum, and a
-                     checksum of all this
+    manifest.json    format, version, the owner's header, size and checksum of every file, and a checksum of all this
     NAME.npy         an array
     NAME.arrow       a table
     NAME.json        a document
 
-A snapshot is written beside its final place and renamed into it, so that readers see all of it or nothing. Every byte
-is checked before anything is used, at the speed of memory. Looking only at what is needed first would be quicker, but
-then a match would find the damage, or nobody.
+A snapshot is written under a temporary name and then renamed, so that readers see all of it or nothing. Every byte is
+checked when it is opened, at the speed of memory. Checking only what is needed first would be quicker, but then a match
+would meet the damage later, or nobody would notice it.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ if TYPE_CHECKING:
 _FORMAT: Final = "siftline-snapshot"
 _VERSION: Final = 8
 _MANIFEST: Final = "manifest.json"
-# A whole file is brought into reach at once where the system can do that; page by page takes twice as long.
+# Where the system can do that, a file is mapped with all its pages at once; page by page takes twice as long.
 _ALL_AT_ONCE: Final[dict[str, int]] = (
     {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE, "prot": mmap.PROT_READ}
     if hasattr(mmap, "MAP_POPULATE")
     else {"access": mmap.ACCESS_READ}
 )
-# How often a snapshot that is being replaced is looked for again.
+# How often reading is tried again while a snapshot is being replaced.
 _PATIENCE: Final = 100
 
 
 class Snapshot(NamedTuple):
-    """What a snapshot holds, by name; names may contain slashes."""
+    """The contents of a snapshot, by name; names may contain slashes."""
 
     header: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
@@ -56,7 +55,7 @@ class Snapshot(NamedTuple):
 
 
 def write_snapshot(path: str | Path, snapshot: Snapshot) -> None:
-    """Write a snapshot; one that is already there is replaced only when the new one is complete."""
+    """Write a snapshot; an existing one is replaced only when the new one is complete."""
     target = Path(path)
     if target.exists() and not (target / _MANIFEST).is_file():
         raise SnapshotError(f"{target} exists and is not a snapshot: it will not be replaced")
@@ -88,7 +87,7 @@ def _write(snapshot: Snapshot, folder: Path) -> None:
         "header": snapshot.header,
         "files": {file.relative_to(folder).as_posix(): [file.stat().st_size, _checksum(file)] for file in files},
     }
-    manifest["checksum"] = _checksum_of_manifest(manifest)
+    manifest["checksum"] = document_checksum(manifest)
     (folder / _MANIFEST).write_text(json.dumps(manifest), encoding="ascii")
 
 
@@ -103,7 +102,8 @@ def _move_into_place(draft: Path, target: Path) -> None:
     if not target.exists():
         draft.rename(target)
         return
-    # A directory cannot be replaced in one step: between these two renames there is none, and a failure puts it back.
+    # A directory cannot be replaced in one step: between these two renames there is none. A failure restores the old
+    # one.
     old = draft.with_name(draft.name + "-old")
     target.rename(old)
     try:
@@ -122,20 +122,21 @@ def _checksum(file: Path) -> str:
         with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, **_ALL_AT_ONCE) as content:
             words = np.frombuffer(content, dtype=np.uint64, count=size // 8)
             mix_words(words, lanes)
-            del words  # or the map cannot be closed
+            del words  # otherwise the map cannot be closed
             rest = bytes(content[size - size % 8 :])
         mix_words(np.frombuffer(rest.ljust(8, b"\0"), dtype=np.uint64), lanes)
     return lanes.astype(">u8").tobytes().hex()
 
 
-def _checksum_of_manifest(manifest: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode("ascii"))
+def document_checksum(document: dict[str, Any]) -> int:
+    """Return the checksum of a JSON document, which does not depend on the order of its members."""
+    return zlib.crc32(json.dumps(document, sort_keys=True).encode("ascii"))
 
 
 def read_snapshot(path: str | Path, *, check: bool = True) -> Snapshot:
-    """Open a snapshot after comparing every file with its checksum; arrays and tables are maps of their files.
+    """Open a snapshot after comparing every file with its checksum; arrays and tables are memory maps.
 
-    With `check=False` only the list of files is compared: for those who know that someone has checked the others.
+    With `check=False` only the manifest is checked, for callers that know that the files have been checked before.
     """
     folder = Path(path)
     for _ in range(_PATIENCE):
@@ -143,7 +144,7 @@ def read_snapshot(path: str | Path, *, check: bool = True) -> Snapshot:
         try:
             return _read(folder, check)
         except (SnapshotError, OSError) as error:
-            # Another process may just be replacing the snapshot: then the next one is there in a moment.
+            # Another process may be replacing the snapshot; then the new one appears in a moment.
             if before == _identity(folder) and not _is_being_replaced(folder):
                 if isinstance(error, OSError):
                     raise SnapshotError(f"the snapshot {folder} cannot be read: {error}") from error
@@ -153,7 +154,7 @@ def read_snapshot(path: str | Path, *, check: bool = True) -> Snapshot:
 
 
 def read_table(path: str | Path, name: str) -> Any:
-    """Read one table of a snapshot, compared with its checksum, without looking at the rest."""
+    """Read one table of a snapshot and check it, without reading the rest."""
     folder, file = Path(path), f"{name}.arrow"
     files = {file: _read_manifest(folder).get("files", {}).get(file)}
     _verified(folder, {"files": files})
@@ -200,20 +201,20 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         version = manifest.get("version")
         reason = f"the snapshot {folder} is of version {version!r}; this Siftline reads {_VERSION}"
         raise SnapshotError(f"{reason}: make it again from its subscriptions")
-    if manifest.pop("checksum", None) != _checksum_of_manifest(manifest):
+    if manifest.pop("checksum", None) != document_checksum(manifest):
         raise SnapshotError(f"{file} is damaged: it is not as it was written")
     return manifest
 
 
 def _verified(folder: Path, manifest: dict[str, Any]) -> list[str]:
-    """Return the names of all files, each compared with its size and checksum."""
+    """Compare all files with their sizes and checksums, and return their names."""
     files = manifest.get("files")
     if not isinstance(files, dict):
         raise SnapshotError(f"{folder / _MANIFEST} lists no files")
     for name in files:
         if not (folder / name).is_file():
             raise SnapshotError(f"the snapshot {folder} lacks the file {name}")
-    # The largest first, so that the threads end together.
+    # The largest first, so that the threads finish at about the same time.
     names = sorted(files, key=lambda name: (folder / name).stat().st_size, reverse=True)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = pool.map(lambda name: [(folder / name).stat().st_size, _checksum(folder / name)], names)
@@ -224,10 +225,10 @@ def _verified(folder: Path, manifest: dict[str, Any]) -> list[str]:
 
 
 def _mapped(file: Path) -> NDArray[Any]:
-    """Return an array as a map of its file.
+    """Return an array as a memory map of its file.
 
-    The map is private (what is written to it stays in this process), because kernels would be compiled once more for
-    read-only arrays; and a plain view, because memmap objects are slow to slice.
+    The map is private (writes to it stay in this process), because kernels would be compiled a second time for
+    read-only arrays; and it is a plain view, because memmap objects are slow to slice.
     """
     return np.load(file, mmap_mode="c", allow_pickle=False).view(np.ndarray)  # type: ignore[no-any-return]
 

@@ -1,4 +1,4 @@
-"""What is wrong with a store: its structure, as SQLite sees it, and the checksum of every change in it."""
+"""Verifies a store: the structure of its file, by SQLite, and the checksum of every change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def damage(connection: sqlite3.Connection, check: str) -> list[str]:
 
 
 def problems_of(connection: sqlite3.Connection, path: str, advance: Callable[[int], None]) -> list[str]:
-    """Return all that is wrong with a store; `advance` is told of each row that was looked at."""
+    """Return all problems of a store; `advance` is called for each row that was checked."""
     problems = damage(connection, "integrity_check")
     if problems:
         return problems
@@ -41,7 +41,7 @@ def problems_of(connection: sqlite3.Connection, path: str, advance: Callable[[in
 
 
 def live_subscription(row: tuple[Any, ...], path: str) -> StoredSubscription:
-    """Return the subscription that `LIVE_COLUMNS` hold; raise if it is not what was written."""
+    """Return the subscription of a row with `LIVE_COLUMNS`; raise if it is damaged."""
     subscription = live_change(row, path).subscription
     if subscription is None:
         raise StoreError(f"{path} is damaged: the subscription {row[0]!r} has no content")

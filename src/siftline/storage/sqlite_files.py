@@ -1,12 +1,12 @@
-"""Opening SQLite files, and saying in plain words what is wrong with them.
+"""Opens SQLite files, and explains their errors.
 
-Nothing in this process may open a database, its `-wal` or its `-shm` but through SQLite. When any descriptor of a file
-is closed, the kernel drops all POSIX locks that the process has on it (https://sqlite.org/howtocorrupt.html, section
-2.2). SQLite knows that and waits with closing. A plain `open` and `close` would leave it without locks that it believes
-it has; the next process that closes the database would take itself for the last one, and delete a log that is in use.
+Nothing in this process may open a database, its `-wal` or its `-shm` except through SQLite. When any descriptor of a
+file is closed, the kernel drops all POSIX locks that the process has on it (https://sqlite.org/howtocorrupt.html,
+section 2.2). SQLite knows that and delays closing. A plain `open` and `close` would drop locks that SQLite believes it
+has; the next process that closes the database would take itself for the last one, and delete a log that is in use.
 
-A connection belongs to the process that opened it. A forked child must not even close one: it would undo the parent's
-transaction in memory that both share. So connections that a child inherits are never closed there, nor collected.
+A connection belongs to the process that opened it. A forked child must not even close one: it would roll back the
+parent's transaction in shared memory. So inherited connections are never closed in a child, nor garbage-collected.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from siftline.errors import StoreError, StoreLockedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# A log that has grown beyond this, because somebody read for long, is cut when it begins anew.
+# A write-ahead log that has grown beyond this, because of a long read, is truncated when it restarts.
 _MOST_LOG_BYTES: Final = 32 << 20
 
-# What SQLite calls an error, by the beginning of the name, and what that means to the owner of a store.
+# Prefixes of SQLite's error names, and what they mean to the user of a store.
 _MEANINGS: Final = (
     ("SQLITE_FULL", "the disk is full: nothing of this was written"),
     ("SQLITE_READONLY", "it cannot be written: the file or its directory is read-only"),
@@ -41,12 +41,12 @@ _MEANINGS: Final = (
 )
 
 
-# What a forked child inherits, and must neither close nor let go.
+# Objects that a forked child inherits, and must neither close nor free.
 _INHERITED: Final[weakref.WeakSet[Connection | Cursor]] = weakref.WeakSet()
 
 
 class Cursor(sqlite3.Cursor):
-    """A cursor that no forked child resets: it would wait for ever if a thread of the parent was within SQLite."""
+    """A cursor that no forked child resets: it would wait forever if a thread of the parent was inside SQLite."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
@@ -54,7 +54,7 @@ class Cursor(sqlite3.Cursor):
 
 
 class Connection(sqlite3.Connection):
-    """A connection that only the process that opened it closes."""
+    """A connection that is closed only by the process that opened it."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._process = os.getpid()
@@ -62,22 +62,22 @@ class Connection(sqlite3.Connection):
         _INHERITED.add(self)
 
     def execute(self, *arguments: Any) -> sqlite3.Cursor:
-        """Execute a statement, with a cursor of our own."""
+        """Execute a statement with a `Cursor` of this module."""
         return self.cursor(Cursor).execute(*arguments)
 
     def executemany(self, *arguments: Any) -> sqlite3.Cursor:
-        """Execute a statement many times, with a cursor of our own."""
+        """Execute a statement many times with a `Cursor` of this module."""
         return self.cursor(Cursor).executemany(*arguments)
 
     def close(self) -> None:
-        """Close it here; do nothing in a forked child."""
+        """Close the connection; do nothing in a forked child."""
         if os.getpid() == self._process:
             super().close()
 
 
 def _leave_to_parent() -> None:
     for inherited in _INHERITED:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))  # the interpreter's end would let it go, too
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))  # otherwise it is freed when the interpreter ends
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)
@@ -85,17 +85,17 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 @contextlib.contextmanager
 def plain_errors(path: str) -> Iterator[None]:
-    """Turn what SQLite raises into StoreError."""
+    """Turn errors of SQLite into StoreError."""
     try:
         yield
     except sqlite3.Error as error:
         raise plain_error(error, path) from error
-    except UnicodeDecodeError as error:  # of names in a damaged schema, or in the message about it
+    except UnicodeDecodeError as error:  # in a name of a damaged schema, or in the message about it
         raise StoreError(f"{path}: it is damaged (a name is not UTF-8)", public="a file is damaged") from error
 
 
 def plain_error(error: sqlite3.Error, path: str) -> StoreError:
-    """Return the error that says what happened."""
+    """Return the StoreError that explains an error of SQLite."""
     name = getattr(error, "sqlite_errorname", None) or ""
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         public = "it is locked: another process is writing into it"
@@ -105,20 +105,20 @@ def plain_error(error: sqlite3.Error, path: str) -> StoreError:
 
 
 def open_sqlite(path: str, *, is_read_only: bool, wait_seconds: float, is_cut_off: bool = False) -> sqlite3.Connection:
-    """Open a file for any thread, with transactions left to the caller.
+    """Open a file for use by any thread, in autocommit mode.
 
-    One that is shorter than it says is refused by SQLite, unless `is_cut_off` allows for that.
+    SQLite refuses a file that is shorter than its header says, unless `is_cut_off` is set.
     """
     refuse_unusable(path, is_read_only=is_read_only)
     uri = f"file:{quote(os.path.abspath(path))}?mode={'ro' if is_read_only else 'rwc'}"
     if is_read_only and not os.access(Path(path).resolve().parent, os.W_OK) and not has_log(path):
-        uri += "&immutable=1"  # nobody can be writing, and SQLite need not make the files that writers share
+        uri += "&immutable=1"  # nobody can be writing, and SQLite cannot make its `-shm` file
     connection = sqlite3.connect(
         uri, wait_seconds, isolation_level=None, check_same_thread=False, uri=True, factory=Connection
     )
     try:
         if is_cut_off:
-            connection.execute("PRAGMA writable_schema = ON")  # by which it takes the size that the file has
+            connection.execute("PRAGMA writable_schema = ON")  # makes SQLite use the actual size of the file
         connection.execute("PRAGMA cache_size = -16384")
         if not is_read_only:
             _make_durable(connection, path)
@@ -129,12 +129,12 @@ def open_sqlite(path: str, *, is_read_only: bool, wait_seconds: float, is_cut_of
 
 
 def has_log(path: str) -> bool:
-    """Return whether something was committed that is in the log alone, or may be."""
+    """Return whether there may be commits that are only in the write-ahead log."""
     return os.path.exists(os.path.realpath(path) + "-wal")
 
 
 def refuse_unusable(path: str, *, is_read_only: bool) -> None:
-    """Raise if there can be no database at a path; whether a file is one, SQLite says when it reads it."""
+    """Raise if there can be no database at a path; SQLite itself checks the contents of a file."""
     if os.path.isdir(path):
         raise StoreError(f"{path} is a directory, not a store of subscriptions")
     if os.path.exists(path):
@@ -146,9 +146,9 @@ def refuse_unusable(path: str, *, is_read_only: bool) -> None:
 
 
 def _make_durable(connection: sqlite3.Connection, path: str) -> None:
-    """Let readers and the writer not wait for each other, and let a commit return only when the disk has it."""
+    """Set the write-ahead log, so that readers and the writer do not wait for each other, and durable commits."""
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # it must be said before all else
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only possible in an empty file
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         raise StoreError(f"{path}: this file system cannot keep a write-ahead log ({mode})")
@@ -158,7 +158,7 @@ def _make_durable(connection: sqlite3.Connection, path: str) -> None:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[Callable[..., sqlite3.Cursor]]:
-    """Commit what the block does, or undo it; give what executes statements."""
+    """Commit the statements of the block, or roll them back after an error; yields the function `execute`."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield connection.execute

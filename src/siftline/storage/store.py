@@ -1,4 +1,4 @@
-"""Durable subscriptions: a SQLite file that any engine can be built from, and kept up to date by.
+"""Durable subscriptions: a SQLite file from which an engine can be loaded, and kept up to date.
 
     store                                       engine
     ─────                                       ──────
@@ -6,16 +6,16 @@
       changes   1 added ann                     load_into  ──►  everything, as of change 3
                 2 added bob
                 3 replaced ann
-                4 removed bob                   follow(3)  ──►  what came after change 3
+                4 removed bob                   follow(3)  ──►  the changes after change 3
                 5 expired ann
 
-What a method has returned from is durable: the write-ahead log was flushed to the disk (`synchronous = FULL`). So it
-survives the end of the process at any moment, and a power failure if the disk keeps what it says it has. With `NORMAL`
-a commit takes a tenth of the time or less (0.03 ms against 0.3 to 5 ms, as busy as the disk was) and survives `kill -9`
-as well, but a power failure could take back what was acknowledged; group commit makes `FULL` affordable instead.
+When a method returns, its change is durable: the write-ahead log was flushed to the disk (`synchronous = FULL`). So it
+survives a crash of the process at any moment, and a power failure if the disk keeps its promises. With `NORMAL` a
+commit takes a tenth of the time or less (0.03 ms against 0.3 to 5 ms, depending on the load of the disk) and survives
+`kill -9` as well, but a power failure could undo acknowledged changes; group commit makes `FULL` affordable instead.
 
-SQLite checks the log by checksums, but takes a damaged end of it for one that was never finished. So the number of the
-last acknowledged change is kept beside the file (`mark.py`), and a store that ends before it does not open.
+SQLite checks the log by checksums, but takes a damaged end of it for an unfinished write. So the number of the last
+acknowledged change is kept beside the file (`mark.py`), and a store that ends before it is not opened.
 """
 
 from __future__ import annotations
@@ -53,34 +53,34 @@ if TYPE_CHECKING:
 
     from siftline.ids import AnyId, Id
 
-# Before all times.
+# Earlier than all times.
 _EVER: Final = -(2**62)
 _IS_LIVE: Final = "(s.expires IS NULL OR s.expires > ?)"
 
 
 class Store(StoreFile):
-    """Subscriptions in a file, which one process owns at a time; its threads may share the store.
+    """Subscriptions in a file, which one process owns at a time; thread-safe.
 
     Parameters
     ----------
     path : path
-        The file; it is made if it is not there.
+        The file; it is created if it does not exist.
     is_read_only : bool
-        Look in beside the owner, and never write, not even to bring an older file to the version of this program.
+        Read beside the owner, and never write, not even to migrate a file of an older version.
     is_guest : bool
-        Write beside the owner, if there is one, and leave soon: for administration. Commits of both take turns, and the
-        owner hears of the changes by the feed.
+        Write beside the owner, if there is one, for short administrative changes. Commits of both take turns, and the
+        owner gets the changes from the feed.
     wait_seconds : float
         How long to wait while another process is writing.
     is_checked : bool
-        Look through the whole file for damage when it is opened.
+        Check the whole file for damage when it is opened.
 
     Raises
     ------
     StoreLockedError
         If another process, or another `Store` of this one, owns the file; it says who and since when.
     StoreError
-        If it is damaged, no store, of a newer version, or on a network file system.
+        If it is damaged, not a store, of a newer version, or on a network file system.
 
     Examples
     --------
@@ -124,26 +124,26 @@ class Store(StoreFile):
         id : int, str or UUID
             The ids of one store are all integers or all strings; a UUID counts as its text.
         weight : float
-            For `match(..., top=k)`.
+            The rank in `match(..., top=k)`.
         owner : str, optional
-            Whose it is.
+            The owner of the subscription.
         expires : datetime, optional
-            From when on it no longer counts; with a time zone.
+            The time, with a time zone, from which on it no longer matches.
         dialect : {'text', 'eventbridge', 'sns', 'cloudevents'}
-            What the expression is written in.
+            The language of the expression.
 
         Raises
         ------
         SubscriptionError
-            If no engine would take the expression.
+            If the expression is invalid.
         DuplicateIdError
             If the id is in use.
         StoreError
-            If it cannot be made durable; then nothing has changed.
+            If the change cannot be made durable; then nothing has changed.
         """
-        batch = Batch()
-        batch.add(expression, id, weight=weight, owner=owner, expires=expires, dialect=dialect)
-        return self._apply(batch)
+        return self._change(
+            lambda batch: batch.add(expression, id, weight=weight, owner=owner, expires=expires, dialect=dialect)
+        )
 
     def replace(
         self,
@@ -154,27 +154,23 @@ class Store(StoreFile):
         expires: datetime | Literal["kept"] | None = KEPT,
         dialect: str = TEXT,
     ) -> int:
-        """Give a subscription another expression; what is not given stays as it was."""
-        batch = Batch()
-        batch.replace(id, expression, weight=weight, expires=expires, dialect=dialect)
-        return self._apply(batch)
+        """Replace the expression of a subscription; arguments that are not given keep their values."""
+        return self._change(
+            lambda batch: batch.replace(id, expression, weight=weight, expires=expires, dialect=dialect)
+        )
 
     def renew(self, id: AnyId, expires: datetime | None) -> int:
-        """Let a subscription end at another time, or never."""
-        batch = Batch()
-        batch.renew(id, expires)
-        return self._apply(batch)
+        """Change when a subscription expires; None means never."""
+        return self._change(lambda batch: batch.renew(id, expires))
 
     def remove(self, id: AnyId) -> int:
         """Remove a subscription."""
-        batch = Batch()
-        batch.remove(id)
-        return self._apply(batch)
+        return self._change(lambda batch: batch.remove(id))
 
     def expire(self, now: datetime | None = None) -> int:
-        """Remove all subscriptions whose time is over; return how many.
+        """Remove all expired subscriptions; return how many.
 
-        Until then they are only not shown; engines that have them hear of it by `follow`.
+        Before that they are only hidden. Engines that have them remove them by `follow`.
         """
         return int(self._run(lambda transaction: transaction.expire(), now))
 
@@ -186,6 +182,11 @@ class Store(StoreFile):
         if len(batch):
             self._apply(batch)
 
+    def _change(self, change: Callable[[Batch], None]) -> int:
+        batch = Batch()
+        change(batch)
+        return self._apply(batch)
+
     def _apply(self, batch: Batch) -> int:
         def work(transaction: Transaction) -> int:
             batch.apply(transaction)
@@ -193,7 +194,7 @@ class Store(StoreFile):
 
         return int(self._run(work))
 
-    # looking in
+    # reading
 
     def __len__(self) -> int:
         with self._reading() as connection:
@@ -206,7 +207,7 @@ class Store(StoreFile):
             return connection.execute(query, (checked_id(id), moment_or_now())).fetchone() is not None
 
     def known(self, ids: Iterable[AnyId]) -> set[Id]:
-        """Return which of many ids are in use."""
+        """Return those of many ids that are in use."""
         moment = moment_or_now()
         with self._reading() as connection:
             query = f"SELECT 1 FROM subscriptions s WHERE id = ? AND {_IS_LIVE}"
@@ -227,13 +228,13 @@ class Store(StoreFile):
         return self.subscriptions()
 
     def subscriptions(self, *, owner: str | None = None, now: datetime | None = None) -> Generator[StoredSubscription]:
-        """Return all subscriptions as of one moment, or those of one owner, in the order of their last change."""
+        """Yield all subscriptions, or those of one owner, in the order of their last change, as of one moment."""
         condition, arguments = ("true", ()) if owner is None else ("s.owner = ?", (owner,))
         with self._reading() as connection:
             yield from self._live(connection, now, condition, arguments)
 
     def ending(self, after: datetime, by: datetime) -> Generator[StoredSubscription]:
-        """Return the subscriptions that end after one time, and by another."""
+        """Yield the subscriptions that expire after one time, and by another."""
         condition, arguments = "s.expires > ? AND s.expires <= ?", (microseconds(after), microseconds(by))
         with self._reading() as connection:
             yield from self._live(connection, after, condition, arguments)
@@ -248,7 +249,7 @@ class Store(StoreFile):
         query = f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE {condition} ORDER BY s.sequence"
         moment = moment_or_now(now)
         for row in connection.execute(query, arguments):
-            # Checked before it is left out: a damaged time must not make a subscription disappear.
+            # Checked first: a damaged time must not hide a subscription.
             subscription = live_subscription(row, self.path)
             if not _is_over(subscription, moment):
                 yield subscription
@@ -260,33 +261,33 @@ class Store(StoreFile):
             return last_sequence(connection)
 
     def are_ids_text(self) -> bool | None:
-        """Return whether ids are strings; None before the first."""
+        """Return whether ids are strings; None before the first id."""
         kind = self.fact("id_kind")
         return None if kind is None else kind == "text"
 
     def next_expiry(self, after: datetime | None = None) -> datetime | None:
-        """Return when the next subscription ends, of all or of those that end after a time."""
+        """Return when the next subscription expires, of all or of those that expire after a time."""
         query = "SELECT min(expires) FROM subscriptions WHERE expires > ?"
         with self._reading() as connection:
             (soonest,) = connection.execute(query, (_EVER if after is None else microseconds(after),)).fetchone()
         return None if soonest is None else moment_of(soonest)
 
     def identity(self) -> str:
-        """Return a random text that no other store has, but for copies of this one."""
+        """Return a random text that identifies this store and its copies."""
         return str(self.fact("identity") or self._run(_identified))
 
     def fact(self, name: str) -> Any:
-        """Return something that was noted about the whole store, None if it was not."""
+        """Return a fact about the whole store, None if it is not set."""
         with self._reading() as connection:
             return fact(connection.execute, name, self.path)
 
     # the feed
 
     def changes(self, since: int = 0) -> Generator[Change]:
-        """Return what happened after change `since`, oldest first, as of one moment.
+        """Yield the changes after change `since`, oldest first, as of one moment.
 
-        After `compact`, changes that are superseded may be missing from the beginning, so a reader can start at 0, or
-        at any number that is not below what all readers have acknowledged.
+        After `compact`, superseded changes may be missing from the beginning, so a reader can start at 0, or at any
+        number that is not below what all readers have acknowledged.
         """
         with self._reading() as connection:
             first, last = compacted(connection.execute, self.path), last_sequence(connection)
@@ -311,14 +312,14 @@ class Store(StoreFile):
         Parameters
         ----------
         engine : Engine
-            Takes all of them in one piece, so it should be new.
+            A new engine: all subscriptions are added at once.
         by_owner : bool
             Make the owner of a subscription its tenant, for `match(..., tenant=...)`.
         now : datetime, optional
-            What has expired by then is left out.
+            Subscriptions that have expired by then are left out.
         skipped : set of ids, optional
-            Takes the ids of subscriptions that cannot be parsed any more, because an operator is gone, say; otherwise
-            that is an error.
+            Gets the ids of subscriptions that can no longer be parsed, for example because an operator is missing;
+            without it, that is an error.
         """
         with self._reading() as connection:
             sequence = last_sequence(connection)
@@ -326,45 +327,45 @@ class Store(StoreFile):
             return sequence
 
     def follow(self, engine: Any, since: int, *, by_owner: bool = False, skipped: set[Id] | None = None) -> int:
-        """Bring an engine from change `since` to the last one, and return its number."""
+        """Apply the changes after `since` to an engine, and return the number of the last one."""
         last = catch_up(engine, self.changes(since), by_owner=by_owner, skipped=skipped)
         return since if last is None else last
 
     def acknowledge(self, reader: str, sequence: int) -> None:
-        """Note durably that a reader has all changes up to a number; `compact` keeps the later ones for it."""
+        """Record durably that a reader has all changes up to a number; `compact` keeps the later ones for it."""
         self._run(lambda transaction: transaction.acknowledge(reader, sequence))
 
     def readers(self) -> dict[str, int]:
-        """Return how far each known reader has come."""
+        """Return the last change that each reader has acknowledged."""
         with self._reading() as connection:
             return dict(connection.execute("SELECT name, sequence FROM readers ORDER BY name").fetchall())
 
     def forget_reader(self, reader: str) -> None:
-        """Keep nothing for a reader any more."""
+        """Remove a reader, so that no changes are kept for it."""
         self._run(lambda transaction: transaction.forget_reader(reader))
 
     def compact(self) -> int:
-        """Drop changes that every known reader has acknowledged and that were superseded; return how many."""
+        """Drop superseded changes that every reader has acknowledged; return how many."""
         return int(self._run(lambda transaction: transaction.compact()))
 
     def compact_some(self, most: int, *, reader: str, seen: int, n_kept: int) -> int:
-        """Drop up to `most` changes that nobody needs, and give up to as many pages back: for a running broker.
+        """Drop up to `most` superseded changes, and free up to as many pages; for a running broker.
 
         Parameters
         ----------
         most : int
-            Small, so that others need not wait for long.
+            A small number, so that other writers do not wait for long.
         reader : str
-            The reader whose snapshot is beside the store; it needs only the ends of subscriptions.
+            The reader whose snapshot is beside the store; it only needs tombstones.
         seen : int
-            Up to which change the engine of the caller has come.
+            The last change that the engine of the caller has.
         n_kept : int
-            Among so many of the last changes, ends are kept for followers that are not known as readers.
+            Among this many of the newest changes, tombstones are kept for followers that are not registered as readers.
 
         Returns
         -------
         int
-            How many changes and pages went; as many as wanted if there may be more.
+            The number of changes or pages that were freed; if it is `most`, there may be more.
         """
 
         def work(transaction: Transaction) -> int:
@@ -376,13 +377,13 @@ class Store(StoreFile):
     # soundness
 
     def verify(self, advance: Callable[[int], None] = lambda n: None) -> list[str]:
-        """Return what is wrong with the file: its structure, and every change in it; nothing if all is well."""
+        """Return the problems of the file, of its structure and of every change; an empty list if there are none."""
         with self._reading() as connection:
             return problems_of(connection, self.path, advance)
 
 
 def _identified(transaction: Transaction) -> str:
-    """Give a store its identity, unless another process was faster."""
+    """Set the identity of a store, unless another process was faster."""
     execute = transaction.connection.execute
     known = fact(execute, "identity", "the store")
     if known is None:

@@ -1,6 +1,6 @@
-"""The file of a store: who owns it, whether it is sound, connections that read, and the one that writes.
+"""The file of a store: its owner, its checks, the connections for reading, and the one for writing.
 
-What is in the file, `store.py` knows.
+The contents of the file are handled by `store.py`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
-    from types import TracebackType
 
 
 class StoreFile:
-    """A file that one process owns at a time; `Store` says what the parameters are."""
+    """A file that one process owns at a time; the parameters are described in `Store`."""
 
     def __init__(
         self,
@@ -61,12 +60,12 @@ class StoreFile:
             raise
 
     def _own(self) -> None:
-        """Be the only one, unless that is not wanted."""
+        """Become the owner, unless the file is opened read-only or as a guest."""
         refuse_unusable(self.path, is_read_only=self._is_read_only)
         if self._is_read_only or self._is_guest:
             return
         if os.path.exists(self.path):
-            self._seen(is_checked=False)  # nothing is put beside a file that is no store
+            self._seen(is_checked=False)  # no file is made beside a file that is not a store
         self._owner = Owner(self.path)
 
     def _disown(self) -> None:
@@ -77,8 +76,8 @@ class StoreFile:
         return open_sqlite(self.path, is_read_only=self._is_read_only, wait_seconds=self._wait_seconds)
 
     def _look_over(self, is_checked: bool) -> None:
-        """Raise if the file is damaged, ends before what was acknowledged, or is of a version that cannot be read."""
-        marked = self._mark.read()  # first, for others may be writing
+        """Raise if the file is damaged, lacks acknowledged changes, or has a version that cannot be read."""
+        marked = self._mark.read()  # read first, because others may be writing
         version = last = 0
         if self._is_read_only or os.path.exists(self.path):
             version, last = self._seen(is_checked)
@@ -93,8 +92,8 @@ class StoreFile:
             raise StoreError(f"{self.path} is of an older version: open it once for writing")
 
     def _seen(self, is_checked: bool) -> tuple[int, int]:
-        """Return the version of a file that is sound, and the number of its last change."""
-        # A log is only looked at: SQLite removes one that was open for writing, with what it made nothing of.
+        """Return the version of an intact file, and the number of its last change."""
+        # A file with a log is opened read-only: otherwise SQLite would remove the log, even a damaged one.
         is_read_only = self._is_read_only or has_log(self.path)
         connection = open_sqlite(self.path, is_read_only=is_read_only, wait_seconds=self._wait_seconds)
         with contextlib.closing(connection):
@@ -116,14 +115,14 @@ class StoreFile:
         return GroupCommit(connection, self._mark, self.path)
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Bring the file to the version of this program: as the owner, who may be an older program."""
+        """Migrate the file; only its owner may do that, and the present owner may be an older program."""
         if version_of(connection, self.path) == VERSION:
             return
         with contextlib.closing(Owner(self.path)) if self._is_guest else contextlib.nullcontext():
             migrate(connection, self.path)
 
     def close(self) -> None:
-        """Finish what is being written, and close the file; in a forked child, leave it to the parent."""
+        """Finish the queued writes, and close the file; in a forked child, do nothing."""
         if os.getpid() != self._process:
             return
         with self._guard:
@@ -132,33 +131,31 @@ class StoreFile:
         for connection in idle:
             connection.close()
         if self._writer is not None:
-            self._writer.close()  # the last one to close: it moves the log into the file
+            self._writer.close()  # closed last, because the last connection moves the log into the file
         self._disown()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    # what others build upon
+    # transactions and queries
 
     def transact(self, work: Callable[[Transaction, sqlite3.Connection], Any], now: datetime | None = None) -> Any:
-        """Run work in one durable transaction and return its result: for the broker, which has tables beside ours.
+        """Run work in one durable transaction and return its result; for the broker, which has its own tables.
 
         Parameters
         ----------
         work : callable
-            Takes the transaction and its connection; what it raises undoes what it did.
+            Called with the transaction and its connection; an exception rolls it back.
         now : datetime, optional
             The time that decides what has expired.
         """
         return self._run(lambda transaction: work(transaction, transaction.connection), now)
 
     def select(self, query: str, arguments: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return rows of the tables as they are now; for the broker as well."""
+        """Return the rows of a query; for the broker as well."""
         with self._reading() as connection:
             return connection.execute(query, tuple(arguments)).fetchall()
 
@@ -170,7 +167,7 @@ class StoreFile:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection that sees one moment."""
+        """Yield a connection with a read transaction, which sees the state of one moment."""
         with plain_errors(self.path):
             connection = self._borrowed()
             try:
@@ -190,7 +187,7 @@ class StoreFile:
         return self._open()
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
-        if os.getpid() != self._process:  # the end of a generator that a forked child has inherited
+        if os.getpid() != self._process:  # a generator that a forked child has inherited
             return
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -202,6 +199,6 @@ class StoreFile:
 
 
 def moment_or_now(now: datetime | None = None) -> int:
-    """Return a time in microseconds, that of now if there is none."""
+    """Return a time in microseconds, the current one if none is given."""
     moment = microseconds(now)
     return time.time_ns() // 1000 if moment is None else moment

@@ -1,4 +1,4 @@
-"""What a change does to the tables of a store; every method runs inside a transaction that somebody else commits."""
+"""Applies changes to the tables of a store, inside a transaction that the caller commits."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from siftline.storage.rows import StoredSubscription
     from siftline.storage.written import Written
 
-# For a replacement: the time stays what it was.
+# The value of `expires` in a replacement that keeps the time.
 KEPT: Final = "kept"
 
 _INSERT: Final = f"INSERT INTO changes ({COLUMNS}) VALUES ({', '.join('?' * 12)})"
-# This many free pages are kept for what comes next.
+# How many free pages are kept for later rows.
 _FREE_PAGES: Final = 1024
 _KINDS: Final = {"integer": "an integer", "text": "a string"}
 
 
 class Content(NamedTuple):
-    """A subscription but for its id, times as they are stored."""
+    """A subscription without its id, with times in the form that is stored."""
 
     written: Written
     weight: float | None
@@ -48,7 +48,7 @@ class Content(NamedTuple):
 
 
 class Transaction:
-    """Adds, replaces and removes rows, and writes down each change under the next number."""
+    """Adds, replaces and removes rows, and records each change with the next number."""
 
     def __init__(self, connection: sqlite3.Connection, path: str, now: int) -> None:
         self.connection = connection
@@ -58,7 +58,7 @@ class Transaction:
         self.sequence = last_sequence(connection)
 
     def add(self, id: Id, content: Content) -> None:
-        """Add a subscription under a new id, or under one whose subscription has expired."""
+        """Add a subscription with a new id, or with the id of an expired one."""
         expires = self._expires(id)
         if expires is not None and not self._is_over(expires[0]):
             raise DuplicateIdError(f"the store already has a subscription with the id {id!r}")
@@ -69,7 +69,7 @@ class Transaction:
         self._put(ADDED, id, content._replace(created=created))
 
     def add_many(self, rows: list[tuple[Id, Content]]) -> None:
-        """Add many subscriptions; all their ids are taken for new first, and looked up only if that goes wrong."""
+        """Add many subscriptions; ids are assumed to be new, and looked up only if that fails."""
         self._execute("SAVEPOINT many")
         sequence = self.sequence
         try:
@@ -96,7 +96,7 @@ class Transaction:
         self.sequence += len(rows)
 
     def replace(self, id: Id, content: Content) -> None:
-        """Give a subscription another expression; what is not given stays."""
+        """Replace the expression of a subscription; fields that are None or KEPT are not changed."""
         self._known(id)
         old = self._content(id)
         self._put(
@@ -111,7 +111,7 @@ class Transaction:
         )
 
     def renew(self, id: Id, expires: int | None) -> None:
-        """Let a subscription end at another time: a short change, which refers to the one that has the text."""
+        """Change when a subscription expires, by a short change that refers to the one that has the text."""
         self._known(id)
         _, weight, owner, created, _ = self._content(id)
         sequence, content = self._standing(id)
@@ -127,7 +127,7 @@ class Transaction:
         self._forget(id, REMOVED)
 
     def expire(self, most: int = -1) -> int:
-        """Remove all subscriptions whose time is over, or this many; return how many."""
+        """Remove all expired subscriptions, or a number of them; return how many."""
         query = "SELECT id FROM subscriptions WHERE expires <= ? ORDER BY expires, id LIMIT ?"
         over = self._execute(query, (self._now, most))
         ids = [id for (id,) in over.fetchall()]
@@ -136,30 +136,30 @@ class Transaction:
         return len(ids)
 
     def acknowledge(self, reader: str, sequence: int) -> None:
-        """Note how far a reader has come."""
+        """Record the last change that a reader has."""
         first = compacted(self._execute, self._path)
         if not first <= sequence <= self.sequence:
             raise StoreError(f"{self._path}: a reader can be at changes {first} to {self.sequence}, not at {sequence}")
         self._execute("INSERT OR REPLACE INTO readers VALUES (?, ?, ?)", (reader, sequence, self._now))
 
     def forget_reader(self, reader: str) -> None:
-        """Keep nothing for a reader any more."""
+        """Remove a reader, so that no changes are kept for it."""
         if not self._execute("DELETE FROM readers WHERE name = ?", (reader,)).rowcount:
             raise UnknownIdError(f"there is no reader {reader!r}")
 
     def compact(self) -> int:
-        """Drop changes that all readers have seen and that no subscription stands in; return how many."""
+        """Drop superseded changes that all readers have; return how many."""
         end = self._slowest()
         n_dropped = self._drop("last <= ?", (end,))
         self._raise_floor(end)
         return n_dropped
 
     def compact_some(self, most: int, *, reader: str, seen: int, n_kept: int) -> int:
-        """Drop up to `most` changes that nobody needs; return how many.
+        """Drop up to `most` superseded changes; return how many.
 
-        A change that gave a subscription its content may go as soon as a later one of the same subscription is there:
-        whoever follows, from wherever, gets the later one. So the snapshot of `reader` does not need it. The end of a
-        subscription stays for that snapshot, and as long as it is one of the last `n_kept` changes.
+        A change that set the content of a subscription may be dropped as soon as there is a later one of the same
+        subscription, because every follower gets the later one. So the snapshot of `reader` does not need it. The
+        tombstone of a subscription is kept for that snapshot, and while it is one of the last `n_kept` changes.
         """
         last = self._last_of(0, min(seen, self._slowest(but=reader)), most)
         n_dropped = 0 if last is None else self._drop("is_end = 0 AND last <= ?", (last,))
@@ -170,7 +170,7 @@ class Transaction:
         return n_dropped
 
     def _last_of(self, is_end: int, end: int, most: int) -> int | None:
-        """Return up to where about `most` superseded changes stand; what one change supersedes goes together."""
+        """Return the number up to which about `most` superseded changes exist; those with equal numbers go together."""
         query = (
             "SELECT max(last) FROM (SELECT last FROM superseded WHERE is_end = ? AND last <= ? ORDER BY last LIMIT ?)"
         )
@@ -178,12 +178,12 @@ class Transaction:
         return None if last is None else int(last)
 
     def _slowest(self, but: str | None = None) -> int:
-        """Return which change all readers have seen, or all but one."""
+        """Return the last change that all readers have, or all readers except one."""
         (slowest,) = self._execute("SELECT min(sequence) FROM readers WHERE name IS NOT ?", (but,)).fetchone()
         return self.sequence if slowest is None else int(slowest)
 
     def _drop(self, condition: str, arguments: tuple[int, ...]) -> int:
-        """Drop changes that are superseded and meet a condition; what a subscription stands in stays in any case."""
+        """Drop superseded changes that satisfy a condition, but never one that a subscription points to."""
         rows = self._execute(f"SELECT is_end, last, sequence FROM superseded WHERE {condition}", arguments).fetchall()
         if not rows:
             return 0
@@ -199,18 +199,18 @@ class Transaction:
         set_fact(self._execute, "compacted", max(sequence, compacted(self._execute, self._path)))
 
     def give_back(self, most_pages: int) -> int:
-        """Make the file smaller by pages that are free, if they are many; return by how many."""
+        """Shrink the file if it has many free pages; return by how many."""
         (n_free,), (n_pages,) = (self._execute(f"PRAGMA {name}_count").fetchone() for name in ("freelist", "page"))
         n = min(most_pages, n_free - max(_FREE_PAGES, n_pages // 4))
         if n <= 0 or self._execute("PRAGMA auto_vacuum").fetchone() == (0,):
             return 0
-        self._execute(f"PRAGMA incremental_vacuum({n})").fetchall()  # each row that is fetched is one page
+        self._execute(f"PRAGMA incremental_vacuum({n})").fetchall()  # each fetched row frees one page
         return int(n)
 
     # rows
 
     def _expires(self, id: Id) -> tuple[int | None] | None:
-        """Return when a subscription ends, in a tuple; None if there is none."""
+        """Return when a subscription expires, in a tuple; None if there is no such subscription."""
         row: tuple[int | None] | None
         row = self._execute("SELECT expires FROM subscriptions WHERE id = ?", (id,)).fetchone()
         return row
@@ -224,12 +224,12 @@ class Transaction:
             raise UnknownIdError(f"the store has no subscription with the id {id!r}")
 
     def _end(self, id: Id) -> None:
-        """Remove a subscription whose time is over, if the change that it stands in says so too."""
+        """Remove an expired subscription, after checking its change for damage."""
         self._content(id)
         self._forget(id, EXPIRED)
 
     def find(self, id: Id) -> StoredSubscription | None:
-        """Return a subscription as it is in this transaction, None if there is none."""
+        """Return a subscription as of this transaction, None if there is none."""
         row = self._execute(f"SELECT {LIVE_COLUMNS} FROM {LIVE} WHERE s.id = ?", (id,)).fetchone()
         return None if row is None else live_change(row, self._path).subscription
 
@@ -245,7 +245,7 @@ class Transaction:
         )
 
     def _check_kind(self, id: Id) -> None:
-        """Refuse an integer among strings and the other way round, for ever: an engine has one kind of ids."""
+        """Refuse an integer id in a store of string ids, and the reverse: an engine has one kind of ids."""
         kind = "text" if isinstance(id, str) else "integer"
         found = fact(self._execute, "id_kind", self._path)
         if found is None:
@@ -261,25 +261,25 @@ class Transaction:
         self._point(id, owner, expires)
 
     def _point(self, id: Id, owner: str | None, expires: int | str | None) -> None:
-        """Let a subscription stand in the last change."""
+        """Let a subscription point to the last change."""
         row = (id, self.sequence, owner, expires)
         self._execute("INSERT OR REPLACE INTO subscriptions VALUES (?, ?, ?, ?)", row)
 
     def _forget(self, id: Id, kind: str) -> None:
         self._leave(id)
         self._execute("DELETE FROM subscriptions WHERE id = ?", (id,))
-        self._execute("DELETE FROM leases WHERE id = ?", (id,))  # its ticket must not fit who has the id next
+        self._execute("DELETE FROM leases WHERE id = ?", (id,))  # the next one with this id must not inherit the ticket
         self._record((kind, id, self._now, None, None, None, None, None, None, None))
         self._supersede(self.sequence, self.sequence, is_end=True)
 
     def _standing(self, id: Id) -> tuple[int, int | None]:
-        """Return in which change a subscription stands, and which one that refers to."""
+        """Return the change that a subscription points to, and the one that has its text, if it is another one."""
         query = "SELECT sequence, content FROM subscriptions s JOIN changes r USING (sequence) WHERE s.id = ?"
         sequence, content = self._execute(query, (id,)).fetchone()
         return sequence, content
 
     def _leave(self, id: Id) -> None:
-        """Note that a subscription no longer stands where it does."""
+        """Record that the changes that a subscription points to are superseded."""
         sequence, content = self._standing(id)
         self._supersede(sequence, sequence)
         if content is not None:
@@ -301,7 +301,7 @@ def last_sequence(connection: sqlite3.Connection) -> int:
 
 
 def compacted(execute: Any, path: str) -> int:
-    """Return up to which change some may have been dropped."""
+    """Return the number up to which changes may have been dropped."""
     mark = fact(execute, "compacted", path)
     if not isinstance(mark, int):
         raise StoreError(f"{path} is damaged: it does not say which changes were dropped")

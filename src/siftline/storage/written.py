@@ -1,4 +1,4 @@
-"""Expressions as they were written: the dialect, and the text to the last character.
+"""Expressions as they were written: the dialect, and the exact text.
 
 >>> Written.of('{"size": [{"numeric": [">", 9]}]}', "eventbridge")
 Written(dialect='eventbridge', text='{"size": [{"numeric": [">", 9]}]}')
@@ -28,19 +28,19 @@ DIALECTS: Final = (TEXT, EVENTBRIDGE, SNS, CLOUDEVENTS)
 
 
 class Written(NamedTuple):
-    """One expression as its author wrote it; made by `of`, which refuses what no engine would take."""
+    """One expression as its author wrote it; made by `of`, which refuses invalid expressions."""
 
     dialect: str
     text: str
 
     @classmethod
     def of(cls, source: Any, dialect: str = TEXT) -> Written:
-        """Check an expression and return it as written.
+        """Check an expression and return it as it was written.
 
         Parameters
         ----------
         source
-            Text in the language of the dialect; an Expression, which is printed; or parsed JSON, which is written out.
+            Text in the dialect; an Expression, which is printed; or parsed JSON, which is dumped.
         dialect : {'text', 'eventbridge', 'sns', 'cloudevents'}
             The text language, an event pattern, an SNS filter policy, or CloudEvents filters.
         """
@@ -57,7 +57,7 @@ class Written(NamedTuple):
         return cls(dialect, source if isinstance(source, str) else json.dumps(source, ensure_ascii=False))
 
     def expression(self) -> Expression:
-        """Parse the text; it was accepted before, so only its meaning is asked for."""
+        """Parse the text, which was accepted before."""
         if self.dialect == TEXT:
             return accepted(parse_stored(self.text))
         return _PARSERS[self.dialect](self.text)

@@ -1,4 +1,4 @@
-"""Index directories answer where an index is kept, which version of it is current, and what changed since.
+"""Index directories: where an index is stored, which version is current, and what has changed since.
 
-They are the only place that knows the files of an index. Below them is `runtime`.
+Only this folder knows the files of an index. It imports `runtime`.
 """

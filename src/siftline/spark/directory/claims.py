@@ -4,11 +4,11 @@
 
 The first task of a micro-batch claims the state that the index has at that time; all other tasks of the batch find the
 claim and use the same state. When a stream starts again from its checkpoint, Spark repeats the micro-batch that was
-being processed, with the same number and the same events. The claim is still there, so the output is the same, whatever
-has changed in between.
+being processed, with the same number and the same events. The claim still exists, so the output is the same, even if
+the index has changed in between.
 
 A claim is made by linking a finished file to its name, which only the first task can do. Query and batch come from the
-properties that Spark gives to every task of a stream, so the driver has nothing to do, and claims work in file sinks
+properties that Spark sets for every task of a stream, so the driver has nothing to do, and claims work in file sinks
 and in `foreachBatch` alike.
 """
 
@@ -26,7 +26,7 @@ from siftline.spark.directory.state import State, state_of
 from siftline.spark.runtime.paths import local_path
 from siftline.storage.files import named_errors, sync_folder
 
-# Spark keeps as many micro-batches in its checkpoint.
+# How many claims are kept: Spark keeps as many micro-batches in its checkpoint.
 _CLAIMS_PER_QUERY: Final = 100
 
 
@@ -54,7 +54,7 @@ def _not_before(state: State, previous: Path) -> State:
     if not previous.exists():
         return state
     last = read_claim(previous)
-    # A mounted file system may show what it was some seconds ago.
+    # A mounted file system may show a state that is some seconds old.
     return max(state, last)._replace(time=max(state.time, last.time))
 
 

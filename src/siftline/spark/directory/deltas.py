@@ -1,15 +1,16 @@
-"""Deltas: what changed since a version was compiled, in small numbered files beside it.
+"""Deltas: the changes since a version was compiled, in small numbered files beside it.
 
     deltas/7.json   {"time": ..., "changes": [["put", "ann", "price <= 600", 1.0, null],
                                               ["remove", "bob"],
                                               ["end", "eve", 1794824320000000]]}
 
 A version contains all deltas up to a number. The later ones are applied on top, in order, so that (version, delta)
-names one state of the subscriptions for ever. A delta is written in one step; the next micro-batch of a stream sees it.
+always names the same state of the subscriptions. A delta is written in one step; the next micro-batch of a stream sees
+it.
 
-A `put` gives a subscription its whole content, whether it was there or not, so the same change may come twice. An `end`
-sets the time at which a subscription ends (microseconds since 1970) and leaves its content alone. A subscription that
-has ended by the time of the delta stays ended, so that it makes no difference whether `compact` has dropped it by then.
+A `put` sets the whole content of a subscription, whether it existed or not, so the same change may come twice. An `end`
+sets the time at which a subscription ends (microseconds since 1970) and does not change its content. A subscription
+that has ended by the time of the delta stays ended, so it makes no difference whether `compact` has dropped it already.
 """
 
 from __future__ import annotations
@@ -47,15 +48,15 @@ class Delta(NamedTuple):
     Attributes
     ----------
     number : int
-        Of the delta; the state of an index is a version with all deltas up to a number.
+        The number of the delta; the state of an index is a version with all deltas up to a number.
     time : int
         When it was written, in microseconds since 1970.
     changes : list of list
-        As above.
+        The changes, as shown above.
     refused : list of Refused
-        What was left out.
+        The changes that were left out.
     marks : dict
-        How far each source of changes has been followed.
+        The last change that was applied of each source.
     """
 
     number: int
@@ -84,7 +85,7 @@ def write_delta(folder: Path, delta: Delta) -> None:
 
 
 def last_delta(folder: Path) -> tuple[int, dict[str, int]]:
-    """Return the number of the last delta, whether a version contains it or not, and the marks of the sources then."""
+    """Return the number of the last delta, which a version may already contain, and its marks of the sources."""
     directory = IndexDirectory.open(folder)
     last = delta_numbers(folder)[-1:]
     if not last or last[0] <= directory.delta:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from siftline.errors import SnapshotError
 from siftline.storage.files import named_errors, sync_folder
+from siftline.storage.snapshot import document_checksum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ def write_document(file: Path, content: dict[str, Any]) -> None:
 
 
 def read_document(file: Path) -> dict[str, Any]:
-    """Return a document; raise SnapshotError if it is not as it was written."""
+    """Return a document; raise SnapshotError if it is damaged."""
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -41,12 +41,12 @@ def read_document(file: Path) -> dict[str, Any]:
 def document_bytes(content: dict[str, Any]) -> bytes:
     """Return a document with its format and checksum."""
     document = {"format": _FORMAT, "version": _FORMAT_VERSION, **content}
-    document["checksum"] = _checksum(document)
+    document["checksum"] = document_checksum(document)
     return json.dumps(document).encode("ascii")
 
 
 def parsed_document(content: bytes, name: str) -> dict[str, Any]:
-    """Return the content of a document; raise SnapshotError if it is not as it was written."""
+    """Return the content of a document; raise SnapshotError if it is damaged."""
     try:
         document = json.loads(content)
     except ValueError as error:
@@ -56,10 +56,6 @@ def parsed_document(content: bytes, name: str) -> dict[str, Any]:
     version, checksum = document.get("version"), document.pop("checksum", None)
     if version != _FORMAT_VERSION:
         raise SnapshotError(f"{name} is of version {version!r}; this Siftline reads {_FORMAT_VERSION}")
-    if checksum != _checksum({"format": _FORMAT, **document}):
+    if checksum != document_checksum({"format": _FORMAT, **document}):
         raise SnapshotError(f"{name} is damaged: it is not as it was written")
     return document
-
-
-def _checksum(document: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(document, sort_keys=True).encode("ascii"))

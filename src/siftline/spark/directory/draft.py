@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from siftline.encoding.statistics import Statistics
     from siftline.spark.directory.versions import Shard
 
-# What `compile` does with changes that its table of subscriptions does not contain.
+# The choices of `compile` for changes that its table of subscriptions does not contain.
 KEEP: Final = "keep"
 DROP: Final = "drop"
 
@@ -46,7 +46,7 @@ DROP: Final = "drop"
 class Draft:
     """A version that is being written, and the lock that allows one at a time; use it in a `with`.
 
-    It contains the deltas that were there when it began; later ones are applied on top of it.
+    It contains the deltas that existed when it began; later ones are applied on top of it.
     """
 
     def __init__(self, path: str | os.PathLike[str], keep: timedelta = RETENTION_PERIOD) -> None:
@@ -72,7 +72,7 @@ class Draft:
 
     @property
     def quarantine_uri(self) -> str:
-        """Where Spark writes the subscriptions that are refused."""
+        """Where Spark writes the refused subscriptions."""
         return file_uri(self.folder / QUARANTINE)
 
     def __enter__(self) -> Self:
@@ -126,8 +126,8 @@ class Draft:
         if changes is None:
             raise SparkError(
                 f"{self.path}: there are changes since this index was compiled (deltas {before.compiled + 1} to "
-                f"{self.delta}), of which a table knows nothing; nothing was changed: say changes={KEEP!r} to have "
-                f"them on top of the new version too, or changes={DROP!r} if the table has all that it shall have"
+                f"{self.delta}), which the table does not contain; nothing was changed: use changes={KEEP!r} to keep "
+                f"them on top of the new version, or changes={DROP!r} if the table is complete without them"
             )
         if changes == DROP:
             return
@@ -173,7 +173,7 @@ def _locked(folder: Path) -> File:
 
 
 def _remove_left_over(folder: Path) -> int:
-    """Remove what was never committed; return the number of the current version, 0 if there is none."""
+    """Remove drafts that were never committed; return the number of the current version, 0 if there is none."""
     current = current_version(folder) if (folder / MANIFEST).exists() else 0
     if not current:
         _check_first(folder)

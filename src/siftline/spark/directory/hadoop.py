@@ -1,10 +1,10 @@
-"""A folder on any file system that Spark knows, for the driver: through the JVM, with Hadoop's own client.
+"""A folder on any file system that Spark knows, accessed by the driver through the JVM with Hadoop's own client.
 
-A file is created whole or not at all, and only one process can create it. One step of the file system decides. On a
-store with conditional writes (S3A reports this capability) it is the end of the upload. Elsewhere it is the renaming of
-a finished draft, which HDFS refuses if there is a file of that name. Some file systems, such as the local one, would
-replace the file. There it is first checked whether it exists; two processes that do so at the same moment can then both
-succeed, and the later file counts.
+A file is created completely or not at all, and only one process can create it. One step of the file system decides: on
+a store with conditional writes (S3A reports this capability) the end of the upload, elsewhere the renaming of a
+finished draft, which HDFS refuses if a file of that name exists. Some file systems, such as the local one, would
+replace the file. On those it is first checked whether the file exists; two processes that do so at the same moment can
+both succeed, and the later file wins.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ class HadoopFolder:
             raise StorageError(f"{self.path_of(name)} cannot be read or written: {_reason(error)}") from error
 
     def path_of(self, name: str) -> str:
-        """Return the URI of something in the folder."""
+        """Return the URI of an entry of the folder."""
         return f"{self.uri}/{name}"
 
     def encoded(self, name: str) -> str:
-        """Return the URI of something in the folder with percent signs for special characters, as RFC 3986 has it."""
+        """Return the URI of an entry of the folder, with special characters percent-encoded (RFC 3986)."""
         return str(self._path(name).toUri().toString())
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self.path_of(name))
 
     def names(self, folder: str) -> list[str]:
-        """Return what a folder in this one holds; nothing if there is none."""
+        """Return the names in a subfolder; none if it does not exist."""
         return list(self._statuses(folder))
 
     def ages_ms(self, folder: str, now_ms: int) -> dict[str, int]:
-        """Return how long ago everything in a folder was last changed."""
+        """Return how long ago each entry of a subfolder was last changed."""
         return {name: now_ms - int(status.getModificationTime()) for name, status in self._statuses(folder).items()}
 
     def _statuses(self, folder: str) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class HadoopFolder:
             return {status.getPath().getName(): status for status in self._files.listStatus(path)}
 
     def exists(self, name: str) -> bool:
-        """Return whether something is there."""
+        """Return whether an entry exists."""
         with self._named_errors(name):
             return bool(self._files.exists(self._path(name)))
 
@@ -89,7 +89,7 @@ class HadoopFolder:
                 stream.close()
 
     def create(self, name: str, content: bytes) -> bool:
-        """Make a file, whole or not at all; return False if there is one."""
+        """Create a file, completely or not at all; return False if it exists."""
         path = self._path(name)
         with self._named_errors(name):
             if self._files.hasPathCapability(path, _ON_CONDITION):
@@ -123,7 +123,7 @@ class HadoopFolder:
         return True
 
     def remove(self, name: str) -> None:
-        """Remove a file or a folder with all that is in it, if it is there."""
+        """Remove a file, or a folder with its contents, if it exists."""
         with self._named_errors(name):
             self._files.delete(self._path(name), True)
 

@@ -5,15 +5,15 @@
       lock                       held while something is being compiled into the directory
       versions/
         <n>/                     never changed after the commit
-          version.json           what it holds: counts, shards with their pivots, a checksum of all this
-          statistics.json        if the subscriptions were compiled with any
-          ends.arrow             when subscriptions end, of those that do
+          version.json           its description: counts, shards with their pivots, a checksum of all this
+          statistics.json        if the subscriptions were compiled with statistics
+          ends.arrow             the times at which subscriptions end
           shards/<k>/            a snapshot of an engine (`Engine.open`)
-          quarantine/*.parquet   subscriptions that were refused, with the reason and the place
+          quarantine/*.parquet   refused subscriptions, with the reason and the position
         .draft-.../              a version that is being written
-      deltas/<n>.json            changes since, in order (`deltas.py`); a version says up to which it has them
-      streams/<query>/<n>.json   which state a micro-batch was matched with (`claims.py`)
-      learned/*.json             what calls of operators have shown (`learned.py`)
+      deltas/<n>.json            later changes, in order (`deltas.py`); a version contains those up to a number
+      streams/<query>/<n>.json   the state with which a micro-batch was matched (`claims.py`)
+      learned/*.json             statistics of the calls of operators (`learned.py`)
 
 A version is written as a draft (`draft.py`), renamed to its number, and becomes current when `manifest.json` is
 replaced, which the file system does in one step. A driver that is killed before that leaves the old version current;
@@ -40,7 +40,7 @@ QUARANTINE: Final = "quarantine"
 STREAMS: Final = "streams"
 LEARNED: Final = "learned"
 _DELTAS: Final = "deltas"
-# Folders that are being written begin so; readers skip them.
+# The prefix of folders that are being written; readers skip them.
 DRAFT_PREFIX: Final = ".draft-"
 
 
@@ -50,7 +50,7 @@ def version_folder(folder: Path, version: int) -> Path:
 
 
 def version_numbers(folder: Path) -> list[int]:
-    """Return the numbers of all versions that are there, in order."""
+    """Return the numbers of all existing versions, in order."""
     return sorted(int(each.name) for each in (folder / VERSIONS).iterdir() if each.name.isdecimal())
 
 
@@ -65,7 +65,7 @@ def delta_file(folder: Path, number: int) -> Path:
 
 
 def delta_numbers(folder: Path) -> list[int]:
-    """Return the numbers of all deltas that are there, in order."""
+    """Return the numbers of all existing deltas, in order."""
     try:
         names = os.listdir(folder / _DELTAS)
     except FileNotFoundError:

@@ -1,10 +1,10 @@
-"""What calls of operators have shown, recorded by tasks and merged into one sum.
+"""Statistics of the calls of operators, recorded by tasks and merged into one sum.
 
-    learned/<run>-part-00003.json   what one task has seen: counts by predicate and by operator
+    learned/<run>-part-00003.json   the counts of one task, by predicate and by operator
     learned/total.json              the sum of the files that were merged
 
-Only tasks write here (`worker/learning.py`): a job that is planned and never run leaves no trace. The counts decide
-which calls come first and nothing else, so a file that is lost, or that is merged twice, does no harm to a result.
+Only tasks write here (`worker/learning.py`): a job that is planned and never run writes nothing. The counts only decide
+the order of calls, so a file that is lost, or merged twice, never changes a result.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TOTAL: Final = "total.json"
-# From this number of files on they are merged even if the last merge was a moment ago.
+# From this number of files on, they are merged even if the last merge was a moment ago.
 _MAX_WAITING_FILES: Final = 1_000
-# The tasks of a job begin together. One of them merges, and the others wait this long to go on from the new sum.
+# The tasks of a job start together. One of them merges, and the others wait this long to start from the new sum.
 _WAIT_SECONDS: Final = 1.0
 # The counts of a predicate are scaled down to this number of evaluations, so that the sum follows when events change.
 _MAX_EVALUATIONS: Final = 100_000
@@ -40,20 +40,20 @@ def total_file(folder: Path) -> Path:
 
 
 def read_learned(file: Path) -> Learned:
-    """Return what a file has; nothing if it is damaged or gone: what is lost will be learned again."""
+    """Return the counts in a file; none if it is damaged or missing, because they will be learned again."""
     return _learned(_document(file))
 
 
 def write_learned(folder: Path, name: str, learned: Learned) -> None:
-    """Record what a task has seen, under a name: a task that Spark repeats replaces its own file."""
+    """Write the counts of a task under a name; a repeated task replaces its own file."""
     (folder / LEARNED).mkdir(exist_ok=True)
     write_document(folder / LEARNED / f"{name}.json", learned._asdict())
 
 
 def merge(folder: Path, *, run: str = "", pause: float = 0.0) -> None:
-    """Add what tasks have recorded to the sum, unless another process does, or the index is read-only.
+    """Add the counts of tasks to the sum, unless another process does so, or the index is read-only.
 
-    The files of `run` are left alone, because its tasks may be repeated. With `pause`, nothing is done until this
+    The files of `run` are not merged yet, because its tasks may be repeated. With `pause`, nothing is done until this
     many seconds after the last merge, unless too many files are waiting.
     """
     waiting = _waiting(folder, run)
@@ -67,7 +67,7 @@ def merge(folder: Path, *, run: str = "", pause: float = 0.0) -> None:
 def _merge(folder: Path, run: str) -> None:
     waiting = _waiting(folder, run)
     total = _document(total_file(folder))
-    # A process that was killed after it had written the sum has left files that are in the sum already.
+    # A process that was killed after writing the sum has left files that are already in it.
     new = [file for file in waiting if file.name not in total.get("merged", ())]
     if new:
         learned = _bounded(summed([_learned(total), *map(read_learned, new)]))
@@ -77,7 +77,7 @@ def _merge(folder: Path, run: str) -> None:
 
 
 def learned_of(folder: Path) -> Learned:
-    """Return everything that is known, merged or not."""
+    """Return all counts, merged or not."""
     total = _document(total_file(folder))
     new = [file for file in _waiting(folder) if file.name not in total.get("merged", ())]
     return summed([_learned(total), *map(read_learned, new)])

@@ -6,7 +6,6 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from siftline.errors import StorageError
 from siftline.storage.files import File
 
 if TYPE_CHECKING:
@@ -18,20 +17,12 @@ _POLL_SECONDS: Final = 0.005
 
 @contextmanager
 def held(path: Path, wait_seconds: float) -> Iterator[bool]:
-    """Hold a lock during a `with`, which is told whether it was free within some seconds."""
+    """Hold a lock during a `with`; yields whether it could be acquired within some seconds."""
     file = File.opened(path, is_new=True)
     end = time.monotonic() + wait_seconds
     try:
-        while not (is_held := _is_locked(file)) and time.monotonic() < end:
+        while not (is_held := file.try_lock()) and time.monotonic() < end:
             time.sleep(_POLL_SECONDS)
         yield is_held
     finally:
         file.close()
-
-
-def _is_locked(file: File) -> bool:
-    try:
-        file.lock()
-    except StorageError:
-        return False
-    return True

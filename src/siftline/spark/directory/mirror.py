@@ -1,12 +1,11 @@
-"""Mirror: the copy that a machine has of an index on another file system, as an index directory with one version.
+"""Mirror: a machine's copy of an index on another file system, as an index directory with one version.
 
     MIRRORS/<name>/versions/<n>/version.json
                                 shards/<k>/      a snapshot, unpacked when a worker of this machine first needs it
 
-Spark brings the folder of the version to every executor, as it is on the other file system (`SparkContext.addFile`).
-Snapshots are in it as Parquet files of chunks, because Spark has written them. One worker unpacks a shard, under a
-lock, and the others of the machine map its files. MIRRORS is `$SIFTLINE_MIRRORS` of the executors, or a private folder
-of the user among the temporary files.
+Spark copies the folder of the version to every executor (`SparkContext.addFile`). Its snapshots are Parquet files of
+chunks, because Spark has written them. One worker unpacks a shard under a lock, and the others of the machine map its
+files. MIRRORS is `$SIFTLINE_MIRRORS` of the executors, or a private folder of the user among the temporary files.
 
 Workers are given references: the path of a mounted index, or `mirror:NAME/...`, which `located` turns into the path of
 this machine's copy.
@@ -31,13 +30,13 @@ from siftline.spark.runtime.paths import local_path, private_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Names are unique among all folders that an application of Spark may bring.
+# Names are unique among all folders that a Spark application may copy.
 PREFIX: Final = "siftline-index-"
 _SCHEME: Final = "mirror:"
 _FOLDER: Final = "SIFTLINE_MIRRORS"
-# A mirror that was not opened for this time is removed when another one is made.
+# A mirror that was not used for this long is removed when another one is made.
 _UNUSED_SECONDS: Final = 7 * 24 * 3600
-# Chunks that are in memory at a time; each has a few megabytes.
+# How many chunks are in memory at a time; each has a few megabytes.
 _CHUNKS_AT_A_TIME: Final = 8
 
 
@@ -64,7 +63,7 @@ def mirror_of(name: str) -> Path:
 
 
 def _mirrored(place: str) -> Path:
-    """Return the path of a mirror, or of a snapshot in it (NAME/versions/N/shards/K), which exists then."""
+    """Make sure that a mirror, or a snapshot in it (NAME/versions/N/shards/K), exists, and return its path."""
     name, _, inner = place.partition("/")
     root = mirror_of(name)
     if not root.is_dir():
@@ -95,12 +94,12 @@ def _make(root: Path) -> None:
 
 
 def _brought(name: str) -> Path:
-    """Return the folder that Spark has brought."""
+    """Return the folder that Spark has copied."""
     from pyspark import SparkFiles
 
     folder = Path(SparkFiles.get(name))
     if not folder.is_dir():
-        raise SnapshotError(f"Spark has not brought the version folder {name}: there is no {folder}")
+        raise SnapshotError(f"Spark has not copied the version folder {name}: there is no {folder}")
     return folder
 
 
@@ -111,7 +110,7 @@ def _remove_unused(mirrors: Path) -> None:
 
 
 def unpacked(path: Path) -> bool:
-    """Unpack a snapshot of a mirror, unless another worker has; return False if this is no path of a mirror."""
+    """Unpack a snapshot of a mirror, unless another worker has; return False if the path is not in a mirror."""
     root = path.parents[3]
     if not root.name.startswith(PREFIX):
         return False
@@ -130,7 +129,7 @@ def unpacked(path: Path) -> bool:
 
 @contextmanager
 def _lock(root: Path) -> Iterator[None]:
-    """Hold the lock that allows one worker of the machine at a time to unpack; the mirror is in use then."""
+    """Hold the lock that allows one worker of the machine at a time to unpack, and mark the mirror as used."""
     with (root / "lock").open("w") as file:
         os.utime(root)
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -138,7 +137,7 @@ def _lock(root: Path) -> Iterator[None]:
 
 
 def _chunks(folder: Path, shard: int) -> Iterator[Any]:
-    """Read the chunks of a shard; row groups that have none of them, by their statistics, are not read."""
+    """Read the chunks of a shard; row groups that cannot have any, by their statistics, are skipped."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 

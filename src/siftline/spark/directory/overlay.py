@@ -1,6 +1,6 @@
-"""Overlay: the changes on top of a version, as engines that events are matched with.
+"""Overlay: the changes on top of a version, as engines for matching events.
 
-The engines of a version stay as they are, mapped and shared by all workers of a machine. The overlay is a small engine
+The engines of a version never change; all workers of a machine share them as memory maps. The overlay is a small engine
 with the subscriptions that were added or replaced, and a list of tombstones: ids of the version that were replaced,
 removed or have ended. Matches of the version with these ids are left out. So a change costs a worker memory and time
 for the change, and not for the whole index.
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from siftline.engine import Engine
 from siftline.language.text import parse_stored
 from siftline.spark.directory.deltas import END, PUT, read_delta
+from siftline.storage.feed import add_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,12 +31,10 @@ if TYPE_CHECKING:
     from siftline.spark.directory.versions import IndexDirectory
 
 NEVER: Final = 2**63 - 1
-# From this number of subscriptions on, adding them together is faster than one by one.
-_BULK_ADD_MIN: Final = 8
 
 
 class Masked:
-    """An engine some of whose subscriptions no longer count."""
+    """An engine without the matches of some of its subscriptions."""
 
     def __init__(self, engine: Engine, tombstones: Any) -> None:
         self._engine = engine
@@ -51,7 +50,7 @@ class Masked:
         return self._engine.encode(events, now=now)
 
     def match_batch(self, events: Any, *, top: int | None, threads: int, weights: bool, now: Any) -> Any:
-        """Return the matches that count. With `top` there may be more, as tombstones are dropped after ranking."""
+        """Return the matches without tombstones; there may be more than `top`, as they are dropped after ranking."""
         most = None if top is None else top + len(self._tombstones)
         table = self._engine.match_batch(events, top=most, threads=threads, weights=weights, now=now)
         if not len(table):
@@ -68,7 +67,7 @@ class Put(NamedTuple):
 
 
 class Tombstones(NamedTuple):
-    """The ids that do not count from one time on, until another: those of the version, and those of the overlay."""
+    """The ids that are left out from one time until another: those of the version, and those of the overlay."""
 
     since: int
     until: int
@@ -77,11 +76,11 @@ class Tombstones(NamedTuple):
 
 
 class Overlay:
-    """What changed since a version.
+    """The changes since a version.
 
     puts      subscriptions that were added or replaced: the content of the small engine
     touched   ids of the version that were replaced or removed
-    ends      when subscriptions of the version end, if a change says so
+    ends      when subscriptions of the version end, if a change has set that
     """
 
     def __init__(self, directory: IndexDirectory) -> None:
@@ -138,22 +137,17 @@ class Overlay:
 
     @property
     def has_changes(self) -> bool:
-        """Whether the deltas that were applied change anything."""
+        """Whether the applied deltas change anything."""
         return bool(self.puts or self.touched or self.ends)
 
     def _update(self, changed: set[Id]) -> None:
         """Bring the small engine up to date."""
         self.engine.remove_many([id for id in changed if id in self.engine])
         puts = {id: self.puts[id] for id in changed if id in self.puts}
-        rows = [(id, parse_stored(put.text), put.weight) for id, put in puts.items()]
-        if len(rows) >= _BULK_ADD_MIN:
-            self.engine.add_many(rows)
-        else:
-            for id, expression, weight in rows:
-                self.engine.add(expression, id, weight)
+        add_rows(self.engine, [(id, parse_stored(put.text), put.weight) for id, put in puts.items()])
 
     def tombstones(self, now: int) -> Tombstones:
-        """Return the ids that do not count at a time."""
+        """Return the ids that are left out at a time."""
         known = self._tombstones
         if known is None or not known.since <= now < known.until:
             known = self._tombstones = self._tombstones_at(now)
@@ -175,14 +169,14 @@ class Overlay:
         return Tombstones(since, until, pa.array(list(of_version), kind), pa.array(of_overlay, kind))
 
     def engines(self, engines: Sequence[Engine], now: int) -> list[Any]:
-        """Return the engines that events are matched with at a time, instead of those of the version."""
+        """Return the engines for matching events at a time, in place of those of the version."""
         of_version = self.tombstones(now).of_version
         if not len(of_version) and not len(self.engine):
             return list(engines)
         return [*(masked(engine, of_version) for engine in engines), self.own_engine(now)]
 
     def own_engine(self, now: int) -> Any:
-        """Return the small engine as it is at a time."""
+        """Return the small engine as of a time."""
         return masked(self.engine, self.tombstones(now).of_overlay)
 
 

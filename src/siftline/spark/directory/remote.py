@@ -6,13 +6,13 @@
         version.json              as in a local index directory (`layout.py`)
         statistics.json           if there are any
         shards/*.parquet          snapshots of engines, in chunks of their files
-        quarantine/*.parquet      subscriptions that were refused
+        quarantine/*.parquet      refused subscriptions
 
 Executors build shards on their own disks, and Spark writes the chunks. So nothing large goes through the driver, no
-file system needs to be shared, and Spark itself takes care of tasks that it repeats. No folder is ever renamed, because
-an object store cannot do that in one step. One small file decides: the driver that creates `commits/<n>.json` has made
-version n, and all others that began with the same current version get an error. Readers look for commits alone, so they
-see a version whole or not at all.
+file system needs to be shared, and Spark itself handles repeated tasks. No folder is ever renamed, because an object
+store cannot do that in one step. One small file decides: the driver that creates `commits/<n>.json` has made version n,
+and all others that started from the same current version get an error. Readers only read commits, so they see a version
+completely or not at all.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-# A folder of this age that was never committed was left by a driver that was killed.
+# An uncommitted folder of this age was left by a killed driver.
 _DRAFT_LIFETIME_MS: Final = 7 * 24 * 3600 * 1000
 # The columns of a shard that the driver needs when it is written.
 _SUMMARY: Final = ("shard", "subscriptions", "bytes", "pairs", "pivots")
 
 
 class RemoteDirectory(IndexDirectory):
-    """One version of an index directory on another file system; `path` is this machine's mirror, if there is one."""
+    """One version of an index directory on another file system; `path` is the place of this machine's mirror."""
 
     def __init__(self, folder: HadoopFolder, version: int, name: str, description: dict[str, Any]) -> None:
         super().__init__(mirror_of(name), version, description)
@@ -64,21 +64,21 @@ class RemoteDirectory(IndexDirectory):
 
     @property
     def learning_path(self) -> None:
-        """Workers cannot write there; each one learns for itself."""
+        """None: workers cannot write there, so each one learns for itself."""
 
     def shard_references(self) -> tuple[str, ...]:
         """Return the names by which workers find the snapshots, which they unpack when they need them."""
         return tuple(f"{self.reference}/versions/{self.version}/{SHARDS}/{shard.name}" for shard in self.shards)
 
     def share(self, spark: Any) -> None:
-        """Let Spark bring the version to every executor, once in an application."""
+        """Let Spark copy the version to every executor, once per application."""
         context = spark.sparkContext
         shared = _shared.setdefault((context.applicationId, self.uri), set())
         if self._name in shared:
             return
         removed = {name for name in shared if not self._files.exists(f"versions/{name}")}
         _forget(context, [self._files.encoded(f"versions/{name}") for name in removed])
-        # Unlike other calls of Spark, this one decodes the URI, and takes `#` for the beginning of a fragment.
+        # Unlike other calls of Spark, this one decodes the URI, and takes `#` for the start of a fragment.
         context.addFile(self._files.encoded(f"versions/{self._name}"), recursive=True)
         shared -= removed
         shared.add(self._name)
@@ -100,14 +100,14 @@ class RemoteDirectory(IndexDirectory):
         return self._files.path_of(f"versions/{self._name}/quarantine")
 
 
-# Which versions have been brought to the executors, by application and index.
+# The versions that have been copied to the executors, by application and index.
 _shared: dict[tuple[str, str], set[str]] = {}
 
 
 def _forget(context: Any, uris: Sequence[str]) -> None:
-    """Tell Spark not to bring versions that were removed: executors that join later would fail to find them.
+    """Let Spark forget removed versions: executors that join later would fail to find them.
 
-    Spark has no call for this, so its own list is changed; where it keeps the list elsewhere, nothing happens.
+    Spark has no call for this, so its internal list is changed; if a Spark version has no such list, nothing happens.
     """
     from py4j.protocol import Py4JError
 
@@ -151,7 +151,7 @@ class RemoteDraft:
         self._number = _current(self._folder) + 1
         self._name = f"{PREFIX}{uuid.uuid4().hex}"
         self._is_done = False
-        # Where this machine's mirror would have them; workers make it when they match.
+        # The place of this machine's mirror; workers make it when they match.
         self.shards = mirror_of(self._name) / SHARDS
 
     def __enter__(self) -> Self:
@@ -163,7 +163,7 @@ class RemoteDraft:
 
     @property
     def quarantine_uri(self) -> str:
-        """Where Spark writes the subscriptions that are refused."""
+        """Where Spark writes the refused subscriptions."""
         return self._path_of("quarantine")
 
     def _path_of(self, name: str) -> str:
@@ -172,7 +172,7 @@ class RemoteDraft:
     def written(self, chunks: Any) -> list[Any]:
         """Let Spark write the chunks of all shards, and return a summary of each shard."""
         target = self._path_of(SHARDS)
-        # Values of megabytes do not repeat, so a dictionary of them is of no use.
+        # Values of megabytes do not repeat, so a dictionary would be useless.
         chunks.write.option("compression", "zstd").option("parquet.enable.dictionary", "false").parquet(target)
         found: list[Any] = self._spark.read.parquet(target).where("file is null").select(*_SUMMARY).collect()
         return found

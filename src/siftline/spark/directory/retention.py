@@ -1,9 +1,9 @@
-"""Retention: a version stays while a job may need it.
+"""Retention: a version is kept while a job may need it.
 
-These stay: the last three; those that were current within the last day (or `keep`), for the jobs that began then; and
-those that the last micro-batches of a stream were matched with, because a stream that starts again repeats its last
-one. (A job could mark what it reads. But it cannot where it may only read, nor on an object store, and the mark of a
-job that was killed would stay for ever.)
+These versions are kept: the last three; those that were current within the last day (or `keep`), for the jobs that
+began then; and those of the last micro-batches of a stream, because a restarted stream repeats its last one. (A job
+could mark the version that it reads. But that is impossible if it may only read, or on an object store, and the mark of
+a killed job would stay forever.)
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from siftline.spark.directory.versions import IndexDirectory
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The last versions stay in any case, and older ones for this time after another one has taken their place.
+# This many versions are always kept, and older ones for this long after they were replaced.
 MIN_VERSIONS: Final = 3
 RETENTION_PERIOD: Final = timedelta(days=1)
-# A stream whose last micro-batch is older is taken for one that will not start again.
+# A stream whose last micro-batch is older counts as one that will not be restarted.
 _STREAM_LIFETIME_SECONDS: Final = 7 * 24 * 3600
-# A claim is written within milliseconds: the draft of an older one was left by a task that was killed.
+# A claim is written within milliseconds, so an older draft was left by a killed task.
 _CLAIM_DRAFT_LIFETIME_SECONDS: Final = 3600
 
 
 def remove_old_versions(folder: Path, current: int, keep: timedelta) -> None:
     """Remove the versions that no job needs, and the deltas that all other versions contain.
 
-    A version that is damaged stays until it is old enough.
+    A damaged version is kept until it is old enough.
     """
     claimed = set(_claimed_versions(folder))
     numbers = version_numbers(folder)
@@ -87,13 +87,13 @@ def _claimed_versions(folder: Path) -> Iterator[int]:
             if _seconds_old(draft) > _CLAIM_DRAFT_LIFETIME_SECONDS:
                 shutil.rmtree(draft, ignore_errors=True)
         for file in batches[-2:]:
-            # A claim that is damaged names no version, and one that is gone is no longer needed.
+            # A damaged claim names no version, and a missing one is no longer needed.
             with suppress(SnapshotError, LookupError, TypeError, ValueError):
                 yield int(read_document(file)["state"][0])
 
 
 def _seconds_old(path: Path) -> float:
-    """Return how long ago a file was written; 0 if it is gone."""
+    """Return how long ago a file was written; 0 if it does not exist."""
     try:
         return time.time() - path.stat().st_mtime
     except OSError:

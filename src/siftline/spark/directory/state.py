@@ -1,6 +1,6 @@
-"""State: which subscriptions an index has at a time, by three numbers that mean the same for ever.
+"""State: three numbers that always name the same set of subscriptions of an index.
 
-state (4, 7, 12:00) = version 4  +  deltas 5, 6, 7 (version 4 contains those up to 4)  -  what has ended by 12:00
+state (4, 7, 12:00) = version 4  +  deltas 5, 6, 7 (version 4 contains those up to 4)  -  those that end by 12:00
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""IndexDirectory: one version of an index, of which a reader sees everything or nothing.
+"""IndexDirectory: one version of an index, which a reader sees completely or not at all.
 
 An event has to visit a shard only if it has a value (not null) for one of the shard's pivots and for a partner of that
 pivot (`sharding/pairs.py`). A shard with a subscription that has no pivot is visited by every event (`is_always`).
@@ -56,7 +56,7 @@ class IndexDirectory:
     Attributes
     ----------
     path : Path
-        Of the directory.
+        The path of the directory.
     version : int
         The number of the version.
     shards : list of Shard
@@ -64,19 +64,19 @@ class IndexDirectory:
     subscriptions, quarantined : int
         How many subscriptions were accepted, and how many were refused.
     id_type : str
-        Of the subscriptions, as Spark calls it: "bigint" or "string".
+        The type of the ids in Spark: "bigint" or "string".
     created : str
-        When, in UTC.
+        When it was made, in UTC.
     delta : int
-        The number of the last delta that is in it; later ones are applied on top.
+        The number of the last delta that it contains; later ones are applied on top.
     compiled : int
         The number of the last delta when it was compiled; `compact` has merged those in between into it.
     marks : dict
-        How far each source of changes had been followed by then (`deltas.py`).
+        The last change that was applied of each source by then (`deltas.py`).
     operators : tuple of str
         The modules of operators that its subscriptions may call.
     schedule : str or None
-        In which order calls are made; None is the default.
+        The order in which operators are called; None means the default.
     """
 
     def __init__(self, path: Path, version: int, description: dict[str, Any]) -> None:
@@ -133,7 +133,7 @@ class IndexDirectory:
             raise SnapshotError(f"{file} is damaged: {error!r}") from None
 
     def shard_path(self, number: int) -> Path:
-        """Return the snapshot of one shard; raise SnapshotError if it is gone."""
+        """Return the snapshot of one shard; raise SnapshotError if it is missing."""
         path = self.shards[number].path
         if not path.is_dir() and not unpacked(path):
             if not self.folder.is_dir():
@@ -152,11 +152,11 @@ class IndexDirectory:
         return str(self.path)
 
     def shard_references(self) -> tuple[str, ...]:
-        """Return the names by which workers find the snapshots; raise SnapshotError if one is gone."""
+        """Return the names by which workers find the snapshots; raise SnapshotError if one is missing."""
         return tuple(str(self.shard_path(number)) for number in range(len(self.shards)))
 
     def share(self, spark: Any) -> None:
-        """Bring the version to every executor, where that is needed: a mounted directory is there already."""
+        """Copy the version to every executor; a mounted directory needs no copy."""
 
     @cached_property
     def statistics(self) -> Statistics | None:
@@ -179,7 +179,7 @@ class IndexDirectory:
         return pa.ipc.open_file(content).read_all()
 
     def learned(self) -> dict[str, dict[str, Any]]:
-        """Return what jobs have learned about calls, by operator: how many there were, how often they are true, ..."""
+        """Return the statistics of calls by operator: how many there were, how often they were true, ..."""
         return learned_of(self.path).shown()
 
     @property
@@ -189,7 +189,7 @@ class IndexDirectory:
 
 
 def ends_table(ends: Mapping[Any, int], id_type: str) -> Any:
-    """Return a table of when subscriptions end, by time."""
+    """Return a table of the times at which subscriptions end, ordered by time."""
     ids = pa.array(list(ends), pa.string() if id_type == "string" else pa.int64())
     return pa.table({"subscription": ids, "end": pa.array(list(ends.values()), pa.int64())}).sort_by("end")
 
@@ -218,7 +218,7 @@ def current_version(folder: Path) -> int:
 
 
 def missing(path: Path) -> SnapshotError:
-    """Return the error for a version, or for a file in one, that is not there."""
+    """Return the error for a missing version, or a missing file of one."""
     for version in (path, *path.parents):
         if version.parent.name == VERSIONS and version.name.isdecimal():
             return _missing_version(version.parent.parent, int(version.name), path)
@@ -231,6 +231,6 @@ def _missing_version(folder: Path, number: int, path: Path) -> SnapshotError:
         return SnapshotError(f"the index {folder} has no version {number}: there is no {path}")
     return SnapshotError(
         f"the index {folder} has no version {number} any more: version {current} is current, and a version is removed "
-        "some time after another one has taken its place; make this DataFrame anew by `match`, or let `compact` and "
+        "some time after it was replaced; make this DataFrame again with `match`, or let `compact` and "
         "`compile` keep versions for longer (keep=...)"
     )

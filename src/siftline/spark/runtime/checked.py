@@ -1,9 +1,9 @@
-"""Snapshots that this machine has checked: every byte is compared with its checksum once, and not by each worker.
+"""Checked snapshots: a machine compares every byte with its checksum once, and not in each worker.
 
 A private folder among the temporary files has a mark for each snapshot that was checked. The mark is named after inode,
 size and time of every file, so that a file that was changed or replaced since is checked again. Files that were written
-within the last seconds get no mark, because they could be written to once more within a tick of the clock. (The time of
-the last change of an inode would be more exact, but `compact` links files, which changes it.)
+within the last seconds get no mark, because they could be written again within a tick of the clock. (The change time of
+the inode would be more exact, but `compact` links files, which changes it.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from siftline.engine import Engine
 from siftline.spark.runtime.paths import private_folder
 
-# Within this time a file may change and keep its time of modification.
+# Within this time a file may change without a change of its modification time.
 _SETTLED_SECONDS: Final = 2.0
 _MARK_LIFETIME_SECONDS: Final = 30 * 24 * 3600
 

@@ -1,4 +1,4 @@
-"""Failures: an error in a worker reaches the driver as the text of a traceback, of which an error is made again."""
+"""Failures: an error in a worker reaches the driver as the text of a traceback, from which it is made again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def own_error(error: Exception) -> errors.SiftlineError | None:
 
 @contextmanager
 def own_errors(place: str) -> Iterator[None]:
-    """Raise errors of Siftline from any process as what they are, and errors of files in the JVM as StorageError."""
+    """Raise errors of Siftline from workers with their own types, and file errors of the JVM as StorageError."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

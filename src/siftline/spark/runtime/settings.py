@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-# For any session that runs Siftline, local or on a cluster.
+# For any session with Siftline, local or on a cluster.
 SETTINGS: Final = {
-    # Workers are forked from a process that has loaded and used the kernels: ready at once, instead of after 2 s.
+    # Workers are forked from a process that has loaded the kernels, so they are ready at once instead of after 2 s.
     "spark.python.daemon.module": "siftline.spark.daemon",
     # Rows go to Python in larger batches: a third more JSON events a second than with 10,000.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",

@@ -1,4 +1,4 @@
-"""What Spark tells a task about itself, and how an object that does the work of a task is given to Spark."""
+"""The information that Spark gives to a task, and the conversion of an object to a function of a task."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def micro_batch() -> MicroBatch:
     properties = (_QUERY, _BATCH, _START)
     query, batch, start = (None if task is None else task.getLocalProperty(name) for name in properties)
     if query is None or batch is None:
-        raise SparkError("this is no micro-batch: the result of `stream` must be written by writeStream")
+        raise SparkError("this is not a micro-batch: the result of `stream` must be written by writeStream")
     return MicroBatch(query, int(batch), start or "")
 
 
 def function_of(stage: Any) -> Any:
-    """Return a plain function that calls a stage: Spark reads the signature of what it is given."""
+    """Return a plain function that calls a stage, because Spark inspects the signature."""
 
     def run(batches: Any) -> Any:
         return stage(batches)

@@ -1,4 +1,4 @@
-"""Sharding answers which shard a subscription is stored in, and how a shard is built, filtered and compacted.
+"""Sharding: in which shard a subscription is stored, and how a shard is built, filtered and compacted.
 
-Below it are `runtime` and `directory`.
+It imports `runtime` and `directory`.
 """

@@ -1,9 +1,9 @@
 """Compaction: a version and the deltas on top of it become the shards of the next version.
 
-Each shard is opened, changed and saved again; a shard in which nothing changed is linked. A new subscription is added
-to a shard that events with its attributes visit anyway, or else to the smallest one, which then gets another pivot.
-Streams go on with the versions that they have claimed. Their next micro-batch claims the new version, which has the
-same subscriptions.
+Each shard is opened, changed and saved again; an unchanged shard is linked. A new subscription is added to a shard that
+events with its attributes visit anyway, or else to the smallest one, which then gets another pivot. Streams continue
+with the versions that they have claimed. Their next micro-batch claims the new version, which has the same
+subscriptions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def compacted_ends(overlay: Overlay, now: int) -> dict[Id, int]:
-    """Return when the subscriptions of the new version end, of those that do."""
+    """Return the times at which subscriptions of the new version end."""
     ends = {id: end for id, end in overlay.version_ends.items() if id not in overlay.touched} | overlay.ends
     ends |= {id: put.end for id, put in overlay.puts.items()}
     return {id: end for id, end in ends.items() if now < end < NEVER}
@@ -42,7 +42,7 @@ def compacted_shards(overlay: Overlay, now: int, folder: Path) -> list[Shard]:
 
 
 class _Shards:
-    """The shards of a version, and what changes in them."""
+    """The shards of a version, and the changes in them."""
 
     def __init__(self, overlay: Overlay, now: int) -> None:
         directory = overlay.directory

@@ -2,8 +2,8 @@
 
 A pair is the pivot of a clause, its rarest attribute, with the next rarest one that it needs. An event that has a pivot
 by chance seldom has the second attribute too, so the filter avoids most visits that pivots alone would cause: with
-`products` in 8 shards, 1.2 visits an event instead of 3.7. A filter is a file beside the snapshot, of 2.5 to 5 bytes a
-subscription. Routers read the filters of all shards; if these are too large together, pivots alone decide.
+`products` in 8 shards, 1.2 visits per event instead of 3.7. A filter is a file beside the snapshot, of 2.5 to 5 bytes
+per subscription. Routers read the filters of all shards; if these are too large together, pivots alone decide.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from siftline.spark.sharding.pivots import Pivots, Ranks
 
 FILE: Final = "pairs.npy"
-# Filters that are larger together are not read, because every router would hold them.
+# If all filters together are larger than this, they are not read, because every router would hold them in memory.
 _FILTERS_BYTES_MAX: Final = 1 << 28
 
 
 def name_hashes(names: Iterable[str]) -> NDArray[np.uint64]:
-    """Return a hash of each name, the same everywhere."""
+    """Return a hash of each name, which is the same on all machines."""
     digests = [blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest() for name in names]
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 

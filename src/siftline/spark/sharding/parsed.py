@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# A disjunction of more conjunctions is sent as text: the engine may choose a better normal form for it.
+# A disjunction of more conjunctions is sent as text, for which the engine may choose a better normal form.
 _MAX_CLAUSES: Final = 8
 # Operators that can be true of an attribute that has no value.
 WITHOUT_VALUE: Final = frozenset({"is null", "exists"})
@@ -33,8 +33,8 @@ WITHOUT_VALUE: Final = frozenset({"is null", "exists"})
 class Parsed(NamedTuple):
     """Some subscriptions.
 
-    subscriptions   id, weight, text (null: rows alone), n_rows (0: text alone), and for those with text alone,
-                    attributes: what `required_attributes` says
+    subscriptions   id, weight, text (null: only rows), n_rows (0: only text), and for those with only text,
+                    attributes: the result of `required_attributes`
     predicates      clause, attribute, op, number, text, ... of all rows, in the order of the subscriptions
     """
 
@@ -96,7 +96,7 @@ class Collector:
         self._predicates = PredicateColumns()
 
     def add(self, id: Any, weight: float, text: str, expression: Expression) -> None:
-        """Add one subscription that was accepted."""
+        """Add one valid subscription."""
         first = len(self._predicates)
         if not self._add_rows(expression):
             self._others[len(self._ids)] = required_attributes(expression)
@@ -117,7 +117,7 @@ class Collector:
         return True
 
     def parsed(self) -> Parsed:
-        """Return everything that was added."""
+        """Return all subscriptions that were added."""
         subscriptions = {
             "id": pa.array(self._ids, self._id_type),
             "weight": pa.array(self._weights, pa.float64()),

@@ -107,7 +107,7 @@ def _pivots_of_others(parsed: Parsed, ranks: Ranks) -> tuple[NDArray[np.int64], 
 
 
 class Line:
-    """The line of all subscriptions: where those of each pivot begin, and where it is cut."""
+    """The line of all subscriptions: where the part of each pivot begins, and where the line is cut."""
 
     def __init__(self, counts: Mapping[int, int], n_shards: int) -> None:
         self.n_shards = n_shards
@@ -122,7 +122,7 @@ class Line:
         starts, counts = self.starts[places], self.counts[places]
         firsts = self._cut(starts)
         is_across = self._cut(starts + counts - 1) > firsts
-        # If a pivot extends over several shards, the ids spread its subscriptions over its part of the line.
+        # If a pivot extends over several shards, its subscriptions are spread over its part of the line by their ids.
         across = np.flatnonzero(is_across)
         positions = starts[across] + (_shares(ids.take(across)) * counts[across]).astype(np.int64)
         firsts[across] = self._cut(positions)
@@ -133,6 +133,6 @@ class Line:
 
 
 def _shares(ids: Any) -> NDArray[np.float64]:
-    """Return numbers from 0 to 1 that depend on the ids alone."""
+    """Return numbers from 0 to 1 that depend only on the ids."""
     digests = [zlib.crc32(str(id).encode("utf-8", "surrogatepass")) for id in ids.to_pylist()]
     return np.array(digests, dtype=np.float64) / 2**32

@@ -86,14 +86,14 @@ def route(ranks: Ranks, line: Line) -> Callable[[Iterable[Any]], Iterator[Any]]:
 
 
 class Calls(NamedTuple):
-    """What subscriptions that call operators need: the modules of the operators, and a schedule."""
+    """The modules of the operators that subscriptions call, and a schedule of the calls."""
 
     operators: tuple[str, ...] = ()
     schedule: str | None = None
 
 
 class Plan(NamedTuple):
-    """What workers need to build shards; ranks only if there are several shards."""
+    """The input of workers that build shards; ranks only if there are several shards."""
 
     statistics: Statistics | None
     ranks: Ranks | None

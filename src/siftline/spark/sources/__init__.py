@@ -1,4 +1,4 @@
-"""Sources answer which streams there are beside those of Spark: a broker, the feed of a store, and Kafka.
+"""Sources of streams besides those of Spark: a broker, the feed of a store, and Kafka.
 
 from siftline.spark import sources
 sources.register(spark)

@@ -12,46 +12,38 @@ and by its subscription, and the broker delivers it once, however often a task o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceStreamArrowWriter,
-    DataSourceStreamReader,
-    InputPartition,
-    WriterCommitMessage,
-)
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from siftline.errors import LimitError, SparkError
+from siftline.spark.sources.numbered import SEQUENCE, NumberedReader, OrderedReader, Piece
 from siftline.spark.sources.store import batch_of, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from siftline.client.answers import Change
     from siftline.client.client import Client
 
 _EVENTS: Final = "events"
 _CHANGES: Final = "changes"
 _SCHEMA: Final = "sequence bigint, at timestamp, event string"
 _TYPES: Final = {"sequence": pa.int64(), "at": pa.timestamp("us", tz="UTC"), "event": pa.string()}
-_SEQUENCE: Final = "sequence"
 _SUBSCRIPTION: Final = "subscription"
-# Rows of one request.
+_LIMIT: Final = "maxpertrigger"
+# How many rows one request returns.
 _PAGE_ROWS: Final = 5_000
-# Events that one task reads.
+# How many events one task reads.
 _TASK_EVENTS: Final = 50_000
 
 
 class BrokerSource(DataSource):  # type: ignore[misc]
-    """`siftline-broker`: what was published, or what happened to subscriptions; as a sink, matches to deliver.
+    """`siftline-broker`: published events, or changes of subscriptions; as a sink, it delivers matches.
 
     Options: `url`; `key`, of an admin; `ca`, certificates to trust; `read`, events or changes (events); `since`, the
     number to start after, earliest or latest (earliest); `maxPerTrigger`; `reader`, a name under which the
-    broker notes which changes were processed, and keeps the rest.
+    broker records which changes were processed, so that it keeps the others.
     """
 
     @classmethod
@@ -74,7 +66,7 @@ class BrokerSource(DataSource):  # type: ignore[misc]
 
     def streamWriter(self, schema: Any, overwrite: bool) -> MatchesWriter:  # noqa: N802
         """Return the writer, which delivers matches."""
-        for name in (_SEQUENCE, _SUBSCRIPTION):
+        for name in (SEQUENCE, _SUBSCRIPTION):
             if name not in schema.names:
                 raise SparkError(
                     f"the sink siftline-broker needs a column {name!r}; there are {', '.join(schema.names)}"
@@ -82,74 +74,28 @@ class BrokerSource(DataSource):  # type: ignore[misc]
         return MatchesWriter(dict(self.options))
 
 
-@dataclass
-class Piece(InputPartition):  # type: ignore[misc]
-    """What comes after `start`, up to `end`."""
-
-    start: int
-    end: int
-
-
-class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Reads by numbers."""
-
-    def __init__(self, options: dict[str, str]) -> None:
-        self._options = options
-        self._last: int | None = None  # where a query ends that reads only what is available now
-
-    def _bounds(self) -> tuple[int, int]:
-        """Return the number before the first, and the last one."""
-        raise NotImplementedError
-
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Return where a new stream starts."""
-        since = self._options.get("since", "earliest")
-        if since in ("earliest", "latest"):
-            return {_SEQUENCE: self._bounds()[since == "latest"]}
-        return {_SEQUENCE: int(since)}
-
-    def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """Return how many rows a micro-batch may have."""
-        most = self._options.get("maxpertrigger")
-        return ReadAllAvailable() if most is None else ReadMaxRows(int(most))
-
-    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
-        """Return where the next micro-batch ends."""
-        last = self._bounds()[1] if self._last is None else max(self._last, start[_SEQUENCE])
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else last
-        return {_SEQUENCE: min(last, start[_SEQUENCE] + most)}
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Record the last number that is available now."""
-        self._last = self._bounds()[1]
-
-
-class EventsReader(_Reader):
+class EventsReader(NumberedReader):
     """Reads published events."""
+
+    limit_option = _LIMIT
 
     def _bounds(self) -> tuple[int, int]:
         with _client(self._options) as client:
             found = client.published(limit=1)
         return found.first - 1, found.last
 
-    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
-        """Return where the next micro-batch ends."""
-        last = self._bounds()[1] if self._last is None else max(self._last, start[_SEQUENCE])
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else last
-        return {_SEQUENCE: self._end(start[_SEQUENCE], last, most)}
-
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Piece]:
         """Return the work of a micro-batch."""
-        pieces, after, last = list[Piece](), start[_SEQUENCE], end[_SEQUENCE]
+        pieces, after, last = list[Piece](), start[SEQUENCE], end[SEQUENCE]
         while after < last:
             pieces.append(Piece(after, self._end(after, last, _TASK_EVENTS)))
             after = pieces[-1].end
         return pieces
 
     def _end(self, after: int, last: int, most: int) -> int:
-        """Return a number that the broker knows, with at most this many events up to it and after the given one.
+        """Return a number that the broker knows, with at most `most` events after `after` and up to it.
 
-        A broker that may have lost events goes on with far higher numbers, and knows no position between these runs.
+        A broker that may have lost events continues with far higher numbers, and knows no position in between.
         """
         if last - after <= most:
             return last
@@ -182,7 +128,7 @@ class EventsReader(_Reader):
 
 
 def _is_known(client: Client, number: int) -> bool:
-    """Return whether a broker knows what comes after a number."""
+    """Return whether a broker knows the events after a number."""
     try:
         client.published(number, 1)
     except LimitError:
@@ -190,20 +136,14 @@ def _is_known(client: Client, number: int) -> bool:
     return True
 
 
-class ChangesReader(_Reader):
+class ChangesReader(OrderedReader):
     """Reads changes of subscriptions."""
 
-    def __init__(self, options: dict[str, str], are_ids_text: bool) -> None:
-        super().__init__(options)
-        self._are_ids_text = are_ids_text
+    limit_option = _LIMIT
 
     def _bounds(self) -> tuple[int, int]:
         with _client(self._options) as client:
             return 0, client.changes(0, 1).last
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Piece]:
-        """Return the work of a micro-batch: one partition, because changes have an order."""
-        return [Piece(start[_SEQUENCE], end[_SEQUENCE])] if start != end else []
 
     def read(self, partition: Piece) -> Iterator[Any]:
         """Return the changes of a micro-batch."""
@@ -211,22 +151,22 @@ class ChangesReader(_Reader):
             after = partition.start
             while after < partition.end:
                 found = client.changes(after, _PAGE_ROWS).changes
-                rows = [_row(change) for change in found if change.sequence <= partition.end]
+                rows = [change for change in found if change.sequence <= partition.end]
                 if not rows:
-                    return  # changes that were superseded are not kept
+                    return  # superseded changes are not kept
                 yield batch_of(rows, self._are_ids_text)
-                after = rows[-1][0]
+                after = rows[-1].sequence
 
     def commit(self, end: dict[str, int]) -> None:
         """Tell the broker what was processed; Spark calls this when it plans the next micro-batch."""
         reader = self._options.get("reader")
         if reader is not None:
             with _client(self._options) as client:
-                client.acknowledge(reader, end[_SEQUENCE])
+                client.acknowledge(reader, end[SEQUENCE])
 
 
 class MatchesWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """Sends matches to the broker as tasks find them; a match that was sent before is delivered once."""
+    """Sends matches to the broker as tasks find them; repeated matches are delivered once."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
@@ -235,7 +175,7 @@ class MatchesWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         """Deliver the matches of one task."""
         with _client(self._options) as client:
             for batch in iterator:
-                table = pa.Table.from_batches([batch]).select([_SEQUENCE, _SUBSCRIPTION])
+                table = pa.Table.from_batches([batch]).select([SEQUENCE, _SUBSCRIPTION])
                 for first in range(0, len(table), _PAGE_ROWS):
                     client.deliver(_by_event(table.slice(first, _PAGE_ROWS).to_pydict()))
         return WriterCommitMessage()
@@ -243,22 +183,9 @@ class MatchesWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
 def _by_event(columns: dict[str, list[Any]]) -> Iterable[tuple[int, list[Any]]]:
     found: dict[int, list[Any]] = {}
-    for event, id in zip(columns[_SEQUENCE], columns[_SUBSCRIPTION], strict=True):
+    for event, id in zip(columns[SEQUENCE], columns[_SUBSCRIPTION], strict=True):
         found.setdefault(event, []).append(id)
     return found.items()
-
-
-def _row(change: Change) -> tuple[Any, ...]:
-    """Return a change as a row of the columns that `apply` takes."""
-    return (
-        change.sequence,
-        change.change,
-        change.id,
-        change.expression,
-        change.dialect,
-        change.weight,
-        change.expires,
-    )
 
 
 def _kind(options: Any) -> str:
@@ -270,7 +197,7 @@ def _kind(options: Any) -> str:
 
 def _client(options: Any) -> Client:
     if options.get("url") is None:
-        raise SparkError("siftline-broker needs the option 'url': where the broker is")
+        raise SparkError("siftline-broker needs the option 'url', the URL of the broker")
     try:
         from siftline.client.client import Client
     except ImportError:

@@ -3,12 +3,12 @@
     events = (spark.readStream.format("siftline-kafka")
               .option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "events").load())
 
-Columns and options are those of Spark's own connector, which needs a jar that PySpark does not bring. A micro-batch is
-a range of offsets for each partition of the topics, and one task reads one range. Spark records the ranges in its
-checkpoint before they are read, so that a stream that starts again reads the same messages.
+Columns and options are those of Spark's own connector, which needs a jar that PySpark does not include. A micro-batch
+is a range of offsets for each partition of the topics, and one task reads one range. Spark records the ranges in its
+checkpoint before they are read, so that a restarted stream reads the same messages.
 
-Tested against the mock cluster of librdkafka, which speaks the protocol over TCP, with several brokers and partitions;
-not against brokers with authentication, transactions or compacted topics.
+It is tested against the mock cluster of librdkafka, which uses the protocol over TCP, with several brokers and
+partitions; not against brokers with authentication, transactions or compacted topics.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _TYPES: Final = {
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
 _STARTS: Final = ("earliest", "latest")
-# Messages of a batch that goes to Spark.
+# How many messages a batch for Spark has.
 _BATCH_ROWS: Final = 10_000
-# How long to wait for an answer of the brokers.
+# How long to wait for an answer from the brokers.
 _WAIT_SECONDS: Final = 30.0
 
 
 class KafkaSource(DataSource):  # type: ignore[misc]
     """`siftline-kafka`: the messages of some topics.
 
-    Options: `subscribe`, topics with commas between; `startingOffsets`, earliest or latest (latest) for a stream
+    Options: `subscribe`, topics separated by commas; `startingOffsets`, earliest or latest (latest) for a stream
     without a checkpoint; `maxOffsetsPerTrigger`; `kafka.*`, settings of librdkafka, of which `kafka.bootstrap.servers`
-    must be there.
+    is required.
     """
 
     @classmethod
@@ -103,10 +103,10 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         return ReadAllAvailable() if self._most is None else ReadMaxRows(int(self._most))
 
     def latestOffset(self, start: Offsets, limit: Any) -> Offsets:  # noqa: N802
-        """Return where the next micro-batch ends: of each partition, its share of the limit.
+        """Return where the next micro-batch ends: each partition gets its share of the limit.
 
-        Of a partition that is new, nothing yet: where it begins goes to the checkpoint first, so that a micro-batch
-        that is repeated has the same messages, whatever the brokers have dropped meanwhile.
+        A new partition gets nothing yet: its start goes to the checkpoint first, so that a repeated micro-batch has the
+        same messages, even if the brokers have dropped some meanwhile.
         """
         bounds = self._last or self._bounds()
         begins = {(t, p): start.get(t, {}).get(p, bounds[t][p][0]) for t in bounds for p in bounds[t]}
@@ -176,10 +176,10 @@ def _messages(consumer: Any, work: Messages) -> Iterator[Any]:
     consumer.assign([TopicPartition(work.topic, work.partition, work.start)])
     try:
         while True:
-            # There may be no message at the last offsets, where transactions leave control records.
+            # The last offsets may have no messages, because transactions leave control records there.
             first = consumer.poll(_WAIT_SECONDS)
             if first is None:
-                raise SparkError(f"Kafka: nothing came of {work} in {_WAIT_SECONDS:.0f} s")
+                raise SparkError(f"Kafka: no message of {work} within {_WAIT_SECONDS:.0f} s")
             for message in (first, *consumer.consume(_BATCH_ROWS, timeout=0)):
                 error = message.error()
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
@@ -187,7 +187,7 @@ def _messages(consumer: Any, work: Messages) -> Iterator[Any]:
                 if message.offset() >= work.end:
                     return
                 if error is not None:
-                    continue  # a broker that is behind its leader: wait for the rest
+                    continue  # the broker is behind its leader: wait for the rest
                 yield message
                 if message.offset() == work.end - 1:
                     return
@@ -222,7 +222,7 @@ def _key(settings: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _consumer(settings: dict[str, str]) -> Any:
-    """Return a consumer that belongs to no group: Spark decides what is read."""
+    """Return a consumer without a group, because Spark keeps the offsets."""
     try:
         from confluent_kafka import Consumer
     except ImportError:

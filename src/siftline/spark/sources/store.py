@@ -3,21 +3,20 @@
     changes = spark.readStream.format("siftline-store").option("path", "subscriptions.db").load()
     changes.writeStream.foreachBatch(applier("/data/index")).option("checkpointLocation", ...).start()
 
-The offset is the number of a change. Spark repeats a micro-batch that was interrupted; `applier` leaves out the changes
-that an index has already.
+The offset is the number of a change. Spark repeats an interrupted micro-batch; `applier` leaves out the changes that an
+index already has.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import DataSource
 
 from siftline.errors import SparkError
 from siftline.spark.changes import apply
+from siftline.spark.sources.numbered import SEQUENCE, OrderedReader, Piece
 from siftline.storage.rows import microseconds
 from siftline.storage.store import Store
 
@@ -35,7 +34,7 @@ COLUMNS: Final = {
     "weight": ("double", pa.float64()),
     "expires": ("timestamp", pa.timestamp("us", tz="UTC")),
 }
-# Rows of a batch that goes to Spark.
+# How many rows a batch for Spark has.
 _BATCH_ROWS: Final = 10_000
 
 
@@ -43,7 +42,7 @@ class StoreSource(DataSource):  # type: ignore[misc]
     """`siftline-store`: the changes of a store.
 
     Options: `path`, the file; `since`, the number of the change to start after (0); `reader`, a name under which the
-    store notes what was processed, and keeps the rest from being compacted; `maxChangesPerTrigger`.
+    store records which changes were processed, so that compaction keeps the others; `maxChangesPerTrigger`.
     """
 
     @classmethod
@@ -52,7 +51,7 @@ class StoreSource(DataSource):  # type: ignore[misc]
         return "siftline-store"
 
     def schema(self) -> str:
-        """Return the columns of a change, as `apply` takes them; ids in the type that the store has."""
+        """Return the columns of a change for `apply`, with the type of the store's ids."""
         with _opened(self.options) as store:
             return schema_of(bool(store.are_ids_text()))
 
@@ -61,50 +60,17 @@ class StoreSource(DataSource):  # type: ignore[misc]
         return StoreReader(dict(self.options), schema["subscription"].dataType.typeName() == "string")
 
 
-@dataclass
-class Changes(InputPartition):  # type: ignore[misc]
-    """The changes after `start`, up to `end`."""
-
-    start: int
-    end: int
-
-
-class StoreReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class StoreReader(OrderedReader):
     """Reads changes by their numbers."""
 
-    def __init__(self, options: dict[str, str], are_ids_text: bool) -> None:
-        self._options = options
-        self._are_ids_text = are_ids_text
-        self._last: int | None = None  # where a query ends that reads only what is available now
+    limit_option = "maxchangespertrigger"
+    default_since = "0"
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Return where a new stream starts."""
-        return {"sequence": int(self._options.get("since", 0))}
-
-    def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """Return how many changes a micro-batch may have."""
-        most = self._options.get("maxchangespertrigger")
-        return ReadAllAvailable() if most is None else ReadMaxRows(int(most))
-
-    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
-        """Return where the next micro-batch ends."""
-        last = self._sequence() if self._last is None else max(self._last, start["sequence"])
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else last
-        return {"sequence": min(last, start["sequence"] + most)}
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Record the last change that is available now."""
-        self._last = self._sequence()
-
-    def _sequence(self) -> int:
+    def _bounds(self) -> tuple[int, int]:
         with _opened(self._options) as store:
-            return store.sequence
+            return 0, store.sequence
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Changes]:
-        """Return the work of a micro-batch: one partition, because changes have an order."""
-        return [Changes(start["sequence"], end["sequence"])] if start != end else []
-
-    def read(self, partition: Changes) -> Iterator[Any]:
+    def read(self, partition: Piece) -> Iterator[Any]:
         """Return the changes of a micro-batch."""
         with _opened(self._options) as store:
             waiting: list[Change] = []
@@ -119,23 +85,23 @@ class StoreReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
                 yield self._batch(waiting)
 
     def commit(self, end: dict[str, int]) -> None:
-        """Tell the store what was processed; Spark calls this when it plans the next micro-batch."""
+        """Acknowledge the processed changes; Spark calls this when it plans the next micro-batch."""
         reader = self._options.get("reader")
         if reader is not None:
             with Store(self._options["path"], is_guest=True, is_checked=False) as store:
-                store.acknowledge(reader, end["sequence"])
+                store.acknowledge(reader, end[SEQUENCE])
 
     def _batch(self, changes: list[Change]) -> Any:
         return batch_of([_row(change) for change in changes], self._are_ids_text)
 
 
 def schema_of(are_ids_text: bool) -> str:
-    """Return the columns of a change, as `apply` takes them."""
+    """Return the columns of a change for `apply`."""
     kinds = {"subscription": "string" if are_ids_text else "bigint"}
     return ", ".join(f"{name} {kinds.get(name, kind)}" for name, (kind, _) in COLUMNS.items())
 
 
-def batch_of(rows: list[tuple[Any, ...]], are_ids_text: bool) -> Any:
+def batch_of(rows: Sequence[tuple[Any, ...]], are_ids_text: bool) -> Any:
     """Return rows of COLUMNS as Arrow."""
     types = {name: kind for name, (_, kind) in COLUMNS.items()}
     if not are_ids_text:
@@ -163,8 +129,8 @@ def _opened(options: Any) -> Store:
 def applier(path: str, *, source: str = "store") -> Callable[[Any, int], None]:
     """Return a function for `foreachBatch` that applies changes of a store to an index.
 
-    The index records under the name `source` how far it has come, so that a batch that Spark repeats, or a stream that
-    starts again without its checkpoint, changes nothing twice.
+    The index records the last applied change under the name `source`, so that a repeated batch, or a stream that is
+    restarted without its checkpoint, changes nothing twice.
     """
 
     def take(changes: Any, _: int) -> None:

@@ -1,4 +1,4 @@
-"""Workers answer what happens to a batch of subscriptions or events in a Python process of Spark.
+"""Workers: the processing of batches of subscriptions and events in the Python processes of Spark.
 
-Below them are `runtime`, `directory` and `sharding`; the modules of the verbs assemble jobs out of what is here.
+It imports `runtime`, `directory` and `sharding`; the modules of the verbs combine its parts to jobs.
 """

@@ -1,4 +1,4 @@
-"""Counts: how much a job has done, counted by its tasks in accumulators of Spark or in files of a folder."""
+"""Counts of a job, collected by its tasks in accumulators of Spark or in files of a folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOTE: Final = "counts"
 
 
 class Done(NamedTuple):
-    """How much a task has done."""
+    """The counts of a task."""
 
     events: int = 0
     matches: int = 0
@@ -23,7 +23,7 @@ class Done(NamedTuple):
 
 
 class Counts:
-    """How much a job has done, counted by its tasks: `events` read, `matches` found, `dead_letters` put aside.
+    """Counts of a job: `events` read, `matches` found, `dead_letters` set aside.
 
     The numbers are complete when the result has been computed. A result that is computed twice is counted twice.
 
@@ -32,14 +32,13 @@ class Counts:
     spark : SparkSession
         The session of the job.
     folder : str, optional
-        A folder that all machines have mounted. Each task writes a small file there, and a task that is repeated
-        replaces its file. Without a folder there are accumulators, which count a repeated task twice; Spark Connect has
-        none.
+        A folder that all machines have mounted. Each task writes a small file there, and a repeated task replaces its
+        file. Without a folder, accumulators are used, which count a repeated task twice; Spark Connect has none.
     """
 
     def __init__(self, spark: Any, folder: str | None = None) -> None:
         if folder is None and is_connect(spark):
-            raise SparkError("Spark Connect has no accumulators: name a folder that all machines see to count in")
+            raise SparkError("Spark Connect has no accumulators: name a folder that all machines have mounted")
         self._place = _Accumulators(spark) if folder is None else _Folder(folder)
 
     def __repr__(self) -> str:
@@ -47,21 +46,21 @@ class Counts:
 
     @property
     def events(self) -> int:
-        """How many events could be read."""
+        """The number of readable events."""
         return self._place.sums().events
 
     @property
     def matches(self) -> int:
-        """How many pairs of event and subscription were found."""
+        """The number of matching pairs of event and subscription."""
         return self._place.sums().matches
 
     @property
     def dead_letters(self) -> int:
-        """How many events could not be read."""
+        """The number of unreadable events."""
         return self._place.sums().dead_letters
 
     def add(self, done: Done, run: str, stage: str, start: str = "") -> None:
-        """Add what this task has done; a task that is repeated has the same run and start."""
+        """Add the counts of this task; a repeated task has the same run and start."""
         self._place.add(done, run, stage, start)
 
 

@@ -1,4 +1,4 @@
-"""Daemon: the process that Spark forks Python workers from, with the kernels loaded and used once.
+"""Daemon: the process from which Spark forks Python workers, with the kernels loaded and used once.
 
 The setting `spark.python.daemon.module` is `siftline.spark.daemon`, which runs this; `siftline.spark.session` sets it.
 A worker is then ready at once; otherwise each worker takes two seconds to load the compiler and the kernels.
@@ -97,8 +97,8 @@ def serve() -> None:
     """Load the kernels, and fork workers until Spark ends this process."""
     from pyspark import daemon
 
-    # Spark reads the number of a port from the standard output, to which nothing else may be written.
+    # Spark reads a port number from standard output, so nothing else may be written there.
     with redirect_stdout(sys.stderr):
         warm_up()
-    gc.freeze()  # workers neither scan what is loaded by now again and again, nor copy its pages
+    gc.freeze()  # so that workers neither scan the loaded objects repeatedly nor copy their pages
     daemon.manager()

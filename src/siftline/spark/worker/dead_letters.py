@@ -1,9 +1,9 @@
-"""Dead letters: events that cannot be read. They are put aside with the reason, or they fail the job.
+"""Dead letters: unreadable events. They are set aside with the reason, or they fail the job.
 
 A task writes its dead letters into one Parquet file beside the job, `PATH/run=.../part-00007-0-1312.parquet`, which
-gets its name when the task is done (`task_files.py`). So dead letters cost nothing where there are none, no event is
-read twice to find them, and a task that Spark repeats replaces its file instead of adding to it. (The alternative is a
-second DataFrame, for which Spark would compute everything again, or keep all matches.)
+gets its name when the task is done (`task_files.py`). So dead letters cost nothing if there are none, no event is read
+twice to find them, and a repeated task replaces its file instead of adding to it. (The alternative is a second
+DataFrame, for which Spark would compute everything again, or keep all matches.)
 
 With `fail_above`, each task also records how many events it could read and how many it could not, and then adds up the
 records of all tasks: the last task that ends sees all of them. A number can be exceeded at any time, so a task without
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from siftline.spark.worker.events import Shape
     from siftline.spark.worker.task_files import TaskFile
 
-# Given instead of a folder: events that cannot be read are left out.
+# The value that leaves unreadable events out, in place of a folder.
 IGNORE: Final = "ignore"
-# Columns beside the keys.
+# The columns besides the keys.
 EVENT, REASON = "event", "reason"
 # The stage in which events are read and counted; later stages do not count them again.
 READING: Final = "part"
-# Dead letters that are collected in memory before they are written.
+# How many dead letters are collected in memory before they are written.
 _WRITE_BUFFER_ROWS: Final = 4096
 _NOTE: Final = "read"
 # A message shows at most this many characters of a key.
@@ -49,20 +49,20 @@ _SHOWN_KEY_CHARACTERS: Final = 80
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """What a job does with the events that it cannot read.
+    """How a job handles unreadable events.
 
     Attributes
     ----------
     path : str or None
         A folder for them; IGNORE leaves them out; None fails the job.
     counts : Counts or None
-        Counts them, and the others.
+        Counts readable and unreadable events.
     fail_above : int, float or None
         More of them, or a greater share of all events, fail the job.
     n_tasks : int or None
         How many tasks read events, if `fail_above` is a share.
     run, start : str
-        Which job this is, and which start of a stream.
+        The job, and the start of the stream.
     """
 
     path: str | None = None
@@ -82,7 +82,7 @@ class DeadLetters:
 
     @property
     def has_folder(self) -> bool:
-        """Whether they are kept."""
+        """Whether there is a folder for them."""
         return self.path is not None and self.path != IGNORE
 
     @property
@@ -92,7 +92,7 @@ class DeadLetters:
 
     @contextmanager
     def task(self, shape: Shape, stage: str = READING) -> Iterator[TaskLetters]:
-        """Take the dead letters of one task; tasks of several stages have files of different names."""
+        """Collect the dead letters of one task; tasks of different stages have files of different names."""
         task = TaskLetters(self, shape, stage)
         try:
             yield task
@@ -122,7 +122,7 @@ class TaskLetters:
         self._n_matches += n_matches
 
     def without(self, batch: Any, problems: dict[int, str]) -> Any:
-        """Put some rows of a batch aside, and return the others; raise EventError if the job has no folder for them."""
+        """Set some rows of a batch aside, and return the others; raise EventError if the job fails on them."""
         rows = sorted(problems)
         self._first = self._first or f"{self._named(batch, rows[0])}{problems[rows[0]]}"
         if self._owner.path is None:
@@ -160,7 +160,7 @@ class TaskLetters:
         self._waiting, self._n_waiting = [], 0
 
     def finish(self) -> None:
-        """Write what is left, and give the file its name; raise EventError if there are too many by now."""
+        """Write the remaining rows, and give the file its name; raise EventError if there are too many."""
         if self._waiting:
             self._write()
         if self._file is not None:
@@ -174,7 +174,7 @@ class TaskLetters:
             self._check()
 
     def _check(self) -> None:
-        """Record what this task has read, and add up the records of all tasks when that can decide anything."""
+        """Record the counts of this task, and add up those of all tasks when that can decide."""
         owner, folder = self._owner, self._folder
         assert folder is not None
         is_share_needed = owner.needs_tasks and self._stage == READING

@@ -1,4 +1,4 @@
-"""Parquet files of events that workers read themselves: the list of files, their columns, and the tasks that read them.
+"""Parquet files of events that workers read themselves: the files, their columns, and the tasks that read them.
 
 Spark only lists the files and finds the types of folders such as `day=2026-11-17`; it opens no file. The driver reads
 the footers. Files may have different columns: a column that a file lacks is null in all its events, and a struct has
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from siftline.spark.worker.events import Shape
 
-# Events that are read at a time.
+# How many events are read at a time.
 _READ_ROWS: Final = 50_000
-# Table formats that keep Parquet files: what else their folder holds, and how to read such a table.
+# Table formats with Parquet files: an entry by which their folder is recognised, and how to read such a table.
 _TABLE_FORMATS: Final = (
     ("_delta_log", "Delta Lake", "spark.read.format('delta').load(...)"),
     ("metadata/*.metadata.json", "Iceberg", "spark.table(...)"),
@@ -49,7 +49,7 @@ _SIGNED: Final = {
     pa.uint64(): pa.decimal128(20, 0),
 }
 _LISTED: Final = "_siftline_listed"
-# What a task is given: the row groups that it reads, and the values of the folders above each.
+# The input of a task: the row groups that it reads, and the values of the folders above each.
 _GROUPS: Final = "place int, file string, group int"
 # There is a task for this many bytes of row groups, if that makes more tasks than a few for each core.
 _TASK_BYTES: Final = 1 << 26
@@ -57,14 +57,14 @@ _TASKS_PER_CORE: Final = 4
 
 
 def mounted(path: str | os.PathLike[str], what: str) -> Path:
-    """Return the path of something that workers read or write themselves."""
+    """Return the path of files that workers read or write themselves."""
     if is_remote(path):
         raise SparkError(f"{path}: workers read and write {what} themselves, which must be mounted; use `match`")
     return local_path(path)
 
 
 def check_plain(path: Path) -> None:
-    """Raise TableError if a folder is a table of which not all Parquet files count."""
+    """Raise TableError if a folder is a table of which not all Parquet files are valid."""
     for pattern, name, reader in _TABLE_FORMATS:
         if path.is_dir() and any(path.glob(pattern)):
             raise TableError(
@@ -109,7 +109,7 @@ class EventFiles(NamedTuple):
         return min(len(self.groups), max(_TASKS_PER_CORE * n_cores, n_bytes // _TASK_BYTES))
 
     def reader(self, shape: Shape) -> Reader:
-        """Return what workers need to read the columns of a shape."""
+        """Return the reader of workers for the columns of a shape."""
         if shape.is_variant:
             raise TableError("a VARIANT is read by Spark alone; use `match`")
         names = [path[0] for path in shape.paths if path[0] not in self.partition_names]
@@ -136,7 +136,7 @@ class EventFiles(NamedTuple):
 
 
 def event_files(spark: Any, paths: Sequence[str | os.PathLike[str]]) -> EventFiles:
-    """Look at files and folders of Parquet; raise an error that names what cannot be read."""
+    """Inspect files and folders of Parquet; raise an error that names an unreadable file."""
     from pyspark.sql import types as spark_types
 
     roots = [root for path in paths for root in _roots(path)]

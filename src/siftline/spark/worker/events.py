@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 EVENT: Final = "event"
 # Larger events become dead letters by default, because a batch of them would not fit into memory.
 MAX_EVENT_BYTES: Final = 1 << 24
-# How much of an event that cannot be read is kept with the reason.
+# How much of an unreadable event is kept with the reason.
 _DEAD_LETTER_BYTES: Final = 1 << 16
 
 JSON, WHOLE, ENTRIES, ARRAYS, COLUMNS = "json", "whole", "entries", "arrays", "columns"
@@ -87,14 +87,14 @@ class Shape:
         if self.kind == JSON:
             sizes = pc.binary_length(batch.column(n_keys)).fill_null(0).to_numpy(zero_copy_only=False)
             for row in np.flatnonzero(sizes > self.most_bytes).tolist():
-                found[row] = f"the event has {sizes[row]:,} bytes; at most {self.most_bytes:,} are taken"
+                found[row] = f"the event has {sizes[row]:,} bytes; at most {self.most_bytes:,} are allowed"
         for column in batch.columns[n_keys:] if self.kind != COLUMNS else ():
             if column.null_count:
                 found |= dict.fromkeys(np.flatnonzero(column.is_null()).tolist(), "the event is null")
         return found
 
     def source(self, batch: Any) -> ArrowSource:
-        """Return the events of an Arrow batch; texts that are no JSON objects become errors of the source."""
+        """Return the events of an Arrow batch; texts that are not JSON objects become errors of the source."""
         columns = batch.columns[len(self.keys) :]
         if self.kind == COLUMNS:
             return ArrowSource(pa.RecordBatch.from_arrays(columns, names=list(self.columns)))
@@ -138,7 +138,7 @@ def shape_of(
     Parameters
     ----------
     schema : pyspark.sql.types.StructType
-        Of the DataFrame.
+        The schema of the DataFrame.
     key : str or sequence of str
         The columns that identify an event in the result; there may be none.
     event : str, pair of str, or None
@@ -176,12 +176,12 @@ class Column(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called by itself."""
+        """The last part of the path."""
         return self.path[-1]
 
 
 def column_of(schema: Any, name: str) -> Column | None:
-    """Return the column of this name, or what Spark would take the name for; None if there is nothing."""
+    """Return the column of this name, or the field that Spark finds by the name; None if there is none."""
     if name in schema.names:
         return Column((name,), schema[name].dataType)
     parts = _parts(name)
@@ -289,7 +289,7 @@ def _checked(shape: Shape, columns: Sequence[Column]) -> Shape:
 
 
 def selected(events: Any, shape: Shape) -> Any:
-    """Return the DataFrame with the keys and the columns of the event alone, in the order that workers expect.
+    """Return the DataFrame with only the keys and the columns of the event, in the order that workers expect.
 
     Their names are numbers, because `mapInArrow` would take a name with a dot for a field of a struct.
     """

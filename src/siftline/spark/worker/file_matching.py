@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from siftline.spark.worker.live import LiveMatcher
     from siftline.spark.worker.matcher import Matcher
 
-# What leaves a worker: the file that it has written.
+# The output of a worker: the file that it has written.
 WRITTEN: Final = "file string, rows bigint"
-# Matches that become a row group.
+# How many matches a row group has.
 _ROW_GROUP_ROWS: Final = 1_000_000
 _DRAFT_NAME: Final = re.compile(r"\..*-[0-9a-f]{32}")
-# A draft to which nothing was added for this time was left by a driver that was killed.
+# A draft that was not changed for this long was left by a killed driver.
 _DRAFT_LIFETIME_SECONDS: Final = 7 * 24 * 3600
 
 
@@ -49,7 +49,7 @@ def key_types(schema: Any, n_keys: int) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class FileMatcher:
-    """What a worker does: row groups in, files written, a row of WRITTEN for each file out."""
+    """The work of a task: reads row groups, writes files, and returns a row of WRITTEN for each file."""
 
     matcher: Matcher | LiveMatcher
     reader: Reader
@@ -71,7 +71,7 @@ class FileMatcher:
         columns = events.columns
         for number, kind in enumerate(self.key_types):
             if columns[number].type != kind:
-                # Spark's times have microseconds; smaller units are cut off.
+                # Spark's times have microseconds; smaller units are truncated.
                 columns[number] = columns[number].cast(kind, safe=not pa.types.is_timestamp(kind))
         return pa.RecordBatch.from_arrays(columns, names=events.schema.names)
 
@@ -118,7 +118,7 @@ class _Writer:
 
 
 def _remove_left_over(target: Path) -> None:
-    """Remove the drafts of drivers that were killed."""
+    """Remove the drafts of killed drivers."""
     for folder in target.parent.glob(f".{glob.escape(target.name)}-*"):
         with suppress(OSError):
             if _DRAFT_NAME.fullmatch(folder.name) and folder.stat().st_mtime < time.time() - _DRAFT_LIFETIME_SECONDS:
@@ -144,7 +144,7 @@ class MatchesDraft:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def commit(self, files: set[str], schema: Any) -> None:
-        """Give the folder its name, with these files alone; if there are none, an empty file has the columns."""
+        """Give the folder its name, with only these files; if there are none, an empty file has the columns."""
         import pyarrow.parquet as pq
         from pyspark.sql.pandas.types import to_arrow_schema
 

@@ -1,9 +1,9 @@
-"""What workers learn about calls of operators, from one task to the next and from one worker to all others.
+"""Statistics of calls of operators, which workers share from one task to the next and with each other.
 
-A task counts what its calls show, and writes the counts into a file beside the index when it is done
-(`directory/learned.py`). When a task begins, it adds the files of earlier jobs, or micro-batches, to the sum, and its
-engines go on from the sum, whichever worker has seen it and in which version of the index. All of this happens in
-tasks, so that planning a job writes nothing. A task never fails because something cannot be recorded.
+A task counts the results of its calls, and writes the counts into a file beside the index when it is done
+(`directory/learned.py`). When a task starts, it adds the files of earlier jobs, or micro-batches, to the sum, and its
+engines start from the sum, whatever worker and version of the index it comes from. All of this happens in tasks, so
+that planning a job writes nothing. A task never fails because counts cannot be written.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from siftline.operators.stage import Stage
 
-# A stream merges no more often than this: after each merge all workers read the sum again.
+# The shortest time between two merges of a stream: after each merge all workers read the sum again.
 STREAM_MERGE_PAUSE_SECONDS: Final = 10.0
 
-# The time of the sum that a stage has gone on from.
+# The modification time of the sum that each stage has read.
 _known_sums: WeakKeyDictionary[Stage, int] = WeakKeyDictionary()
 
 
@@ -53,7 +53,7 @@ class Learning:
 
     @contextlib.contextmanager
     def task(self, stage: str = "part") -> Iterator[TaskLearning]:
-        """Learn from what one task does; tasks of several stages have files of different names."""
+        """Learn from one task; tasks of different stages have files of different names."""
         task = TaskLearning(self, stage)
         try:
             yield task
@@ -63,7 +63,7 @@ class Learning:
 
 
 class TaskLearning:
-    """What one task learns."""
+    """The statistics of one task."""
 
     def __init__(self, owner: Learning, stage: str) -> None:
         self._owner = owner
@@ -72,7 +72,7 @@ class TaskLearning:
         self._stages: list[Stage] = []
 
     def watch(self, engines: Iterable[Any]) -> None:
-        """Let engines go on from what is known, and count what they see from now on."""
+        """Let engines start from the sum, and count their calls from now on."""
         folder = self._folder
         if folder is None:
             return
@@ -87,7 +87,7 @@ class TaskLearning:
             self._stages.append(stage)
 
     def finish(self) -> None:
-        """Record what was learned, if anything was."""
+        """Write the counts, if there are any."""
         learned = summed(stage.recorded() for stage in self._stages)
         self._stages = []
         if not learned or self._folder is None:
@@ -95,16 +95,16 @@ class TaskLearning:
         try:
             write_learned(self._folder, self._name, learned)
         except (OSError, StorageError) as error:
-            print(f"siftline: what calls have shown is lost: {error}", file=sys.stderr)
+            print(f"siftline: the statistics of calls cannot be written: {error}", file=sys.stderr)
 
     def end(self) -> None:
-        """Stop counting, also in a task that failed."""
+        """Stop counting, even in a failed task."""
         for stage in self._stages:
             stage.recorded()
 
 
 def _go_on(stage: Stage, total: Path) -> None:
-    """Let a stage go on from the sum, unless it has done so already."""
+    """Let a stage start from the sum, unless it has read it already."""
     try:
         stamp = total.stat().st_mtime_ns
     except OSError:

@@ -1,6 +1,6 @@
 """Matching with one state of an index: the engines of a version, and the overlay of the changes on top of it.
 
-A worker keeps the overlays that it has made, and applies the deltas that are new.
+A worker keeps its overlays, and applies new deltas to them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from siftline.spark.directory.state import State
     from siftline.spark.worker.matcher import Matcher
 
-# Overlays that stay in memory: of the current version, and of the one before, for tasks that are still running.
+# How many overlays stay in memory: of the current version, and of the one before, for tasks that still run.
 _OVERLAY_CAPACITY: Final = 2
 
 _overlays: OrderedDict[Any, Overlay] = OrderedDict()
@@ -43,7 +43,7 @@ def overlay_of(path: str, state: State) -> Overlay:
 
 
 def engines_of(path: str, state: State) -> list[Any]:
-    """Return the engines that events are matched with in a state of an index."""
+    """Return the engines for matching events in a state of an index."""
     overlay = overlay_of(path, state)
     numbers = range(len(overlay.directory.shards))
     shards = open_shards([str(overlay.directory.shard_path(number)) for number in numbers])

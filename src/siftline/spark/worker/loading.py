@@ -1,4 +1,4 @@
-"""Loading: the snapshots that a worker has open, which stay in the process for the next task.
+"""Loading: the open snapshots of a worker, which stay in the process for the next task.
 
 The arrays of an engine are memory maps, which all workers of a machine share.
 """
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from siftline.engine import Engine
 
-# Snapshots that stay open, also if the current task needs fewer: earlier versions of a stream's index, or other shards
-# that tasks of this process were given.
+# How many snapshots stay open even if the current task needs fewer: earlier versions of a stream's index, or other
+# shards of earlier tasks.
 _OPEN_CAPACITY: Final = 16
 
 _opened: OrderedDict[tuple[str, int, int], Engine] = OrderedDict()

@@ -1,8 +1,8 @@
-"""Matcher: Arrow batches of events in, Arrow batches of matches out.
+"""Matcher: matches Arrow batches of events, and returns Arrow batches of matches.
 
     batch of 50,000 rows → pieces of 4,096 → encoded from their buffers → matched by each shard → ids as Arrow arrays
 
-No Python object is made for an event or a match, only for events that cannot be read.
+No Python object is made for an event or a match, only for unreadable events.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HOW: Final = (PAIRS, LISTS, COUNTS, TOP)
 
 
 class Found(NamedTuple):
-    """Matches, by ascending events; within one event by weight, if they are the best only."""
+    """Matches, by ascending events; within one event by weight, if only the best are wanted."""
 
     events: NDArray[np.int64]
     ids: Any
@@ -44,7 +44,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Matcher:
-    """Everything that a worker needs to match events.
+    """The input of a worker that matches events.
 
     Attributes
     ----------
@@ -59,11 +59,11 @@ class Matcher:
     k : int
         For `top-k`, how many.
     has_weights : bool
-        Whether matches carry their weights.
+        Whether matches have their weights.
     dead_letters : DeadLetters
-        What becomes of events that cannot be read.
+        How unreadable events are handled.
     learning : Learning
-        Where tasks record what they learn about calls.
+        Where tasks record statistics of calls.
     operators : tuple of str
         Modules that define operators; they are loaded before an index is opened.
     now : int
@@ -100,7 +100,7 @@ class Matcher:
         return self.columns(piece, found)
 
     def matched(self, piece: Any, letters: TaskLetters, engines: Sequence[Engine]) -> tuple[Any, Found]:
-        """Return the events that can be read, and what they match."""
+        """Return the readable events, and their matches."""
         good, encoded, now = piece, list[Any](), Timestamp(self.now)
         for engine in engines:
             left, events = readable(good, self.shape, letters, partial(engine.encode, now=now))

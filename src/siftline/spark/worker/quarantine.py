@@ -1,4 +1,4 @@
-"""Quarantine: subscriptions that were refused, with the reason and the place in the expression."""
+"""Quarantine: refused subscriptions, with the reason and the position in the expression."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from siftline.errors import SubscriptionError
 
-# The columns of the table, as Spark takes them; the id comes first, in its own type.
+# The columns of the table for Spark; the id comes first, in its own type.
 COLUMNS: Final = "expression string, reason string, hint string, line int, column int, path string"
 _TYPES: Final = {
     "expression": pa.string(),
@@ -24,7 +24,7 @@ _TYPES: Final = {
 class Quarantine:
     """Collects refused subscriptions.
 
-    `line` and `column` count from 1, in the expression; `path` leads to the place in a JSON document, or names the
+    `line` and `column` are positions in the expression, counted from 1; `path` is the path in a JSON document, or the
     attribute in a table of predicates.
     """
 
@@ -45,14 +45,14 @@ class Quarantine:
         self._rows.append({**row, "line": error.line, "column": error.column, "path": error.path})
 
     def batch(self) -> Any:
-        """Return everything that was added."""
+        """Return all subscriptions that were added."""
         columns = {name: [_plain(row.get(name)) for row in self._rows] for name in self._types}
         arrays = [pa.array(columns[name], kind) for name, kind in self._types.items()]
         return pa.RecordBatch.from_arrays(arrays, names=list(self._types))
 
 
 def _plain(value: Any) -> Any:
-    """Return a text with escapes for characters that Arrow cannot hold, and any other value as it is."""
+    """Return a text with escapes for characters that Arrow cannot hold, and any other value unchanged."""
     return ascii(value)[1:-1] if isinstance(value, str) and not is_unicode(value) else value
 
 

@@ -1,4 +1,4 @@
-"""Reading: Arrow batches become encoded events, without those that cannot be read."""
+"""Reading: converts Arrow batches to encoded events, without the unreadable ones."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     Encode = Callable[[Any], EncodedEvents]
 
-# Events that are encoded and matched together: enough for the bitmaps of `sift`, and few enough for their matches to
-# stay in the cache.
+# How many events are encoded and matched together: enough for the bitmaps of `sift`, and few enough for their matches
+# to stay in the cache.
 _PIECE_ROWS: Final = 4096
-# Rows of a batch that goes back to Spark: 100,000 are a quarter faster than 10,000.
+# How many rows a batch for Spark has: 100,000 are a quarter faster than 10,000.
 _RESULT_ROWS: Final = 100_000
-# The reason begins with the position of the event, which means nothing outside of its batch.
+# The start of a reason with the position of the event, which has no meaning outside of its batch.
 _POSITION: Final = re.compile(r"^event \d+: ")
 
 
@@ -41,7 +41,7 @@ def are_whole(engines: Iterable[Any]) -> bool:
 
 
 def readable(piece: Any, shape: Shape, letters: TaskLetters, encode: Encode) -> tuple[Any, EncodedEvents]:
-    """Return the events that can be read, and their encoding; the others become dead letters."""
+    """Return the readable events and their encoding; the others become dead letters."""
     problems = shape.problems(piece)
     good = letters.without(piece, problems) if problems else piece
     try:
@@ -56,7 +56,7 @@ def readable(piece: Any, shape: Shape, letters: TaskLetters, encode: Encode) -> 
 
 
 def _unreadable(piece: Any, first: int, shape: Shape, encode: Encode) -> Iterator[tuple[int, str]]:
-    """Find the events with values that have no meaning, by bisection, because there are few of them."""
+    """Find the events with invalid values by bisection, because there are few of them."""
     try:
         encode(shape.source(piece))
     except EventError as error:
@@ -69,7 +69,7 @@ def _unreadable(piece: Any, first: int, shape: Shape, encode: Encode) -> Iterato
 
 
 def joined(results: Iterable[Any]) -> Iterator[Any]:
-    """Join small batches, because the overhead of a batch is that of thousands of rows."""
+    """Join small batches, because a batch has as much overhead as thousands of rows."""
     waiting: list[Any] = []
     n_rows = 0
     for result in results:

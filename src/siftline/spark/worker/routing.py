@@ -1,9 +1,9 @@
-"""Routing: which shards an event has to visit, and the packing of events that go to the same shard.
+"""Routing: which shards an event has to visit, and the packing of events for the same shard.
 
-The router knows only pivots and their partners, and finds the attributes of events with the parser that also encodes
-them. It puts aside the events that cannot be read, so that all shards agree on them. Between the two stages of the
-sharded plan (`sharded.py`) the JVM moves a few large byte strings instead of a row for each visit: it neither reads
-them nor makes an object for an event.
+The router only knows pivots and their partners, and finds the attributes of events with the parser that also encodes
+them. It sets unreadable events aside, so that all shards agree on them. Between the two stages of the sharded plan
+(`sharded.py`) the JVM moves a few large byte strings instead of a row for each visit: it neither reads them nor makes
+an object for an event.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ if TYPE_CHECKING:
 
 # The column of the number that an event has in the job, by which its matches in several shards are joined.
 EVENT_NUMBER: Final = "_siftline_event"
-# What leaves a router: the task, the shard, and some events packed together.
+# The output of a router: the task, the shard, and some events packed together.
 ROUTED: Final = "place int, shard int, content binary"
 _ROUTED: Final = pa.schema([("place", pa.int32()), ("shard", pa.int32()), ("content", pa.binary())])
 # As in `monotonically_increasing_id`: the partition in the upper bits, the position in the lower ones.
 _POSITION_BITS: Final = 33
-# Bytes of events that a router collects, of all shards together, and of one shard at most.
+# The most bytes of events that a router collects, of all shards together, and of one shard.
 _WAITING_BYTES: Final = 1 << 26
 _PACKED_BYTES: Final = 1 << 20
-# Compressed, a third of the bytes go through the JVM and over the network. This takes time from the JVM and gives it to
-# the workers: on one machine there was no difference beyond the noise.
+# With compression a third of the bytes go through the JVM and over the network. This moves work from the JVM to the
+# workers: on one machine there was no difference beyond the noise.
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
-# Routes that stay in memory: of the current state of an index, and of the one before.
+# How many routes stay in memory: of the current state of an index, and of the one before.
 _ROUTES_CAPACITY: Final = 2
 
 
 class Routes:
-    """Which attribute leads to which shards; changes since the version are one more shard, which all events visit."""
+    """The shards of each attribute; changes since the version are one more shard, which all events visit."""
 
     def __init__(self, directory: IndexDirectory, shape: Shape, changes: Overlay | None = None) -> None:
         self.n_shards = len(directory.shards) + (changes is not None)
@@ -73,8 +73,8 @@ class Routes:
                     owners.append([])
                 owners[attribute].append(number)
         if shape.kind != JSON or any(shard.pairs is not None for shard in directory.shards):
-            # Filters look at the partners of pivots too. And in shapes other than JSON, a value without a meaning makes
-            # the event unreadable, whichever attribute it belongs to.
+            # Filters use the partners of pivots too. And in shapes other than JSON, an invalid value makes the event
+            # unreadable, whatever attribute it belongs to.
             owners += [[] for _ in range(self._intern_all(directory, changes) - len(owners))]
         self.filters = filters_of(directory, self.domains.names, self.n_shards)
         self.starts = np.cumsum([0, *map(len, owners)], dtype=np.int64)
@@ -94,7 +94,7 @@ class Routes:
         return EncodedEvents(source, self.domains)
 
     def visits(self, events: EncodedEvents) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return which event visits which shard."""
+        """Return pairs of an event and a shard that it visits."""
         arrays = events.starts, events.attributes, events.codes
         found = visits(*arrays, NULL, self.starts, self.shards, self.always, self.n_shards, self.filters)
         return found[0], found[1]
@@ -126,7 +126,7 @@ class Router:
     path, state : str, State
         The index.
     is_changed : bool
-        Whether there are changes beside the version.
+        Whether there are changes on top of the version.
     matcher : Matcher
         The stage after this one.
     n_splits : int
@@ -161,7 +161,7 @@ class Router:
         good, encoded = readable(piece, self.matcher.shape, letters, routes.encode)
         events, shards = routes.visits(encoded)
         if self.matcher.how in (LISTS, COUNTS):
-            # These results also have the events that match nothing, which therefore visit the first shard.
+            # These results include events without matches, which therefore visit the first shard.
             lonely = np.setdiff1d(np.arange(good.num_rows), events)
             events = np.concatenate([events, lonely])
             shards = np.concatenate([shards, np.zeros(len(lonely), dtype=np.int32)])
@@ -169,14 +169,14 @@ class Router:
 
 
 class _Packing:
-    """Collects events that go to the same shard."""
+    """Collects events for the same shard."""
 
     def __init__(self, n_shards: int, n_splits: int, partition: int) -> None:
         self._waiting: list[list[Any]] = [[] for _ in range(n_shards)]
         self._n_bytes = [0] * n_shards
         self._most_bytes = min(_PACKED_BYTES, _WAITING_BYTES // n_shards)
         self._n_splits = n_splits
-        # Tasks begin at different splits; otherwise the first split would get what is left over of every task.
+        # Tasks start at different splits; otherwise the first split would get the remainder of every task.
         self._n_packed = partition
 
     def add(self, batch: Any, events: NDArray[np.int64], shards: NDArray[np.int32]) -> Iterator[Any]:
@@ -191,7 +191,7 @@ class _Packing:
                 yield self._packed(shard)
 
     def rest(self) -> Iterator[Any]:
-        """Return rows for the events that are left."""
+        """Return rows for the remaining events."""
         yield from (self._packed(shard) for shard, waiting in enumerate(self._waiting) if waiting)
 
     def _packed(self, shard: int) -> Any:

@@ -1,4 +1,4 @@
-"""The sharded plan: each shard is matched by its own tasks, and an event goes only where it may match.
+"""The sharded plan: each shard is matched by its own tasks, and an event only visits shards where it may match.
 
 events → route (`routing.py`): the shards that know a pair of its attributes → (shard, thousands of events packed)
 → repartitionById: the events of a shard to its tasks                 → match with that shard alone → matches
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from siftline.spark.worker.learning import TaskLearning
     from siftline.spark.worker.matcher import Matcher
 
-# Several tasks for each core, so that a task with more work does not hold up the job.
+# Several tasks for each core, so that a task with more work does not delay the job.
 _TASKS_PER_CORE: Final = 2
 
 
@@ -92,9 +92,9 @@ def match_sharded(
 def in_order(rows: Any) -> Any:
     """Sort the rows of each partition by their content.
 
-    If a machine is lost, Spark runs tasks of the first stage again, and behind a shuffle their rows come in another
-    order. The numbers of events, and which of them are packed together, must stay the same, because tasks of the second
-    stage that are done have used them.
+    If a machine is lost, Spark runs tasks of the first stage again, and after a shuffle their rows come in another
+    order. The numbers of events, and which of them are packed together, must stay the same, because finished tasks of
+    the second stage have used them.
     """
     from pyspark.sql import functions as f
 

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 PREDICATES: Final = "predicates"
 LANGUAGES: Final = (*DIALECTS, PREDICATES)
 
-# What leaves a worker: a row holds a packed `Parsed` if it is good, otherwise a packed batch of the quarantine, and n
+# The output of a worker: a row holds a packed `Parsed` if it is good, otherwise a packed batch of the quarantine, and n
 # is the number of subscriptions in it.
 PACKED: Final = "is_good boolean, n bigint, content binary"
-# Subscriptions in one row: few enough for the JVM to hold some rows.
+# How many subscriptions are in one row: few enough for the JVM to hold some rows.
 _SUBSCRIPTIONS_PER_ROW: Final = 20_000
 
 _IDS: Final = ("subscription", "id")
@@ -62,7 +62,7 @@ _COLUMNS: Final = {
 }
 _MOMENTS: Final = ("timestamp", "timestamp_ntz", "string")
 _ARROW: Final = {"bigint": pa.int64(), "string": pa.string()}
-# The first character of a JSON document tells its language; no text expression begins with one of these.
+# The language of a JSON document by its first character; no text expression begins with one of these.
 _BY_BRACKET: Final = {"{": EVENTBRIDGE, "[": CLOUDEVENTS}
 
 
@@ -71,7 +71,7 @@ class Form(NamedTuple):
 
     table: Any
     id_type: str
-    language: str | None  # None: guessed for each expression
+    language: str | None  # None: detected for each expression
 
     @property
     def is_predicates(self) -> bool:
@@ -100,7 +100,7 @@ def form_of(table: Any, language: str | None) -> Form:
         return Form(table.select(*chosen, *_predicate_columns(table, types)), id_type, PREDICATES)
     if source is None or types[source] != "string":
         found = "there is none" if source is None else f"{source!r} is {types[source]}"
-        raise TableError(f"expressions must stand in a column 'expression' of strings; {found}")
+        raise TableError(f"expressions must be in a column 'expression' of strings; {found}")
     chosen.append(table[source].alias("expression"))
     return Form(table.select(*chosen), id_type, language or SOURCES[source])
 
@@ -200,7 +200,7 @@ def packed_batch(batch: Any) -> bytes:
 
 
 def unpack_batches(batches: Iterable[Any]) -> Iterator[Any]:
-    """Return what was packed in column `content`, in a worker."""
+    """Return the packed batches of the column `content`, in a worker."""
     for batch in batches:
         for content in batch.column("content"):
             yield from pa.ipc.open_stream(content.as_buffer())
@@ -210,7 +210,7 @@ def unpack_batches(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _parsed_texts(batch: Any, language: str | None, id_type: Any) -> tuple[Parsed, Quarantine]:
-    """Parse all expressions of a batch; those that are refused go to the quarantine."""
+    """Parse all expressions of a batch; invalid ones go to the quarantine."""
     columns = batch.to_pydict()
     texts = columns["expression"]
     good, bad = Collector(id_type), Quarantine(id_type)
@@ -241,7 +241,7 @@ def refusal(id: Any, text: str | None, weight: float) -> str | None:
     return None if math.isfinite(weight) else f"the weight must be a finite number, not {weight}"
 
 
-# Repeated texts are parsed once. If all were kept, the garbage collector would scan them again and again.
+# Repeated texts are parsed once. If all were kept, the garbage collector would scan them repeatedly.
 @lru_cache(maxsize=1024)
 def parsed_text(text: str, language: str | None) -> tuple[str, Expression]:
     """Return the text to keep of an expression, in the text language, and the expression."""
@@ -292,7 +292,7 @@ def _parsed_predicates(table: Any, id_type: Any) -> tuple[Parsed, Quarantine]:
 
 
 def _refuse_rows(table: Any, bad: Quarantine) -> set[Any]:
-    """Check each row, quarantine the subscriptions that have a bad one, and return their ids."""
+    """Check each row, quarantine the subscriptions with an invalid one, and return their ids."""
     refused: set[Any] = set()
     weights: dict[Any, float] = {}
     for row in table.to_pylist():
@@ -307,14 +307,14 @@ def _refuse_rows(table: Any, bad: Quarantine) -> set[Any]:
 
 
 def _without_decimals(value: Any) -> Any:
-    """Return a decimal as the number of the model that has its value, and any other value as it is."""
+    """Return a decimal as the number of the model with its value, and any other value unchanged."""
     if isinstance(value, list):
         return [_without_decimals(element) for element in value]
     return leaf_of(value, "") if isinstance(value, Decimal) else value
 
 
 def _row_error(row: dict[str, Any], weights: dict[Any, float]) -> str | None:
-    """Return what is wrong with a row, None if it is good; `weights` has those of the subscriptions so far."""
+    """Return what is wrong with a row, None if it is valid; `weights` has those of the subscriptions so far."""
     for name in ("clause", "attribute", "op"):
         if name in row and row[name] is None:
             return f"column {name!r} is null"

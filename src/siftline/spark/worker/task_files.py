@@ -2,10 +2,10 @@
 
     PATH/run=3f9c1a/part-00007-0-1312.parquet     stage, partition, piece, attempt
 
-A task that Spark repeats replaces what an earlier attempt at it has written. After `coalesce` one task does the work of
-several partitions, one after the other and all under its own number; each of them is a piece of the task. When a stream
-starts again it repeats a micro-batch, which may then have other partitions. So the names of its files end with the
-start of the query that they belong to, and files of earlier starts are removed.
+A repeated task replaces the files of an earlier attempt. After `coalesce` one task does the work of several partitions,
+one after the other and all under its own number; each of them is a piece of the task. A restarted stream repeats a
+micro-batch, which may then have other partitions. So the names of its files end with the start of the query that they
+belong to, and files of earlier starts are removed.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class TaskFolder:
             raise StorageError(f"{self.path} cannot be written: {error}") from error
 
     def opened(self) -> TaskFile:
-        """Begin a Parquet file."""
+        """Start a Parquet file."""
         with self._named_errors():
             draft = self._draft()
             return TaskFile(self, draft, self._files.open_output_stream(draft))
 
     def _draft(self) -> str:
-        """Return the name of a file of this task while it is written."""
+        """Return the temporary name of a file of this task."""
         self._files.create_dir(self._folder, recursive=True)
         return f"{self._folder}/{_HIDDEN}draft-{self._stage}-{self._partition:05d}-{self._attempt}{self._start}"
 
@@ -63,7 +63,7 @@ class TaskFolder:
             self._remove_earlier_starts()
 
     def discard(self, draft: str) -> None:
-        """Remove a file that was not finished."""
+        """Remove an unfinished file."""
         with suppress(OSError):
             self._files.delete_file(draft)
 
@@ -84,12 +84,12 @@ class TaskFolder:
     def notes(self, kind: str) -> Iterator[Any]:
         """Return the documents of all tasks of this run."""
         for name in self.note_names(kind):
-            # A document that is gone was replaced: it has been written again under another name.
+            # A missing document has been replaced by one with another name.
             with suppress(FileNotFoundError), self._files.open_input_stream(f"{self._folder}/{name}") as stream:
                 yield json.loads(stream.read())
 
     def _new_name(self, prefix: str, suffix: str) -> str:
-        """Return the name of the next piece of this task, and remove what an earlier attempt at it has written."""
+        """Return the name of the next piece of this task, and remove the files of an earlier attempt."""
         task = f"{prefix}{self._stage}-{self._partition:05d}-"
         end = f"-{self._attempt}{self._start}{suffix}"
         names = [name for name in self._names() if name.startswith(task) and name.endswith(self._start + suffix)]
@@ -114,7 +114,7 @@ class TaskFolder:
 
 
 class TaskFile:
-    """A Parquet file of one task, under another name until it is finished."""
+    """A Parquet file of one task, under a temporary name until it is finished."""
 
     def __init__(self, folder: TaskFolder, draft: str, stream: Any) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""Who looks in, with the console or by asking again and again, costs the others next to nothing."""
+"""The console, and frequent requests for statistics, hardly delay other requests."""
 
 from __future__ import annotations
 
