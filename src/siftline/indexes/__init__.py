@@ -20,8 +20,7 @@ decide.
 
 Two stand on something else. `pb_tree/`: B+trees over pages of a file, which change in place, and hold the
 subscriptions too. It is keyed by values instead of codes (`encoding/terms.py`), because codes are dealt out anew when
-a domain grows. `dbms/`: rows in an embedded database, and a query for each event; it shows what the other indexes are
-for. `ps_tree/` is a one-dimensional structure that changes in place, and no index of an engine; figures compare it with
+a domain grows. `ps_tree/` is a one-dimensional structure that changes in place, and no index of an engine; figures compare it with
 others.
 """
 

@@ -38,16 +38,18 @@ _INDEXES: Final = {
     "pst-bloom": ("siftline.indexes.pst.bloom", "PstBloom"),
     "pst-hash": ("siftline.indexes.pst.hash", "PstHash"),
     "pb-tree": ("siftline.indexes.pb_tree.index", "PbTree"),
-    "dbms": ("siftline.indexes.dbms.index", "Dbms"),
     "sift": ("siftline.indexes.sift.index", "Sift"),
 }
 
-# These keep the subscriptions themselves, too: `siftline.engine.paged` is their engine.
+# Indexes of a distribution of their own, and the command that installs it.
+_SEPARATE: Final = {"dbms": "pip install 'siftline[bench]'"}
+
+# These indexes also store the subscriptions; their engine is `siftline.engine.paged`.
 PAGED: Final = frozenset({"pb-tree"})
 
 DEFAULT: Final = "sift"
 
-# A comma that no bracket encloses and no quotes: what follows it closes as much as it opens.
+# A comma that separates two options. A comma inside a JSON value is not followed by `name=`.
 _COMMA: Final = re.compile(r",(?=[^,\[\]{}=\"]+=)")
 
 
@@ -59,9 +61,9 @@ def own_indexes() -> list[str]:
 def indexes() -> list[str]:
     """Return the names that `Engine(index=...)` takes; those of installed packages come last.
 
-    >>> indexes()[:12]
+    >>> indexes()[:11]
     ['scan', 'fast-scan', 'counting', 'k-index', 'propagation', 'op-index', 'be-tree', 'pst-bloom', 'pst-hash',
-     'pb-tree', 'dbms', 'sift']
+     'pb-tree', 'sift']
     """
     from importlib.metadata import entry_points  # takes a while to load, and most processes do without
 
@@ -125,6 +127,8 @@ def _factory(name: str) -> Any:
             return point.load()
         except Exception as error:  # whatever a package's module raises
             raise UnknownIndexError(f"the index {name!r} of {point.value} cannot be loaded: {error!r}") from error
+    if name in _SEPARATE:
+        raise UnknownIndexError(f"the index {name!r} is not installed: {_SEPARATE[name]} brings it")
     known = indexes()
     close = difflib.get_close_matches(str(name), known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""

@@ -89,5 +89,5 @@ def _opened(path: str) -> Any:
     try:
         import duckdb
     except ImportError as error:
-        raise OperatorError("look-ups in DuckDB files need duckdb: pip install 'siftline[dbms]'") from error
+        raise OperatorError("look-ups in DuckDB files need duckdb: pip install duckdb") from error
     return duckdb.connect(path, read_only=True)

@@ -23,7 +23,7 @@ Worked example:    1: price < 580 and brand = 'x'        2: price < 580 and year
 
     hits: pid 0, pid 2    counts: 1 has 1 of 2, 2 has 2 of 2    match: 2
 
-Tables: `dbms_engines.TABLES`; the columns of a predicate are those of `dbms_predicates.ROW_TYPES`. In SQLite `preds`
+Tables: `engines.TABLES`; the columns of a predicate are those of `predicates.ROW_TYPES`. In SQLite `preds`
 has an index over (attr, kind, op, value), in which every operator is one range, and `subs_preds` lies in the order of
 pid. In DuckDB rows lie in the order of pid too, and are scanned.
 
@@ -41,7 +41,7 @@ D2  The event is a relation that the query joins, where the paper writes out a c
     statement then stays the same, and DuckDB takes a fifth of the time with 10,000 subscriptions (4 ms against 23 in
     a trial with grouping), half of it with 100,000; with sequential search a fifth and less.
 D3  Attributes are numbers. Values have columns by type, and an operator for each way to bound a range on two sides.
-    All comparisons are exact, for integers beyond 2**53 too (`dbms_predicates`).
+    All comparisons are exact, for integers beyond 2**53 too (`predicates.py`).
 D4  A predicate may have several rows, one for each of its ranges (`in`, `not in`); it still counts once.
 D5  "No value lies in these ranges" is a predicate with negative points: if it holds, the sum cannot be right any more.
     Clauses that need nothing are found by `cnt = 0`.
@@ -58,8 +58,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from siftline.encoding.growable import Growable
-from siftline.indexes.dbms.engines import GROUPING, SEQUENTIAL, Query, arrow_array, import_duckdb, open_database
-from siftline.indexes.dbms.predicates import ROW_TYPES, event_rows, rows_of, uses_of
+from siftline_bench.dbms.engines import GROUPING, SEQUENTIAL, Query, arrow_array, import_duckdb, open_database
+from siftline_bench.dbms.predicates import ROW_TYPES, event_rows, rows_of, uses_of
 from siftline.indexes.protocol import Candidates, OneByOne
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ if TYPE_CHECKING:
     from siftline.encoding.clauses import Clauses
     from siftline.encoding.domains import Domains
     from siftline.encoding.events import EncodedEvents
-    from siftline.indexes.dbms.engines import Columns, Database
-    from siftline.indexes.dbms.predicates import Key, Uses
+    from siftline_bench.dbms.engines import Columns, Database
+    from siftline_bench.dbms.predicates import Key, Uses
     from siftline.indexes.protocol import Batch
 
 _ENGINES: Final = ("sqlite", "duckdb")
@@ -95,7 +95,7 @@ class Dbms(OneByOne):
     Parameters
     ----------
     engine : {"sqlite", "duckdb"}
-        The database. DuckDB needs `pip install 'siftline[dbms]'`.
+        The database. DuckDB needs `pip install duckdb`, which siftline-bench brings.
     plan : {"grouping", "sequential"}
         Whether each different predicate is kept once, or each subscription has its own.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from siftline.errors import SiftlineError
-from siftline.indexes.dbms.predicates import (
+from siftline_bench.dbms.predicates import (
     ANY,
     CLOSED,
     EQ,
@@ -97,7 +97,7 @@ def import_duckdb() -> Any:
         import duckdb
     except ImportError:
         raise SiftlineError(
-            "index 'dbms' with engine='duckdb' needs DuckDB: pip install 'siftline[dbms]'; engine='sqlite' does not"
+            "index 'dbms' with engine='duckdb' needs DuckDB: pip install duckdb; engine='sqlite' does not"
         ) from None
     return duckdb
 
