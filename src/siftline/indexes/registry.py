@@ -5,7 +5,7 @@ A package offers an index by an entry point with the index's name:
     [project.entry-points."siftline.indexes"]
     grid = "grids.siftline:GridIndex"
 
-The class has the methods of `protocol.py`. A name that Siftline has itself is never taken from a package.
+The class has the methods of `protocol.py`. A package cannot replace an index of Siftline itself.
 """
 
 from __future__ import annotations

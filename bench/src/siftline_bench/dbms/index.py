@@ -58,9 +58,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from siftline.encoding.growable import Growable
+from siftline.indexes.protocol import Candidates, OneByOne
 from siftline_bench.dbms.engines import GROUPING, SEQUENTIAL, Query, arrow_array, import_duckdb, open_database
 from siftline_bench.dbms.predicates import ROW_TYPES, event_rows, rows_of, uses_of
-from siftline.indexes.protocol import Candidates, OneByOne
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,9 +70,9 @@ if TYPE_CHECKING:
     from siftline.encoding.clauses import Clauses
     from siftline.encoding.domains import Domains
     from siftline.encoding.events import EncodedEvents
+    from siftline.indexes.protocol import Batch
     from siftline_bench.dbms.engines import Columns, Database
     from siftline_bench.dbms.predicates import Key, Uses
-    from siftline.indexes.protocol import Batch
 
 _ENGINES: Final = ("sqlite", "duckdb")
 _PLANS: Final = (GROUPING, SEQUENTIAL)
@@ -110,10 +110,6 @@ class Dbms(OneByOne):
     """
 
     name: ClassVar[str] = "dbms"
-    takes_alternatives: ClassVar[bool] = False
-    takes_patterns: ClassVar[bool] = False
-    has_write_buffer: ClassVar[bool] = False
-    shares: ClassVar[bool] = False
 
     def __init__(self, *, engine: str = "sqlite", plan: str = GROUPING) -> None:
         if engine not in _ENGINES:
@@ -143,10 +139,6 @@ class Dbms(OneByOne):
         """Fill new tables."""
         self._clear()
         self.add(self.prepare(batch), batch.domains)
-
-    def build_in_parts(self, batch: Batch) -> None:
-        """Do the same: there is no limit."""
-        self.build(batch)
 
     def prepare(self, batch: Batch) -> Prepared:
         """Make the rows of new subscriptions."""
@@ -220,9 +212,6 @@ class Dbms(OneByOne):
     def remove(self, slots: NDArray[np.int32]) -> None:
         """Clear live flags (D7)."""
         self._is_live.view[slots] = False
-
-    def merge(self) -> None:
-        """Choose nothing: the database keeps its own house."""
 
     # matching
 
