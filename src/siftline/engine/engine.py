@@ -422,7 +422,7 @@ class Engine(CommonEngine):
             return {
                 "index": self._state.index_name,
                 "subscriptions": len(self),
-                "shared": self._state.table.n_followers,
+                "shared": self._state.table.n_duplicates,
                 "attributes": len(self._state.domains.ids),
                 "patterns": len(self._state.domains.patterns) + len(self._state.domains.pattern_attributes),
                 "clauses": clauses.n_clauses,

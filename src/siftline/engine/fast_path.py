@@ -164,7 +164,7 @@ class FastPath:
             if len(possible):
                 return None
             if self._table.sharing is not None:
-                slots = self._table.with_followers(slots)
+                slots = self._table.with_duplicates(slots)
             ids += self._table.ids(slots)
         return ids
 

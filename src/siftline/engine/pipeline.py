@@ -28,7 +28,7 @@ from siftline.engine.ranking import best_rows
 from siftline.errors import EventError
 from siftline.indexes.protocol import Many
 from siftline.indexes.sift.batch_kernels import side_by_side
-from siftline.kernels.sharing import with_followers
+from siftline.kernels.sharing import with_duplicates
 from siftline.model import matches
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def find(
 
 def _found(state: State, moment: Moment, first: int, end: int, top: int | None = None) -> Matches:
     table, chosen = moment.table, moment.chosen
-    is_shared = table.following is not None
+    is_shared = table.next_duplicates is not None
     # The heaviest of those that share an entry need not be the one that the index knows.
     may_leave_out = top is not None and chosen is None and not is_shared
     found = _candidates(state, moment, first, end, top if may_leave_out else None)
@@ -278,7 +278,7 @@ def _with_duplicates(starts: Any, slots: Any, table: SubscriptionTable) -> tuple
     assert sharing is not None
     if not len(slots):
         return starts, slots
-    with_all: tuple[Any, Any] = with_followers(starts, slots, *(each.view for each in sharing))
+    with_all: tuple[Any, Any] = with_duplicates(starts, slots, *(each.view for each in sharing))
     return with_all
 
 

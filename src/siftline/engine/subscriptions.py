@@ -14,7 +14,7 @@ from siftline.encoding.growable import Growable, GrowableBits
 from siftline.errors import DuplicateIdError, SubscriptionError, UnknownIdError
 from siftline.ids import INT64, check_type
 from siftline.ids import Id as Id
-from siftline.kernels.sharing import chained, with_followers
+from siftline.kernels.sharing import chained, with_duplicates
 from siftline.language.printer import to_text
 from siftline.language.text import parse_stored
 from siftline.model import Expression, pack, unpack
@@ -154,7 +154,7 @@ class SubscriptionTable:
 
         slot        0   1   2   3   4
         leaders     0   1   0   3   0       0, 2 and 4 have the same expression
-        following   2  -1   4  -1  -1
+        next_duplicates   2  -1   4  -1  -1
     """
 
     def __init__(self) -> None:
@@ -173,9 +173,9 @@ class SubscriptionTable:
         self.tenant_numbers: dict[str, int] = {}
         self.n_unneeded = 0  # slots of removed subscriptions that nothing needs any more
         self.leaders: Growable | None = None  # None: nothing is shared
-        self.following: Growable | None = None
+        self.next_duplicates: Growable | None = None
         self.plain = GrowableBits(np.empty(0, dtype=np.bool_))  # live and followed by nobody; only if some are shared
-        # What kernels need to list all that share an entry: bits of `plain`, `following`, `is_live`.
+        # What kernels need to list all that share an entry: bits of `plain`, `next_duplicates`, `is_live`.
         self.sharing: tuple[Growable, Growable, Growable] | None = None
         self._n_members: dict[int, int] = {}  # of leaders that are followed, themselves included while they are live
         self._lasts: dict[int, int] = {}
@@ -326,9 +326,9 @@ class SubscriptionTable:
             self.owners.extend(np.full(len(ids), _NO_OWNER, dtype=np.int32))
         self.is_live.extend(np.ones(len(ids), dtype=np.bool_))
         self.n_live += len(ids)
-        if self.leaders is not None and self.following is not None:
+        if self.leaders is not None and self.next_duplicates is not None:
             self.leaders.extend(np.arange(first, first + len(ids), dtype=np.int32))
-            self.following.extend(np.full(len(ids), _LAST, dtype=np.int32))
+            self.next_duplicates.extend(np.full(len(ids), _LAST, dtype=np.int32))
             self.plain.extend(len(ids))
 
     def append_one(self, id: Id, weight: float, packed: Any, tenant: str | None) -> None:
@@ -349,9 +349,9 @@ class SubscriptionTable:
             self.owners.append(_NO_OWNER)
         self.is_live.append(True)
         self.n_live += 1
-        if self.leaders is not None and self.following is not None:
+        if self.leaders is not None and self.next_duplicates is not None:
             self.leaders.append(slot)
-            self.following.append(_LAST)
+            self.next_duplicates.append(_LAST)
             self.plain.extend(1)
 
     def _append_tenants(self, n: int, tenants: Tenants) -> None:
@@ -451,28 +451,28 @@ class SubscriptionTable:
 
     # sharing
 
-    def with_followers(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
+    def with_duplicates(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return all live subscriptions that share the entries of some slots."""
         assert self.sharing is not None
         starts = np.array([0, len(slots)])
         found: NDArray[np.int32]
-        _, found = with_followers(starts, slots, *(each.view for each in self.sharing))
+        _, found = with_duplicates(starts, slots, *(each.view for each in self.sharing))
         return found
 
-    def follow(self, slots: Sequence[int], leaders: Sequence[int]) -> None:
+    def add_duplicates(self, slots: Sequence[int], leaders: Sequence[int]) -> None:
         """Let the newest slots stand behind leaders with the same expression."""
         if self.leaders is None:
             self.leaders = Growable(np.arange(self.n_slots, dtype=np.int32))
-            self.following = Growable(np.full(self.n_slots, _LAST, dtype=np.int32))
+            self.next_duplicates = Growable(np.full(self.n_slots, _LAST, dtype=np.int32))
             self.plain = GrowableBits(self.is_live.view)
-            self.sharing = self.plain.words, self.following, self.is_live
-        assert self.following is not None
+            self.sharing = self.plain.words, self.next_duplicates, self.is_live
+        assert self.next_duplicates is not None
         for slot, leader in zip(slots, leaders, strict=True):
             self.leaders.set(slot, leader)
             self._n_members[leader] = self._n_members.get(leader, int(self.is_live.item(leader))) + 1
             # A reader that walks along the chain now sees this slot or does not.
             last = self._lasts.get(leader, leader)
-            self.following.set(last, slot)
+            self.next_duplicates.set(last, slot)
             self.plain.clear([last])
             self._lasts[leader] = slot
 
@@ -485,17 +485,17 @@ class SubscriptionTable:
         return slots if self.leaders is None else np.unique(self.leaders.view[slots])
 
     @property
-    def n_followers(self) -> int:
+    def n_duplicates(self) -> int:
         """The number of subscriptions that take no entry of their own."""
         return sum(n - int(self.is_live.item(leader)) for leader, n in self._n_members.items() if n)
 
     def unneeded(self) -> NDArray[np.int32]:
         """Return the slots of removed subscriptions, but for those that others follow."""
         is_needed = self.is_live.view.copy()
-        is_needed[self._followed()] = True
+        is_needed[self._leaders_of_duplicates()] = True
         return np.flatnonzero(~is_needed).astype(np.int32)
 
-    def _followed(self) -> NDArray[np.int32]:
+    def _leaders_of_duplicates(self) -> NDArray[np.int32]:
         """Return all slots that others follow, removed or not."""
         return np.array([leader for leader, n in self._n_members.items() if n], dtype=np.int32)
 
@@ -539,7 +539,7 @@ class SubscriptionTable:
     def compacted(self) -> tuple[SubscriptionTable, NDArray[np.int32]]:
         """Return a table of what is needed only, and the new slot of each old one (-1 for none)."""
         is_kept = self.is_live.view.copy()
-        is_kept[self._followed()] = True
+        is_kept[self._leaders_of_duplicates()] = True
         new_slots = np.where(is_kept, np.cumsum(is_kept) - 1, -1).astype(np.int32)
         table = SubscriptionTable()
         for part, start in zip(self._parts, self._part_starts, strict=True):
@@ -564,15 +564,15 @@ class SubscriptionTable:
         """Take over who shares an entry with whom, and who only is there for others."""
         self._slots, self._n_entered, self._n_restored = {}, 0, len(leaders)
         self.is_live, self.n_live = Growable(is_live), int(np.count_nonzero(is_live))
-        followers = np.flatnonzero(leaders != np.arange(len(leaders)))
-        if not len(followers):
+        duplicates = np.flatnonzero(leaders != np.arange(len(leaders)))
+        if not len(duplicates):
             return
-        self.leaders, self.following = Growable(leaders), Growable(chained(leaders))
-        self.plain = GrowableBits(is_live & (self.following.view == _LAST))
-        self.sharing = self.plain.words, self.following, self.is_live
-        followed, counts = np.unique(leaders[followers], return_counts=True)
+        self.leaders, self.next_duplicates = Growable(leaders), Growable(chained(leaders))
+        self.plain = GrowableBits(is_live & (self.next_duplicates.view == _LAST))
+        self.sharing = self.plain.words, self.next_duplicates, self.is_live
+        followed, counts = np.unique(leaders[duplicates], return_counts=True)
         self._n_members = dict(zip(followed.tolist(), (counts + is_live[followed]).tolist(), strict=True))
-        self._lasts = dict(zip(leaders[followers].tolist(), followers.tolist(), strict=True))
+        self._lasts = dict(zip(leaders[duplicates].tolist(), duplicates.tolist(), strict=True))
 
     @classmethod
     def restored(
@@ -608,14 +608,14 @@ class SubscriptionTable:
         assert [self.slot(id) for id in self.ids(live)] == live.tolist()
         assert sum(len(part) for part in self._parts) == self.n_slots == len(self.weights)
         assert self.tenants is None or len(self.tenants) == self.n_slots
-        if self.leaders is None or self.following is None:
+        if self.leaders is None or self.next_duplicates is None:
             assert self.n_unneeded == self.n_slots - self.n_live
             return
         leaders = self.leaders.view
         assert len(leaders) == self.n_slots
         assert (leaders[leaders] == leaders).all()
-        assert np.array_equal(self.following.view, chained(leaders))
-        assert np.array_equal(self.plain.flags, self.is_live.view & (self.following.view == _LAST))
+        assert np.array_equal(self.next_duplicates.view, chained(leaders))
+        assert np.array_equal(self.plain.flags, self.is_live.view & (self.next_duplicates.view == _LAST))
         entries = np.unique(leaders[live])
         needed = np.union1d(live, entries)
         assert self.n_unneeded == self.n_slots - len(needed)

@@ -139,7 +139,7 @@ def placement(updates: Updates) -> list[str]:
     n_paths = len(domains.ids)
     n_patterns = len(domains.patterns) + len(domains.pattern_attributes)
     lines = [
-        f"{table.n_live:,} subscriptions, {table.n_followers:,} of them with the same expression as another",
+        f"{table.n_live:,} subscriptions, {table.n_duplicates:,} of them with the same expression as another",
         f"{clauses.n_clauses:,} clauses of {len(clauses.attributes):,} predicates"
         f" on {n_paths:,} attributes, {n_patterns:,} patterns",
     ]

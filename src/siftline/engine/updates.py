@@ -104,7 +104,7 @@ class Updates:
         if leader is not None:
             with self.state.fast_paths:
                 table.append_one(id, weight, table.packed(leader), tenant)
-                table.follow([slot], [leader])
+                table.add_duplicates([slot], [leader])
             return
         rows = self._plain_rows(expression)
         if rows is None or not self._has_room(rows.sizes):
@@ -319,9 +319,9 @@ class Updates:
             self._take_away(new.replaced)
         first = self.state.table.n_slots
         self.state.table.append(new.ids, new.weights, new.expressions, new.tenants)
-        followers = [(slot, leader) for slot, leader in enumerate(new.leaders, first) if slot != leader]
-        if followers:
-            self.state.table.follow(*zip(*followers, strict=True))
+        duplicates = [(slot, leader) for slot, leader in enumerate(new.leaders, first) if slot != leader]
+        if duplicates:
+            self.state.table.add_duplicates(*zip(*duplicates, strict=True))
         if new.with_calls:
             self.state.table.call([first + position for position in new.with_calls], self.state.schedule)
 

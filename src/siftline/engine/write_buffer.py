@@ -21,7 +21,7 @@ import numpy as np
 
 from siftline.encoding.clauses import RANGE, SET, VETO, Clauses, spans
 from siftline.indexes.protocol import Candidates, Many
-from siftline.kernels.tail import (
+from siftline.kernels.write_buffer import (
     ATTRIBUTE,
     BY_PATTERNS,
     DEAD,
@@ -42,7 +42,7 @@ from siftline.kernels.tail import (
     SET_START,
     SLOT,
     START,
-    match_tail,
+    match_buffer,
 )
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class WriteBuffer:
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the slots that match among the first clauses, and those that must be checked."""
         found = np.empty(n_clauses, dtype=np.int32)
-        counts = match_tail(attributes, codes, self._heads, self._literals, self._ranges, n_clauses, found)
+        counts = match_buffer(attributes, codes, self._heads, self._literals, self._ranges, n_clauses, found)
         if not counts:
             return _NONE, _NONE
         n_possible = counts >> 32
