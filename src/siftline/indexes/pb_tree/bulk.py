@@ -32,7 +32,7 @@ _ID: Final = struct.Struct("<Q")
 
 
 class _Chain:
-    """Linked pages that are filled from left to right, to nine tenths, so that what comes later finds room."""
+    """Linked pages that are filled from left to right, to nine tenths, so that later items find room."""
 
     def __init__(self, pages: PageFile, kind: int) -> None:
         self._pages, self._kind = pages, kind
@@ -43,7 +43,7 @@ class _Chain:
         """Append an item whose key is above all others; return the number of its page."""
         page = self._pages.write(self.numbers[-1]) if self.numbers else None
         if page is None or used_bytes(page) + 6 + len(key) + len(value) > self._room:
-            # No array is held here, and none by the caller.
+            # Neither this method nor its caller holds the array of a page here.
             self._pages.settle()
             number, fresh = new_page(self._pages, self._kind)
             if self.numbers and self._kind == LEAF:

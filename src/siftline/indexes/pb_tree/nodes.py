@@ -110,7 +110,7 @@ def child_position(page: Page, key: bytes) -> int:
 
 
 def links(page: Page) -> tuple[int, int]:
-    """Return the pages before and behind."""
+    """Return the previous and the next page."""
     return _LONG.unpack_from(page, PREVIOUS_AT)[0], _LONG.unpack_from(page, NEXT_AT)[0]
 
 
@@ -136,7 +136,7 @@ def new_page(pages: PageFile, kind: int) -> tuple[int, Page]:
 
 
 def link_behind(pages: PageFile, number: int, page: Page, new_number: int, new: Page) -> None:
-    """Put a new page behind another one."""
+    """Link a new page after another one."""
     following = links(page)[1]
     set_link(new, PREVIOUS_AT, number)
     set_link(new, NEXT_AT, following)
@@ -251,7 +251,7 @@ class Tree:
         return self.place(key)
 
     def put_at(self, place: Place, key: bytes, value: bytes) -> None:
-        """Set the value of a key that was located; places are no longer good then, unless its length stays."""
+        """Set the value of a key that was located; places are invalid afterwards, unless the value keeps its length."""
         path, number, position, is_found = place
         if is_found:
             page = self.pages.write(number)
@@ -272,7 +272,7 @@ class Tree:
         right_number, right = new_page(self.pages, int(page[_KIND_AT]))
         if is_leaf(page):
             link_behind(self.pages, number, page, right_number, right)
-        # What comes in order fills pages to the end; otherwise both halves get room.
+        # Keys that arrive in order fill pages completely; otherwise a page is divided in the middle.
         n = n_items(page)
         split = n if position == n and not (is_leaf(page) and links(right)[1]) else middle(page)
         move(page, split, right)
@@ -341,7 +341,7 @@ class Tree:
             self._pass_up(path, number)
 
     def _shorten(self, page: Page) -> None:
-        """Let the tree lose a level, or its last page, if the root has no more to say."""
+        """Remove the root if it has a single child, or no items."""
         root, n = self.root, n_items(page)
         if n == 0:
             self.root = 0
@@ -374,7 +374,7 @@ class Tree:
         if is_leaf(target):
             unlink(self.pages, source)
         else:
-            # The first key of an inner node may stand for lower ones: the parent knows from where on.
+            # The first key of an inner node may be lower than its items: the parent has the true bound.
             insert(target, n_items(target), key, value_at(source, 0))
             remove(source, 0)
         move(source, 0, target)

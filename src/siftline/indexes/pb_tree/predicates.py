@@ -1,4 +1,4 @@
-"""The PB+tree itself: all predicates of one kind on one attribute. Idea, example and departures are in pb_tree.py."""
+"""The PB+tree itself: all predicates of one kind on one attribute. `index.py` has the idea and an example."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class PredicateTree:
 
     @property
     def state(self) -> list[int]:
-        """What has to be remembered to open the tree again."""
+        """The numbers that open the tree again."""
         return [self.tree.root, *self._heads.values(), self.n_predicates]
 
     def set_heads(self, heads: dict[int, int]) -> None:
@@ -156,7 +156,7 @@ class PredicateTree:
     def entry(self, place: Place, flag: int) -> Entry | None:
         """Return the entry item of one list for a value that was located in the leaves; None if the list is empty.
 
-        It is the nearest flagged item, on either side of the value: what lies beyond it is told by the list.
+        It is the nearest flagged item, on either side of the value; the list itself has the items beyond it.
         """
         for number, position in place.path:
             page = self.pages.read(number)
@@ -224,7 +224,7 @@ class PredicateTree:
         self.n_predicates += 1
 
     def _add_to_list(self, key: bytes, flag: int, posting: int) -> None:
-        """Enter an id into a list, behind the entry point that a search for its key would take (step 2)."""
+        """Insert an id into a list, after the entry point of a search for its key (step 2)."""
         place = self.tree.place(key)
         leaf = self.pages.read(place.number)
         if flags_at(leaf, place.position) & flag:
@@ -249,7 +249,7 @@ class PredicateTree:
             self._split(flag, number, page, position, key, new)
 
     def _split(self, flag: int, number: int, page: Page, position: int, key: bytes, value: bytes) -> None:
-        """Part a page of a list, and let the items of all keys that moved point to the new page."""
+        """Split a page of a list, and let the items of all keys that moved point to the new page."""
         right_number, right = new_page(self.pages, LEAF)
         link_behind(self.pages, number, page, right_number, right)
         n = n_items(page)
@@ -282,7 +282,7 @@ class PredicateTree:
     # deletion (4.5)
 
     def remove(self, key: bytes, op: str, posting: int) -> None:
-        """Take out a predicate that is there; an item that is left with nothing goes too."""
+        """Remove a predicate that is there, and its item if nothing is left in it."""
         flag = LISTS_OF[op]
         if flag:
             self._remove_from_list(key, flag, posting)
@@ -333,7 +333,7 @@ class PredicateTree:
     # sets of ids
 
     def _with_id(self, key: bytes, value: bytes, skip: int, posting: int) -> bytes:
-        """Return an item with one id more; too many move to a tree of their own."""
+        """Return an item with one id more; if it has too many, they move to a tree."""
         if value[0] & TREE:
             root, n = _ID_TREE.unpack_from(value, skip)
             tree = Tree(self.pages, root)
@@ -357,7 +357,7 @@ class PredicateTree:
         return self._with_tree(value, list(map(_ID.pack, postings)))
 
     def _without_id(self, value: bytes, skip: int, posting: int) -> bytes:
-        """Return an item without an id; few ids come back from their tree."""
+        """Return an item without an id; if few are left in a tree, they move back into the item."""
         gone = _ID.pack(posting)
         if not value[0] & TREE:
             ids = [value[start : start + _ID.size] for start in range(skip, len(value), _ID.size)]

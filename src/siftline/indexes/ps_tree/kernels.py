@@ -352,7 +352,7 @@ def _split(leaf: Any, tree: Tree) -> Any:
 
 @inline_kernel
 def _merge(left: Any, right: Any, tree: Tree) -> None:
-    """Give up a leaf whose left neighbour has its predicates, too."""
+    """Remove a leaf whose left neighbour has the same predicates."""
     after = tree.neighbours[right, NEXT]
     tree.neighbours[left, NEXT] = after
     if after < 0:

@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from siftline.indexes.ps_tree.elements import Keys
     from siftline.model.predicate import Predicate
 
-_SHRINKING_MIN: Final = 32  # smaller pools do not shrink, nor do so few deletions make the tree anew
+_SHRINKING_MIN: Final = 32  # smaller pools do not shrink, and rows are not packed after fewer deletions
 _ABSENT: Final = -1
 
 
@@ -469,7 +469,7 @@ class PsTree:
     # --- Memory -------------------------------------------------------------------------------------------------------
 
     def _make_room(self, rows: Rows, n_needed: int) -> None:
-        """Let `n_needed` more elements fit behind the rows; if they do not, leave out what is no longer in use."""
+        """Make room for `n_needed` more elements after the rows; if they do not fit, drop rows that are not in use."""
         if self._tree.counts[rows.used_at] + n_needed <= len(getattr(self._tree, rows.items)):
             return
         n_needed += int(getattr(self._tree, rows.sizes).sum())
@@ -496,7 +496,7 @@ class PsTree:
             self._shrink_rows()
 
     def _shrink_rows(self) -> None:
-        """Leave out what the rows of deleted things took; this reads all of them, so it is done rarely."""
+        """Reclaim the rows of deleted entries; this reads all rows, so it is done rarely."""
         for rows in (KEYS, ITEMS):
             n_used = int(getattr(self._tree, rows.sizes).sum())
             if 4 * n_used < len(getattr(self._tree, rows.items)):
