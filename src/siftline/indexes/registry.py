@@ -106,15 +106,6 @@ def make_index(name: str, options: dict[str, Any]) -> Index:
     return index
 
 
-def options_of(name: str) -> dict[str, Any]:
-    """Return the options that an index takes, with their defaults.
-
-    >>> options_of("be-tree")
-    {'leaf_capacity': 50}
-    """
-    return _options_of(_factory(name))
-
-
 def _factory(name: str) -> Any:
     """Return the class of an index."""
     if name in _INDEXES:
@@ -135,13 +126,8 @@ def _factory(name: str) -> Any:
     raise UnknownIndexError(f"there is no index {name!r}{hint} (there are: {', '.join(known)})")
 
 
-def _options_of(factory: Any) -> dict[str, Any]:
-    parameters = inspect.signature(factory).parameters.values()
-    return {parameter.name: parameter.default for parameter in parameters}
-
-
 def _check_names(name: str, factory: Any, options: Iterable[str]) -> None:
-    known = _options_of(factory)
+    known = list(inspect.signature(factory).parameters)
     for option in options:
         if option not in known:
             close = difflib.get_close_matches(str(option), known, n=1)
