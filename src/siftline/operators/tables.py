@@ -36,7 +36,7 @@ class _Lookup(NamedTuple):
 
 
 class _Connections(threading.local):
-    """The open files of a thread, which may not share them with others."""
+    """The open files of a thread; connections cannot be shared between threads."""
 
     def __init__(self) -> None:
         self.by_path: dict[str, Any] = {}
