@@ -18,13 +18,13 @@ from siftline.indexes.pb_tree.kernels import (
     find,
     flagged,
     insert,
-    middle,
     move,
     remove,
 )
 from siftline.indexes.pb_tree.nodes import (
     LEAF,
     Tree,
+    chain_of,
     child_at,
     fit_together,
     flags_at,
@@ -32,10 +32,10 @@ from siftline.indexes.pb_tree.nodes import (
     is_sparse,
     key_at,
     largest_item,
-    link_behind,
     links,
     n_items,
     new_page,
+    split_page,
     unlink,
     value_at,
     value_place,
@@ -54,7 +54,7 @@ LISTS_OF: Final = {"=": 0, "<": LT, "<=": LT, ">": GT, ">=": GT, "!=": NEQ}
 IN_LEAF: Final = frozenset({"=", "<=", ">="})
 
 # The lists in the order of their entry pointers.
-_LISTS: Final = (GT, LT, NEQ)
+LISTS: Final = (GT, LT, NEQ)
 _POINTER_AT: Final = {GT: 1, LT: 5, NEQ: 9}
 _POINTER: Final = struct.Struct("<I")
 # Of a leaf item: flags and three entry pointers, then ids. Of a list node: flags, then ids.
@@ -96,7 +96,7 @@ class PredicateTree:
         root, *heads, self.n_predicates = state or [0, 0, 0, 0, 0]
         self.pages = pages
         self.tree = Tree(pages, root, has_flags=True)
-        self._heads = dict(zip(_LISTS, heads, strict=True))
+        self._heads = dict(zip(LISTS, heads, strict=True))
         self._largest = largest_item(pages.page_bytes)
 
     @property
@@ -123,7 +123,7 @@ class PredicateTree:
 
     def _unequal(self, key: bytes) -> Iterator[NDArray[np.uint64]]:
         """Yield the whole inequality list, without the node of the key itself (Fig. 10)."""
-        for page in self._list_pages(self._heads[NEQ]):
+        for page in chain_of(self.pages, self._heads[NEQ]):
             position, is_found = find(page, key)
             if is_found:
                 yield from self._ids(page, 0, position, LIST_SKIP)
@@ -145,11 +145,11 @@ class PredicateTree:
         yield from self._ids(page, 0, find(page, key)[0], LIST_SKIP)
 
     def _below(self, key: bytes, place: Place) -> Iterator[NDArray[np.uint64]]:
-        """Yield the LT list from the entry point to its tail: constants above the value."""
+        """Yield the LT list from the entry point to its end: constants above the value."""
         entry = self.entry(place, LT)
         if entry is None:
             return
-        for page in self._list_pages(self._pointer(self.pages.read(entry.node), entry.position, LT)):
+        for page in chain_of(self.pages, self._pointer(self.pages.read(entry.node), entry.position, LT)):
             position, is_found = find(page, key)
             yield from self._ids(page, position + is_found, n_items(page), LIST_SKIP)
 
@@ -188,12 +188,6 @@ class PredicateTree:
         """Return the page of a list that an item points to."""
         return int(_POINTER.unpack_from(page, value_place(page, position)[0] + _POINTER_AT[flag])[0])
 
-    def _list_pages(self, number: int) -> Iterator[Page]:
-        while number:
-            page = self.pages.read(number)
-            yield page
-            number = links(page)[1]
-
     def _ids(self, page: Page, first: int, end: int, skip: int) -> Iterator[NDArray[np.uint64]]:
         """Yield the ids of some items of a page."""
         if first >= end:
@@ -212,7 +206,7 @@ class PredicateTree:
     # insertion (4.4)
 
     def add(self, key: bytes, op: str, posting: int) -> None:
-        """Enter a predicate."""
+        """Add a predicate."""
         place = self.tree.place_for(key)
         value = value_at(self.pages.read(place.number), place.position) if place.is_found else _NO_POINTERS
         if op in IN_LEAF:
@@ -250,14 +244,7 @@ class PredicateTree:
 
     def _split(self, flag: int, number: int, page: Page, position: int, key: bytes, value: bytes) -> None:
         """Split a page of a list, and let the items of all keys that moved point to the new page."""
-        right_number, right = new_page(self.pages, LEAF)
-        link_behind(self.pages, number, page, right_number, right)
-        n = n_items(page)
-        split = n if position == n and not links(right)[1] else middle(page)
-        move(page, split, right)
-        is_left = position < split
-        is_in = insert(page if is_left else right, position if is_left else position - split, key, value)
-        assert is_in
+        right_number, right = split_page(self.pages, number, page, position, key, value)
         self._point_all(right, flag, right_number)
 
     def _point_all(self, page: Page, flag: int, number: int) -> None:
@@ -273,7 +260,7 @@ class PredicateTree:
             _POINTER.pack_into(leaf, value_place(leaf, place)[0] + _POINTER_AT[flag], number)
 
     def _point(self, place: Place, key: bytes, flag: int, number: int) -> None:
-        """Let a leaf item point to a page of a list, 0 for none; its flag follows."""
+        """Let a leaf item point to a page of a list, 0 for none, and set its flag accordingly."""
         value = bytearray(value_at(self.pages.read(place.number), place.position))
         value[0] = value[0] | flag if number else value[0] & ~flag
         _POINTER.pack_into(value, _POINTER_AT[flag], number)
@@ -314,7 +301,7 @@ class PredicateTree:
             self._merge(flag, number, page)
 
     def _drop(self, flag: int, number: int, page: Page) -> None:
-        """Give back an empty page of a list."""
+        """Free an empty page of a list."""
         if self._heads[flag] == number:
             self._heads[flag] = links(page)[1]
         unlink(self.pages, page)
@@ -376,7 +363,7 @@ class PredicateTree:
 
     def nodes_per_page(self) -> float:
         """Return how many nodes a page of the lists holds, on average."""
-        counts = [n_items(page) for number in self._heads.values() for page in self._list_pages(number)]
+        counts = [n_items(page) for number in self._heads.values() for page in chain_of(self.pages, number)]
         return sum(counts) / max(1, len(counts))
 
     # invariants
@@ -386,14 +373,14 @@ class PredicateTree:
         self.tree.check()
         n_ids = 0
         in_lists: dict[int, dict[bytes, int]] = {}
-        for flag in _LISTS:
+        for flag in LISTS:
             in_lists[flag], n = self._check_list(flag)
             n_ids += n
         for page in self.tree.leaves():
             for position in range(n_items(page)):
                 flags = flags_at(page, position)
                 key = key_at(page, position)
-                for flag in _LISTS:
+                for flag in LISTS:
                     pointer = self._pointer(page, position, flag)
                     assert bool(flags & flag) == bool(pointer)
                     assert in_lists[flag].pop(key, 0) == pointer
