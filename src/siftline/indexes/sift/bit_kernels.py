@@ -22,6 +22,7 @@ import numpy as np
 from siftline.indexes.sift.bitmaps import EVENTS, WORDS, both, chosen, joined, lowest, narrowed, widened
 from siftline.kernels.codes import VETO
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.growing import with_room
 from siftline.kernels.literals import spread_event
 from siftline.kernels.spaces import space_of
 from siftline.kernels.verify import clause_holds, clear_event
@@ -410,7 +411,7 @@ def find_pairs(
     """
     heads, tail_starts, tails, answers = clauses.heads, clauses.tail_starts, clauses.tails, clauses.answers
     # Each list always has room for all events of one round of clauses.
-    n_most = np.uint64(_TOGETHER * EVENTS)
+    n_most = _TOGETHER * EVENTS
     events = np.empty(2 * n_most, dtype=np.uint16)
     slots = np.empty(2 * n_most, dtype=np.int32)
     open_events = np.empty(2 * n_most, dtype=np.uint16)
@@ -430,20 +431,10 @@ def find_pairs(
             n_left = _narrow_by_the_rest(n_left, heads, tail_starts, tails, bitmaps, left, places, inside)
             n = _append_pairs(n_left, left, places, answers, live_flags, False, n, events, slots)
             n_open = _append_pairs(n_left, left, places, answers, live_flags, True, n_open, open_events, open_clauses)
-            if n + n_most > np.uint64(len(events)):
-                events = _doubled(events)
-                slots = _doubled(slots)
-            if n_open + n_most > np.uint64(len(open_events)):
-                open_events = _doubled(open_events)
-                open_clauses = _doubled(open_clauses)
+            events, slots = with_room(events, np.int64(n), n_most), with_room(slots, np.int64(n), n_most)
+            open_events = with_room(open_events, np.int64(n_open), n_most)
+            open_clauses = with_room(open_clauses, np.int64(n_open), n_most)
     return events[:n], slots[:n], open_events[:n_open], open_clauses[:n_open]
-
-
-@kernel
-def _doubled(array: NDArray[Any]) -> Any:
-    larger = np.empty(2 * len(array), dtype=array.dtype)
-    larger[: len(array)] = array
-    return larger
 
 
 @kernel
