@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = "siftline.indexes"
 
-# Name -> module and class; a module is imported when its index is first asked for.
+# Name -> module and class; a module is imported when its index is first used.
 _INDEXES: Final = {
     "scan": ("siftline.indexes.scan", "Scan"),
     "fast-scan": ("siftline.indexes.fast_scan.index", "FastScan"),
@@ -65,7 +65,7 @@ def indexes() -> list[str]:
     ['scan', 'fast-scan', 'counting', 'k-index', 'propagation', 'op-index', 'be-tree', 'pst-bloom', 'pst-hash',
      'pb-tree', 'sift']
     """
-    from importlib.metadata import entry_points  # takes a while to load, and most processes do without
+    from importlib.metadata import entry_points  # slow to load, and most processes do not need it
 
     return [*_INDEXES, *sorted({point.name for point in entry_points(group=GROUP)} - _INDEXES.keys())]
 

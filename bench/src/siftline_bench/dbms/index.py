@@ -1,10 +1,10 @@
-"""`dbms`: subscriptions as rows, an event as a query, and a database does the rest.
+"""`dbms`: subscriptions are rows, and an event is a query to a database.
 
 Paper: the DBMS half of ToPSS (section 4): sequential search (4.1) and predicate grouping (4.2), there on Kdb.
 
 Idea: *sequential* keeps a row for each predicate of each subscription; a query compares all of them with the event,
 counts by subscription, and keeps those that count as many as they have. *Grouping* keeps each different predicate once;
-the query finds those that hold, then counts them in the table of who uses which.
+the query finds those that hold, then counts them in the table of which clause uses which predicate.
 
 Worked example:    1: price < 580 and brand = 'x'        2: price < 580 and year in (2019, 2020)
 
@@ -238,7 +238,7 @@ class Dbms(OneByOne):
         return self._candidates(sids)
 
     def _candidates(self, sids: NDArray[np.int64]) -> Candidates:
-        # Clauses that came while the database was searching are not in these views, or they are whole.
+        # Clauses that were added during the query are not in these views, or completely.
         slots, is_exact = self._slots.view, self._is_exact.view
         sids = sids[sids < len(slots)]
         sids = sids[self._is_live.view[slots[sids]]]

@@ -255,7 +255,7 @@ def _paths(c_nodes: NDArray[np.int32], p_nodes: NDArray[np.int32]) -> Iterator[t
 
 
 class _Intervals:
-    """The intervals of a part, by halving, computed anew."""
+    """The intervals of a part, by halving, computed independently for the check of invariants."""
 
     def __init__(self, clauses: Clauses, starts: NDArray[np.int64], cuts: NDArray[np.int32]) -> None:
         self.clauses, self.starts, self.cuts = clauses, starts, cuts

@@ -148,7 +148,7 @@ class Tree(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What `_partition` needs for one c-node; attributes are numbered anew in it, in the order of their first use."""
+    """Scratch of `_partition` for one c-node; it numbers attributes in the order of their first use there."""
 
     used_at: NDArray[np.int32]  # by attribute: the last c-node with it on its path
     seen_at: NDArray[np.int32]  # by attribute: the last c-node with it among its members

@@ -4,8 +4,10 @@ Paper
 -----
 ToPSS, the Toronto publish/subscribe system: predicate tables and counting. Numbers below are its sections.
 
-Idea ---- Each distinct predicate has one number, however many clauses use it. Stage 1 finds the predicates that an
-event satisfies and sets their bits in the predicate bit vector. Stage 2 adds one hit to every clause of every satisfied
+Idea
+----
+Each distinct predicate has one number, however many clauses use it. Stage 1 finds the predicates that an event
+satisfies and sets their bits in the predicate bit vector. Stage 2 adds one hit to every clause of every satisfied
 predicate; a clause with as many hits as it has predicates holds. Numbers are in the order of attribute, list and
 operand. So the predicates of a sorted list that a value satisfies are a run of numbers (predicate inference), and stage
 2 reads the clauses of a run in one stream.
@@ -149,7 +151,7 @@ class Arrays(NamedTuple):
 
 
 # How each association counts: the kernel, and the arrays that it reads.
-_COUNTS: Final = {
+_COUNTS: Final[dict[str, tuple[Any, tuple[str, ...]]]] = {
     "list": (count_by_lists, ("posting_starts", "postings")),
     "bit-matrix": (count_by_bits, ("matrix",)),
     "byte-matrix": (count_by_bytes, ("matrix",)),

@@ -115,7 +115,7 @@ class FastScan(OneByOne):
         self._publish(state["_published"])
 
     def build(self, batch: Batch) -> None:
-        """Lay out all clauses anew."""
+        """Replace all clauses by those of the batch."""
         self._clear()
         self.add(batch, batch.domains)
 

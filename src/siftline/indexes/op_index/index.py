@@ -48,7 +48,8 @@ measured. Laying out is a counting sort by cell, and a small sort inside each.
 Departures
 ----------
 D1  Additions and removals by parts, not in place: a sorted list is slow to change and unsafe under a match (parts.py).
-    So a signature never has to forget: it is built anew with its part. Pivots are the rarest attributes of the part.
+    So a bit is never removed from a signature: it is computed again with its part. Pivots are the rarest attributes of
+    the part.
 D2  Operands are codes, so `<` is `<=` of the code before. A value is compared inside its section only (numbers with
     numbers), and a test of presence is `>=` the first code of a section.
 D3  Several entries share a count where one value fires at most one of them: `in`, and `!=` and `not between` as

@@ -74,7 +74,8 @@ def choose_pivots(
     """Return, per chosen clause, the first literal of its pivot group and the literal after it; and if it is a CNF.
 
     The group with the fewest literals, then with the rarest attributes (OpIndex Eq. 1 and footnote 8), then with the
-    lowest attribute. A group that a veto may satisfy cannot be it: nothing of it need be in the event.
+    lowest attribute. A group with a veto cannot be the pivot group: an event may satisfy it
+    without any of its attributes.
     """
     firsts = np.empty(len(chosen), dtype=np.int64)
     ends = np.empty(len(chosen), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The memory of a PS-Tree: pools of nodes, boundaries and leaves, and rows of changing length behind one another.
+"""The memory of a PS-Tree: pools of nodes, boundaries and leaves, and rows of changing length, one after the other.
 
 A pool is a set of arrays with a row for each id, and a stack of the ids that are free. All functions return the tree
 with other arrays in it; `counts` is changed in place.

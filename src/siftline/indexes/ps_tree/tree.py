@@ -54,7 +54,7 @@ D4  Neighbouring values of fixed width cut only once between them (4 above is 5 
     may have an empty space between s and s followed by a zero character; nothing is ever located there.
 D5  A character of a string is stored as its UTF-8 bytes in digits of four bits; the paper's array of links would be as
     long as the alphabet.
-D6  Signatures are made anew when an id leaves. By default they have 256 bits, 2 of them set for an id: 1 % false
+D6  Signatures are recomputed when an id is removed. By default they have 256 bits, 2 of them set for an id: 1 % false
     positives with 14 ids in a list. The paper gives no size.
 """
 

@@ -36,7 +36,7 @@ _LOW_BITS = np.uint64(63)
 
 @inline_kernel
 def _folded(hashed: Any, number: int) -> Any:
-    """Return the hash of a sequence with one more number behind it."""
+    """Return the hash of a sequence with one more number at its end."""
     mixed = (hashed ^ np.uint64(number)) * _FACTOR
     return (mixed ^ (mixed >> _HALF)) * _FACTOR
 

@@ -68,7 +68,7 @@ _MOST_ROWS: Final = 1 << 18
 _MEASURED_MIN: Final = 64
 # A measured cost is used after this many measurements.
 _CHUNKS: Final = 4
-# At most every 32nd event of a batch is sampled to estimate how many clauses the events visit.
+# Every 32nd event of a batch (more of a small one) is sampled to estimate how many clauses the events visit.
 _SAMPLE: Final = 32
 
 # The arrays are made when matching without them has cost this share of making them: more batches are likely to come.

@@ -96,7 +96,7 @@ _LOW1, _WIDTH1, _PLACE2, _LOW2, _WIDTH2, _SLOT, _ROW, _CLAUSE = (
 )
 
 # What the kernel returns for an event with several values of one attribute, with too many values, or with too many ids:
-# the caller must use `candidates_of_several`.
+# the caller must take a slower path.
 SEVERAL = -1
 
 
