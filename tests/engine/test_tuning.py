@@ -84,5 +84,5 @@ def test_an_engine_describes_itself() -> None:
     text = engine.describe()
     assert "3 subscriptions, 1 of them with the same expression as another" in text
     assert "2 clauses of 3 predicates on 2 attributes, 1 patterns" in text
-    assert "tail: 2 clauses" in text
+    assert "write buffer: 2 clauses" in text
     assert "sift: " in text

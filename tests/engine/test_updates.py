@@ -96,8 +96,8 @@ def test_a_thread_that_ends_does_not_hide_the_next_one(engine: Engine, monkeypat
         self._thread = next_thread  # a writer comes between the last look and the end
         return False
 
-    monkeypatch.setattr("siftline.engine.compaction.Compactor._does_something", end_late)
-    thread = threading.Thread(target=compactor._run, args=(engine._updates,))
+    monkeypatch.setattr("siftline.engine.compaction.Compactor._compact_once", end_late)
+    thread = threading.Thread(target=compactor._repeat, args=(compactor._compact_once, engine._updates))
     thread.start()
     thread.join()
     assert compactor._thread is next_thread

@@ -13,7 +13,7 @@ from siftline.errors import TooLargeError, UnknownIndexError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from siftline.indexes.k_index.index import Arrays
+    from siftline.indexes.k_index.kernels import Layout
 
 # OpIndex, Table 1.
 TABLE_1 = {
@@ -33,9 +33,9 @@ def filled(subscriptions: dict[int, str], **options: Any) -> Engine:
     return engine
 
 
-def arrays_of(engine: Engine) -> Arrays:
+def arrays_of(engine: Engine) -> Layout:
     (part,) = engine._state.index._parts  # type: ignore[attr-defined]
-    arrays: Arrays = part.arrays
+    arrays: Layout = part.arrays
     return arrays
 
 

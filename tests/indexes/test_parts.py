@@ -56,7 +56,8 @@ def sizes(engine: Engine) -> list[int]:
 
 
 def test_parts_halve_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("siftline.engine.compaction._AT_ONCE", 4096)  # nothing in the background
+    for name in ("_AT_ONCE", "_FEW_SLOTS"):  # nothing in the background
+        monkeypatch.setattr(f"siftline.engine.compaction.{name}", 4096)
     engine = Engine("everything")
     engine.add_many((n, f"a = {n}") for n in range(1000))
     for n in range(1000, 1200):

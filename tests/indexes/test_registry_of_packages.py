@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,3 +60,10 @@ def test_an_index_that_cannot_be_loaded_says_so() -> None:
 def test_without_the_package() -> None:
     with pytest.raises(UnknownIndexError, match="there is no index 'reversed-scan'"):
         siftline.Engine("reversed-scan")
+
+
+def test_an_index_of_the_laboratory_says_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: ())
+    assert "dbms" not in siftline.indexes()
+    with pytest.raises(UnknownIndexError, match=r"'dbms' is not installed: pip install 'siftline\[bench\]' brings it"):
+        siftline.Engine("dbms")

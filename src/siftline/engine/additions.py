@@ -1,4 +1,4 @@
-"""Many subscriptions at once: from rows, tables and files to what an engine adds, and what it refuses.
+"""Reading many subscriptions at once: rows, tables and files become what an engine adds, and what it refuses.
 
 rows, a table of texts, a file   →  Rows: ids, expressions, weights, tenants   →  ids checked against the engine
 a table of predicates            →  Columns: the same as arrays, without an object for each
@@ -33,7 +33,7 @@ Place = tuple[int | None, int | None]
 class Refused(NamedTuple):
     """A subscription that was not added.
 
-    `position` counts the rows of the source from 0; `line` is the line of a text file. What is not known is None.
+    `position` counts the rows of the source from 0; `line` is the line of a text file. Unknown values are None.
     """
 
     position: int | None
@@ -54,7 +54,7 @@ class Added(int):
     refused: tuple[Refused, ...]
 
     def __new__(cls, n: int, refused: Iterable[Refused] = ()) -> Added:
-        """Return a number that knows what was refused."""
+        """Return a number with the attribute `refused`."""
         added = super().__new__(cls, n)
         added.refused = tuple(refused)
         return added
@@ -74,10 +74,10 @@ class Rows(NamedTuple):
     tenants: Tenants
     places: list[Place]
     refused: list[Refused]
-    are_ids_spelled: bool = False  # as numbers in a CSV file are, which may be meant as text
+    are_ids_spelled: bool = False  # ids of a CSV file look like numbers, but may be meant as text
 
     def fitted(self, is_text: bool | None, has: Callable[[Id], bool]) -> Rows:
-        """Return those whose ids an engine can take: of the type that it has, new, and different."""
+        """Return the rows whose ids an engine can take: of its type, new, and different; refuse the others."""
         rows = self.spelled(is_text)
         reasons = _id_reasons(rows.ids, is_text, has)
         if not reasons:
@@ -96,7 +96,7 @@ class Rows(NamedTuple):
         )
 
     def spelled(self, is_text: bool | None) -> Rows:
-        """Return the same with ids as text, if they are written in a text file and the ids of the engine are text."""
+        """Return the same with ids as text, if they come from a text file and the ids of the engine are text."""
         return self._replace(ids=[str(id) for id in self.ids]) if self.are_ids_spelled and is_text else self
 
     def each_tenant(self) -> list[str | None]:
@@ -111,10 +111,10 @@ class Columns(NamedTuple):
     table: Any
     tenants: Mapping[Id, str | None] | str | None
     refused: list[Refused]
-    whole: Any  # the table with those that were refused
+    whole: Any  # the table, including refused subscriptions
 
     def fitted(self, is_text: bool | None, has: Callable[[Id], bool]) -> Columns:
-        """Return those whose ids an engine can take."""
+        """Return the subscriptions whose ids an engine can take; refuse the others."""
         from siftline.files.subscription_tables import rows_of_ids
 
         ids = self.table["subscription"].unique().to_pylist()
@@ -149,9 +149,9 @@ def read(source: Any, tenant: str | None, on_error: OnError) -> Rows | Columns:
     source
         As `Engine.add_many` takes it.
     tenant : str, optional
-        Of those that do not say whose they are.
+        The tenant of subscriptions that name none.
     on_error : {'raise', 'collect'}
-        What becomes of bad ones.
+        Whether a bad subscription raises, or is refused and collected.
     """
     if on_error not in ("raise", "collect"):
         raise ValueError(f"on_error must be 'raise' or 'collect', not {on_error!r}")
@@ -171,7 +171,7 @@ def read(source: Any, tenant: str | None, on_error: OnError) -> Rows | Columns:
 
 
 def _check_path(path: Path) -> None:
-    """Refuse what is an expression rather than a path; a path that is not there is the system's to report."""
+    """Raise FileError if a path looks like an expression; opening a missing file raises later."""
     if not path.suffix and not path.exists():
         raise FileError(f"{path}: there is no such file; `add` takes one expression, add_many files, tables and rows")
 
@@ -181,7 +181,7 @@ def _is_parquet(path: Any) -> bool:
 
 
 def _with_subscription(table: Any) -> Any:
-    """Return a table whose ids stand in the column `subscription`."""
+    """Return a table whose ids are in the column `subscription`."""
     names = table.column_names
     if "expression" not in names and "attribute" not in names:
         found = ", ".join(names) or "none"
@@ -240,7 +240,7 @@ def _text_rows(table: Any) -> Iterable[tuple[Any, ...]]:
 def _of_rows(source: Iterable[Any], tenant: str | None, collects: bool) -> Rows:
     rows = Rows([], [], [], [], [], [])
     tenants: list[str | None] = []
-    known: dict[str, Expression] = {}  # a text that repeats is parsed once
+    known: dict[str, Expression] = {}  # a repeated text is parsed once
     for position, given in enumerate(source):
         id = None
         try:

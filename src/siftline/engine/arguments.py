@@ -1,4 +1,4 @@
-"""What callers may give an engine beside expressions: weights, tenants, instants, and how many they want."""
+"""Checks of what callers give an engine besides expressions: weights, tenants, instants, `top`, statistics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def checked_now(now: Any) -> int:
 
 
 def check_top(top: object) -> None:
-    """Raise unless `top` says how many subscriptions are wanted."""
+    """Raise unless `top` is a number of subscriptions."""
     if not isinstance(top, int) or isinstance(top, bool) or top < 0:
         raise ValueError(f"top must be a number of subscriptions, not {top!r}")
 
@@ -50,7 +50,7 @@ def checked_tenant(tenant: Any) -> str | None:
 
 
 def checked_statistics(statistics: Any) -> Statistics | None:
-    """Return statistics; raise unless they are of the class that there is for them."""
+    """Return statistics; raise unless they are a `Statistics` or None."""
     if statistics is not None and not isinstance(statistics, Statistics):
         raise TypeError(f"statistics must be a siftline.Statistics, not {type(statistics).__name__}")
     return statistics

@@ -1,4 +1,4 @@
-"""Many events at once: chunks of a batch over threads, and what they match as an Arrow table.
+"""Many events at once: chunks of a batch run in threads, and the matches become an Arrow table.
 
     events 0 .. 9,999   →   chunks of some thousand events, each matched at one moment of the engine
     chunk               →   `pipeline.find`: (starts, slots)  →  columns of the table
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from siftline.engine.pipeline import Matches
     from siftline.engine.subscriptions import SubscriptionTable
 
-# Events of a chunk: as many as `sift` matches in bitmaps at a time, or a few times as many. Fewer, and starting a chunk
-# is felt; more, and its results no longer stay in the cache.
+# Events of a chunk: as many as `sift` matches in bitmaps at a time, or a few times as many. With fewer, starting chunks
+# takes noticeable time; with more, results no longer fit into the cache.
 _BLOCK: Final = 1024
 _MOST_BLOCKS: Final = 4
 # Each thread gets about this many chunks, because some take longer than others.
@@ -35,10 +35,10 @@ _CHUNKS: Final = 4
 # An Arrow array of strings holds less than this many bytes.
 _MOST_BYTES: Final = 2**31 - 1
 
-# Events, ids, and weights if they are asked for.
+# Events, ids, and weights if they are wanted.
 _Columns = tuple[Any, list[Any], Any]
 
-# The string ids of a table by slot; as long as nothing was added to it, they are the same for every batch.
+# The string ids of a table by slot, reused for every batch until the table grows.
 _id_texts: WeakKeyDictionary[SubscriptionTable, Any] = WeakKeyDictionary()
 
 
@@ -51,10 +51,10 @@ def matched_table(
     *,
     whole: bool = False,
 ) -> pa.Table:
-    """Return the table of what `find(first, end)` finds for all n events, with the weights of subscriptions or not.
+    """Return the table of the matches that `find(first, end)` returns for n events, with or without weights.
 
-    `are_ids_text` tells of which type the column `subscription` is if nothing matched. With `whole`, `find` is asked
-    once for all events.
+    `are_ids_text` gives the type of the column `subscription` if nothing matched. With `whole`, `find` is called once
+    for all events.
     """
     n_threads = _n_threads(threads)
     size = max(1, n) if whole else _BLOCK * min(max(n // (_BLOCK * _CHUNKS * n_threads), 1), _MOST_BLOCKS)
@@ -91,7 +91,7 @@ def _table(chunks: Iterable[_Columns], are_ids_text: Callable[[], bool | None], 
             events.append(chunk_events)
             ids += chunk_ids
             weights.append(chunk_weights)
-    # Asked after matching: the first subscription may have come meanwhile.
+    # Called after matching, because the first subscription may have been added meanwhile.
     schema = matches_schema(are_ids_text(), has_weights)
     columns = [events, ids, weights] if has_weights else [events, ids]
     arrays = [pa.chunked_array(column, field.type) for column, field in zip(columns, schema, strict=True)]
@@ -99,13 +99,13 @@ def _table(chunks: Iterable[_Columns], are_ids_text: Callable[[], bool | None], 
 
 
 def matches_schema(are_ids_text: bool | None, has_weights: bool) -> pa.Schema:
-    """Return the schema of every table of matches; the ids of an engine that never had any are numbers."""
+    """Return the schema of every table of matches; ids are numbers if an engine never had any."""
     fields = [pa.field("event", pa.int64()), pa.field("subscription", id_type(are_ids_text))]
     return pa.schema([*fields, pa.field("weight", pa.float64())] if has_weights else fields)
 
 
 def id_type(are_ids_text: bool | None) -> pa.DataType:
-    """Return the Arrow type of ids; None, of an engine that never had any, is as numbers."""
+    """Return the Arrow type of ids; None, for an engine that never had any, means numbers."""
     return pa.string() if are_ids_text else pa.int64()
 
 
@@ -114,7 +114,7 @@ def ids_of(table: SubscriptionTable, slots: NDArray[np.int32]) -> list[Any]:
     if not len(slots):
         return []
     if not table.are_ids_text:
-        # Slots are in bounds: `take` that clips does not look, and takes half as long.
+        # Slots are in bounds; `take` with `clip` does not check that, and takes half as long.
         return [pa.array(table.id_array().take(slots, mode="clip"))]
     texts, longest = _texts_of(table, int(slots.max()) + 1)
     size = max(1, _MOST_BYTES // max(1, longest))

@@ -1,15 +1,16 @@
-"""Tidying up behind changes: a small engine at once, a large one in two threads of its own.
+"""Work after changes: flushes, merges, sweeps. A small engine does it at once, a large one in two threads.
 
-    flusher      brings the write buffer into the index, and merges small parts: milliseconds
-    compactor    merges large parts, sweeps, deals out labels again: seconds; at low priority
+    flusher      moves the write buffer to the index, and merges small parts: milliseconds
+    compactor    merges large parts, sweeps, assigns labels again: seconds; at low priority
 
-A thread lives only while there is something to do, and holds the writers' lock only to choose what to do and to put the
-result in place. While it holds a lock it has the usual priority, because a writer would otherwise wait until the
-processor has nobody else to serve. Matching never waits for either. In a process that forks meanwhile, the child does
-the work again when it next changes something.
+A thread lives only while there is work, and holds the writers' lock only to choose the work and to put the result in
+place. While it holds the lock it has normal priority; otherwise a writer would wait until the processor is idle.
+Matching never waits for either thread. If a process forks meanwhile, the child starts the work again at its next
+change.
 
-A writer that adds faster than the flusher flushes is slowed down (`stall`): it would keep the interpreter's lock from
-the flusher, which needs it sixty times for a flush, and gets it from a busy thread only every five milliseconds.
+A writer that adds faster than the flusher flushes is slowed down (`stall`). Otherwise it would keep the interpreter's
+lock from the flusher, which needs it sixty times for a flush and gets it from a busy thread only every five
+milliseconds.
 """
 
 from __future__ import annotations
@@ -28,62 +29,62 @@ if TYPE_CHECKING:
     from siftline.engine.updates import Updates
     from siftline.indexes.protocol import Merge
 
-    # Does some work that takes long, here or elsewhere, and waits for it.
+    # Runs a slow function, in this thread or another, and waits for it.
     Run = Callable[[Callable[[], None]], None]
 
-# Merges of at most this many clauses, or constants, are done at once in a small engine, in a few milliseconds.
+# A small engine does merges of at most this many clauses, or constants, at once; they take a few milliseconds.
 _AT_ONCE: Final = 1024
 # An engine of at most this many slots is small.
 _FEW_SLOTS: Final = 1024
-# Merges of at most this many clauses are left to the flusher.
+# The flusher does merges of at most this many clauses, the compactor larger ones.
 _QUICK_CLAUSES: Final = 8192
-# How long a writer waits for a flush before each addition that comes meanwhile.
+# How long a writer waits before each addition while a flush is due.
 _STALL_S: Final = 0.0005
-# This many constants are entered while the lock is held.
+# A merge of constants is finished under the lock once at most this many new constants are left.
 _FEW_CONSTANTS: Final = 256
-# This many renewals in a row may be overtaken by additions in bulk.
+# After this many renewals in a row that bulk additions made useless, the next bulk addition waits for a renewal.
 _PATIENCE: Final = 2
-# How much the thread steps back behind others; see nice(1).
+# The niceness of the compactor; see nice(1).
 _NICENESS: Final = 5
 
-# Engines whose thread may be running; a fork must not find it in the middle of something.
+# Engines with a background thread; a fork holds their locks.
 _watched: weakref.WeakSet[Updates] = weakref.WeakSet()
 
 
 class Compactor:
-    """Does the merges of one engine. All but `join` and the thread itself run under the writers' lock."""
+    """The background work of one engine. Methods run under the writers' lock, except `join`, `stall` and threads."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
         self._flusher: threading.Thread | None = None
         self._merges: list[Merge] = []  # under way
-        self._is_left = False  # whether a large merge waits for the thread: to choose it again would cost every change
+        self._is_left = False  # whether a large merge waits for the compactor, so that changes need not choose it again
         self._error: Exception | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        return {}  # a thread stays where it runs
+        return {}  # threads belong to the original
 
     def __setstate__(self, state: dict[str, object]) -> None:
         Compactor.__init__(self)
 
     def stall(self, updates: Updates) -> None:
-        """Wait a little if the write buffer is due and being flushed; without any lock."""
+        """Wait a little if a flush is due and running; the caller holds no lock."""
         flusher = self._flusher
         if flusher is not None and updates.state.buffer.is_due:
             flusher.join(_STALL_S)
 
     def tidy(self, updates: Updates, *, is_bulk: bool = False) -> None:
-        """Do what is to be done if the engine is small; otherwise leave it to the threads.
+        """Do the work if the engine is small; otherwise start the threads.
 
-        Additions in bulk bring domains of their own, so that a renewal in the thread is overtaken by each of them. When
-        that has happened a few times, the next one waits for a renewal.
+        Each bulk addition replaces the domains, which makes a running renewal useless. When that has happened a few
+        times, the next bulk addition waits for a renewal.
         """
         state = updates.state
         is_small = state.table.n_slots <= _FEW_SLOTS
         if is_small and updates.wants_flush():
             updates.flush()
         if self._flusher is None and (updates.wants_flush() or self._leaves_merge(updates, is_small)):
-            self._flusher = self._started("siftline-flush", self._run_flusher, updates)
+            self._flusher = self._started("siftline-flush", self._flush_or_merge, updates)
         domains = state.domains
         if domains.wants_merge:
             if domains.n_constants > _AT_ONCE:
@@ -105,7 +106,7 @@ class Compactor:
                 self._start(updates)
 
     def _leaves_merge(self, updates: Updates, is_small: bool) -> bool:
-        """Merge parts at once if the engine is small; return whether merges are left that no thread knows of."""
+        """Merge parts at once if the engine is small; return whether merges are left for a thread."""
         if self._is_left and self._thread is not None:
             return False
         while (merge := updates.state.index.merge()) is not None:
@@ -116,7 +117,7 @@ class Compactor:
         return False
 
     def settle(self, updates: Updates) -> None:
-        """Do everything now."""
+        """Do all work now."""
         if updates.wants_flush():
             updates.flush()
         if updates.has_many_dead():
@@ -128,43 +129,46 @@ class Compactor:
         updates.merge_patterns()
 
     def join(self) -> None:
-        """Wait for the threads, and raise what they met."""
+        """Wait for the threads, and raise their error."""
         for thread in (self._flusher, self._thread):
             if thread is not None:
                 thread.join()
         thread = self._thread
-        if thread is not None:  # which the flusher has started
+        if thread is not None:  # the flusher may have started it
             thread.join()
         error, self._error = self._error, None
         if error is not None:
             raise SiftlineError(f"merging in the background failed: {error!r}") from error
 
+    # the threads
+
     def _start(self, updates: Updates) -> None:
         if self._thread is None:
-            self._thread = self._started("siftline-compaction", self._run, updates)
+            self._thread = self._started("siftline-compaction", self._compact_once, updates)
 
-    def _started(self, name: str, run: Callable[[Updates], None], updates: Updates) -> threading.Thread:
+    def _started(self, name: str, step: Callable[[Updates], bool], updates: Updates) -> threading.Thread:
         _watched.add(updates)
-        thread = threading.Thread(target=run, args=(updates,), name=name, daemon=True)
+        thread = threading.Thread(target=self._repeat, args=(step, updates), name=name, daemon=True)
         thread.start()
         return thread
 
-    # the flusher
-
-    def _run_flusher(self, updates: Updates) -> None:
+    def _repeat(self, step: Callable[[Updates], bool], updates: Updates) -> None:
+        """Repeat a step until there is no more work: the loop of both threads."""
         try:
-            while self._flushes_or_merges(updates):
+            while step(updates):
                 pass
         except Exception as error:
             self._error = error
-            raise  # shown by threading.excepthook; what matches has not changed
+            raise  # shown by threading.excepthook; the set of matches has not changed
         finally:
-            with updates.state.writing:
+            with updates.state.writing:  # another thread may have been started since
                 if self._flusher is threading.current_thread():
                     self._flusher = None
+                if self._thread is threading.current_thread():
+                    self._thread = None
 
-    def _flushes_or_merges(self, updates: Updates) -> bool:
-        """Flush if it is due, otherwise merge what is small; return whether there was anything to do."""
+    def _flush_or_merge(self, updates: Updates) -> bool:
+        """Flush if that is due, otherwise merge small parts; return whether there was any work. For the flusher."""
         with updates.state.writing:
             wants_flush = updates.wants_flush()
             merge = None if wants_flush else updates.state.index.merge()
@@ -178,7 +182,7 @@ class Compactor:
                 self._flusher = None  # under the lock, so that the next change starts another one
                 return False
         if merge is not None:
-            self._carry_out(merge, updates, at_once)
+            self._carry_out(merge, updates, run_here)
         else:
             self._flush(updates)
         return True
@@ -190,31 +194,18 @@ class Compactor:
         except Exception:
             if updates.state.domains.version == version:
                 raise
-            # Constants came in while it looked at them: once more.
+            # New constants changed the domains during the flush: the next step tries again.
 
-    # the thread for what takes long
-
-    def _run(self, updates: Updates) -> None:
-        try:
-            while self._does_something(updates):
-                pass
-        except Exception as error:
-            self._error = error
-            raise  # shown by threading.excepthook; what matches has not changed
-        finally:
-            with updates.state.writing:
-                if self._thread is threading.current_thread():  # another one may have been started since
-                    self._thread = None
-
-    def _does_something(self, updates: Updates) -> bool:
+    def _compact_once(self, updates: Updates) -> bool:
+        """Sweep, renew, merge constants, patterns and parts; return whether there was work. For the compactor."""
         with updates.state.writing:
             has_many_dead = updates.has_many_dead()
         if has_many_dead:
-            updates.sweep(stepped_back)
+            updates.sweep(run_at_low_priority)
         with updates.state.writing:
             wants_renewal = updates.wants_renewal()
         if wants_renewal:
-            updates.renew(stepped_back)
+            updates.renew(run_at_low_priority)
         _merge_constants(updates)
         updates.merge_patterns()
         with updates.state.writing:
@@ -226,11 +217,11 @@ class Compactor:
                 self._thread = None  # under the lock, so that the next change starts another one
                 return False
             self._merges.append(merge)
-        self._carry_out(merge, updates, stepped_back)
+        self._carry_out(merge, updates, run_at_low_priority)
         return True
 
     def _carry_out(self, merge: Merge, updates: Updates, run: Run) -> None:
-        """Carry out a merge; one that failed because constants came in while it looked at them is given up."""
+        """Carry out a merge; if it fails because new constants changed the domains meanwhile, give it up."""
         version = updates.state.domains.version
         try:
             run(merge.run)
@@ -246,7 +237,7 @@ class Compactor:
             merge.finish()
 
     def forked(self, updates: Updates) -> None:
-        """Forget the threads, which are not there in a child process, and what they were at."""
+        """Drop the threads, which a child process does not have, and their unfinished work."""
         self._thread = self._flusher = None
         while self._merges:
             self._merges.pop().give_up()
@@ -254,8 +245,8 @@ class Compactor:
         updates.state.table.removed = None
 
 
-class Nobody(Compactor):
-    """Leaves everything as it is, for an engine that is only on its way to become another's parts."""
+class NoCompactor(Compactor):
+    """Does no work: for an engine whose parts will become those of another engine."""
 
     def tidy(self, updates: Updates, *, is_bulk: bool = False) -> None:
         """Do nothing."""
@@ -268,14 +259,14 @@ def _merge_constants(updates: Updates) -> None:
             return
         merging = updates.state.domains.start_merge()
     try:
-        stepped_back(merging.run)
+        run_at_low_priority(merging.run)
         while merging.n_behind > _FEW_CONSTANTS:
             merging.catch_up()
     except BaseException:
         with updates.state.writing:
             merging.give_up()
         raise
-    with updates.state.writing, updates.state.publishing:  # a batch may merge them, too
+    with updates.state.writing, updates.state.publishing:  # a bulk addition may merge them too
         merging.finish()
 
 
@@ -289,17 +280,17 @@ def _done(merge: Merge, updates: Updates) -> None:
         merge.finish()
 
 
-def at_once(work: Callable[[], None]) -> None:
-    """Do some work in this thread."""
+def run_here(work: Callable[[], None]) -> None:
+    """Run a function in this thread."""
     work()
 
 
-def stepped_back(work: Callable[[], None]) -> None:
-    """Do some work in a thread at low priority, and wait for it; it must hold no lock."""
+def run_at_low_priority(work: Callable[[], None]) -> None:
+    """Run a function in a new thread at low priority, and wait for it; it must hold no lock."""
     errors: list[BaseException] = []
 
     def run() -> None:
-        _step_back()
+        _lower_priority()
         try:
             work()
         except BaseException as error:
@@ -312,13 +303,13 @@ def stepped_back(work: Callable[[], None]) -> None:
         raise errors[0]
 
 
-def _step_back() -> None:
-    """Lower the priority of this thread, where the system has such a thing."""
+def _lower_priority() -> None:
+    """Lower the priority of this thread, if the system can."""
     with contextlib.suppress(AttributeError, OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
 
-# What a fork does: writers' locks are held during it, so that none is held by a thread that the child does not have.
+# A fork holds the writers' locks, so that none of them is held by a thread that the child does not have.
 _held: list[Updates] = []
 
 

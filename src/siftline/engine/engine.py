@@ -1,7 +1,7 @@
-"""The engine: subscriptions in, events in, ids out, over any index.
+"""The engine: it takes subscriptions and events, and returns ids, over any index.
 
-This file is what a user sees. `state.py` has the parts of an engine, `updates.py` changes them, `pipeline.py` matches
-events against them. Threads may match while others add and remove.
+This file is the public interface. `state.py` has the parts of an engine, `updates.py` changes them, `pipeline.py`
+matches events against them. Threads may match while others add and remove.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Engine(CommonEngine):
     index : str
         A name from `siftline.indexes()`.
     statistics : Statistics, optional
-        What is known about the events to come; helps the index to choose.
+        What is known about future events; helps the index to choose its layout.
     schedule : str, optional
-        In which order calls of operators are made; `adaptive` if left out, for `scan` the oracle, `everything`.
+        The order in which operators are called: `adaptive` if left out, or `everything` for the oracle `scan`.
     **options
         Options of the index.
 
@@ -65,7 +65,7 @@ class Engine(CommonEngine):
     """
 
     def __new__(cls, index: str = DEFAULT, *arguments: Any, **options: Any) -> Engine:
-        """Return an engine; of an index that keeps subscriptions in its own file, the one that is made for that."""
+        """Return an engine; for an index that keeps subscriptions in its own file, a `PagedEngine`."""
         if cls is Engine and index in PAGED:
             from siftline.engine.paged import PagedEngine
 
@@ -125,12 +125,12 @@ class Engine(CommonEngine):
         expression : str or Expression
             Text of the language (LANGUAGE.md), or an expression from `parse`, `parse_pattern`, `attr` and so on.
         id : int, str or UUID, optional
-            A new number if left out. Ids of one engine are all integers or all strings; a UUID counts as its text, here
-            and wherever an id is taken.
+            A new number if left out. Ids of one engine are all integers or all strings; a UUID counts as its text,
+            here and in all other methods.
         weight : float
             For `match(..., top=k)`.
         tenant : str, optional
-            Whose subscription it is, for `match(..., tenant=...)`.
+            The owner of the subscription, for `match(..., tenant=...)`.
 
         Raises
         ------
@@ -148,7 +148,7 @@ class Engine(CommonEngine):
         return chosen
 
     def add_many(self, source: Any, *, tenant: str | None = None, on_error: OnError = "raise") -> Added:
-        """Add many subscriptions at once: all of them, or none if one is refused. Returns how many.
+        """Add many subscriptions at once: all of them, or none if one is refused. Return how many were added.
 
         Parameters
         ----------
@@ -159,10 +159,10 @@ class Engine(CommonEngine):
             (see README); or the path of a file as the command line takes it: JSON Lines, CSV, Parquet or text, also
             `.gz` or `.zst`.
         tenant : str, optional
-            Whose subscriptions they are, for `match(..., tenant=...)`, unless a row says it.
+            The owner of the subscriptions, for `match(..., tenant=...)`, unless a row names one.
         on_error : {'raise', 'collect'}
-            With 'collect', the good ones are added, and `refused` of what is returned lists the others, each with its
-            position, id, reason and hint. A source that cannot be read at all is an error either way.
+            With 'collect', the good ones are added, and the attribute `refused` of the result lists the others, each
+            with its position, id, reason and hint. A source that cannot be read at all is an error either way.
 
         >>> engine = Engine()
         >>> added = engine.add_many([(1, "a = 1"), (2, "a == 2"), (1, "a = 3")], on_error="collect")
@@ -186,7 +186,7 @@ class Engine(CommonEngine):
         return Added(len(rows.ids), rows.refused)
 
     def add_rows(self, rows: Any, ids: Any, weights: Any, texts: Any = None) -> int:
-        """Add subscriptions whose predicates stand in a table already, for those who parse elsewhere.
+        """Add subscriptions that were parsed elsewhere, from a table of their predicates.
 
         Parameters
         ----------
@@ -195,7 +195,7 @@ class Engine(CommonEngine):
         ids, weights : Arrow arrays
             Of each subscription.
         texts : Arrow array of binary, optional
-            What the predicates were parsed from, in the text language, for `expression` and `explain`.
+            The expressions in the text language, for `expression` and `explain`.
         """
         from siftline.encoding.columns import load_columns
 
@@ -283,14 +283,14 @@ class Engine(CommonEngine):
         first : bool
             Return the id of any one of them, None if there is none.
         within : ids, or what `subset` returned
-            Only among these; ids that no subscription has are left out. For many matches `subset` is faster: few ids
-            are then matched by themselves, without the index.
+            Only among these; unknown ids are ignored. For many matches `subset` is faster, because a small subset is
+            matched without the index.
         tenant : str, optional
             Only among the subscriptions that were added for this tenant.
         as_slots : bool
             Return the internal integers instead, without making Python objects.
         now : datetime or str, optional
-            The instant that `now()` means in subscriptions; this one if left out.
+            The instant that `now()` means in subscriptions; the current time if left out.
 
         >>> engine = Engine()
         >>> _ = engine.add_many([(1, "a = 1"), (2, "a > 0", 2.0)])
@@ -329,7 +329,7 @@ class Engine(CommonEngine):
         return found.slots if as_slots else found.table.ids(found.slots)
 
     def _within(self, within: Within, tenant: str | None) -> Subset | None:
-        """Return the subset that is asked for."""
+        """Return the subset for the arguments `within` and `tenant`."""
         if tenant is None:
             return None if within is None else subset_of(within)
         if within is not None:
@@ -357,8 +357,8 @@ class Engine(CommonEngine):
         """Return an Arrow table (event, subscription): all subscriptions that each event satisfies.
 
         The columns and their types are the same whatever matched: `event`, the number of the event, is int64;
-        `subscription` is int64 or string, as the ids of this engine are, and int64 as long as it never had any;
-        `weight`, if it is asked for, is float64.
+        `subscription` is int64 or string, as the ids of this engine are, and int64 if it never had any; `weight`, if
+        wanted, is float64.
 
         Parameters
         ----------
@@ -376,7 +376,7 @@ class Engine(CommonEngine):
         weights : bool
             Whether the table has a third column, `weight`.
         now : datetime or str, optional
-            The instant that `now()` means, for all events alike; this one if left out.
+            The instant that `now()` means, for all events alike; the current time if left out.
 
         >>> engine = Engine()
         >>> _ = engine.add("a = 1", id="ann")
@@ -406,9 +406,8 @@ class Engine(CommonEngine):
     def encode(self, events: Any, *, event: str | None = None, now: Any = None) -> EncodedEvents:
         """Encode one event or many once, for matching them often.
 
-        The result may be given to `match` (one event) and `match_batch`. It stays right when subscriptions change, and
-        as time passes: the engine encodes it again if need be. A caller that knows at which instant it will be matched
-        may say so; then `now()` is no reason for that.
+        `match` (one event) and `match_batch` take the result. It stays valid when subscriptions change, and as time
+        passes: the engine encodes it again if needed. With `now`, it need not be encoded again for that instant.
         """
         instant = None if now is None else checked_now(now)
         return moment_of(self._updates, source_for(events, event=event), None, instant).events
@@ -416,13 +415,13 @@ class Engine(CommonEngine):
     # looking in
 
     def stats(self) -> dict[str, Any]:
-        """Return counts, bytes by structure, and what matching has cost so far."""
+        """Return counts, bytes by structure, and the work that matching has done so far."""
         with self._state.writing:
             clauses = self._updates.joined_clauses()
             return {
                 "index": self._state.index_name,
                 "subscriptions": len(self),
-                "shared": self._state.table.n_followers,
+                "shared": self._state.table.n_duplicates,
                 "attributes": len(self._state.domains.ids),
                 "patterns": len(self._state.domains.patterns) + len(self._state.domains.pattern_attributes),
                 "clauses": clauses.n_clauses,
@@ -435,15 +434,15 @@ class Engine(CommonEngine):
 
     @property
     def call_stage(self) -> Stage | None:
-        """What makes the calls of conditions, and learns from them; None if there are none."""
+        """The stage that calls operators and learns from the calls; None if no condition has calls."""
         return self._state.table.stage
 
     def rebuild(self) -> None:
-        """Lay out the index anew, as one piece, without removed subscriptions; matching goes on meanwhile.
+        """Lay out the whole index again, as one part, without removed subscriptions; matching goes on meanwhile.
 
-        The order of calls that `sub-order` keeps is made anew too, from what was learned about them.
+        The schedule `sub-order` also computes its order of calls again, from what was learned about them.
 
-        Never needed for right results: an index takes additions and removals as they come.
+        Never needed for correct results: an index takes additions and removals at any time.
         """
         with self._state.writing:
             self._updates.sweep_all()
@@ -453,25 +452,25 @@ class Engine(CommonEngine):
                 self._state.table.stage.rebuild()
 
     def settle(self) -> None:
-        """Wait until everything that follows from changes is done, such as merging parts of the index.
+        """Wait until all work after changes is done, such as merging parts of the index.
 
-        Never needed for right results; matching may be a little faster afterwards. Raises what went wrong in the
-        background, if anything did.
+        Never needed for correct results; matching may be a little faster afterwards. Raises the error of a background
+        thread, if there was one.
         """
         self._state.compactor.join()
         with self._state.writing:
             self._state.compactor.settle(self._updates)
 
     def tune(self, events: Any) -> Tuning:
-        """Lay out the index for events like these, and return what that was expected to cost, and what it costs.
+        """Lay out the index for events like these, and return the expected and the measured costs.
 
         Parameters
         ----------
         events
-            A sample of the events to come, some thousand of them, in any form that `match_batch` takes.
+            A sample of future events, some thousand of them, in any form that `match_batch` takes.
 
-        The statistics of the events tell which predicates are rare. The index is built anew with them beside the old
-        one, which goes on matching; then both match some of the events, and the faster one stays.
+        The statistics of the events tell which predicates are rare. An index is built with them beside the old one,
+        which goes on matching; then both match some of the events, and the faster one is kept.
 
         >>> engine = Engine()
         >>> engine.add_many((n, f"common = 1 and rare = {n}") for n in range(100))
@@ -487,7 +486,7 @@ class Engine(CommonEngine):
             return tune(self._updates, events)
 
     def describe(self) -> str:
-        """Return some lines that show what the engine holds, and how the index is built.
+        """Return a few lines about what the engine holds, and how the index is built.
 
         >>> engine = Engine("fast-scan")
         >>> _ = engine.add("price <= 580 and color = 'red'", id=1)
@@ -519,7 +518,7 @@ class Engine(CommonEngine):
     def open(cls, path: str | Path, *, check: bool = True) -> Engine:
         """Open a snapshot; its arrays are memory-mapped, so this is quick and the memory is shared.
 
-        Every byte is compared with its checksum first; `check=False` is for those that were checked already.
+        Checksums of all files are checked first; `check=False` is for a snapshot that was checked already.
         """
         from siftline.engine.snapshots import load
 
@@ -531,7 +530,7 @@ class Engine(CommonEngine):
             self._updates.check()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Pickled under the lock, because nothing holds it when the caller's pickler gets to the parts.
+        # Pickled here, under the locks: the caller's pickler would read the parts without them.
         with self._state.writing, self._state.publishing:
             return {"pickled": pickle.dumps(self._state)}
 
@@ -541,7 +540,7 @@ class Engine(CommonEngine):
 
 
 def _checked_schedule(schedule: str | None, index: str) -> str:
-    """Return the schedule of an engine; what it is called by default needs no loading."""
+    """Return the schedule of an engine; the default is known without importing the schedules."""
     if schedule is None:
         return "everything" if index == "scan" else "adaptive"
     from siftline.operators.schedules import check_schedule

@@ -1,7 +1,7 @@
 """Why an event matches a subscription, or why not, condition by condition.
 
-Every truth that is shown comes from `model.evaluate`: an explanation cannot disagree with matching. What is left to
-this module is to show the conditions that decide, and what the event has where they look.
+Every truth that is shown comes from `model.evaluate`, so an explanation cannot disagree with matching. This module only
+selects the conditions that decide, and shows the values that they were compared with.
 
 >>> from siftline.language.text import parse
 >>> print(explain(parse("price <= 580 and not (tags = 'used')"), {"price": "5", "tags": ["new", "boxed"]}, "ann"))
@@ -52,18 +52,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Condition", "Explanation", "explain"]
 
-# Conditions shown in all, below one `and` or `or`, and elements shown of one array.
+# How many conditions are shown in all and below one `and` or `or`, and how many elements of one array.
 _MAX_SHOWN: Final = 200
 _MAX_OPERANDS: Final = 20
 _MAX_ELEMENTS: Final = 5
-# Values shown of an attribute; in JSON there is room for more.
+# How many values of an attribute are shown as text and as JSON.
 _MAX_VALUES: Final = 5
 _MAX_JSON_VALUES: Final = 50
-# Characters of a condition and of a value.
+# How many characters of a condition and of a value are shown as text, and of both as JSON.
 _MAX_TEXT: Final = 72
 _MAX_VALUE: Final = 60
 _MAX_JSON_TEXT: Final = 10_000
-# Reasons line up behind conditions of at most this width.
+# Reasons are aligned in a column after conditions of at most this width.
 _MAX_COLUMN: Final = 60
 
 _WORDS: Final = {True: "yes", False: "no", None: "unknown"}
@@ -72,7 +72,7 @@ _NAMES: Final = {True: "true", False: "false", None: "unknown"}
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition of a subscription and what became of it.
+    """One condition of a subscription and its outcome.
 
     Attributes
     ----------
@@ -81,11 +81,11 @@ class Condition:
     truth : True, False or None
         None is unknown.
     values : list or None
-        What the event has where the condition looks, nulls included; None for groups.
+        The values of the event that the condition was compared with, including nulls; None for groups.
     reason : str
-        The same in words.
+        The values in words.
     children : list of Condition
-        What a group consists of, or the elements of an array.
+        The members of a group, or the elements of an array.
     omitted : dict
         How many children are not shown, by truth.
     """
@@ -124,7 +124,7 @@ class Explanation:
     condition : Condition
         The whole expression.
     calls : Trace or None
-        Which calls matching the event took, with all subscriptions of an engine.
+        The calls that matching the event against all subscriptions of an engine took.
     """
 
     __slots__ = ("calls", "condition", "id")
@@ -156,7 +156,7 @@ class Explanation:
 
 
 class _CalledEvent(Event):
-    """An event with the results of calls, and values for the variables of the condition that is looked at."""
+    """An event with the results of calls, and values for the variables of the condition."""
 
     __slots__ = ("calls", "substitution")
 
@@ -174,7 +174,7 @@ def explain(
     *,
     now: int | None = None,
 ) -> Explanation:
-    """Say condition by condition why an event matches an expression, or why not.
+    """Explain condition by condition why an event matches an expression, or why not.
 
     Parameters
     ----------
@@ -185,12 +185,12 @@ def explain(
     id : int or str, optional
         The subscription's id, for the title.
     trace : Trace, optional
-        Which calls matching the event took.
+        The calls that matching the event took.
     now : int, optional
-        The instant that `now()` means; this one if left out.
+        The instant that `now()` means; the current time if left out.
 
-    All operators of the condition are called. What is shown for its variables is one substitution that satisfies the
-    condition, or else one that satisfies as much of it as possible.
+    All operators of the condition are called. Its variables are shown with one substitution that satisfies the
+    condition, or else with one that satisfies as much of it as possible.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def explain(
     )
 
 
-# From expressions to conditions. `room` is how many conditions may be shown, the node itself included.
+# From expressions to conditions. `room` is how many conditions may be shown, including the node itself.
 
 
 def _condition(expression: Expression, record: Record, room: int) -> Condition:
@@ -242,7 +242,7 @@ def _truth(expression: Expression, record: Record) -> Truth:
 
 
 def _inside_not(operand: Expression, record: Record) -> Record:
-    """Return the event with values for the variables that belong to a negation."""
+    """Return the event with values for the variables inside a negation."""
     if not isinstance(record, _CalledEvent):
         return record
     inner = best_substitution(operand, record, record.calls.solve, record.substitution)
@@ -250,7 +250,7 @@ def _inside_not(operand: Expression, record: Record) -> Record:
 
 
 def _taken(constraint: Constraint, record: _CalledEvent) -> str:
-    """Say what the variables of a constraint stand for."""
+    """Return the values of a constraint's variables, in words."""
     parts = [(name, record.substitution[name]) for name in variables_of(constraint)]
     return ", ".join(f"?{name} is {'unbound' if value is None else _shown(value)}" for name, value in parts)
 
@@ -270,7 +270,7 @@ def _group(text: str, truth: Truth, operands: Sequence[Expression], record: Reco
     below = []
     left = room - 1
     for n_done, position in enumerate(shown):
-        # What one operand does not need is left to the others.
+        # Room that one operand does not use is left to the others.
         child = _condition(operands[position], record, left // (len(shown) - n_done))
         left -= _size(child)
         below.append(child)
@@ -278,7 +278,7 @@ def _group(text: str, truth: Truth, operands: Sequence[Expression], record: Reco
 
 
 def _chosen(truths: Sequence[Truth], outcome: Truth, limit: int) -> Sequence[int]:
-    """Return the positions of the operands to show: if not all, then those first that made the outcome."""
+    """Return the positions of the operands to show; if they are too many, first those with the outcome's truth."""
     if len(truths) <= limit:
         return range(len(truths))
     by_weight = sorted(range(len(truths)), key=lambda position: truths[position] is not outcome)
@@ -324,7 +324,7 @@ def _inside(operand: Expression) -> str:
 
 
 def _reason(predicate: Predicate, record: Record, truth: Truth) -> str:
-    """Say what the event has where a predicate looks."""
+    """Return the values that a predicate was compared with, in words."""
     name = "the element" if predicate.attribute is None else _shortened(write_path(predicate.attribute), _MAX_VALUE)
     leaves = record.values(predicate.attribute)
     if not leaves:
@@ -342,7 +342,7 @@ def _reason(predicate: Predicate, record: Record, truth: Truth) -> str:
 
 
 def _absence(path: str | None, record: Record) -> str:
-    """Say in which way an attribute has no value."""
+    """Return why an attribute has no value, in words."""
     if path is None or not isinstance(record, Event):
         return "is absent"
     if any(other.startswith(f"{path}.") for other in record.leaves):
@@ -354,7 +354,7 @@ def _absence(path: str | None, record: Record) -> str:
 
 
 def _mismatch(predicate: Predicate, values: Sequence[Leaf]) -> str:
-    """Say why none of the values can be compared."""
+    """Return why none of the values can be compared, in words."""
     kinds = sorted({kind_of(value) for value in values})
     wanted = sorted({kind_of(constant) for constant in predicate.constants()})
     if wanted == ["timestamp"] and kinds == ["string"]:
@@ -384,7 +384,7 @@ def _shown(leaf: Leaf) -> str:
 
 
 def _integer(value: int) -> str:
-    # Thousands of digits tell nobody anything.
+    # Thousands of digits would not help a reader.
     bits = value.bit_length()
     return str(value) if bits <= 256 else f"an integer of {bits:,} bits"
 
@@ -398,7 +398,7 @@ def _json_value(value: Leaf) -> Leaf:
 
 
 def _printable(text: str) -> str:
-    """Replace what would move the cursor or break the line."""
+    """Escape characters that would move the cursor or break the line."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,8 +1,9 @@
-"""The fast path from one encoded event to its ids: what a thread needs for it, remembered until something changes.
+"""The fast path from one encoded event to its ids, which a thread keeps until the engine changes.
 
-Where few subscriptions match, the kernel takes one or two microseconds, and looking up in Python what it works on took
-as long. So each thread remembers that from its second match on. It then checks only that the event was encoded for the
-same domains and that the generation has not moved on meanwhile. Every change of what matches discards all fast paths.
+If few subscriptions match, the kernel takes one or two microseconds, and collecting its arguments in Python would take
+as long. So each thread keeps these arguments from its second match on. It then checks only that the event was encoded
+for the same domains and that the generation has not changed. Every change of the set of matches discards all fast
+paths.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _CLOSED: Final[Mapping[int, Any]] = MappingProxyType({})
 
 
 def fast_ids(state: State, event: EncodedEvents) -> list[Id] | None:
-    """Return the ids that one encoded event matches; None if the fast path is not enough for it."""
+    """Return the ids that one encoded event matches; None if it needs the full pipeline."""
     path = state.fast_paths.by_thread.get(get_ident()) or _new_path(state)
     if path is None:
         return None
@@ -52,19 +53,19 @@ def fast_ids(state: State, event: EncodedEvents) -> list[Id] | None:
 
 
 def _new_path(state: State) -> FastPath | None:
-    """Make and remember a fast path for this thread; None if there is none, or it is too soon for one.
+    """Make and keep a fast path for this thread; None if there is none, or this is its first match after a change.
 
-    Making one takes longer than a match, so that the first match after a change goes without.
+    Making one takes longer than a match, so the first match after a change goes without.
     """
     by_thread = state.fast_paths.by_thread
     if not isinstance(by_thread, dict):
-        return None  # something is being changed
+        return None  # the engine is being changed
     if get_ident() not in by_thread:
         _put(by_thread, None)
         return None
     generation, table, domains = state.generation, state.table, state.domains
     version, buffer = domains.version, state.buffer
-    # Before the index is asked: an id that is removed and added again is then found once at most.
+    # Read before the index, so that an id that is removed and added again is found at most once.
     n_buffered = buffer.n_clauses
     finders = None if table.numbers is None else state.index.finders(table.numbers, table.sharing)
     if generation & 1 or state.generation != generation:
@@ -79,10 +80,10 @@ def _new_path(state: State) -> FastPath | None:
 class FastPaths:
     """The fast paths of an engine, by thread.
 
-    Code that changes what matches does so inside `with state.fast_paths`, under the writers' lock. Meanwhile there are
-    no fast paths, and no thread can keep one. A thread that makes one puts it into the dict that was there when it
-    began: if something changed since, nobody looks there any more. An interrupt that comes at a bad moment leaves the
-    engine without fast paths until the next change, and never with old ones.
+    Code that changes the set of matches does so inside `with state.fast_paths`, under the writers' lock. Meanwhile
+    there are no fast paths, and no thread can keep one. A thread puts a new fast path into the dict that was there when
+    it began; if the engine changed since, that dict is no longer in use. An interrupt at a bad moment leaves the engine
+    without fast paths until the next change, and never with outdated ones.
     """
 
     def __init__(self) -> None:
@@ -96,11 +97,11 @@ class FastPaths:
         self.by_thread = {}
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        return FastPaths, ()  # they have addresses of what is here
+        return FastPaths, ()  # fast paths hold addresses of this process
 
 
 def _nothing(event_at: int, table_at: int) -> int:
-    """Find nothing, as an index without parts."""
+    """Find nothing: the finder of an index without parts."""
     return 0
 
 
@@ -110,7 +111,7 @@ class FastPath:
     Attributes
     ----------
     generation, domains, version
-        Of the engine for which it holds, and of the events.
+        The state of the engine for which the path is valid, and the domains and version of its events.
     call, table_at, ids_found
         See `Finder`: of the first part of the index.
     has_more : bool
@@ -153,7 +154,7 @@ class FastPath:
         self._table, self._buffer, self._n_buffered = table, buffer, n_buffered
 
     def with_more(self, ids: list[Id], event: EncodedEvents) -> list[Id] | None:
-        """Return the ids that the first part has found and those of the rest; None if this is not enough."""
+        """Return these ids and those of the other parts and the write buffer; None if the full pipeline is needed."""
         for call, table_at, ids_found, _ in self._finders[1:]:
             n_found = call(event.address, table_at)
             if not 0 <= n_found <= MOST_FOUND:
@@ -164,17 +165,17 @@ class FastPath:
             if len(possible):
                 return None
             if self._table.sharing is not None:
-                slots = self._table.with_followers(slots)
+                slots = self._table.with_duplicates(slots)
             ids += self._table.ids(slots)
         return ids
 
 
-# For an engine that has none: no event was encoded for it.
+# For an engine without fast paths. No event has its domains, so it is never used.
 NO_PATH: Final = FastPath(0, cast("Any", None), -1, [], cast("Any", None), cast("Any", None), 0)
 
 
 def _put(by_thread: dict[int, FastPath | None], path: FastPath | None) -> None:
-    """Remember a fast path for this thread, or that it had none, and forget those of threads that have ended."""
+    """Keep a fast path for this thread, or None for its first match, and drop those of threads that ended."""
     if len(by_thread) > 1 or threading.get_ident() not in by_thread:
         for ended in by_thread.keys() - sys._current_frames().keys():
             by_thread.pop(ended, None)
@@ -182,7 +183,7 @@ def _put(by_thread: dict[int, FastPath | None], path: FastPath | None) -> None:
 
 
 def _after_fork() -> None:
-    """Forget all: a thread may get the number of one that was in the middle of a match in the parent process."""
+    """Drop all: a thread may get the number of one that was in the middle of a match in the parent process."""
     for fast_paths in list(_watched):
         fast_paths.by_thread = {}
 

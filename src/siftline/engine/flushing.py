@@ -1,11 +1,12 @@
-"""Flushing: the write buffer's clauses become a part of the index, while others add, remove and match.
+"""Flushing: the clauses of the write buffer become a part of the index, while other threads add, remove and match.
 
-    begin    it is noted what the buffer has now; everything stays in it
-    run      a part of the index is laid out for them, without a lock
-    finish   the part is shown, and a new buffer has what came since
+    begin    record how many clauses the buffer has; they stay in it
+    run      lay out a part of the index for them, without a lock
+    finish   make the part visible, and start a new buffer with what was added since
 
 Only the first and the last step need the writers' lock, each for less than a millisecond. Subscriptions that were
-removed in between are removed from the part; a flush that something else overtook is given up.
+removed in between are removed from the part. If another change has replaced the index or the buffer, the flush is
+dropped.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
     from siftline.engine.compaction import Run
     from siftline.engine.updates import Updates
 
-# At most this many clauses of unplaced subscriptions stay in the buffer.
+# If more clauses than this belong to unplaced subscriptions, a flush takes the newest of them to the index too.
 UNPLACED_IN_BUFFER_MAX: Final = 256
 
 
 def flush(updates: Updates, run: Run) -> None:
-    """Bring the buffer into the index, but for what is unplaced; who calls this under `writing` holds it throughout."""
+    """Move the buffer to the index, except what is unplaced; a caller that holds `writing` keeps it throughout."""
     with updates.state.writing:
         if updates.state.n_indexed == updates.state.table.n_slots:
             return
@@ -45,14 +46,14 @@ def is_to_stay(clauses: Clauses, unplaced: set[int], n_indexed: int) -> NDArray[
     is_unplaced = np.array([slot in unplaced for slot in clauses.slots.tolist()], dtype=np.bool_)
     if np.count_nonzero(is_unplaced) <= UNPLACED_IN_BUFFER_MAX:
         return is_unplaced
-    return clauses.slots < n_indexed  # the index takes slots in their order
+    return clauses.slots < n_indexed  # the index takes slots in ascending order only
 
 
 class Flush:
-    """One flush of an engine; begun and finished under the writers' lock.
+    """One flush of an engine; `__init__` and `finish` run under the writers' lock.
 
-    While they hold it, these two steps make few calls that let go of the interpreter's lock: to get it back from a busy
-    thread takes five milliseconds each time, and writers wait meanwhile.
+    These two steps make few calls that release the interpreter's lock: getting it back from a busy thread takes five
+    milliseconds each time, and writers wait meanwhile.
     """
 
     def __init__(self, updates: Updates) -> None:
@@ -61,13 +62,13 @@ class Flush:
         self._end, self._n_indexed, self._n_slots = state.buffer.end, state.n_indexed, state.table.n_slots
         self._unplaced = state.unplaced.copy()
         self._expression, self._statistics = state.table.expression, state.statistics
-        self._domains = state.domains.frozen()  # new attributes do not appear in it while it is looked at
+        self._domains = state.domains.frozen()  # later additions do not change it
         self._new_buffer = WriteBuffer(state.buffer_capacity)
         self._taken: Clauses | None = None
         self._prepared: Any = None
 
     def run(self) -> None:
-        """Lay out the part; others may match, add, remove and merge meanwhile."""
+        """Lay out the part; other threads may match, add, remove and merge meanwhile."""
         clauses = self._buffer.clauses(self._end.n_clauses)
         stays = is_to_stay(clauses, self._unplaced, self._n_indexed)
         self._new_buffer.add(picked(clauses, np.flatnonzero(stays)))
@@ -77,7 +78,7 @@ class Flush:
         self._prepared = self._index.prepare(batch)
 
     def finish(self) -> None:
-        """Show the part, unless the index or the buffer was exchanged meanwhile."""
+        """Make the part visible, unless the index or the buffer was replaced meanwhile."""
         state, new_buffer = self._updates.state, self._new_buffer
         if state.index is not self._index or state.buffer is not self._buffer:
             return

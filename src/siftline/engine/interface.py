@@ -1,4 +1,4 @@
-"""What every engine does in the same way, wherever it keeps its subscriptions."""
+"""What all engines share, wherever they keep their subscriptions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CommonEngine(metaclass=ABCMeta):
-    """The part of the interface that is written once, over the methods that each engine has."""
+    """The methods that all engines share; they use the methods that each engine defines."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -31,7 +31,7 @@ class CommonEngine(metaclass=ABCMeta):
     @property
     @abstractmethod
     def call_stage(self) -> Stage | None:
-        """What makes the calls of conditions, and learns from them; None if there are none."""
+        """The stage that calls operators and learns from the calls; None if no condition has calls."""
 
     @abstractmethod
     def expression(self, id: AnyId) -> Expression:
@@ -47,15 +47,15 @@ class CommonEngine(metaclass=ABCMeta):
     def subset(self, ids: Iterable[AnyId]) -> Subset:
         """Return some ids for `match(..., within=...)`, prepared once for many matches.
 
-        The subset follows changes: an id that is added later belongs to it too.
+        An id that is added to the engine later belongs to the subset too.
         """
         return Subset(ids)
 
     def explain(self, event: Any, id: AnyId, *, now: Any = None) -> Explanation:
-        """Say condition by condition why an event matches a subscription, or why not.
+        """Explain condition by condition why an event matches a subscription, or why not.
 
-        If the subscription has calls, the event is matched with all others too, to see which calls that takes. `now` is
-        the instant that `now()` means; this one if left out.
+        If the subscription has calls, the event is also matched against all subscriptions, to show which calls that
+        takes. `now` is the instant that `now()` means; the current time if left out.
 
         >>> from siftline import Engine
         >>> engine = Engine()
@@ -74,7 +74,7 @@ class CommonEngine(metaclass=ABCMeta):
         return explain(expression, tree, id, stage.traced(lambda: self.match(tree, now=now)), now=instant)
 
     def close(self) -> None:  # noqa: B027 - an engine without a file has nothing to do
-        """Bring the file of an engine up to date and let others open it; without a file there is nothing to do."""
+        """Bring the file of an engine up to date and release it; without a file, do nothing."""
 
     def __enter__(self) -> Self:
         return self

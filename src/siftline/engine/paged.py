@@ -1,10 +1,10 @@
-"""The engine of `pb-tree`: subscriptions live in a file of pages, not in memory.
+"""The engine of `pb-tree`: subscriptions are in a file of pages, not in memory.
 
 An `Engine` keeps ids, expressions and codes in memory, beside its index. Here all of them are in the file of the index,
-and only a pool of its pages is in memory; events are matched by their values. `Engine(index="pb-tree", ...)` returns
-one of these. What an add or remove returned from is on the disk, if the engine has a path.
+and only a pool of its pages is in memory; events are matched by their values. `Engine(index="pb-tree", ...)` returns a
+`PagedEngine`. If it has a path, a change is durable when `add` or `remove` returns.
 
-One lock serves all threads: a match changes what is in the pool.
+There is one lock for all threads, because a match changes the pool.
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ class PagedEngine(CommonEngine):
         if schedule not in (None, EVERYTHING):
             raise OperatorError(f"{index} has no schedule {schedule!r}: it keeps nothing about subscriptions in memory")
         self._call_counts = CallCounts()
-        self._domains = Domains()  # of no attribute: events are matched by their values
+        self._domains = Domains()  # without attributes: events are matched by their values
         self._lock = threading.RLock()
         self._tree = cast("PbTree", make_index(index, options))
         longest_key = self._tree.longest_key
         self._tree.recover(lambda text: terms_of(cover(_parsed(text)), longest_key))
 
     def close(self) -> None:
-        """Bring the file up to date and let others open it; the engine cannot be used any more."""
+        """Bring the file up to date and release it; the engine cannot be used any more."""
         with self._lock:
             self._tree.close()
 
@@ -161,7 +161,7 @@ class PagedEngine(CommonEngine):
         return Added(len(rows.ids), rows.refused)
 
     def add_rows(self, rows: Any, ids: Any, weights: Any, texts: Any = None) -> int:
-        """Add subscriptions whose predicates stand in a table already; see `Engine.add_rows`."""
+        """Add subscriptions that were parsed elsewhere; see `Engine.add_rows`."""
         from siftline.engine.additions import Columns
 
         unpacked = Columns(rows, None, [], rows).unpacked()
@@ -253,7 +253,7 @@ class PagedEngine(CommonEngine):
         weights: bool = False,
         now: Any = None,
     ) -> pa.Table:
-        """Return an Arrow table (event, subscription); see `Engine.match_batch`. More threads would not help."""
+        """Return an Arrow table (event, subscription); see `Engine.match_batch`. `threads` has no effect."""
         import pyarrow as pa
 
         from siftline.engine.batches import matches_schema
@@ -265,7 +265,7 @@ class PagedEngine(CommonEngine):
         return pa.table(columns | ({"weight": [row.weight for _, row in pairs]} if weights else {}), schema=schema)
 
     def encode(self, events: Any, *, event: str | None = None, now: Any = None) -> EncodedEvents:
-        """Return events as `match` and `match_batch` take them; their values stay as they are."""
+        """Return events in a form that `match` and `match_batch` take; their values are not encoded."""
         return self._events(events, event, is_one=False, now=now)
 
     def _events(self, events: Any, event: str | None, *, is_one: bool, now: Any = None) -> EncodedEvents:
@@ -305,11 +305,11 @@ class PagedEngine(CommonEngine):
 
     @property
     def call_stage(self) -> None:
-        """None: nothing is kept in memory about subscriptions, and their calls have no schedule."""
+        """None: nothing about subscriptions is in memory, so their calls have no schedule."""
         return
 
     def stats(self) -> dict[str, Any]:
-        """Return counts, bytes by structure, page reads and writes, and what matching has cost so far."""
+        """Return counts, bytes by structure, page reads and writes, and the work that matching has done so far."""
         with self._lock:
             return {
                 "index": self.index_name,
@@ -323,12 +323,12 @@ class PagedEngine(CommonEngine):
             }
 
     def rebuild(self) -> None:
-        """Do nothing: trees change in place, and pages are merged and used again as subscriptions go."""
+        """Do nothing: trees change in place, and pages of removed subscriptions are merged and reused."""
 
     settle = rebuild
 
     def tune(self, events: Any) -> Tuning:
-        """Return what matching events like these costs; trees are the same for all events, so nothing changes."""
+        """Return the cost of matching events like these; nothing changes, because trees do not depend on events."""
         from siftline.engine.tuning import Cost, Tuning
 
         encoded = self._events(events, None, is_one=False)
@@ -344,9 +344,6 @@ class PagedEngine(CommonEngine):
         names = ("candidates_examined", "predicates_evaluated")
         cost = Cost(float(np.median(times)) / 1e3, *((after[name] - before[name]) / len(times) for name in names))
         return Tuning(self._statistics.n_events, cost.candidates, cost, cost, is_kept=True)
-
-    def _sweep_all(self) -> None:
-        """Do nothing, for the same reason."""
 
     def describe(self) -> str:
         """Return a few lines that show the trees."""
@@ -378,13 +375,13 @@ class PagedEngine(CommonEngine):
         self.add_stored(state["rows"])
 
     def add_stored(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Add subscriptions (id, weight, text, tenant) that another engine had: they were checked there."""
+        """Add subscriptions (id, weight, text, tenant) that another engine has checked."""
         with self._lock:
             self._tree.change([], [Row(*row) for row in rows])
 
 
 def _holds(expression: Expression, event: Event, calls: EventCalls) -> bool:
-    """Check a candidate; as nothing is kept in memory about subscriptions, their calls have no schedule."""
+    """Check a candidate; its calls have no schedule, because nothing about subscriptions is in memory."""
     if not has_calls(expression):
         return matches(expression, event)
     return evaluate_solutions(expression, event, calls.solve) is True
@@ -395,7 +392,7 @@ def _anyone(row: Row) -> bool:
 
 
 def _asked(within: Within, tenant: str | None) -> Callable[[Row], bool]:
-    """Return the test that `within` or `tenant` puts to a subscription."""
+    """Return the test of subscriptions for the arguments `within` and `tenant`."""
     if within is not None and tenant is not None:
         raise ValueError("within and tenant exclude each other")
     if within is not None:
@@ -406,5 +403,5 @@ def _asked(within: Within, tenant: str | None) -> Callable[[Row], bool]:
     return _anyone if checked_tenant(tenant) is None else lambda row: row.tenant == tenant
 
 
-# `Engine("pb-tree")` returns one of these, and callers may ask whether it is an engine.
+# `Engine("pb-tree")` returns a PagedEngine, which `isinstance` must know as an Engine.
 Engine.register(PagedEngine)

@@ -1,19 +1,18 @@
-"""The way of events through an engine, in five steps.
+"""How an engine matches events, in five steps.
 
     candidates   index and write buffer find slots that match, and slots that may match
-    confirm      the latter are checked by their expressions; calls of operators come last, and only for what is left
-    duplicates   subscriptions with the same expression as a slot that was found join it
-    subset       only the subscriptions that the caller asked for stay
-    rank         only the best by weight stay
+    confirm      the latter are checked by their expressions; operators are called last, for what is still undecided
+    duplicates   subscriptions with the same expression as a slot that was found are added
+    subset       only the subscriptions that the caller asked for are kept
+    rank         only the best by weight are kept
 
 Every step takes and returns (starts, slots): the slots of the i-th event are slots[starts[i] : starts[i + 1]]. One
 event is a batch of one. Nothing here makes a Python object for a pair of event and subscription, except for the pairs
-that need the exact check. `fast_path.py` is the one shorter way, for a single encoded event of which nothing else is
-asked.
+that need the exact check. `fast_path.py` is a shortcut for a single encoded event without further arguments.
 
-Matching needs no lock for one encoded event: an odd generation says that the engine is being changed, another one
-afterwards that it was; then the event is matched again, with the lock. The kernels themselves never run under a lock,
-on arrays that no longer change under them.
+Matching one encoded event needs no lock: an odd generation tells that the engine is being changed, and a different
+generation afterwards tells that it was changed meanwhile; then the event is matched again, with the lock. Kernels run
+without a lock, on arrays that no longer change.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from siftline.engine.ranking import best_rows
 from siftline.errors import EventError
 from siftline.indexes.protocol import Many
 from siftline.indexes.sift.batch_kernels import side_by_side
-from siftline.kernels.sharing import with_followers
+from siftline.kernels.sharing import with_duplicates
 from siftline.model import matches
 
 if TYPE_CHECKING:
@@ -44,23 +43,23 @@ if TYPE_CHECKING:
     from siftline.engine.write_buffer import WriteBuffer
     from siftline.indexes.protocol import Index
 
-# How often a match that a replacement crossed is tried again before it holds off writers.
+# How often a match is tried without a lock before it takes the writers' lock, if subscriptions are replaced meanwhile.
 TRIES_WITHOUT_LOCK: Final = 3
 
 _NO_SLOTS: Final = np.empty(0, dtype=np.int32)
 
 
 class Moment(NamedTuple):
-    """What a match needs, all of one moment."""
+    """What a match reads, all of one moment."""
 
     events: EncodedEvents
-    searched: Index
+    searched_index: Index
     table: SubscriptionTable
     n_slots: int  # how many slots the index had
-    n_added: int  # how often subscriptions were added to the index until then
+    n_added: int  # how many additions to the index there had been
     buffer: WriteBuffer
     n_buffered: int  # how many clauses the write buffer had
-    chosen: Chosen | None  # only these subscriptions are asked for
+    chosen: Chosen | None  # None: all subscriptions are wanted
 
 
 class Matches(NamedTuple):
@@ -83,7 +82,7 @@ class Matches(NamedTuple):
 def moment_of(
     updates: Updates, events: EncodedEvents | Source, within: Subset | None, now: int | None = None
 ) -> Moment:
-    """Return events, encoded for the index as it is at this moment; `now` counts for what is not encoded yet."""
+    """Return the current moment, with the events encoded for it; `now` is for events that are not encoded yet."""
     state = updates.state
     with state.publishing:
         if isinstance(events, EncodedEvents):
@@ -94,20 +93,20 @@ def moment_of(
         moment = _moment(state, encoded, chosen)
     if within is None or chosen is not None:
         return moment
-    with state.writing:  # which comes before `publishing`
+    with state.writing:  # must be taken before `publishing`
         within.prepare(updates)
         return moment_of(updates, encoded, within)
 
 
 def _moment(state: State, events: EncodedEvents, chosen: Chosen | None) -> Moment:
-    # The write buffer before the index is asked: an id that is removed and added again is then found once at most.
+    # The write buffer is read before the index, so that an id that is removed and added again is found at most once.
     buffer = state.buffer
     n_buffered = buffer.n_clauses
     return Moment(events, state.index, state.table, state.n_indexed, state.n_added, buffer, n_buffered, chosen)
 
 
 def source_for(events: Any, *, event: str | None = None, is_one: bool = False) -> Any:
-    """Return what events are encoded from; encoded ones stay as they are."""
+    """Return a source to encode events from; encoded events are returned unchanged."""
     if isinstance(events, EncodedEvents):
         source = events.source
     else:
@@ -117,11 +116,11 @@ def source_for(events: Any, *, event: str | None = None, is_one: bool = False) -
     return events
 
 
-# the whole way
+# all steps
 
 
 def find_at_once(state: State, event: EncodedEvents) -> Matches | None:
-    """Match one encoded event without any lock; None if that is not enough."""
+    """Match one encoded event without any lock; None if the engine changed meanwhile."""
     generation = state.generation
     latest = event.latest_for(state.domains)
     if generation & 1 or latest is None:
@@ -142,7 +141,7 @@ def find(
 ) -> Matches:
     """Match the events first .. end - 1, and again if a subscription was replaced meanwhile.
 
-    Such a match could miss both the old expression and the new one.
+    A match during a replacement could miss both the old expression and the new one.
     """
     state = updates.state
     for _ in range(TRIES_WITHOUT_LOCK):
@@ -156,17 +155,17 @@ def find(
 
 def _found(state: State, moment: Moment, first: int, end: int, top: int | None = None) -> Matches:
     table, chosen = moment.table, moment.chosen
-    is_shared = table.following is not None
-    # The heaviest of those that share an entry need not be the one that the index knows.
+    is_shared = table.next_duplicates is not None
+    # The index knows the weight of a leader only, and a duplicate may be heavier.
     may_leave_out = top is not None and chosen is None and not is_shared
     found = _candidates(state, moment, first, end, top if may_leave_out else None)
-    # Before the exact check, unless a duplicate of what is not asked for may be asked for.
+    # The subset is applied before the exact check, unless a duplicate of an unwanted slot may be wanted.
     has = None if chosen is None or is_shared or chosen.scan is not None else chosen.has
     starts, slots = _confirmed(found, moment, first, has)
     if is_shared:
         starts, slots = _with_duplicates(starts, slots, table)
     if chosen is not None:
-        # Of what was scanned, some may have been removed since.
+        # Some of the scanned subscriptions may have been removed since.
         starts, slots = _kept(starts, slots, chosen.has(slots) & table.is_live.taken(slots))
     if top is not None:
         weights = table.weights.view[slots]
@@ -179,14 +178,14 @@ def _found(state: State, moment: Moment, first: int, end: int, top: int | None =
 
 
 def _candidates(state: State, moment: Moment, first: int, end: int, top: int | None) -> Many:
-    """Return what index and write buffer find, or what a few subscriptions that are scanned instead have."""
+    """Return the candidates of index and write buffer, or of the scan of a small subset."""
     events, index, table, n_slots, n_added, buffer, n_buffered, chosen = moment
     if chosen is not None and chosen.scan is not None:
         return chosen.scan.match_many(events, first, end, chosen.scan.n_clauses)
     found = _of_index(index, events, first, end, top, table.weights.view)
     if state.n_added != n_added:
-        # Subscriptions added after the events were encoded may use constants that their codes do not know, or were in
-        # the write buffer then. And they may be among the best.
+        # Subscriptions that were added since are dropped: they may use constants that the events' codes do not know, or
+        # were in the write buffer. As they may be among the best, the search for the best is repeated for all.
         found = found if top is None else _of_index(index, events, first, end, None, table.weights.view)
         found = Many(
             *_kept(found.starts, found.sure, found.sure < n_slots),
@@ -218,7 +217,7 @@ def _of_one(slots: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def _confirmed(found: Many, moment: Moment, first: int, has: Callable[[Any], Any] | None) -> tuple[Any, Any]:
-    """Return the candidates that match: all that are sure, and those possible ones that the exact check confirms."""
+    """Return the candidates that match: all sure ones, and the possible ones that the exact check confirms."""
     events, table = moment.events, moment.table
     starts, slots, possible_starts, possible = found
     if events.errors:
@@ -234,7 +233,7 @@ def _confirmed(found: Many, moment: Moment, first: int, has: Callable[[Any], Any
 
 
 def _readable(starts: Any, slots: Any, events: EncodedEvents, first: int) -> tuple[Any, Any]:
-    """Leave out what was found for events that could not be read."""
+    """Drop what was found for events that could not be read."""
     positions = np.repeat(np.arange(first, first + len(starts) - 1), np.diff(starts))
     return _kept(starts, slots, ~np.isin(positions, list(events.errors)))
 
@@ -256,7 +255,7 @@ def _holds(candidates: Matches, events: EncodedEvents) -> NDArray[np.bool_]:
 def _called(
     positions: NDArray[np.int64], slots: NDArray[np.int32], events: EncodedEvents, table: SubscriptionTable
 ) -> NDArray[np.bool_]:
-    """Return which pairs of an event and a condition with calls hold; the events ascend, and there are some."""
+    """Return which pairs of an event and a condition with calls hold; events ascend, and there is at least one pair."""
     stage, owners = table.stage, table.owners
     assert stage is not None
     assert owners is not None
@@ -273,12 +272,12 @@ def _called(
 
 
 def _with_duplicates(starts: Any, slots: Any, table: SubscriptionTable) -> tuple[Any, Any]:
-    """Return the same with all subscriptions that share the entries of those that were found."""
+    """Return the slots that were found, with their duplicates."""
     sharing = table.sharing
     assert sharing is not None
     if not len(slots):
         return starts, slots
-    with_all: tuple[Any, Any] = with_followers(starts, slots, *(each.view for each in sharing))
+    with_all: tuple[Any, Any] = with_duplicates(starts, slots, *(each.view for each in sharing))
     return with_all
 
 
@@ -286,14 +285,14 @@ def _with_duplicates(starts: Any, slots: Any, table: SubscriptionTable) -> tuple
 
 
 def _kept(starts: Any, slots: Any, is_kept: NDArray[np.bool_]) -> tuple[Any, Any]:
-    """Return only some of the slots."""
+    """Return the slots that are kept."""
     n_kept = np.zeros(len(slots) + 1, dtype=np.int64)
     np.cumsum(is_kept, out=n_kept[1:])
     return n_kept[starts], slots[is_kept]
 
 
 def _joined(starts: Any, slots: Any, other_starts: Any, other_slots: Any) -> tuple[Any, Any]:
-    """Return what two sides have found for the same events, those of an event together."""
+    """Join two results for the same events, event by event."""
     if not len(other_slots):
         return starts, slots
     if not len(slots):

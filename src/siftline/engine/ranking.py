@@ -1,7 +1,7 @@
 """The best subscriptions of each event: by weight, heaviest first, and by id where weights are equal.
 
 This is the one definition of that order, for one event and for batches, for engines in memory and in a file. Where
-several shards of Spark have matches for one event, `spark/worker/sharded.py` says the same to Spark, which joins them.
+several shards of Spark have matches for one event, `spark/worker/sharded.py` defines the same order for Spark.
 The rows of the i-th event are starts[i] : starts[i + 1].
 """
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# Up to here Python's own sort is faster than a dozen calls of NumPy: 10 against 28 microseconds for the best of 50.
+# Up to this many rows Python's sort is faster than a dozen calls of NumPy: 10 against 28 microseconds for the best of
+# 50.
 PYTHON_SORT_MAX: Final = 64
 
 
@@ -28,7 +29,7 @@ def best_rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return (starts, rows): the `top` best rows of each event, the best first.
 
-    `ids_at` gives the ids of some rows; only those that are heavy enough are asked for.
+    `ids_at` returns the ids of some rows; it is called only for rows that are heavy enough.
 
     >>> ids = ["a", "c", "b", "d"]
     >>> weights = np.array([1.0, 3.0, 3.0, 2.0])
@@ -45,7 +46,7 @@ def best_rows(
 
 
 def _are_heavy(starts: NDArray[np.int64], weights: NDArray[np.float64], top: int) -> NDArray[np.bool_]:
-    """Return which rows are at least as heavy as the `top`-th heaviest of their event: few are left to sort by id."""
+    """Return which rows are at least as heavy as the `top`-th heaviest of their event, so that few need sorting."""
     is_heavy = np.full(len(weights), top > 0)
     for event in np.flatnonzero(np.diff(starts) > top).tolist() if top > 0 else ():
         begin, end = starts[event], starts[event + 1]

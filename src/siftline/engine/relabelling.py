@@ -1,15 +1,17 @@
-"""Labels dealt out again: the constants for which there was no room get theirs, while others add, remove and match.
+"""Renewal: all constants get new labels, while other threads add, remove and match.
 
-A constant falls between two others whose labels leave no gap. Its subscription is added nevertheless, by the codes
-around the constant, and values there need the exact check. When such subscriptions become many, their lines are dealt
-out again and an index is built for the new labels, beside the one in use:
+A new constant may fall between two others whose labels leave no gap. Its subscription is added nevertheless, with the
+codes around the constant, and values there need the exact check: the subscription is *unplaced*. When many
+subscriptions are unplaced, the labels of their lines (the ordered constants of an attribute) are assigned again, and an
+index is built for the new labels, beside the one in use:
 
-    lines    closed:  no constant gets a label, while those that are there get new ones in an heir of the line
-             both:    what comes gets a label in the line and in its heir; the index is laid out meanwhile
-    clauses  added since then are relabelled and follow into the new index, in rounds, until few are left
-    finish   these few, and the tail; then the new domains, clauses and index take the place of the old ones
+    deal     known constants get new labels, in an *heir* of their line; meanwhile new constants get none
+    open     from now on, new constants get a label in the line and in its heir
+    build    lay out the index for the new labels
+    follow   relabel the clauses that were added since and add them to the new index, in rounds, until few are left
+    finish   do that for the last few and for the write buffer; then replace domains, clauses and index
 
-Only the first and the last step hold the writers' lock for more than moments, each for some milliseconds.
+Only the first and the last step hold the writers' lock, each for some milliseconds.
 """
 
 from __future__ import annotations
@@ -36,11 +38,11 @@ _LAST_ROUND_MAX: Final = 1024
 
 
 def renew(updates: Updates, run: Run) -> None:
-    """Give labels to all constants; who calls this under the writers' lock holds it throughout.
+    """Give labels to all constants; a caller that holds the writers' lock keeps it throughout.
 
-    What takes long is done by `run`. A renewal that another thread is at is given up.
+    `run` runs the slow steps. If another thread replaces the index meanwhile, the renewal is dropped.
     """
-    updates.flush(run)  # what it takes up is in the index
+    updates.flush(run)  # because a renewal handles subscriptions of the index only
     with updates.state.writing:
         if not any(slot < updates.state.n_indexed for slot in updates.state.unplaced):
             return
@@ -59,7 +61,7 @@ def renew(updates: Updates, run: Run) -> None:
 
 
 class Renewal:
-    """One renewal of an engine; it is given up if something else exchanges the index meanwhile."""
+    """One renewal of an engine; it is dropped if another change replaces the index meanwhile."""
 
     def __init__(self, updates: Updates) -> None:
         self.is_over = False
@@ -76,7 +78,7 @@ class Renewal:
         self._domains.heirs = self._given
 
     def deal(self) -> None:
-        """Deal out the labels, and encode the subscriptions that had to do without."""
+        """Assign new labels, and encode the unplaced subscriptions with them."""
         for (attribute, is_text), values in self._crowded.items():
             domain = self._copy.domains[attribute]
             line = domain.strings if is_text else domain.numbers
@@ -89,13 +91,13 @@ class Renewal:
         clauses, moves = encode_many(
             expressions, 0, copy, updates.covering, takes_patterns=updates.state.index.takes_patterns
         )
-        # What only the copy knew would be lost with it, and clauses would name what nobody has.
+        # Attributes and patterns that only the copy knows would be lost with it.
         assert not moves
         assert n_known == (len(copy), len(copy.patterns))
         self._new = [clauses._replace(slots=np.array(slots, dtype=np.int32)[clauses.slots])]
 
     def open(self) -> None:
-        """Let new constants have labels again, in the lines and in their heirs."""
+        """Let new constants get labels again, in the lines and in their heirs."""
         if not self._is_overtaken():
             self._given = self._domains.heirs = dict(self._heirs)
 
@@ -112,7 +114,7 @@ class Renewal:
         self._new_index = self._updates.laid_out(batch, is_new=False)
 
     def follow(self) -> None:
-        """Take in what was added since, or, if that is little, take the place of what is there."""
+        """Add the clauses since the last round to the new index; if there are few, then also replace the old parts."""
         with self._updates.state.writing:
             if self._is_overtaken():
                 return
@@ -137,23 +139,23 @@ class Renewal:
         self._new.append(batch.clauses)
 
     def _finish(self, moves: list[Move], domains: Domains) -> None:
-        """Take the place of the old parts; under the writers' lock."""
+        """Replace the old parts; under the writers' lock."""
         updates, index, table = self._updates, self._new_index, self._table
         assert index is not None
         dead = table.unneeded()
         index.remove(dead[dead < self._n_done])
         waiting = updates.state.buffer.clauses()
         is_left = [slot not in self._unplaced for slot in waiting.slots.tolist()]
-        tail = WriteBuffer(updates.state.buffer_capacity)
-        tail.add(relabelled(picked(waiting, np.flatnonzero(is_left)), moves))
+        buffer = WriteBuffer(updates.state.buffer_capacity)
+        buffer.add(relabelled(picked(waiting, np.flatnonzero(is_left)), moves))
         for key, values in self._crowded.items():
             crowded = self._domains.crowded.pop(key)
-            if len(crowded) > len(values):  # those that came since are behind the others
+            if len(crowded) > len(values):  # newer constants come after the others
                 self._domains.crowded[key] = dict.fromkeys(list(crowded)[len(values) :])
         self._domains.heirs = {}
         with updates.state.changing():
             updates.state.put(table, domains, self._new, index)
-            updates.state.buffer, updates.state.n_indexed = tail, self._n_done
+            updates.state.buffer, updates.state.n_indexed = buffer, self._n_done
             updates.state.unplaced -= self._unplaced
         updates.state.n_overtaken = 0
         self.is_over = True
@@ -165,7 +167,7 @@ class Renewal:
         self.is_over = True
 
     def _is_overtaken(self) -> bool:
-        """Give up if the index or the heirs are others by now; the next change begins again if need be."""
+        """Give up if the index or the heirs were replaced; the next change starts another renewal if needed."""
         updates, domains = self._updates, self._domains
         if (
             updates.state.index is not self._index

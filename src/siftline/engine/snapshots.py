@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from siftline.engine.subscriptions import Expressions
     from siftline.engine.updates import Updates
 
-# Metadata of a table of predicates; the array beside it says where each subscription starts.
+# Suffix of the array that tells where each subscription of a table of predicates starts.
 _STARTS: Final = "starts"
 
 
 def save(updates: Updates, path: str | Path) -> None:
-    """Write a snapshot of an engine that has no removed subscriptions left."""
+    """Write a snapshot of an engine that was swept."""
     table = updates.state.table
     arrays = {"weights": table.weights.view}
     arrays |= {f"clauses/{name}": array for name, array in updates.joined_clauses()._asdict().items()}
@@ -95,7 +95,7 @@ def _expression_table(part: Expressions) -> Any:
 
 
 def _put_domains(domains: Domains, arrays: dict[str, Any], tables: dict[str, Any]) -> None:
-    """Describe domains by their names, their flat arrays and their patterns."""
+    """Store domains by their names, their flat arrays and their patterns."""
     tables["domains/names"] = pa.table({"text": _binary(domains.names)})
     arrays |= {f"domains/{name}": array for name, array in domains.merged_base().flat._asdict().items()}
     arrays["domains/pattern_attributes"] = np.array(list(domains.pattern_attributes), dtype=np.int32)
@@ -147,7 +147,7 @@ def _opened(engine_class: type[Engine], snapshot: Snapshot) -> Engine:
 
 
 def _rows(table: Any) -> list[tuple[Any, ...]]:
-    """Return what `save_rows` was given."""
+    """Return the rows that `save_rows` wrote."""
     columns = [table[name].to_pylist() for name in ("id", "weight", "text", "tenant")]
     return [tuple(_text(value) for value in row) for row in zip(*columns, strict=True)]
 

@@ -1,8 +1,9 @@
-"""What an engine consists of: one object, which updates change and matches read.
+"""The parts of an engine in one object, which updates change and matches read.
 
-Writers take turns (`writing`). What readers need at one moment, the encoding of an event and the index that goes with
-it, changes under a second lock (`publishing`), which is held only for moments: what takes long is prepared before. The
-generation is odd meanwhile, so that a reader without a lock sees afterwards whether what it read belongs together.
+Writers take turns (`writing`). The parts that a reader must see together, such as the domains that encode an event and
+the index, change under a second lock (`publishing`). It is held only briefly, because everything slow is prepared
+before. The generation is odd meanwhile, so a reader without a lock can tell afterwards whether it read a consistent
+state.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from siftline.engine.subsets import Tenant
     from siftline.indexes.protocol import Index
 
-# How many clauses the write buffer holds: scanning them takes an event one or two microseconds.
+# A flush is due when the write buffer has this many clauses. Scanning them takes an event one or two microseconds.
 WRITE_BUFFER_CAPACITY: Final = 512
 
 
@@ -43,10 +44,10 @@ class State:
     unplaced : set of int
         Slots whose constants did not all get labels.
     entries : dict
-        By the hash of an expression, a slot that may be shared; some may be gone. With the expressions themselves as
-        keys, each would be one more object for the garbage collector.
+        By the hash of an expression, a slot that may have it; the slot may be removed. Keys are hashes, because
+        expressions as keys would be that many more objects for the garbage collector.
     generation, n_added, n_replaced
-        What changes whenever parts are exchanged, subscriptions are added to the index, or replaced.
+        Counters of replaced parts, of additions to the index, and of replaced subscriptions.
     """
 
     def __init__(self, index: str, statistics: Statistics | None, schedule: str, options: dict[str, Any]) -> None:
@@ -65,10 +66,10 @@ class State:
         self.entries: dict[int, int] = {}
         self.n_added = 0
         self.n_replaced = 0
-        self.n_overtaken = 0  # how many relabellings in a row were overtaken by another exchange of index or domains
+        self.n_overtaken = 0  # how many renewals in a row were dropped because another change replaced index or domains
         self.generation = 0
-        self.laid_out_s = 0.0  # what it took to lay out the whole index last
-        self.tenants: dict[str, Tenant] = {}  # those that events were matched for
+        self.laid_out_s = 0.0  # how long the last layout of the whole index took
+        self.tenants: dict[str, Tenant] = {}  # tenants for which events were matched
         self.compactor = Compactor()
         self.fast_paths = FastPaths()
         self.writing = threading.RLock()
@@ -76,7 +77,7 @@ class State:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Let no reader look at the parts for a moment; readers without a lock see that the generation moved on."""
+        """Keep readers out while parts change; a reader without a lock sees that the generation has changed."""
         with self.publishing, self.fast_paths:
             self.generation += 1
             try:
@@ -85,7 +86,7 @@ class State:
                 self.generation += 1
 
     def put(self, table: SubscriptionTable, domains: Domains, clauses: list[Clauses], index: Index) -> None:
-        """Use other parts from now on; under both locks."""
+        """Replace the parts; under both locks."""
         self.table, self.domains, self.clauses, self.index = table, domains, clauses, index
         self.buffer, self.n_indexed = WriteBuffer(self.buffer_capacity), table.n_slots
 
@@ -97,5 +98,5 @@ class State:
         self.writing = threading.RLock()
         self.publishing = threading.Lock()
         self.table.removed = None
-        # Hashes of strings are others in every process.
+        # Hashes of strings differ between processes.
         self.entries = {hash(self.table.expression(slot)): slot for slot in self.entries.values()}

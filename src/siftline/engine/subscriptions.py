@@ -1,4 +1,4 @@
-"""The subscriptions of an engine by slot: ids, weights, and the expressions as they were given."""
+"""The subscriptions of an engine by slot: ids, weights, tenants, and the expressions in the form they were given."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from siftline.encoding.growable import Growable, GrowableBits
 from siftline.errors import DuplicateIdError, SubscriptionError, UnknownIdError
 from siftline.ids import INT64, check_type
 from siftline.ids import Id as Id
-from siftline.kernels.sharing import chained, with_followers
+from siftline.kernels.sharing import chained, with_duplicates
 from siftline.language.printer import to_text
 from siftline.language.text import parse_stored
 from siftline.model import Expression, pack, unpack
@@ -24,28 +24,25 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from siftline.model import (
-        Expression,
-    )
     from siftline.operators.stage import Stage
 
-# More ids are looked up with one operation on arrays.
+# Up to this many ids are looked up one by one, more with one array operation.
 _LOOKUPS_MAX: Final = 8
 _NO_TENANT: Final = -1
 _NO_OWNER: Final = -1
 _LAST: Final = -1
-# This many parsed expressions are kept in one tuple.
+# How many packed expressions one tuple holds.
 _CHUNK: Final = 256
-# This many of them are kept as objects after somebody has asked for them.
+# How many unpacked expressions are cached.
 _MOST_UNPACKED: Final = 1024
-# This many ids of a snapshot are entered at a time.
+# How many ids of a snapshot one look-up adds to the dict of ids.
 _IDS_AT_ONCE: Final = 4096
-# Held while ids of a snapshot are entered.
+# Held while ids of a snapshot are added to the dict of ids.
 _looking_up: Final = threading.Lock()
 
 
 class Expressions(Protocol):
-    """The expressions of consecutive slots, in the form in which they came."""
+    """The expressions of consecutive slots, in the form in which they were given."""
 
     def __len__(self) -> int:
         """Return the number of expressions."""
@@ -54,19 +51,19 @@ class Expressions(Protocol):
         """Return one expression."""
 
     def select(self, positions: NDArray[np.int64]) -> Expressions:
-        """Return the expressions at these positions, and let go of the others."""
+        """Return only the expressions at these positions."""
 
 
 class ParsedExpressions:
-    """Expressions that were parsed, kept as plain tuples in chunks that are tuples, too (see `model/packing.py`)."""
+    """Parsed expressions, packed as plain tuples (see `model/packing.py`), in chunks that are tuples too."""
 
     __slots__ = ("_chunks", "_last", "_unpacked")
 
     def __init__(self, expressions: Iterable[Expression]) -> None:
         self._chunks: list[tuple[Any, ...]] = []
         self._last: list[Any] = []
-        self._unpacked: dict[int, Expression] = {}  # those that were asked for lately
-        known: dict[int, Any] = {}  # by object: texts that repeat are parsed once
+        self._unpacked: dict[int, Expression] = {}  # a cache by position
+        known: dict[int, Any] = {}  # by object: repeated texts are parsed once
         for expression in expressions:
             packed = known.get(id(expression))
             if packed is None:
@@ -77,24 +74,24 @@ class ParsedExpressions:
         return len(self._chunks) * _CHUNK + len(self._last)
 
     def append(self, packed: Any) -> None:
-        """Take in one more, packed."""
+        """Append a packed expression."""
         last = self._last
         last.append(packed)
         if len(last) == _CHUNK:
-            self._chunks.append(tuple(last))  # before the list goes: see `packed`
+            self._chunks.append(tuple(last))  # before the list is replaced: see `packed`
             self._last = []
 
     def extend(self, others: ParsedExpressions) -> None:
-        """Take in those of another group behind these."""
+        """Append the expressions of another group."""
         for chunk in (*others._chunks, others._last):
             for packed in chunk:
                 self.append(packed)
 
     def packed(self, position: int) -> Any:
-        """Return one expression, packed; others may append meanwhile."""
+        """Return one packed expression; another thread may append meanwhile."""
         last = self._last
         chunk, place = divmod(position, _CHUNK)
-        # If the chunk is not there yet, the list that was looked up before is the one that holds the position.
+        # `last` was read first: if the chunk does not exist yet, that list has the position.
         return self._chunks[chunk][place] if chunk < len(self._chunks) else last[place]
 
     def expression(self, position: int) -> Expression:
@@ -119,7 +116,7 @@ class ParsedExpressions:
 
 
 class TextExpressions:
-    """Expressions kept as text in an Arrow array (of a snapshot) and parsed when they are asked for."""
+    """Expressions as texts in an Arrow array (of a snapshot), parsed on demand."""
 
     def __init__(self, texts: Any) -> None:
         self._texts = texts
@@ -147,14 +144,15 @@ def _parse_cached(text: str) -> Expression:
 
 
 class SubscriptionTable:
-    """Slots with their id, weight and expression. Slots ascend and are not used again; `compacted` renumbers them.
+    """Slots with their id, weight and expression. Slots ascend and are not reused; `compacted` renumbers them.
 
-    Subscriptions with the same expression may be one entry to the index: that of the first of them, their *leader*. The
-    others follow it in a chain, in which new ones come last. When the leader is removed, its slot stays for the others.
+    Subscriptions with the same expression may share one entry of the index: that of the first of them, their *leader*.
+    The others are its *duplicates*, in a chain to which new ones are appended. When the leader is removed, its slot
+    stays for the duplicates.
 
-        slot        0   1   2   3   4
-        leaders     0   1   0   3   0       0, 2 and 4 have the same expression
-        following   2  -1   4  -1  -1
+        slot              0   1   2   3   4
+        leaders           0   1   0   3   0       0, 2 and 4 have the same expression
+        next_duplicates   2  -1   4  -1  -1
     """
 
     def __init__(self) -> None:
@@ -163,25 +161,27 @@ class SubscriptionTable:
         self._ids: Growable | list[str] | None = None  # numbers in an array, strings in a list
         self.numbers: Growable | None = None  # the ids of all slots, if they are numbers
         self._slots: dict[Id, int] = {}
-        self._n_entered = 0  # of the slots that came all at once, the ids of those below this are in `_slots`
-        self._n_restored = 0  # and these should be
+        self._n_entered = 0  # of the slots of a snapshot, `_slots` has the ids of those below this
+        self._n_restored = 0  # how many slots the snapshot had
         self._largest_id: int | None = -1
         self._parts: list[Expressions] = []
         self._part_starts: list[int] = []
         self.n_live = 0
         self.tenants: Growable | None = None  # the number of each slot's tenant, or -1; None before the first tenant
         self.tenant_numbers: dict[str, int] = {}
-        self.n_unneeded = 0  # slots of removed subscriptions that nothing needs any more
-        self.leaders: Growable | None = None  # None: nothing is shared
-        self.following: Growable | None = None
-        self.plain = GrowableBits(np.empty(0, dtype=np.bool_))  # live and followed by nobody; only if some are shared
-        # What kernels need to list all that share an entry: bits of `plain`, `following`, `is_live`.
+        self.n_unneeded = 0  # slots of removed subscriptions, except leaders that still have duplicates
+        self.leaders: Growable | None = None  # None while there are no duplicates
+        self.next_duplicates: Growable | None = None
+        self.plain = GrowableBits(
+            np.empty(0, dtype=np.bool_)
+        )  # live slots without duplicates; used if there are duplicates
+        # What kernels need to list duplicates: bits of `plain`, `next_duplicates`, `is_live`.
         self.sharing: tuple[Growable, Growable, Growable] | None = None
-        self._n_members: dict[int, int] = {}  # of leaders that are followed, themselves included while they are live
+        self._n_members: dict[int, int] = {}  # by leader: its live duplicates, and itself while it is live
         self._lasts: dict[int, int] = {}
-        self.stage: Stage | None = None  # of the conditions with calls; None before the first
+        self.stage: Stage | None = None  # for conditions with calls; None before the first
         self.owners: Growable | None = None  # the number of each slot's condition in the stage, or -1
-        self.removed: list[Id] | None = None  # the ids that were removed since somebody wanted to know
+        self.removed: list[Id] | None = None  # the ids removed since a sweep began; None without a sweep
 
     @property
     def n_slots(self) -> int:
@@ -216,7 +216,7 @@ class SubscriptionTable:
             return []
         if len(slots) > _LOOKUPS_MAX:
             return self._ids.taken(slots).tolist()  # type: ignore[no-any-return]
-        item = self._ids.item  # for a few, half the time of indexing by an array
+        item = self._ids.item  # for a few ids, this takes half the time of indexing by an array
         return [item(slot) for slot in slots.tolist()]
 
     @property
@@ -246,7 +246,7 @@ class SubscriptionTable:
         """Raise unless all ids are new, different, and of this engine's type."""
         is_text = self.are_ids_text
         kinds = set(map(type, ids))
-        # Of plain integers, the extremes tell for all.
+        # For plain integers it is enough to check the extremes.
         for id in (min(ids), max(ids)) if kinds == {int} else ids:
             is_text = check_type(id, is_text)
         new = set(ids)
@@ -263,11 +263,11 @@ class SubscriptionTable:
             raise DuplicateIdError(f"the id {id!r} is already in use")
 
     def enter_ids(self) -> None:
-        """Enter all ids, so that no look has to enter some."""
+        """Add all ids of a snapshot to the dict of ids now."""
         self._slot_of()
 
     def _slot_of(self) -> dict[Id, int]:
-        """Return the slots of all ids."""
+        """Return the dict of all ids."""
         if self._n_entered < self._n_restored:
             with _looking_up:
                 self._enter_ids(self._n_restored)
@@ -276,8 +276,8 @@ class SubscriptionTable:
     def _found(self, id: Id) -> int | None:
         """Return the slot of an id, if there is one.
 
-        The ids of a snapshot are entered a few thousand at a time, with every look that needs them: all at once would
-        hold up the first change for as long as it takes. Until then the others are scanned.
+        Each look-up adds a few thousand ids of a snapshot to the dict, because adding all at once would delay the first
+        change. The ids that are not in the dict yet are scanned.
         """
         slot = self._slots.get(id)
         if slot is not None or self._n_entered == self._n_restored:
@@ -288,7 +288,7 @@ class SubscriptionTable:
             return self._scanned(id) if slot is None else slot
 
     def _scanned(self, id: Id) -> int | None:
-        """Return the slot of an id that is not entered yet, if there is one."""
+        """Return the slot of an id that is not in the dict yet, if there is one."""
         ids, place, end = self._ids, self._n_entered, self._n_restored
         if isinstance(ids, list):
             with contextlib.suppress(ValueError):  # it is not in the list
@@ -304,7 +304,7 @@ class SubscriptionTable:
         return None
 
     def _enter_ids(self, end: int) -> None:
-        """Enter the ids of the live slots below `end`; under the lock."""
+        """Add the ids of the live slots below `end` to the dict; under the lock."""
         first, end = self._n_entered, min(end, self._n_restored)
         live = np.flatnonzero(self.is_live.view[first:end]) + first
         self._slots.update(zip(self.ids(live.astype(np.int32)), live.tolist(), strict=True))
@@ -326,9 +326,9 @@ class SubscriptionTable:
             self.owners.extend(np.full(len(ids), _NO_OWNER, dtype=np.int32))
         self.is_live.extend(np.ones(len(ids), dtype=np.bool_))
         self.n_live += len(ids)
-        if self.leaders is not None and self.following is not None:
+        if self.leaders is not None and self.next_duplicates is not None:
             self.leaders.extend(np.arange(first, first + len(ids), dtype=np.int32))
-            self.following.extend(np.full(len(ids), _LAST, dtype=np.int32))
+            self.next_duplicates.extend(np.full(len(ids), _LAST, dtype=np.int32))
             self.plain.extend(len(ids))
 
     def append_one(self, id: Id, weight: float, packed: Any, tenant: str | None) -> None:
@@ -349,9 +349,9 @@ class SubscriptionTable:
             self.owners.append(_NO_OWNER)
         self.is_live.append(True)
         self.n_live += 1
-        if self.leaders is not None and self.following is not None:
+        if self.leaders is not None and self.next_duplicates is not None:
             self.leaders.append(slot)
-            self.following.append(_LAST)
+            self.next_duplicates.append(_LAST)
             self.plain.extend(1)
 
     def _append_tenants(self, n: int, tenants: Tenants) -> None:
@@ -380,7 +380,7 @@ class SubscriptionTable:
         return (np.flatnonzero(self.tenants.view[first:] == number) + first).astype(np.int32)
 
     def _take_ids(self, ids: Growable | list[str] | None) -> None:
-        """Keep the ids of all slots here."""
+        """Use this list or array for the ids of all slots."""
         self._ids = ids
         self.numbers = ids if isinstance(ids, Growable) else None
 
@@ -401,7 +401,7 @@ class SubscriptionTable:
             self._part_starts.append(first)
 
     def remove(self, ids: Sequence[Id], slots: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Let go of subscriptions; return the slots that the index may forget."""
+        """Remove subscriptions; return the slots that the index may remove."""
         known = self._slot_of()
         for id in ids:
             del known[id]
@@ -416,8 +416,8 @@ class SubscriptionTable:
         return np.array([entry for slot in slots.tolist() for entry in self._released(slot)], dtype=np.int32)
 
     def remove_one(self, id: Id, slot: int) -> NDArray[np.int32]:
-        """Let go of one subscription; return the slots that the index may forget."""
-        with _looking_up:  # nobody enters the id of a slot that is no longer live
+        """Remove one subscription; return the slots that the index may remove."""
+        with _looking_up:  # so that `_enter_ids` does not add the id of a slot that is no longer live
             self._slots.pop(id, None)
             self.is_live.set(slot, False)
         if self.removed is not None:
@@ -432,7 +432,7 @@ class SubscriptionTable:
     # conditions with calls
 
     def call(self, slots: Sequence[int], schedule: str) -> None:
-        """Hand the conditions of some slots to the stage that makes their calls."""
+        """Add the conditions of some slots to the stage that calls operators."""
         if self.stage is None or self.owners is None:
             from siftline.operators.stage import Stage
 
@@ -442,7 +442,7 @@ class SubscriptionTable:
             self.owners.set(slot, self.stage.add(self.expression(slot)))
 
     def uncall(self, slots: NDArray[np.int32]) -> None:
-        """Let the stage go of the conditions of slots that nothing needs any more."""
+        """Remove the conditions of slots that are no longer needed from the stage."""
         if self.stage is None or self.owners is None:
             return
         for owner in self.owners.view[slots].tolist():
@@ -451,28 +451,28 @@ class SubscriptionTable:
 
     # sharing
 
-    def with_followers(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return all live subscriptions that share the entries of some slots."""
+    def with_duplicates(self, slots: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the live ones among some slots and their duplicates."""
         assert self.sharing is not None
         starts = np.array([0, len(slots)])
         found: NDArray[np.int32]
-        _, found = with_followers(starts, slots, *(each.view for each in self.sharing))
+        _, found = with_duplicates(starts, slots, *(each.view for each in self.sharing))
         return found
 
-    def follow(self, slots: Sequence[int], leaders: Sequence[int]) -> None:
-        """Let the newest slots stand behind leaders with the same expression."""
+    def add_duplicates(self, slots: Sequence[int], leaders: Sequence[int]) -> None:
+        """Make the newest slots duplicates of leaders with the same expression."""
         if self.leaders is None:
             self.leaders = Growable(np.arange(self.n_slots, dtype=np.int32))
-            self.following = Growable(np.full(self.n_slots, _LAST, dtype=np.int32))
+            self.next_duplicates = Growable(np.full(self.n_slots, _LAST, dtype=np.int32))
             self.plain = GrowableBits(self.is_live.view)
-            self.sharing = self.plain.words, self.following, self.is_live
-        assert self.following is not None
+            self.sharing = self.plain.words, self.next_duplicates, self.is_live
+        assert self.next_duplicates is not None
         for slot, leader in zip(slots, leaders, strict=True):
             self.leaders.set(slot, leader)
             self._n_members[leader] = self._n_members.get(leader, int(self.is_live.item(leader))) + 1
-            # A reader that walks along the chain now sees this slot or does not.
+            # A concurrent reader of the chain sees this slot or does not; both are right.
             last = self._lasts.get(leader, leader)
-            self.following.set(last, slot)
+            self.next_duplicates.set(last, slot)
             self.plain.clear([last])
             self._lasts[leader] = slot
 
@@ -485,22 +485,22 @@ class SubscriptionTable:
         return slots if self.leaders is None else np.unique(self.leaders.view[slots])
 
     @property
-    def n_followers(self) -> int:
-        """The number of subscriptions that take no entry of their own."""
+    def n_duplicates(self) -> int:
+        """The number of live duplicates."""
         return sum(n - int(self.is_live.item(leader)) for leader, n in self._n_members.items() if n)
 
     def unneeded(self) -> NDArray[np.int32]:
-        """Return the slots of removed subscriptions, but for those that others follow."""
+        """Return the slots of removed subscriptions, except leaders that still have duplicates."""
         is_needed = self.is_live.view.copy()
-        is_needed[self._followed()] = True
+        is_needed[self._leaders_of_duplicates()] = True
         return np.flatnonzero(~is_needed).astype(np.int32)
 
-    def _followed(self) -> NDArray[np.int32]:
-        """Return all slots that others follow, removed or not."""
+    def _leaders_of_duplicates(self) -> NDArray[np.int32]:
+        """Return all leaders that have live members, removed or not."""
         return np.array([leader for leader, n in self._n_members.items() if n], dtype=np.int32)
 
     def _released(self, slot: int) -> list[int]:
-        """Return the entry of a removed slot if nobody shares it any more."""
+        """Return the entry of a removed slot if no live subscription shares it any more."""
         assert self.leaders is not None
         leader = self.leaders.item(slot)
         self.n_unneeded += 1
@@ -508,7 +508,7 @@ class SubscriptionTable:
             return [slot]
         self._n_members[leader] -= 1
         if self._n_members[leader] == 0:
-            self.n_unneeded += leader != slot  # which a leader that was removed before left to this moment
+            self.n_unneeded += leader != slot  # a leader that was removed before becomes unneeded only now
             return [leader]
         self.n_unneeded -= leader == slot
         return []
@@ -519,13 +519,13 @@ class SubscriptionTable:
         return self._parts[part].expression(slot - self._part_starts[part])
 
     def packed(self, slot: int) -> Any:
-        """Return the expression in a slot, packed; slots with the same expression share what they have."""
+        """Return the packed expression of a slot; slots with the same expression share the object."""
         place = bisect_right(self._part_starts, slot) - 1
         part, position = self._parts[place], slot - self._part_starts[place]
         return part.packed(position) if type(part) is ParsedExpressions else pack(part.expression(position))
 
     def frozen(self) -> SubscriptionTable:
-        """Return this table as it is now, for reading it while others change it."""
+        """Return the table as it is now, for reading it while other threads change it."""
         other = SubscriptionTable()
         other.__dict__.update(self.__dict__)
         other.is_live = Growable(self.is_live.view.copy())
@@ -537,9 +537,9 @@ class SubscriptionTable:
         return other
 
     def compacted(self) -> tuple[SubscriptionTable, NDArray[np.int32]]:
-        """Return a table of what is needed only, and the new slot of each old one (-1 for none)."""
+        """Return a table of the needed slots only, and the new slot of each old one (-1 for none)."""
         is_kept = self.is_live.view.copy()
-        is_kept[self._followed()] = True
+        is_kept[self._leaders_of_duplicates()] = True
         new_slots = np.where(is_kept, np.cumsum(is_kept) - 1, -1).astype(np.int32)
         table = SubscriptionTable()
         for part, start in zip(self._parts, self._part_starts, strict=True):
@@ -561,18 +561,18 @@ class SubscriptionTable:
         return table, new_slots
 
     def _restore_sharing(self, leaders: NDArray[np.int32], is_live: NDArray[np.bool_]) -> None:
-        """Take over who shares an entry with whom, and who only is there for others."""
+        """Set leaders and live flags; a slot that is not live is kept for its duplicates."""
         self._slots, self._n_entered, self._n_restored = {}, 0, len(leaders)
         self.is_live, self.n_live = Growable(is_live), int(np.count_nonzero(is_live))
-        followers = np.flatnonzero(leaders != np.arange(len(leaders)))
-        if not len(followers):
+        duplicates = np.flatnonzero(leaders != np.arange(len(leaders)))
+        if not len(duplicates):
             return
-        self.leaders, self.following = Growable(leaders), Growable(chained(leaders))
-        self.plain = GrowableBits(is_live & (self.following.view == _LAST))
-        self.sharing = self.plain.words, self.following, self.is_live
-        followed, counts = np.unique(leaders[followers], return_counts=True)
-        self._n_members = dict(zip(followed.tolist(), (counts + is_live[followed]).tolist(), strict=True))
-        self._lasts = dict(zip(leaders[followers].tolist(), followers.tolist(), strict=True))
+        self.leaders, self.next_duplicates = Growable(leaders), Growable(chained(leaders))
+        self.plain = GrowableBits(is_live & (self.next_duplicates.view == _LAST))
+        self.sharing = self.plain.words, self.next_duplicates, self.is_live
+        shared, counts = np.unique(leaders[duplicates], return_counts=True)
+        self._n_members = dict(zip(shared.tolist(), (counts + is_live[shared]).tolist(), strict=True))
+        self._lasts = dict(zip(leaders[duplicates].tolist(), duplicates.tolist(), strict=True))
 
     @classmethod
     def restored(
@@ -583,7 +583,7 @@ class SubscriptionTable:
         tenants: tuple[NDArray[np.int32], list[str]] | None,
         sharing: tuple[NDArray[np.int32], NDArray[np.bool_]] | None,
     ) -> SubscriptionTable:
-        """Return a table over the arrays of a snapshot; ids are looked up only when asked for."""
+        """Return a table over the arrays of a snapshot; the dict of ids is filled later."""
         table = cls()
         table._take_ids(ids if isinstance(ids, list) or ids is None else Growable(ids))
         table._n_restored = len(weights)
@@ -608,19 +608,19 @@ class SubscriptionTable:
         assert [self.slot(id) for id in self.ids(live)] == live.tolist()
         assert sum(len(part) for part in self._parts) == self.n_slots == len(self.weights)
         assert self.tenants is None or len(self.tenants) == self.n_slots
-        if self.leaders is None or self.following is None:
+        if self.leaders is None or self.next_duplicates is None:
             assert self.n_unneeded == self.n_slots - self.n_live
             return
         leaders = self.leaders.view
         assert len(leaders) == self.n_slots
         assert (leaders[leaders] == leaders).all()
-        assert np.array_equal(self.following.view, chained(leaders))
-        assert np.array_equal(self.plain.flags, self.is_live.view & (self.following.view == _LAST))
+        assert np.array_equal(self.next_duplicates.view, chained(leaders))
+        assert np.array_equal(self.plain.flags, self.is_live.view & (self.next_duplicates.view == _LAST))
         entries = np.unique(leaders[live])
         needed = np.union1d(live, entries)
         assert self.n_unneeded == self.n_slots - len(needed)
         assert all(self.is_entry(slot) for slot in entries.tolist())
 
 
-# Whose many subscriptions are: one tenant's, or for each its own.
+# The tenants of many subscriptions: one for all, or one for each.
 Tenants: TypeAlias = "str | Sequence[str | None] | None"

@@ -1,8 +1,8 @@
-"""Some of an engine's subscriptions, for matching only among them.
+"""Subsets of an engine's subscriptions, for matching only among them.
 
-Few are scanned by themselves, without the index: a thousand take some microseconds. For many there is a flag by slot,
-and what the index finds is looked up there. Both are prepared when they are first needed, and follow changes: new slots
-are looked at once, a removed subscription never matches anyway, and after a sweep everything is prepared anew.
+A small subset is scanned without the index: a thousand subscriptions take some microseconds. A large subset has a flag
+for each slot, and slots that the index finds are looked up there. Both are prepared on first use and kept up to date:
+new slots are examined once, a removed subscription never matches anyway, and after a sweep all is prepared again.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ if TYPE_CHECKING:
 SCANNED_SUBSET_MAX: Final = 1024
 
 
-# What `within=` takes.
+# The type of the argument `within`.
 Within: TypeAlias = "Subset | Iterable[AnyId] | None"
 
 
 class Chosen(Protocol):
-    """A subset at one state of the engine."""
+    """A subset, prepared for one state of the engine."""
 
     @property
     def scan(self) -> WriteBuffer | None:
-        """What to scan instead of asking the index, if they are few."""
+        """The clauses to scan instead of using the index, if the subset is small."""
 
     def has(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Return which of some slots belong to the subset."""
 
 
 class Prepared(NamedTuple):
-    """A subset at one state of the updates, with what it takes to match among few or many."""
+    """A subset that was prepared for one state of the engine."""
 
     table: SubscriptionTable
     domains: Domains
-    n_seen: int  # how many slots were looked at
+    n_seen: int  # how many slots were examined
     slots: NDArray[np.int32]  # ascending
-    flags: NDArray[np.bool_] | None  # by slot, if they are many
-    scan: WriteBuffer | None  # if they are few
+    flags: NDArray[np.bool_] | None  # by slot, if the subset is large
+    scan: WriteBuffer | None  # if the subset is small
 
     def fits(self, table: SubscriptionTable, domains: Domains) -> bool:
-        """Return whether this is about the subscriptions of now."""
+        """Return whether this is still up to date."""
         return self.table is table and self.domains is domains and self.n_seen == table.n_slots
 
     def has(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Return which of some slots belong to the subset."""
         if self.flags is not None:
-            # A slot that was added since may be found behind one that shares its entry.
+            # A slot that was added since may be found as a duplicate of an older one.
             return (slots < self.n_seen) & self.flags[np.minimum(slots, self.n_seen - 1)]
         if not len(self.slots):
             return np.zeros(len(slots), dtype=np.bool_)
@@ -71,7 +71,7 @@ class Prepared(NamedTuple):
 
 
 class Subset:
-    """The subscriptions with some ids, as far as an engine has them; make one by `Engine.subset`.
+    """The subscriptions with some ids, ignoring ids that an engine lacks; `Engine.subset` makes one.
 
     >>> from siftline import Engine
     >>> engine = Engine()
@@ -104,13 +104,13 @@ class Subset:
         return np.array(known, dtype=np.int32)
 
     def ready(self, state: State) -> Chosen | None:
-        """Return the subset for the engine as it is, None if it must be prepared first."""
+        """Return the subset for the current state of the engine, None if it must be prepared first."""
         prepared = self._prepared
         fits = prepared is not None and prepared.fits(state.table, state.domains)
         return prepared if fits else None
 
     def prepare(self, updates: Updates) -> None:
-        """Make the subset ready; under `writing`."""
+        """Prepare the subset for the current state; under `writing`."""
         table, domains, before = updates.state.table, updates.state.domains, self._prepared
         if before is None or before.table is not table:
             self._prepared = _prepared(updates, self._slots(table, 0))
@@ -148,14 +148,14 @@ class Tenant(Subset):
 
 
 class Listed(Subset):
-    """Ids for one match only: what is found is looked up among them. Preparing even a few would take longer."""
+    """Ids for one match only: matches are looked up among them, because preparing would take longer."""
 
     def __init__(self, ids: AbstractSet[Id]) -> None:
         super().__init__(())
         self._ids = ids
 
     def ready(self, state: State) -> Chosen:
-        """Return the ids with the table of now."""
+        """Return the ids with the current table."""
         return _Listed(self._ids, state.table)
 
 
@@ -170,7 +170,7 @@ class _Listed(NamedTuple):
 
 
 def subset_of(within: Subset | Iterable[AnyId]) -> Subset:
-    """Return what `within=` names."""
+    """Return the subset for an argument `within`."""
     if isinstance(within, Subset):
         return within
     if isinstance(within, (str, bytes)):

@@ -1,15 +1,15 @@
-"""Sweeping: the memory of removed subscriptions is given back, while others add, remove and match.
+"""Sweeping: freeing the memory of removed subscriptions, while other threads add, remove and match.
 
-A table, domains and an index of what is live are made beside those in use, as a small engine of its own: the
-*successor*. It then follows what has changed since, in rounds, until little is left:
+A table, domains and an index of the live subscriptions are made beside those in use, as a separate engine: the
+*successor*. It then catches up with the changes since, in rounds, until few are left:
 
-    begin    the table is frozen, and from now on notes which ids are removed
-    build    the successor, without removed subscriptions, their constants and attributes
-    follow   ids that were removed since are removed from it, slots that are new are added to it as subscriptions
-    finish   the last few; then its parts take the place of the old ones
+    begin    freeze the table, and record from now on which ids are removed
+    build    make the successor, without removed subscriptions, their constants and attributes
+    follow   repeat the removals and additions since then in the successor
+    finish   repeat the last few; then replace the old parts by those of the successor
 
-Only the first and the last step hold the writers' lock for more than moments, each for some milliseconds. Where
-conditions have calls, it is held throughout: what was learned about calls would be missed otherwise.
+Only the first and the last step hold the writers' lock, each for some milliseconds. If conditions have calls, the lock
+is held throughout; otherwise what the engine learns about calls meanwhile would be lost.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 # The last round, under the lock, has at most this many changes.
 _LAST_ROUND_MAX: Final = 32
-# So many rounds are made in the hope that the next one is small; then writers wait.
+# After this many rounds the next one is the last, however large; writers wait for it.
 _ROUNDS_MAX: Final = 50
 
 
 def sweep(updates: Updates, run: Run) -> None:
-    """Make an engine without what was removed; who calls this under the writers' lock holds it throughout.
+    """Free the memory of removed subscriptions; a caller that holds the writers' lock keeps it throughout.
 
-    What takes long is done by `run`.
+    `run` runs the slow steps.
     """
     with updates.state.writing:
         sweeping = Sweep(updates)
@@ -56,7 +56,7 @@ def sweep(updates: Updates, run: Run) -> None:
 
 
 class Sweep:
-    """One sweep of an engine; it is given up if something else exchanges the table meanwhile."""
+    """One sweep of an engine; it is dropped if another change replaces the table meanwhile."""
 
     def __init__(self, updates: Updates) -> None:
         self.is_over = False
@@ -75,11 +75,11 @@ class Sweep:
         self._successor = updates.without_subscriptions()
 
     def build(self) -> None:
-        """Fill the successor with what was live when this began."""
+        """Fill the successor with the subscriptions that were live when the sweep began."""
         updates, successor = self._updates, self._successor
         table, new_slots = self._frozen.compacted()
         joined = concatenate(self._clauses)
-        if self._clauses[-1].n_clauses:  # what is unplaced, and stays in the write buffer, may have any slots
+        if self._clauses[-1].n_clauses:  # unplaced subscriptions stay in the buffer, so slots are not in order
             joined = picked(joined, np.argsort(joined.slots, kind="stable"))
         clauses = select(joined, new_slots)
         domains, clauses = swept(self._domains, clauses, map(table.expression, checked_slots(clauses)))
@@ -97,7 +97,7 @@ class Sweep:
         }
 
     def follow(self) -> None:
-        """Do what was done since, or, if that is little, take the place of the parts that are in use."""
+        """Repeat the changes since the last round; if there are few, then also replace the old parts."""
         self._n_rounds += 1
         with self._updates.state.writing:
             if self._is_overtaken():
@@ -112,7 +112,7 @@ class Sweep:
         self._repeat(removed, slots)
 
     def _repeat(self, removed: list[Id], slots: NDArray[np.int32]) -> None:
-        """Remove and add in the successor. An id that came back has been removed before."""
+        """Remove and add in the successor. An id that was added again has been removed before."""
         table, successor = self._table, self._successor
         gone = [id for id in dict.fromkeys(removed) if successor.state.table.has(id)]
         if gone:
@@ -123,7 +123,7 @@ class Sweep:
             successor.add_parsed(table.ids(slots), table.weights.taken(slots).tolist(), expressions, tenants)
 
     def _finish(self) -> None:
-        """Take the place of the old parts; under the writers' lock."""
+        """Replace the old parts; under the writers' lock."""
         updates, successor = self._updates, self._successor
         self.end()
         with updates.state.changing():
@@ -132,16 +132,16 @@ class Sweep:
             )
             updates.state.buffer, updates.state.n_indexed = successor.state.buffer, successor.state.n_indexed
         updates.state.unplaced, updates.state.entries = successor.state.unplaced, successor.state.entries
-        updates.state.tenants.clear()  # they know the old table, which would stay as long as they do
+        updates.state.tenants.clear()  # they refer to the old table, which would stay in memory
 
     def end(self) -> None:
-        """Note no more removals; under the writers' lock."""
+        """Stop recording removals; under the writers' lock."""
         if self._table.removed is self._removed:
             self._table.removed = None
         self.is_over = True
 
     def _is_overtaken(self) -> bool:
-        """Give up if others swept or tuned meanwhile; the next change begins again if need be."""
+        """End this sweep if another thread swept or tuned meanwhile; the next change starts another if needed."""
         updates = self._updates
         is_same = updates.state.table is self._table and self._table.removed is self._removed
         if (

@@ -1,4 +1,4 @@
-"""Tuning: lay out the index for the events that come, and see whether that was worth it."""
+"""Tuning: laying out the index for a sample of events, and measuring whether that is faster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from siftline.engine.updates import Updates
     from siftline.indexes.protocol import Index
 
-# Events that are matched to measure a layout, and how often; more are looked at for the statistics alone.
+# How many events are matched to measure a layout, and how often; the statistics use all events.
 _MEASURED: Final = 500
 _PASSES: Final = 3
 
@@ -34,7 +34,7 @@ class Cost:
     microseconds : float
         Median over the events, encoding not included.
     candidates, predicates : float
-        Subscriptions that were looked at and predicates that were tested, on average.
+        Subscriptions that were examined and predicates that were tested, on average.
     """
 
     microseconds: float
@@ -51,8 +51,8 @@ class Tuning:
     n_events : int
         How many events the statistics are from.
     expected_candidates : float
-        How many subscriptions an event should make the index look at, as the statistics say: for each clause the share
-        of events that satisfy its rarest predicate, all added up.
+        How many subscriptions the index should examine for an event, according to the statistics: the sum, over all
+        clauses, of the share of events that satisfy its rarest predicate.
     before, after : Cost
         What was measured on a sample of the events, with the old layout and with the new one.
     is_kept : bool
@@ -77,7 +77,7 @@ class Tuning:
 
 
 def tune(updates: Updates, events: Any) -> Tuning:
-    """Lay out the index by statistics of the events, measure, and keep what is better; under `writing`."""
+    """Lay out the index by statistics of the events, measure, and keep the faster layout; under `writing`."""
     source: Source = events.source if isinstance(events, EncodedEvents) else source_of(events, event=None, is_one=False)
     if not len(source):
         raise ValueError("tuning needs some events")
@@ -107,7 +107,7 @@ def _measured(index: Index, events: EncodedEvents) -> Cost:
     """Match some of the events, spread over all of them."""
     positions = np.linspace(0, len(events) - 1, min(len(events), _MEASURED)).astype(int).tolist()
     positions = [position for position in positions if position not in events.errors]
-    for position in positions[:_PASSES]:  # kernels are loaded, scratch arrays made
+    for position in positions[:_PASSES]:  # loads kernels and makes scratch arrays
         index.match(events, position)
     before = index.stats()
     times = np.array([[_time(index, events, position) for position in positions] for _ in range(_PASSES)])
@@ -124,7 +124,7 @@ def _time(index: Index, events: EncodedEvents, position: int) -> int:
 
 
 def _expected(clauses: Clauses, updates: Updates, statistics: Statistics) -> float:
-    """Return for how many clauses an event satisfies the predicate that the fewest events satisfy."""
+    """Return in how many clauses an event is expected to satisfy the rarest predicate."""
     shares = literal_shares(clauses, updates.state.domains, statistics)
     shares = np.where((clauses.kinds >= VETO) | clauses.is_alternative, 1.0, shares)
     has_literals = np.diff(clauses.starts) > 0
@@ -133,13 +133,13 @@ def _expected(clauses: Clauses, updates: Updates, statistics: Statistics) -> flo
 
 
 def placement(updates: Updates) -> list[str]:
-    """Describe what an engine holds, beside its index; under `writing`."""
+    """Describe what an engine holds besides its index; under `writing`."""
     table, domains, statistics = updates.state.table, updates.state.domains, updates.state.statistics
     clauses = updates.joined_clauses()
     n_paths = len(domains.ids)
     n_patterns = len(domains.patterns) + len(domains.pattern_attributes)
     lines = [
-        f"{table.n_live:,} subscriptions, {table.n_followers:,} of them with the same expression as another",
+        f"{table.n_live:,} subscriptions, {table.n_duplicates:,} of them with the same expression as another",
         f"{clauses.n_clauses:,} clauses of {len(clauses.attributes):,} predicates"
         f" on {n_paths:,} attributes, {n_patterns:,} patterns",
     ]
@@ -151,6 +151,6 @@ def placement(updates: Updates) -> list[str]:
     lines.append(f"statistics: {known}")
     if updates.state.index.has_write_buffer:
         lines.append(
-            f"tail: {updates.state.buffer.n_clauses:,} clauses that wait for the index, scanned by every event"
+            f"write buffer: {updates.state.buffer.n_clauses:,} clauses that wait for the index, scanned by every event"
         )
     return lines

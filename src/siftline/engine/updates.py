@@ -1,10 +1,10 @@
 """Every change to an engine: additions, replacements, removals, sweeps.
 
 A new subscription of plain comparisons with known constants needs neither the lock of readers nor a new generation: it
-is written to the table and then to the write buffer, behind everything that a reader looks at.
+is appended to the table and then to the write buffer, beyond everything that a reader reads.
 
-Adding one subscription never moves a label. Where there is no room for a constant, the subscription is *unplaced*: its
-clauses stay in the write buffer, as far as there is room, until labels are dealt out again (`relabelling.py`).
+Adding one subscription never changes a label. If there is no label for a constant, the subscription is *unplaced*: its
+clauses stay in the write buffer, as far as there is room, until labels are assigned again (`relabelling.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from siftline.encoding.clauses import (
 from siftline.encoding.conjunctions import encode_many
 from siftline.encoding.patterns import matcher_of, merged_layer, n_new_patterns
 from siftline.encoding.plain import PlainRows, known_rows, placed_rows
-from siftline.engine.compaction import Nobody, at_once
+from siftline.engine.compaction import NoCompactor, run_here
 from siftline.engine.flushing import flush, is_to_stay
 from siftline.engine.relabelling import renew
 from siftline.engine.state import State
@@ -53,21 +53,21 @@ if TYPE_CHECKING:
     from siftline.ids import Id
     from siftline.model import Expression
 
-# Removed subscriptions are swept out when they are this many and as many as the live ones.
+# A sweep is due when there are this many removed subscriptions, and at least as many as live ones.
 SWEEP_MIN_DEAD: Final = 1024
-# Clauses of small additions are joined when there are this many parts.
+# Clauses of small additions are joined when there are more parts of them than this.
 CLAUSE_PARTS_MAX: Final = 256
-# Parts that come to this many clauses are not joined any more: that would take too long for one addition.
+# Once the joined parts have this many clauses, earlier parts stay apart: joining them would take too long.
 JOIN_MAX_CLAUSES: Final = 1 << 16
-# Additions of more subscriptions at once go to the index.
+# Additions of more clauses at once go to the index.
 BUFFERED_ADDITION_MAX: Final = 64
-# This many expressions at once are encoded by columns.
+# From this many expressions at once on, they are encoded by columns.
 COLUMNAR_ENCODING_MIN: Final = 256
-# Up to here, they are rather encoded one by one than let labels move, which takes as long as building the index.
+# Smaller additions are encoded one by one if labels would have to change, which takes as long as building the index.
 MOVE_LABELS_MIN: Final = 4096
-# This many new patterns are left to the next event.
+# Fewer new patterns than this are left to the next event.
 PATTERNS_LEFT_TO_EVENT_MAX: Final = 256
-# Labels are dealt out again for this many unplaced subscriptions, and one more for this many others.
+# A renewal is due for this many unplaced subscriptions, and one more for each 1,024 subscriptions.
 RELABEL_MIN_UNPLACED: Final = 64
 RELABEL_SHARE: Final = 1024
 
@@ -80,7 +80,7 @@ class New(NamedTuple):
     expressions: Expressions
     tenants: Tenants
     replaced: Sequence[Id] = ()
-    leaders: Sequence[int] = ()  # for each the slot that has its entry; empty: each has its own
+    leaders: Sequence[int] = ()  # the slot with the entry of each; empty if each has its own entry
     with_calls: Sequence[int] = ()  # the positions of those that call operators
 
 
@@ -92,7 +92,7 @@ class Updates:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self._brings_new = False  # whether the last plain one had new constants: the next one may have some, too
+        self._brings_new = False  # whether the last plain addition had new constants; the next one probably has
 
     # additions
 
@@ -104,7 +104,7 @@ class Updates:
         if leader is not None:
             with self.state.fast_paths:
                 table.append_one(id, weight, table.packed(leader), tenant)
-                table.follow([slot], [leader])
+                table.add_duplicates([slot], [leader])
             return
         rows = self._plain_rows(expression)
         if rows is None or not self._has_room(rows.sizes):
@@ -116,7 +116,7 @@ class Updates:
         if self.state.index.shares:
             self.state.entries[key] = slot
         if rows is None or rows.wide or self.state.buffer.is_due:
-            self.state.compactor.tidy(self)  # at the end, because a sweep renumbers slots and attributes
+            self.state.compactor.tidy(self)  # last, because a sweep renumbers slots and attributes
 
     def _leader(self, key: int, expression: Expression) -> int | None:
         """Return the slot whose entry an expression may share, given its hash."""
@@ -126,7 +126,7 @@ class Updates:
         return leader
 
     def _plain_rows(self, expression: Expression) -> PlainRows | None:
-        """Return the literals of an expression for the tail, with labels for its constants; None if it is not plain."""
+        """Return an expression's literals for the write buffer, with labels for its constants; None if not plain."""
         if not self.state.index.has_write_buffer or self.state.index.takes_patterns:
             return None
         domains = self.state.domains
@@ -141,13 +141,13 @@ class Updates:
             return rows
 
     def _has_room(self, sizes: tuple[int, int, int]) -> bool:
-        """Return whether the buffer has room for an addition, after a flush if need be."""
+        """Return whether the write buffer has room for an addition, after a flush if it is full."""
         if not self.state.buffer.has_room(*sizes):
-            self.flush()  # the thread that should have done it by now had no processor
+            self.flush()  # the flusher was too slow
         return self.state.buffer.has_room(*sizes)
 
     def _add_plain(self, slot: int, rows: PlainRows) -> None:
-        """Add a plain conjunction to the tail, which has room for it."""
+        """Add a plain conjunction to the write buffer, which has room for it."""
         self.state.buffer.add_plain(slot, rows)
         if rows.wide:
             self.state.unplaced.add(slot)
@@ -172,7 +172,7 @@ class Updates:
         expressions: list[Expression],
         tenants: Tenants,
     ) -> None:
-        """Add expressions whose ids were checked; those that are there already share its entry."""
+        """Add expressions whose ids were checked; an expression that the engine has already becomes a duplicate."""
         if self.state.index.shares:
             first = self.state.table.n_slots
             leaders, entries = self._leaders(expressions)
@@ -185,7 +185,7 @@ class Updates:
 
     def _leaders(self, expressions: list[Expression]) -> tuple[list[int], dict[int, int]]:
         """Return the slot that has the entry of each expression, and the slots of new ones by their hashes."""
-        by_object: dict[int, int] = {}  # hashing an expression takes long, and texts that repeat are parsed once
+        by_object: dict[int, int] = {}  # hashing an expression is slow, and repeated texts are parsed once
         entries: dict[Expression, int] = {}
         leaders: list[int] = []
         for slot, expression in enumerate(expressions, self.state.table.n_slots):
@@ -207,9 +207,9 @@ class Updates:
         replaced: Sequence[Id] = (),
         leaders: Sequence[int] = (),
     ) -> None:
-        """Encode and add expressions whose ids were checked, taking away `replaced` in the same moment.
+        """Encode and add expressions whose ids were checked, and remove `replaced` at the same moment.
 
-        The caller tidies up afterwards, when it holds no slots any more.
+        The caller calls `tidy` afterwards, because that may renumber slots.
         """
         covering, first = self.covering, self.state.table.n_slots
         own = [each if not leaders or leaders[i] == first + i else None for i, each in enumerate(expressions)]
@@ -233,7 +233,7 @@ class Updates:
 
     @property
     def covering(self) -> Callable[[Expression], Cover]:
-        """What makes clauses of an expression."""
+        """The function that turns an expression into clauses."""
         return cover_with_alternatives if self.state.index.takes_alternatives else cover
 
     def _encoded(self, covers: Sequence[Cover], domains: Domains) -> Clauses:
@@ -241,7 +241,7 @@ class Updates:
         return encode_covers(covers, self.state.table.n_slots, domains, takes_patterns=self.state.index.takes_patterns)
 
     def add_columns(self, loaded: LoadedColumns, tenants: Tenants, written: Expressions | None = None) -> int:
-        """Add what was loaded from columns over a copy of the domains; `written` are the same expressions as text."""
+        """Add subscriptions that were loaded over a copy of the domains; `written` has the same expressions as text."""
         self.state.table.check_ids(loaded.ids)
         ids, weights, rows, clauses, domains, moves = loaded
         expressions: Expressions = rows if written is None else written
@@ -257,15 +257,15 @@ class Updates:
         return len(ids)
 
     def _add_many(self, clauses: Clauses, new: New, domains: Domains, moves: list[Move]) -> None:
-        """Add what was encoded over a copy of the domains."""
+        """Add subscriptions that were encoded over a copy of the domains."""
         if moves or len(new.ids) > self.state.table.n_live:
             self._swap(domains, moves, clauses, new)
         else:
-            # Events stay encoded as they are if there is nothing new for them to know.
+            # Equal domains are not replaced, so that encoded events stay valid.
             self._append(clauses, new, None if domains.equals(self.state.domains) else domains)
 
     def _append(self, clauses: Clauses, new: New, domains: Domains | None = None) -> None:
-        """Add coded subscriptions behind the others: few to the tail, many to the index, with what the tail has."""
+        """Add coded subscriptions: few to the write buffer, many to the index, together with the buffer."""
         is_buffered = (
             self.state.index.has_write_buffer
             and domains is None
@@ -280,37 +280,37 @@ class Updates:
         self._append_to_index(clauses, new, domains or self.state.domains)
 
     def _append_to_index(self, clauses: Clauses, new: New, domains: Domains) -> None:
-        """Lay out the tail and the new clauses, and show them."""
-        tail = WriteBuffer(self.state.buffer_capacity)
+        """Lay out the write buffer and the new clauses as a part of the index, and make it visible."""
+        buffer = WriteBuffer(self.state.buffer_capacity)
         if self.state.buffer.n_clauses:
             waiting = self.state.buffer.clauses()
             stays = is_to_stay(waiting, self.state.unplaced, self.state.n_indexed)
-            tail.add(picked(waiting, np.flatnonzero(stays)))
+            buffer.add(picked(waiting, np.flatnonzero(stays)))
             clauses = concatenate([picked(waiting, np.flatnonzero(~stays)), clauses])
         prepared = self.state.index.prepare(self._batch(clauses, domains, self.state.n_indexed, new.expressions))
         if domains is not self.state.domains:
-            matcher_of(domains)  # made here, not by the first match under the lock
+            matcher_of(domains)  # here, and not by the first match under the lock
         with self.state.changing():
             self.state.n_added += 1  # before the index shows anything new
             self.state.domains = domains
             self.state.index.add(prepared, domains)
-            self.state.buffer, self.state.n_indexed = tail, self.state.table.n_slots
-            self._enter(new)  # which may take away what was in the tail until now
+            self.state.buffer, self.state.n_indexed = buffer, self.state.table.n_slots
+            self._enter(new)  # this may remove subscriptions that were in the buffer until now
             self.state.n_indexed = self.state.table.n_slots
         self.keep(clauses)
 
     def keep(self, clauses: Clauses) -> None:
-        """Keep the clauses of slots that the index has now."""
+        """Keep the clauses of slots that were added to the index."""
         self.state.clauses.append(clauses)
         if len(self.state.clauses) > CLAUSE_PARTS_MAX:
             self._join_last()
 
-    def flush(self, run: Run = at_once) -> None:
-        """Bring the write buffer into the index, but for what is unplaced."""
+    def flush(self, run: Run = run_here) -> None:
+        """Move the write buffer to the index, except unplaced subscriptions."""
         flush(self, run)
 
     def wants_flush(self) -> bool:
-        """Return whether so much is in the write buffer that a flush pays."""
+        """Return whether a flush of the write buffer is due."""
         return self.state.buffer.is_due and self.state.n_indexed < self.state.table.n_slots
 
     def _enter(self, new: New) -> None:
@@ -319,22 +319,22 @@ class Updates:
             self._take_away(new.replaced)
         first = self.state.table.n_slots
         self.state.table.append(new.ids, new.weights, new.expressions, new.tenants)
-        followers = [(slot, leader) for slot, leader in enumerate(new.leaders, first) if slot != leader]
-        if followers:
-            self.state.table.follow(*zip(*followers, strict=True))
+        duplicates = [(slot, leader) for slot, leader in enumerate(new.leaders, first) if slot != leader]
+        if duplicates:
+            self.state.table.add_duplicates(*zip(*duplicates, strict=True))
         if new.with_calls:
             self.state.table.call([first + position for position in new.with_calls], self.state.schedule)
 
     def _take_away(self, ids: Sequence[Id]) -> None:
-        """Take subscriptions away that are replaced; under both locks."""
+        """Remove subscriptions that are replaced; under both locks."""
         self.state.n_replaced += 1
         self.forget(self.state.table.remove(ids, self.slots_of(ids)))
 
     def _swap(self, domains: Domains, moves: list[Move], clauses: Clauses, new: New) -> None:
-        """Build an index beside the old one, which goes on matching, and put it in its place."""
+        """Build an index beside the old one, which goes on matching, and replace the old one by it."""
         joined = concatenate([relabelled(self.joined_clauses(), moves), clauses])
         index = self._built_index(joined, domains, new.expressions)
-        matcher_of(domains)  # made here, not by the first match under the lock
+        matcher_of(domains)  # here, and not by the first match under the lock
         with self.state.changing():
             self.state.put(self.state.table, domains, [joined], index)
             self._enter(new)
@@ -355,7 +355,7 @@ class Updates:
         self.state.compactor.tidy(self)
 
     def forget(self, slots: NDArray[np.int32]) -> None:
-        """Take slots out of the index and the tail."""
+        """Remove slots from the index and the write buffer."""
         self.state.table.uncall(slots)
         if self.state.unplaced:
             self.state.unplaced.difference_update(slots.tolist())
@@ -367,23 +367,23 @@ class Updates:
             self.state.index.remove(slots)
 
     def has_many_dead(self) -> bool:
-        """Return whether so many subscriptions were removed that a sweep pays."""
+        """Return whether a sweep is due."""
         n_unneeded = self.state.table.n_unneeded
         return n_unneeded >= SWEEP_MIN_DEAD and 2 * n_unneeded >= self.state.table.n_slots
 
-    def sweep(self, run: Run = at_once) -> None:
-        """Give back the memory of removed subscriptions, their constants and attributes included."""
+    def sweep(self, run: Run = run_here) -> None:
+        """Free the memory of removed subscriptions, with their constants and attributes."""
         sweep(self, run)
 
     def without_subscriptions(self) -> Updates:
-        """Return updates of a state of the same kind that has no subscriptions, and leaves it to others to tidy up."""
+        """Return updates of a state of the same kind without subscriptions, which does no work in the background."""
         state = self.state
         other = State(state.index_name, state.statistics, state.schedule, state.options)
-        other.buffer_capacity, other.compactor = state.buffer_capacity, Nobody()
+        other.buffer_capacity, other.compactor = state.buffer_capacity, NoCompactor()
         return Updates(other)
 
     def name_all(self, domains: Domains, expressions: list[Expression]) -> None:
-        """Let domains know all attributes, constants and patterns of expressions, which a renewal will ask for."""
+        """Add all attributes, constants and patterns of expressions to domains, because a renewal will need them."""
         covers = [self.covering(expression) for expression in expressions]
         domains.place_all(constants_of(covers, expressions))
         self._encoded(covers, domains)
@@ -396,7 +396,7 @@ class Updates:
     # clauses and the index over them
 
     def _join_last(self) -> None:
-        """Join the small parts at the end, and larger ones before them while that at least doubles them."""
+        """Join the small parts at the end, and earlier ones as long as they are not larger than what was joined."""
         parts, size = self.state.clauses, 0
         first = len(parts)
         while first > 0 and (
@@ -407,7 +407,7 @@ class Updates:
         self.state.clauses = [*parts[:first], concatenate(parts[first:])]
 
     def joined_clauses(self) -> Clauses:
-        """Return all clauses as one; those of removed subscriptions may be among them until they are swept out."""
+        """Return all clauses as one; until a sweep, this includes clauses of removed subscriptions."""
         if len(self.state.clauses) > 1:
             self.state.clauses = [concatenate(self.state.clauses)]
         if not self.state.buffer.n_clauses:
@@ -418,20 +418,20 @@ class Updates:
         return picked(joined, np.argsort(joined.slots, kind="stable"))
 
     def wants_renewal(self) -> bool:
-        """Return whether so many subscriptions are unplaced that labels should be dealt out again."""
+        """Return whether a renewal of labels is due."""
         return (
             bool(self.state.unplaced)
             and len(self.state.unplaced) >= RELABEL_MIN_UNPLACED + self.state.table.n_live // RELABEL_SHARE
         )
 
-    def renew(self, run: Run = at_once) -> None:
-        """Deal out labels for all constants that have none."""
+    def renew(self, run: Run = run_here) -> None:
+        """Give labels to all constants that have none."""
         renew(self, run)
 
     def take_in_patterns(self) -> bool:
-        """Let the matcher know new patterns, if they are many; return whether some of its layers should be merged.
+        """Add new patterns to the matcher, if there are many; return whether some of its layers should be merged.
 
-        The next event would have to wait for as many as there are.
+        Otherwise the next event would have to wait for that.
         """
         if n_new_patterns(self.state.domains) >= PATTERNS_LEFT_TO_EVENT_MAX:
             with self.state.publishing:
@@ -440,7 +440,7 @@ class Updates:
         return matcher is not None and matcher.wants_merge
 
     def merge_patterns(self) -> None:
-        """Merge layers of patterns, as long as some should be one; without the writers' lock."""
+        """Merge layers of patterns until none needs it; without the writers' lock."""
         while (matcher := self.state.domains.matcher) is not None and (chosen := matcher.mergeable()) is not None:
             path, layers = chosen
             layer = merged_layer(layers)
@@ -455,14 +455,14 @@ class Updates:
         return concatenate([of_slots(part, slots) for part in parts])
 
     def rebuild(self) -> None:
-        """Lay out the index anew, as one piece."""
+        """Lay out the whole index again, as one part."""
         clauses = self.joined_clauses()
         index = self._built_index(clauses, self.state.domains, ParsedExpressions([]))
         with self.state.changing():
             self.state.put(self.state.table, self.state.domains, [clauses], index)
 
     def _built_index(self, clauses: Clauses, domains: Domains, new: Expressions) -> Index:
-        """Return a new index over the slots of the table and the new expressions behind them."""
+        """Return a new index over the slots of the table and the new expressions after them."""
         batch = self._batch(clauses, domains, 0, new)
         index = self.laid_out(batch, is_new=len(new) > self.state.table.n_live)
         dead = self.state.table.unneeded()
@@ -471,7 +471,7 @@ class Updates:
         return index
 
     def laid_out(self, batch: Batch, *, is_new: bool) -> Index:
-        """Return a new index; what is mostly old is never refused, but laid out in several parts if need be."""
+        """Return a new index; if most of it is not new, TooLargeError is avoided by laying it out in several parts."""
         index = make_index(self.state.index_name, self.state.options)
         begin = time.perf_counter()
         try:
@@ -510,7 +510,7 @@ class Updates:
 
 
 def _with_calls(expressions: Sequence[Expression | None], clauses: Clauses, first: int) -> list[int]:
-    """Return which expressions call operators; not those that the clauses express exactly."""
+    """Return which expressions call operators, except those that their clauses express exactly."""
     is_sure = np.zeros(len(expressions), dtype=np.bool_)
     is_sure[clauses.slots[clauses.is_exact_by_patterns] - first] = True
     found = ((i, expressions[i]) for i in np.flatnonzero(~is_sure).tolist())

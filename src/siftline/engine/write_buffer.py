@@ -1,15 +1,15 @@
-"""The tail of an engine: its newest subscriptions, which the index does not have yet.
+"""The write buffer of an engine: its newest subscriptions, which the index does not have yet.
 
-An index that is laid out in one go takes milliseconds for one more subscription; here it is a few numbers written
-behind the others. Every event scans the tail. When it is due, its clauses go to the index all at once (`flushing.py`);
-there is room for several times as many, for what comes meanwhile.
+An index that is built in bulk takes milliseconds for one more subscription; the buffer only appends a few numbers.
+Every event scans the buffer. When a flush is due, its clauses go to the index together (`flushing.py`). The buffer has
+room for several times as many, for additions during the flush.
 
     heads      slot, start, end, exactness     one row a clause, with the first literal's attribute, low and high
     literals   attribute, low, high, kind, start and end in ranges (equal: no set), is_alternative, pattern
     ranges     low, high                       the ranges of sets
 
-Rows are written before `n_clauses` counts them, and never change but for the exactness of the removed. So a reader that
-takes `n_clauses` first may go on while others add.
+Rows are written before `n_clauses` counts them, and never change, except that a removal sets the exactness to DEAD. So
+a reader that reads `n_clauses` first may go on while other threads add.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from siftline.encoding.clauses import RANGE, SET, VETO, Clauses, spans
 from siftline.indexes.protocol import Candidates, Many
-from siftline.kernels.tail import (
+from siftline.kernels.write_buffer import (
     ATTRIBUTE,
     BY_PATTERNS,
     DEAD,
@@ -42,7 +42,7 @@ from siftline.kernels.tail import (
     SET_START,
     SLOT,
     START,
-    match_tail,
+    match_buffer,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class WriteBuffer:
     Attributes
     ----------
     n_clauses : int
-        How many clauses a reader may look at.
+        How many clauses a reader may read.
     """
 
     __slots__ = ("_heads", "_literals", "_n_literals", "_n_ranges", "_places", "_ranges", "capacity", "n_clauses")
@@ -96,14 +96,14 @@ class WriteBuffer:
 
     @classmethod
     def of(cls, clauses: Clauses) -> WriteBuffer:
-        """Return some clauses of any slots, only for matching."""
-        tail = cls(0)
+        """Return a buffer of some clauses with any slots, only for matching."""
+        buffer = cls(0)
         n_literals, n_ranges = len(clauses.attributes), len(clauses.set_lows)
-        tail._heads = np.empty((clauses.n_clauses, N_HEAD_COLUMNS), dtype=np.int32)
-        tail._literals = np.empty((n_literals, _N_COLUMNS), dtype=np.int32)
-        tail._ranges = np.empty((n_ranges, 2), dtype=np.int32)
-        tail.add(clauses)
-        return tail
+        buffer._heads = np.empty((clauses.n_clauses, N_HEAD_COLUMNS), dtype=np.int32)
+        buffer._literals = np.empty((n_literals, _N_COLUMNS), dtype=np.int32)
+        buffer._ranges = np.empty((n_ranges, 2), dtype=np.int32)
+        buffer.add(clauses)
+        return buffer
 
     @property
     def first_slot(self) -> int:
@@ -112,13 +112,13 @@ class WriteBuffer:
 
     @property
     def is_due(self) -> bool:
-        """Whether there is so much that events take longer."""
+        """Whether the buffer has so many clauses or literals that a flush is due."""
         return self.n_clauses >= self.capacity or self._n_literals >= self.capacity * _LITERALS_A_CLAUSE
 
     # changes
 
     def has_room(self, n_clauses: int, n_literals: int, n_ranges: int) -> bool:
-        """Return whether as much can be added."""
+        """Return whether this much can be added."""
         return (
             self.n_clauses + n_clauses <= len(self._heads)
             and self._n_literals + n_literals <= len(self._literals)
@@ -139,7 +139,7 @@ class WriteBuffer:
         self.n_clauses = n_clauses
 
     def _plain_literal(self, row: Row) -> tuple[int, ...]:
-        """Return the columns of a literal, whose ranges, if there are several, are written behind the others."""
+        """Return the columns of a literal; several ranges are appended to the ranges of the buffer."""
         attribute, low, high, ranges = row
         if not ranges:
             return attribute, low, high, RANGE, 0, 0, 0, _NO_PATTERN
@@ -162,14 +162,14 @@ class WriteBuffer:
         self.n_clauses = end_clause
 
     def remove(self, slot: int) -> None:
-        """Forget a subscription: it never matches again."""
+        """Remove a subscription: it never matches again."""
         place = self._places.get(slot, self.n_clauses)
         while place < self.n_clauses and self._heads[place, SLOT] == slot:
             self._heads[place, EXACTNESS] = DEAD
             place += 1
 
     def take_over(self, other: WriteBuffer, start: End) -> None:
-        """Add what another buffer has from a place on; what was removed there is removed here."""
+        """Append the rows of another buffer from `start` on; what was removed there stays removed."""
         n_clauses, first_literal, first_range = self.end
         end = other.end
         end_clause = n_clauses + end.n_clauses - start.n_clauses
@@ -203,7 +203,7 @@ class WriteBuffer:
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the slots that match among the first clauses, and those that must be checked."""
         found = np.empty(n_clauses, dtype=np.int32)
-        counts = match_tail(attributes, codes, self._heads, self._literals, self._ranges, n_clauses, found)
+        counts = match_buffer(attributes, codes, self._heads, self._literals, self._ranges, n_clauses, found)
         if not counts:
             return _NONE, _NONE
         n_possible = counts >> 32
@@ -216,7 +216,7 @@ class WriteBuffer:
         return Many.of([Candidates(*self.match(attributes[a:b], codes[a:b], n_clauses)) for a, b in spans])
 
     def clauses(self, n_clauses: int | None = None) -> Clauses:
-        """Return the clauses, or the first of them, whose subscriptions were not removed; others may add and remove."""
+        """Return the clauses, or the first of them, without those of removed subscriptions; callable during changes."""
         heads = self._heads[: self.n_clauses if n_clauses is None else n_clauses].copy()
         heads = heads[heads[:, EXACTNESS] != DEAD]
         lengths = heads[:, END] - heads[:, START]
@@ -260,11 +260,11 @@ def _head_rows(clauses: Clauses, first: int) -> NDArray[np.int32]:
     rows[:, EXACTNESS] = np.where(clauses.is_exact_by_patterns, BY_PATTERNS, INEXACT)
     rows[clauses.is_exact, EXACTNESS] = EXACT
     rows[:, FIRST_ATTRIBUTE] = -1
-    # A veto does not need its attribute, nor a literal that has alternatives.
+    # A clause may hold without its first literal's attribute if that literal is a veto or has alternatives.
     has_literals = np.diff(clauses.starts) > 0
     firsts = clauses.starts[:-1][has_literals]
-    is_followed = np.append(clauses.is_alternative, False)[firsts + 1]
-    decides = (clauses.kinds[firsts] < VETO) & ~is_followed
+    has_alternatives = np.append(clauses.is_alternative, False)[firsts + 1]
+    decides = (clauses.kinds[firsts] < VETO) & ~has_alternatives
     chosen, firsts = np.flatnonzero(has_literals)[decides], firsts[decides]
     rows[chosen, FIRST_ATTRIBUTE] = clauses.attributes[firsts]
     rows[chosen, FIRST_LOW], rows[chosen, FIRST_HIGH] = clauses.lows[firsts], clauses.highs[firsts]

@@ -2,27 +2,26 @@
 
 The package can be called: `siftline.indexes()` lists the names.
 
-`protocol.py` is what an index must offer, `registry.py` the names. `scan.py` is the oracle: it uses the model alone.
-`fast_scan/` is the compiled baseline. An index answers with slots that surely match and slots that may; the engine
+`protocol.py` says what an index must offer, `registry.py` has the names. `scan.py` is the oracle: it uses the model
+alone. `fast_scan/` is the compiled baseline. An index returns slots that match and slots that may match; the engine
 checks the latter.
 
 Each folder has the index, its layout and its kernels side by side: one for each algorithm of the papers (PAPERS.md has
-the map), and `sift/`, our own. All of them but `pb-tree` stand on `parts.py`: a part is a whole structure over some
-subscriptions and never changes once it is made. Additions make a new part, a `Merge` makes one of several and drops the
-dead, both while others match. So an index only has to say how a part is laid out and how one event is matched against
-it; what is dynamic is written, and tested, once.
+the map), and `sift/`, our own. All of them but `pb-tree` build on `parts.py`: a part is a whole structure over some
+subscriptions and never changes once it is made. Additions make a new part; a `Merge` unites several parts and drops
+dead subscriptions. Both run while other threads match. So an index only defines how a part is laid out and how one
+event is matched against it; the code for changes is written, and tested, once.
 
-What they share: `kernels/literals.py` decides whether a literal holds, `kernels/verify.py` tests candidates,
+The indexes share: `kernels/literals.py` decides whether a literal holds, `kernels/verify.py` tests candidates,
 `kernels/spaces.py` cuts attributes into elementary spaces, `encoding/selectivity.py` estimates how many events satisfy
-a literal (from Statistics if there are any), `encoding/forms.py` tells which operator a coded literal stands for. An
+a literal (from Statistics if there are any), `encoding/forms.py` tells which operator a coded literal came from. An
 index that takes *alternatives* gets short CNFs as they are; one that takes *patterns* gets strings that codes cannot
 decide.
 
-Two stand on something else. `pb_tree/`: B+trees over pages of a file, which change in place, and hold the
-subscriptions too. It is keyed by values instead of codes (`encoding/terms.py`), because codes are dealt out anew when
-a domain grows. `dbms/`: rows in an embedded database, and a query for each event; it shows what the other indexes are
-for. `ps_tree/` is a one-dimensional structure that changes in place, and no index of an engine; figures compare it with
-others.
+Two folders do not use parts. `pb_tree/` keeps B+trees in the pages of a file; they change in place and hold the
+subscriptions too. Its keys are values instead of codes (`encoding/terms.py`), because the engine renumbers codes when a
+domain grows. `ps_tree/` is a one-dimensional structure that changes in place. No engine uses it; figures compare it
+with other structures.
 """
 
 import sys

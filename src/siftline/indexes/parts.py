@@ -1,20 +1,23 @@
-"""Parts: how an index that is laid out in one go takes additions and removals while others match.
+"""Parts: how an index that is built in bulk takes additions and removals while other threads match.
 
 The papers' structures are sorted lists, tables and trees: quick to build from many subscriptions at once, slow or
-unsafe to change under a running match. So an index is a few immutable *parts*, old and large ones first, each a whole
-structure of the paper over its own subscriptions:
+unsafe to change under a running match. So an index is a list of a few immutable *parts*, old and large ones first. Each
+part is a whole structure of the paper over its own subscriptions:
 
     bulk load of 1,000,000     [1,000,000]
-    add 1, add 1, add 1        [1,000,000] [3]                 the last part is built anew while it is small
+    add 1, add 1, add 1        [1,000,000] [3]                 a small last part is rebuilt by each addition
     62 more, and another       [1,000,000] [65] [1]
-    ...                        [1,000,000] [520] [17]          a part less than eight times the next is merged with it
+    ...                        [1,000,000] [520] [17]          a part is merged with the next one, unless it is
+                                                               at least eight times as large
 
-An event is matched against every part, so there should be few: each costs a match some microseconds. A subscription is
-built anew a few times for every factor of eight. Removing clears a live flag; a part loses its dead subscriptions when
-it is merged, when a quarter of them are dead, and altogether when all are.
+An event is matched against every part, and each part costs some microseconds, so there should be few. A subscription is
+rebuilt a few times while the index grows by a factor of eight. Removing clears a live flag. A part drops its dead
+subscriptions when it is merged, or rebuilt because a quarter of them are dead; a part whose subscriptions are all dead
+is dropped.
 
-A merge has three steps, so that a long one holds nobody up: `merge` chooses the parts, `Merge.run` lays out the new
-one, and `Merge.finish` puts it in their place. Nobody may change the index during the first and the last step.
+A merge has three steps, so that a long merge blocks no other thread: `merge` chooses the parts, `Merge.run` lays out
+the new part, and `Merge.finish` replaces the old parts by it. No thread may change the index during the first and the
+last step.
 """
 
 from __future__ import annotations
@@ -46,25 +49,25 @@ if TYPE_CHECKING:
     from siftline.indexes.protocol import Batch
     from siftline.model import Leaf
 
-# A last part below this many clauses is built anew with what comes; above, new clauses start another part.
+# An addition rebuilds the last part if that has at most this many clauses; otherwise it starts another part.
 _REBUILT_CLAUSES_MAX: Final = 64
-# A part less than this many times as large as those behind it is merged with them.
+# A part is merged with the parts behind it, unless it is at least this many times as large as they are together.
 _RATIO: Final = 8
-# A part is built anew without its dead subscriptions when they are one of this many.
+# A part is rebuilt without its dead subscriptions when at least one of this many is dead.
 _DEAD_RATIO: Final = 4
-# Fewer dead subscriptions are not worth a new part.
+# With fewer dead subscriptions than this, a part is not rebuilt.
 _DEAD_MIN: Final = 64
 
-# What a copy of a part makes anew.
+# Attributes that a copy of a part does not take over.
 _NOT_COPIED: Final = frozenset({"batching", "handles", "workspaces"})
 
 _ANY_SIZE: Final = 2**63
 
 
 class Found(NamedTuple):
-    """What one part found for one event, and what that cost."""
+    """What one part found for one event, and how much work that was."""
 
-    clauses: NDArray[np.int32]  # clauses of the part that hold; repeats are allowed
+    clauses: NDArray[np.int32]  # clauses of the part that hold; they may repeat
     n_candidates: int
     n_predicates: int
     n_lists: int
@@ -80,18 +83,18 @@ class OneEvent(NamedTuple):
 
     @property
     def leaves(self) -> Mapping[str, Sequence[Leaf]]:
-        """The values themselves, by path, for what codes cannot decide."""
+        """The values themselves, by path, for conditions that codes cannot decide."""
         return self.events.event(self.position).leaves
 
 
 def one_event(events: EncodedEvents, position: int) -> OneEvent:
-    """Return one of many events."""
+    """Return the event at a position."""
     start, end = events.starts[position], events.starts[position + 1]
     return OneEvent(events.attributes[start:end], events.codes[start:end], events, position)
 
 
 class Part:
-    """Some subscriptions, laid out as the index wants them; never changed, but for the count of the dead."""
+    """Some subscriptions, laid out for the index. Only the count of dead subscriptions ever changes."""
 
     __slots__ = (
         "arrays",
@@ -110,14 +113,14 @@ class Part:
     def __init__(self, clauses: Clauses, others: NDArray[np.int32], arrays: Any) -> None:
         self.clauses = clauses
         self.literals = clauses.literals
-        self.others = others  # clauses that only vetoes speak about: every event may match them
+        self.others = others  # clauses that have only vetoes: every event may match them
         self.arrays = arrays
         self.n_slots = int(np.count_nonzero(np.diff(clauses.slots, prepend=-1)))
         self.has_repeated_slots = self.n_slots < clauses.n_clauses
         self.first_slot = int(clauses.slots[0]) if clauses.n_clauses else 0
         self.n_dead = 0
-        self.batching: Any = None  # what the index keeps for batches against this part, made when it is needed
-        self.workspaces: dict[int, Any] = {}  # what threads keep for matching against this part, by thread
+        self.batching: Any = None  # what the index keeps for batches against this part; made on first use
+        self.workspaces: dict[int, Any] = {}  # by thread: what it keeps for matching against this part
         self.handles: dict[type, Any] = {}  # see `handle`
 
     def __getstate__(self) -> dict[str, Any]:
@@ -131,12 +134,12 @@ class Part:
         self.handles = {}
 
     def handle(self, kind: type, prefix: str = "") -> Any:
-        """Return what kernels take for the arrays, or literals, that `kind` names, a prefix before their names here.
+        """Return the handle of the part's arrays (or literals) that the fields of `kind` name, after a prefix.
 
-        A kernel that is called for every event is called faster with one table than with ten arrays, or with a tuple.
+        Calling a kernel with one handle is faster than with ten arrays, or with a tuple of them.
         """
         handle = self.handles.get(kind)
-        if handle is None:  # two threads may both make it
+        if handle is None:  # two threads may both make one, which does no harm
             names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
             arrays = self.literals if kind is Literals else self.arrays
             handle = handle_of(kind(*(getattr(arrays, prefix + name) for name in names)))
@@ -145,18 +148,18 @@ class Part:
 
     @property
     def n_clauses(self) -> int:
-        """The number of clauses, the dead included."""
+        """The number of clauses, including those of dead subscriptions."""
         return self.clauses.n_clauses
 
 
 class Scratch(threading.local):
-    """Arrays that a kernel borrows and leaves as it found them, one set for each thread."""
+    """Arrays that a kernel uses and leaves as it found them; each thread has its own."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, tuple[NDArray[Any], int]] = {}
 
     def array(self, name: str, n: int, dtype: DTypeLike, fill: int = 0) -> NDArray[Any]:
-        """Return an array of at least n elements, all of them `fill`."""
+        """Return an array of at least n elements, which all equal `fill`."""
         found = self.arrays.get(name)
         if found is None or len(found[0]) < n:
             found = np.full(n + n // 4, fill, dtype=dtype), fill
@@ -164,19 +167,19 @@ class Scratch(threading.local):
         return found[0]
 
     def check(self) -> None:
-        """Assert that every array was left as it was found."""
+        """Assert that every array was left as it was."""
         assert all((array == fill).all() for array, fill in self.arrays.values())
 
 
 class Context(NamedTuple):
-    """What a part may want to know beside its clauses."""
+    """What the layout of a part may depend on besides its clauses."""
 
     domains: Domains
     statistics: Statistics | None
 
 
 class Prepared(NamedTuple):
-    """New subscriptions, laid out: the parts that the new one replaces, the new one, and which slots can match."""
+    """New subscriptions, laid out: the parts that are replaced, the new part, and which slots can match."""
 
     replaced: list[Part]
     made: list[Part]
@@ -185,13 +188,9 @@ class Prepared(NamedTuple):
 
 
 class PartedIndex(OneByOne, ABC):
-    """The dynamic side of an index; a subclass lays out one part and matches one event against it."""
+    """An index of parts. This class handles changes; a subclass lays out one part and matches one event against it."""
 
     name: ClassVar[str]
-    takes_alternatives: ClassVar[bool] = False
-    takes_patterns: ClassVar[bool] = False
-    has_write_buffer: ClassVar[bool] = False
-    shares: ClassVar[bool] = False
     # The NamedTuple of arrays that `_lay_out` returns.
     arrays_type: ClassVar[type]
 
@@ -205,15 +204,15 @@ class PartedIndex(OneByOne, ABC):
         self._merges: list[Merge] = []
         self._publish()
 
-    # what a subclass gives
+    # what a subclass defines
 
     @abstractmethod
     def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Any:
-        """Return the arrays, an `arrays_type`, for the chosen clauses: those with something that an event must have."""
+        """Return the arrays, an `arrays_type`, for the chosen clauses: those with a literal that is no veto."""
 
     @abstractmethod
     def _match_part(self, part: Part, event: OneEvent) -> Found:
-        """Return the chosen clauses of a part that hold for the event, as far as codes can tell."""
+        """Return the chosen clauses of a part whose literals hold for the event's codes."""
 
     @abstractmethod
     def _check_part(self, part: Part) -> None:
@@ -224,11 +223,11 @@ class PartedIndex(OneByOne, ABC):
         """Return lines that show the structure of a part."""
 
     def _is_exact(self, part: Part, event: OneEvent) -> NDArray[np.bool_]:
-        """Return for which clauses of a part it is enough that `_match_part` found them."""
+        """Return which clauses of a part need no further check once `_match_part` found them."""
         return part.clauses.is_exact
 
     def _stats_of_part(self, part: Part) -> dict[str, int]:
-        """Return numbers to be added up over the parts and shown by `stats`."""
+        """Return numbers that `stats` adds up over the parts."""
         return {}
 
     # the protocol
@@ -265,7 +264,7 @@ class PartedIndex(OneByOne, ABC):
         if not clauses.n_clauses:
             return Prepared([], [], _with_clauses(batch), batch.statistics)
         if self._is_rebuilt(replaced):
-            clauses = concatenate([*self._living(replaced, self._is_live.view), clauses])
+            clauses = concatenate([*self._live_clauses(replaced, self._is_live.view), clauses])
         else:
             replaced = []
         return Prepared(replaced, [self._made(clauses, context)], _with_clauses(batch), batch.statistics)
@@ -273,21 +272,21 @@ class PartedIndex(OneByOne, ABC):
     def _is_rebuilt(self, last: list[Part]) -> bool:
         """Return whether new subscriptions join the last part.
 
-        They never do where a write buffer comes before the index: the part may be merged while they are laid out.
+        With a write buffer they never do: another thread may merge the part while they are laid out.
         """
         if not last or self.has_write_buffer or last[0].n_clauses > _REBUILT_CLAUSES_MAX:
             return False
         return not self._is_being_merged(last[0])
 
     def add(self, prepared: Prepared, domains: Domains) -> None:
-        """Show the new part."""
+        """Make the new part visible."""
         self._context = Context(domains, prepared.statistics)
         self._parts = [*(part for part in self._parts if part not in prepared.replaced), *prepared.made]
         self._is_live.extend(prepared.is_live)
         self._publish()
 
     def remove(self, slots: NDArray[np.int32]) -> None:
-        """Clear live flags, and count the dead of each part."""
+        """Clear live flags, and count the dead subscriptions of each part."""
         if len(slots) == 1:
             self._remove_one(slots.item())
             return
@@ -311,11 +310,11 @@ class PartedIndex(OneByOne, ABC):
     # merging
 
     def merge(self) -> Merge | None:
-        """Drop parts whose subscriptions are all dead, and choose what should be built anew, if anything.
+        """Drop parts whose subscriptions are all dead, and choose the parts to rebuild, if any.
 
-        While one merge is under way, only parts behind it are chosen.
+        While one merge runs, only parts behind it are chosen.
         """
-        if self._is_tidy:  # a hundred thousand removals in a row ask
+        if self._is_tidy:  # every removal calls this
             return None
         busy = {part for merge in self._merges for part in merge.parts}
         dead = {part for part in self._parts if part.n_dead == part.n_slots} - busy
@@ -331,7 +330,7 @@ class PartedIndex(OneByOne, ABC):
         return merge
 
     def _chosen(self, parts: list[Part]) -> list[Part]:
-        """Return parts behind each other that are to become one."""
+        """Return consecutive parts that should become one."""
         for part in parts:
             if _has_many_dead(part):
                 return [part]
@@ -340,7 +339,7 @@ class PartedIndex(OneByOne, ABC):
         while n_merged < len(parts) and parts[-1 - n_merged].n_clauses < _RATIO * size:
             size += parts[-1 - n_merged].n_clauses
             n_merged += 1
-        # A small last part may grow first, if it is built anew with every addition anyway.
+        # If additions rebuild the last part, it may grow before it is merged.
         may_grow = not self.has_write_buffer and parts and parts[-1].n_clauses <= _REBUILT_CLAUSES_MAX
         if n_merged == 1 or may_grow or size >= self._refused_size:
             return []
@@ -359,18 +358,10 @@ class PartedIndex(OneByOne, ABC):
         parts, is_live = self._published
         self._counters["events"] += 1
         results = [self._slots(part, event, is_live) for part in parts]
-        if len(results) == 1:
-            return Candidates(*results[0])
-        nothing = np.empty(0, dtype=np.int32)
-        return Candidates(
-            np.concatenate([nothing, *(sure for sure, _ in results)]),
-            np.concatenate([nothing, *(possible for _, possible in results)]),
-        )
+        return results[0] if len(results) == 1 else Candidates.of(results)
 
-    def _slots(
-        self, part: Part, event: OneEvent, is_live: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the slots of one part that match, and those to check."""
+    def _slots(self, part: Part, event: OneEvent, is_live: NDArray[np.bool_]) -> Candidates:
+        """Return the slots of one part that match, and those that need the exact check."""
         found, n_candidates, n_predicates, n_lists = self._match_part(part, event)
         clauses, attributes = part.clauses, event.attributes
         if len(part.others):
@@ -386,20 +377,20 @@ class PartedIndex(OneByOne, ABC):
         sure, possible = slots_of_clauses(
             found, clauses.slots, self._is_exact(part, event), is_live, attributes, part.has_repeated_slots, seen
         )
-        return sure, possible
+        return Candidates(sure, possible)
 
     def _verified(self, part: Part, clauses: NDArray[np.int32], event: OneEvent) -> tuple[NDArray[np.int32], int]:
-        """Return those of some clauses of a part whose literals all hold, and how many literals were tested."""
+        """Return which of the given clauses hold, and how many literals were tested."""
         held, n_tested = verify_clauses(clauses, event.attributes, event.codes, self._dense(), part.handle(Literals))
         return held, n_tested
 
     def _dense(self) -> NDArray[np.int32]:
-        """Return the scratch array for `spread_event`; `clear_event` must leave it as it is now."""
+        """Return the scratch array for `spread_event`; the kernel must undo its changes (`clear_event`)."""
         assert self._context is not None
         return self._scratch.array("dense", len(self._context.domains) + 1, np.int32, int(ABSENT))
 
     def stats(self) -> dict[str, Any]:
-        """Return bytes by structure, and what matching has cost so far."""
+        """Return bytes by structure, and the work that matching has done so far."""
         parts = self._parts
         sizes = {"is_live": int(self._is_live.view.nbytes)}
         numbers: dict[str, int] = {}
@@ -419,7 +410,7 @@ class PartedIndex(OneByOne, ABC):
         return "\n".join(lines)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the parts; their clauses are saved with the engine."""
+        """Return the arrays of all parts; the engine saves their clauses."""
         arrays = {
             "is_live": self._is_live.view,
             "part_sizes": np.array([part.n_clauses for part in self._parts], dtype=np.int64),
@@ -430,7 +421,7 @@ class PartedIndex(OneByOne, ABC):
         return arrays
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], batch: Batch) -> None:
-        """Use the arrays where they are."""
+        """Use the arrays without copying them."""
         self._context = Context(batch.domains, batch.statistics)
         self._is_live = Growable(arrays["is_live"])
         self._parts = []
@@ -466,21 +457,21 @@ class PartedIndex(OneByOne, ABC):
         others = np.flatnonzero(~can_be_found).astype(np.int32)
         return Part(clauses, others, self._lay_out(clauses, chosen, context))
 
-    def _living(self, parts: Sequence[Part], is_live: NDArray[np.bool_]) -> list[Clauses]:
-        """Return the clauses of the parts without those of dead subscriptions."""
+    def _live_clauses(self, parts: Sequence[Part], is_live: NDArray[np.bool_]) -> list[Clauses]:
+        """Return the clauses of live subscriptions, part by part."""
         if not any(part.n_dead for part in parts):
             return [part.clauses for part in parts]
         new_slots = np.where(is_live, np.arange(len(is_live)), -1).astype(np.int32)
         return [select(part.clauses, new_slots) if part.n_dead else part.clauses for part in parts]
 
     def _publish(self) -> None:
-        """Let the next match see the parts as they are now, all at once."""
+        """Make the current parts visible to the next match, all at once."""
         self._is_tidy = False  # there may be something to merge
         self._first_slots = [part.first_slot for part in self._parts]
         self._published = tuple(self._parts), self._is_live.view
 
     def __getstate__(self) -> dict[str, Any]:
-        # Views and scratch arrays do not survive copying; `__setstate__` makes them anew. A merge stays where it runs.
+        # `__setstate__` makes views and scratch arrays again. A running merge belongs to the original only.
         return {
             name: value for name, value in self.__dict__.items() if name not in ("_published", "_scratch", "_merges")
         }
@@ -493,7 +484,7 @@ class PartedIndex(OneByOne, ABC):
 
 
 class Merge:
-    """Some parts of an index behind each other that are to become one."""
+    """Replaces consecutive parts of an index by one."""
 
     def __init__(self, index: PartedIndex, parts: list[Part]) -> None:
         self.parts = parts
@@ -505,16 +496,16 @@ class Merge:
         self._made: list[Part] | None = None
 
     def run(self) -> None:
-        """Lay out the new part; others may match, add and remove meanwhile."""
+        """Lay out the new part; other threads may match, add and remove meanwhile."""
         index = self._index
         try:
-            clauses = concatenate(index._living(self.parts, self._is_live))
+            clauses = concatenate(index._live_clauses(self.parts, self._is_live))
             self._made = [index._made(clauses, self._context)] if clauses.n_clauses else []
-        except TooLargeError:  # together they would pass the limit: they stay apart, and as many are not tried again
+        except TooLargeError:  # the parts stay separate, and no merge of this size is tried again
             index._refused_size = self.n_clauses
 
     def finish(self) -> None:
-        """Put the new part in the place of the old ones, with those who died meanwhile counted."""
+        """Replace the old parts by the new one, and count the subscriptions that were removed meanwhile."""
         index, parts = self._index, self.parts
         self.give_up()
         if self._made is None:
@@ -536,14 +527,14 @@ def _has_many_dead(part: Part) -> bool:
 
 
 def checked_limit(limit_mb: Any) -> int:
-    """Return the option `memory_limit_mb` if it makes sense."""
+    """Return the option `memory_limit_mb`, or raise ValueError."""
     if isinstance(limit_mb, bool) or not isinstance(limit_mb, int) or limit_mb < 1:
         raise ValueError(f"memory_limit_mb must be a whole number of at least 1, not {limit_mb!r}")
     return limit_mb
 
 
 def check_memory(index: str, n_bytes: int, limit_mb: int, why: str) -> None:
-    """Refuse to lay out a structure that would be too large, before any of it is allocated."""
+    """Raise TooLargeError if a structure would be too large, before any of it is allocated."""
     if n_bytes > limit_mb << 20:
         limit = f"the limit is {_size(limit_mb << 20)} (option memory_limit_mb)"
         raise TooLargeError(f"{index} would take {_size(n_bytes)} for {why}; {limit}")
@@ -567,7 +558,7 @@ def _between(clauses: Clauses, first: int, end: int) -> Clauses:
 
 
 def _with_clauses(batch: Batch) -> NDArray[np.bool_]:
-    """Return which of the new slots have clauses; the others never match, as if they were dead already."""
+    """Return which of the new slots have clauses; slots without clauses never match, and count as dead."""
     flags = np.zeros(batch.n_slots, dtype=np.bool_)
     flags[batch.clauses.slots - batch.first_slot] = True
     return flags

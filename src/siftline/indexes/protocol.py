@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from siftline.model import Expression
 
 
-# Bits of the slots that are live and followed by nobody; which slot follows a slot with the same expression; and which
-# slots are live. None if no two slots have the same.
+# Three columns by slot: bits of the live slots without duplicates, the next slot with the same expression, and which
+# slots are live. None if no two slots have the same expression.
 Sharing: TypeAlias = "tuple[Growable, Growable, Growable] | None"
 
 
 class Batch(NamedTuple):
-    """Subscriptions for consecutive new slots, in every form that an index may want."""
+    """Subscriptions for consecutive new slots, in every form that an index may need."""
 
     first_slot: int
     n_slots: int
@@ -40,6 +40,11 @@ class Candidates(NamedTuple):
 
     sure: NDArray[np.int32]
     possible: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, found: Sequence[Candidates]) -> Candidates:
+        """Return the candidates of one event from several parts of an index."""
+        return cls(_joined([each.sure for each in found]), _joined([each.possible for each in found]))
 
 
 class Many(NamedTuple):
@@ -66,30 +71,43 @@ def _joined(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
 
 
 class Finder(NamedTuple):
-    """How one thread finds the ids of some subscriptions.
+    """How one thread finds the ids of some subscriptions on the fast path.
 
-    `call(event.address, table_at)` writes them to `ids_found` and returns how many; a number that is not between 0 and
-    MOST_FOUND if this way is not enough for the event.
+    `call(event.address, table_at)` writes ids to `ids_found` and returns how many there are. A return value
+    outside 0 .. MOST_FOUND means that the event needs the full pipeline.
     """
 
     call: Callable[[int, int], int]
     table_at: int
     ids_found: memoryview
-    owner: object  # keeps alive what there are addresses of
+    owner: object  # keeps the arrays alive whose addresses are in the table
 
 
 MOST_FOUND: Final = 0xFFFFFFFF
 
 
 class OneByOne:
-    """How an index that knows no better way matches many events, and finds ids and the heaviest."""
+    """Defaults for an index that matches events one by one, and has neither limits nor anything to reorganise."""
+
+    takes_alternatives: ClassVar[bool] = False
+    takes_patterns: ClassVar[bool] = False
+    has_write_buffer: ClassVar[bool] = False
+    shares: ClassVar[bool] = False
+
+    def build_in_parts(self: Index, batch: Batch) -> None:
+        """Build as usual: there is no limit."""
+        self.build(batch)
+
+    def merge(self) -> Merge | None:
+        """Choose nothing: there is nothing to reorganise."""
+        return None
 
     def finders(self, ids: Growable, sharing: Sharing) -> list[Finder] | None:
-        """Leave it to `match`."""
+        """Return None: there is no fast path, so the engine calls `match`."""
         return None
 
     def match_many(self: Index, events: EncodedEvents, first: int, end: int) -> Many:
-        """Match the events first .. end - 1, one after the other, but for those that could not be read."""
+        """Match the events first .. end - 1, one after the other, except those that could not be read."""
         nothing = Candidates(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))
         errors = events.errors
         return Many.of(
@@ -104,37 +122,37 @@ class OneByOne:
 
 
 class Merge(Protocol):
-    """A reorganisation that an index chose: it runs while others match and change, and then takes effect."""
+    """A reorganisation that an index chose: it runs while other threads match and change, and then takes effect."""
 
     n_clauses: int
 
     def run(self) -> None:
-        """Lay out what is new."""
+        """Lay out the new structure."""
 
     def finish(self) -> None:
-        """Put it in its place; nobody changes the index meanwhile."""
+        """Replace the old structure by the new one; no other thread changes the index meanwhile."""
 
     def give_up(self) -> None:
-        """Leave everything as it is; nobody changes the index meanwhile."""
+        """Leave everything as it is; no other thread changes the index meanwhile."""
 
 
 class Index(Protocol):
     """A way to find the subscriptions that an event satisfies.
 
-    Threads match while one thread changes the index. So arrays that a running `match` may hold change only by growing
-    behind its view, or by clearing a live flag; whatever else changes goes into new arrays.
+    Threads match while one thread changes the index. So an array that a running `match` may read changes in two ways
+    only: it grows behind the view of the match, or a live flag is cleared. All other changes go to new arrays.
     """
 
     name: ClassVar[str]
-    # Whether literals may be alternatives to each other: the index then gets short CNFs as they are.
+    # Whether literals may be alternatives to each other: the index then gets short CNFs unchanged.
     takes_alternatives: ClassVar[bool]
-    # Whether it decides patterns (`contains` and its like) itself. Otherwise an encoded event says which ones it
-    # satisfies, and literals ask for that as for any attribute.
+    # Whether the index decides patterns (`contains`, `like`, ...) itself. Otherwise an encoded event lists the patterns
+    # that it satisfies, and a literal tests a pattern like any attribute.
     takes_patterns: ClassVar[bool]
-    # Whether the engine may keep the newest subscriptions beside the index, in a tail, and bring them in many at a
-    # time. An index that may refuse a subscription must see it at once.
+    # Whether the engine may keep the newest subscriptions in its write buffer and add them to the index in bulk. An
+    # index that may refuse a subscription must see it at once.
     has_write_buffer: ClassVar[bool]
-    # Whether subscriptions with the same expression may be one to the index, which then never hears of the others.
+    # Whether the engine may give the index only the first of several subscriptions with the same expression.
     shares: ClassVar[bool]
 
     def __init__(self, **options: Any) -> None:
@@ -144,41 +162,42 @@ class Index(Protocol):
         """Replace everything by these subscriptions, whose slots start at 0."""
 
     def build_in_parts(self, batch: Batch) -> None:
-        """Do the same, but in pieces, after `build` raised TooLargeError; an index without limits never does."""
+        """Do the same in several structures, after `build` raised TooLargeError."""
 
     def prepare(self, batch: Batch) -> Any:
-        """Lay out new subscriptions, for `add`; their slots are higher than all before. Nothing changes yet.
+        """Lay out new subscriptions, for `add`; their slots are higher than all earlier ones. Nothing changes yet.
 
-        For an index with a write buffer, others may match, remove and merge meanwhile.
+        For an index with a write buffer, other threads may match, remove and merge meanwhile.
         """
 
     def add(self, prepared: Any, domains: Domains) -> None:
-        """Add what `prepare` returned, in a moment; nothing was added in between. The engine goes on with `domains`."""
+        """Add what `prepare` returned, quickly; nothing was added in between. From now on, `domains` are in use."""
 
     def remove(self, slots: NDArray[np.int32]) -> None:
         """Forget these slots: they never match again."""
 
     def merge(self) -> Merge | None:
-        """Choose what to reorganise next, if anything, without changing what matches."""
+        """Choose what to reorganise next, if anything; the set of matches does not change."""
 
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Return the slots that one event matches or may match."""
 
     def finders(self, ids: Growable, sharing: Sharing) -> list[Finder] | None:
-        """Return how this thread finds the ids of all that match an event, by a shorter way than `match`, or None.
+        """Return how this thread finds the ids of all matches on the fast path, or None if it cannot.
 
-        They hold until somebody changes the index. `ids` has those of all slots; they never change. If slots share
-        entries, `sharing` says who shares them.
+        Finders are valid until the index changes. `ids` has the ids of all slots; they never change. `sharing` tells
+        which slots are duplicates of others.
         """
 
     def match_top(self, events: EncodedEvents, position: int, top: int, weights: NDArray[np.float64]) -> Candidates:
-        """Return the slots that one event matches or may match, but for some that are lighter than `top` sure ones.
+        """Return the slots that one event matches or may match; it may omit slots lighter than `top` sure ones.
 
-        `weights` is by slot. All sure slots as heavy as the last of the best must be there: the engine chooses by id.
+        `weights` is by slot. Among slots of equal weight the engine chooses by id, so all sure slots that are as heavy
+        as the last of the best must be returned.
         """
 
     def match_many(self, events: EncodedEvents, first: int, end: int) -> Many:
-        """Match each of the events first .. end - 1; of those that could not be read, anything may be returned."""
+        """Match each of the events first .. end - 1; results of events that could not be read are ignored."""
 
     def stats(self) -> dict[str, Any]:
         """Return sizes in bytes by structure, and what matching has cost so far.

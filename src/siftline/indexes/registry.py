@@ -5,7 +5,7 @@ A package offers an index by an entry point with the index's name:
     [project.entry-points."siftline.indexes"]
     grid = "grids.siftline:GridIndex"
 
-The class has the methods of `protocol.py`. A name that Siftline has itself is never taken from a package.
+The class has the methods of `protocol.py`. A package cannot replace an index of Siftline itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = "siftline.indexes"
 
-# Name -> module and class; a module is imported when its index is first asked for.
+# Name -> module and class; a module is imported when its index is first used.
 _INDEXES: Final = {
     "scan": ("siftline.indexes.scan", "Scan"),
     "fast-scan": ("siftline.indexes.fast_scan.index", "FastScan"),
@@ -38,16 +38,18 @@ _INDEXES: Final = {
     "pst-bloom": ("siftline.indexes.pst.bloom", "PstBloom"),
     "pst-hash": ("siftline.indexes.pst.hash", "PstHash"),
     "pb-tree": ("siftline.indexes.pb_tree.index", "PbTree"),
-    "dbms": ("siftline.indexes.dbms.index", "Dbms"),
     "sift": ("siftline.indexes.sift.index", "Sift"),
 }
 
-# These keep the subscriptions themselves, too: `siftline.engine.paged` is their engine.
+# Indexes of a distribution of their own, and the command that installs it.
+_SEPARATE: Final = {"dbms": "pip install 'siftline[bench]'"}
+
+# These indexes also store the subscriptions; their engine is `siftline.engine.paged`.
 PAGED: Final = frozenset({"pb-tree"})
 
 DEFAULT: Final = "sift"
 
-# A comma that no bracket encloses and no quotes: what follows it closes as much as it opens.
+# A comma that separates two options. A comma inside a JSON value is not followed by `name=`.
 _COMMA: Final = re.compile(r",(?=[^,\[\]{}=\"]+=)")
 
 
@@ -59,11 +61,11 @@ def own_indexes() -> list[str]:
 def indexes() -> list[str]:
     """Return the names that `Engine(index=...)` takes; those of installed packages come last.
 
-    >>> indexes()[:12]
+    >>> indexes()[:11]
     ['scan', 'fast-scan', 'counting', 'k-index', 'propagation', 'op-index', 'be-tree', 'pst-bloom', 'pst-hash',
-     'pb-tree', 'dbms', 'sift']
+     'pb-tree', 'sift']
     """
-    from importlib.metadata import entry_points  # takes a while to load, and most processes do without
+    from importlib.metadata import entry_points  # slow to load, and most processes do not need it
 
     return [*_INDEXES, *sorted({point.name for point in entry_points(group=GROUP)} - _INDEXES.keys())]
 
@@ -104,15 +106,6 @@ def make_index(name: str, options: dict[str, Any]) -> Index:
     return index
 
 
-def options_of(name: str) -> dict[str, Any]:
-    """Return the options that an index takes, with their defaults.
-
-    >>> options_of("be-tree")
-    {'leaf_capacity': 50}
-    """
-    return _options_of(_factory(name))
-
-
 def _factory(name: str) -> Any:
     """Return the class of an index."""
     if name in _INDEXES:
@@ -125,19 +118,16 @@ def _factory(name: str) -> Any:
             return point.load()
         except Exception as error:  # whatever a package's module raises
             raise UnknownIndexError(f"the index {name!r} of {point.value} cannot be loaded: {error!r}") from error
+    if name in _SEPARATE:
+        raise UnknownIndexError(f"the index {name!r} is not installed: {_SEPARATE[name]} brings it")
     known = indexes()
     close = difflib.get_close_matches(str(name), known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise UnknownIndexError(f"there is no index {name!r}{hint} (there are: {', '.join(known)})")
 
 
-def _options_of(factory: Any) -> dict[str, Any]:
-    parameters = inspect.signature(factory).parameters.values()
-    return {parameter.name: parameter.default for parameter in parameters}
-
-
 def _check_names(name: str, factory: Any, options: Iterable[str]) -> None:
-    known = _options_of(factory)
+    known = list(inspect.signature(factory).parameters)
     for option in options:
         if option not in known:
             close = difflib.get_close_matches(str(option), known, n=1)

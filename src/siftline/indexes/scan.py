@@ -1,9 +1,9 @@
 """`scan`: every subscription against every event, in pure Python. The oracle.
 
-Idea: the specification (`model/semantics.py`) made an index, and nothing else. It shares no code with the other
-indexes: no codes, no kernels. Every other index must give exactly its ids.
+Idea: the specification (`model/semantics.py`) as an index. It shares no code with the other indexes: no codes, no
+kernels. Every other index must return exactly its ids.
 
-Worked example: subscriptions 0: a = 1, 1: a > 0 or b = 2. The event {"a": 1} asks both and finds 0 and 1.
+Worked example: subscriptions 0: a = 1, 1: a > 0 or b = 2. The event {"a": 1} is tested against both and matches both.
 
 Cost: time O(n) evaluations an event; no memory beyond the expressions.
 """
@@ -32,14 +32,10 @@ class Scan(OneByOne):
     """The oracle: evaluates every expression."""
 
     name: ClassVar[str] = "scan"
-    takes_alternatives: ClassVar[bool] = False
-    takes_patterns: ClassVar[bool] = False
-    has_write_buffer: ClassVar[bool] = False
-    shares: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._expressions: dict[int, Expression] = {}
-        self._called: dict[int, Expression] = {}  # with operator calls, which the engine makes
+        self._called: dict[int, Expression] = {}  # expressions with operator calls, which the engine evaluates
         self._n_events = 0
         self._n_evaluated = 0
 
@@ -49,16 +45,12 @@ class Scan(OneByOne):
         self._called = {}
         self.add(batch, batch.domains)
 
-    def build_in_parts(self, batch: Batch) -> None:
-        """Do the same: there is no limit."""
-        self.build(batch)
-
     def prepare(self, batch: Batch) -> Batch:
-        """Do nothing yet."""
+        """Return the batch: there is nothing to lay out."""
         return batch
 
     def add(self, batch: Batch, domains: Domains) -> None:
-        """Keep the expressions of the batch too."""
+        """Keep the expressions of the batch, beside those it has."""
         slots = range(batch.first_slot, batch.first_slot + batch.n_slots)
         # A new dict, because another thread may be iterating over the old one.
         new = {slot: batch.expression(slot) for slot in slots}
@@ -71,9 +63,6 @@ class Scan(OneByOne):
         gone = set(slots.tolist())
         self._expressions = {slot: e for slot, e in self._expressions.items() if slot not in gone}
         self._called = {slot: e for slot, e in self._called.items() if slot not in gone}
-
-    def merge(self) -> None:
-        """Choose nothing: there is nothing to reorganise."""
 
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Evaluate all expressions."""

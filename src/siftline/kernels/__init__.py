@@ -1,10 +1,10 @@
-"""Compiled code that several parts share: arrays in, arrays out.
+"""Compiled code that several folders share: arrays in, arrays out.
 
-The decorators of `compiler.py` make every kernel, and also let it run interpreted. `codes.py` says what codes mean,
+The decorators of `compiler.py` make every kernel, and also let it run interpreted. `codes.py` defines the codes,
 `literals.py` and `verify.py` decide whether clauses hold, `spaces.py` and `selectivity.py` serve several indexes.
 `json_*.py` is a JSON parser from bytes to leaves; `moments.py` reads times, `decimals.py` rounds decimals; `locate.py`
-and `arrange.py` bring values to codes; `lines.py` lays constants out; `columns.py` is for bulk loading. What only one
-index needs lies beside that index.
+and `arrange.py` turn values into codes; `lines.py` lays out constants; `columns.py` is for bulk loading. Kernels of a
+single index are in the folder of that index.
 """
 
 from pathlib import Path as _Path

@@ -1,4 +1,4 @@
-"""Columns to events: whole columns of numbers located, codes dealt out to rows, and moments written as text."""
+"""From columns to events: locating whole columns of numbers, distributing codes to rows, writing times as text."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 DATE_BYTES: Final = 10
 MOMENT_BYTES: Final = 30
 
-# As many searches go side by side: they do not wait for each other, and the compiler takes several in one instruction.
+# How many searches run together: they do not wait for each other, and the compiler vectorizes them.
 _N_LANES: Final = 64
-# As many rows are filled column by column: their part of the output stays in the nearest cache.
+# How many rows are filled column by column, so that their part of the output stays in the L1 cache.
 _TILE_ROWS: Final = 16
 
 _ZERO: Final = np.uint64(0)
@@ -85,9 +85,9 @@ def arrange(
     attributes: NDArray[np.int32],
     codes: NDArray[np.int32],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Return events by row: first what each row has once, dense_codes[column, row], then its share of the ragged rest.
+    """Return events by row: first the codes that each row has once, dense_codes[column, row], then its ragged codes.
 
-    `rows` says which row each of the ragged `attributes` and `codes` belongs to; it need not be in order.
+    `rows` has the row of each of the ragged `attributes` and `codes`, in any order.
     """
     n_dense = len(dense_attributes)
     starts = np.empty(n_rows + 1, dtype=np.int64)

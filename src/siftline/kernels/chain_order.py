@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # A literal of more chains than this is popular: its chains are compared with their neighbours by P / C alone.
 POPULAR = 8
-# Smaller differences are rounding.
+# Smaller differences are rounding errors.
 _NOTHING = 1e-12
 
 
@@ -30,10 +30,10 @@ def cost_difference(
     holding: NDArray[np.float64],
     costs: NDArray[np.float64],
 ) -> Any:
-    """Return C1 - C2: what evaluating chain `one` first costs more than evaluating chain `two` first.
+    """Return C1 - C2: how much more it costs to evaluate chain `one` first than chain `two`.
 
-    The sum over shared literals of (1 - p) * (P2 * C1' - P1 * C2'). P is the probability that all literals above hold,
-    C' the expected cost of those above that are not shared.
+    This is the sum over shared literals of (1 - p) * (P2 * C1' - P1 * C2'). P is the probability that all literals
+    above hold, C' the expected cost of those above that are not shared.
     """
     x, x_end = chain_starts[one], chain_starts[one + 1]
     y, y_end = chain_starts[two], chain_starts[two + 1]
@@ -87,7 +87,7 @@ def ratios(
     holding: NDArray[np.float64],
     costs: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return P / C for each literal of each chain: how surely and how cheaply the chain comes to it."""
+    """Return P / C for each literal of each chain: the probability of reaching it, divided by the cost."""
     found = np.empty(len(literals), dtype=np.float64)
     for c in range(len(chain_starts) - 1):
         p, cost = 1.0, 0.0
@@ -115,7 +115,7 @@ def weighted_pairs(
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]:
     """Return the savings of pairs of chains that share a literal, and which of the two comes first, which second.
 
-    `sharing` has the chains of each literal by falling P / C: of a popular one, only neighbours are compared.
+    `sharing` has the chains of each literal by falling P / C; of a popular literal, only neighbours are compared.
     """
     n = 0
     for literal in range(len(sharing_starts) - 1):

@@ -27,7 +27,7 @@ def _mixed(lane: Any, word: Any) -> Any:
 
 @kernel
 def mix_words(words: NDArray[np.uint64], lanes: NDArray[np.uint64]) -> None:
-    """Take words into the lanes; every step is one-to-one, so that no single change can go unseen."""
+    """Mix words into the lanes; every step is one-to-one, so a change of a single word always changes the result."""
     a, b, c, d = lanes[0], lanes[1], lanes[2], lanes[3]
     end = len(words) - len(words) % N_LANES
     for i in range(0, end, N_LANES):

@@ -21,6 +21,6 @@ LAST_NUMBER: Final = np.int32(2**30 - 1)
 FIRST_STRING: Final = np.int32(2**30)
 LAST_STRING: Final = np.int32(2**31 - 2)
 
-# Kinds of literals: some value of the event has a code in a range; from VETO on, no value has.
+# Kinds of literals: below VETO, some value of the event must have a code in the ranges; from VETO on, no value may.
 RANGE: Final = np.uint8(0)
 VETO: Final = np.uint8(2)

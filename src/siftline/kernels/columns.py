@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from siftline.kernels.compiler import kernel
+from siftline.kernels.spaces import distinct_in_groups
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# How many (attribute, value) pairs the filter before sorting remembers: 1 MB, which stays in the L2 cache.
+# Size of the table that filters repeats before sorting, as a power of two: 1 MB, which stays in the L2 cache.
 _SEEN_BITS = 16
 
 
 @kernel
 def without_repeats(attributes: NDArray[np.int32], values: NDArray[np.float64]) -> Any:
-    """Drop most pairs that came before: millions of predicates share few constants, and sorting them all is slow."""
+    """Drop most repeated pairs: millions of predicates share few constants, and sorting them all is slow."""
     n_seen = 1 << _SEEN_BITS
     seen_attributes = np.full(n_seen, -1, dtype=np.int32)
     seen_values = np.empty(n_seen, dtype=np.float64)
@@ -54,30 +55,10 @@ def distinct_by_attribute(attributes: NDArray[np.int32], values: NDArray[np.floa
         a = attributes[i]
         grouped[places[a]] = values[i]
         places[a] += 1
-    starts = np.zeros(n_attributes + 1, dtype=np.int64)
-    n = 0
-    for a in range(n_attributes):
-        group = np.sort(grouped[ends[a] : ends[a + 1]])
-        for i in range(len(group)):
-            if i == 0 or group[i] != group[i - 1]:
-                grouped[n] = group[i]  # n never passes the group's own first place
-                n += 1
-        starts[a + 1] = n
-    return starts, grouped[:n].copy()
+    return distinct_in_groups(ends, grouped)
 
 
 @kernel
 def point_sets(starts: NDArray[np.int64], codes: NDArray[np.int32]) -> Any:
     """Return the distinct codes of each row, ascending: those of row r at new_starts[r] : new_starts[r + 1]."""
-    n_rows = len(starts) - 1
-    new_starts = np.zeros(n_rows + 1, dtype=np.int64)
-    points = np.empty(len(codes), dtype=np.int32)
-    n = 0
-    for r in range(n_rows):
-        group = np.sort(codes[starts[r] : starts[r + 1]])
-        for i in range(len(group)):
-            if i == 0 or group[i] != group[i - 1]:
-                points[n] = group[i]
-                n += 1
-        new_starts[r + 1] = n
-    return new_starts, points[:n].copy()
+    return distinct_in_groups(starts, codes.copy())

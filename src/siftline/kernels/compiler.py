@@ -1,7 +1,7 @@
-"""The one decorator that compiles a kernel.
+"""The decorators that compile kernels.
 
 Kernels release the GIL, are cached on disk, and use unsigned arithmetic that wraps around. With NUMBA_DISABLE_JIT=1
-they run as plain Python, which is how the tests look at them a second time.
+they run as plain Python, as the tests do once more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numba.core import config, event
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Imports for types count as well: kernels read the fields of NamedTuples by their places.
+# Imports for type checking count as well, because kernels read the fields of NamedTuples by position.
 _IMPORT = re.compile(rb"^ *from ([\w.]+) import", re.MULTILINE)
 
 
@@ -35,8 +35,8 @@ def kernel(function: Function) -> Function:
 def inline_kernel(function: Function) -> Function:
     """Compile `function` as a part of the kernels that call it; it must not allocate arrays.
 
-    Left to itself, Numba calls larger helpers, and counts references to every array that it hands them, atomically.
-    Without both, the JSON parser is four to six times as fast.
+    By default Numba calls larger helpers, and counts references to every array that it passes, atomically. Without
+    these calls and counts, the JSON parser is four to six times as fast.
     """
     if config.DISABLE_JIT:
         return function
@@ -44,10 +44,10 @@ def inline_kernel(function: Function) -> Function:
 
 
 def direct(function: Function, *arguments: Any) -> Function:
-    """Return what a kernel runs for arguments of the types of these.
+    """Return the compiled function of a kernel for arguments of these types.
 
-    A kernel looks at the types of all arguments at every call, half a microsecond for four arrays. The caller
-    of this function must pass arguments of exactly these types.
+    A kernel checks the types of all arguments at every call, which takes half a microsecond for four arrays. The
+    function returned here does not: its caller must pass arguments of exactly these types.
     """
     if config.DISABLE_JIT:
         return function
@@ -61,7 +61,7 @@ def _compiled(function: Function, options: dict[str, Any]) -> Function:
         compiled: Any = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # nowhere to write a cache, as in a read-only container
         return cast("Function", numba.njit(**options)(function))
-    # Numba would look only at the date and size of the kernel's own file, and keep what it compiled from old helpers.
+    # By default Numba checks only the date and size of the kernel's own file, and would keep code with old helpers.
     compiled._cache._cache_file._source_stamp = _checksum(function.__module__)
     return cast("Function", compiled)
 
@@ -85,7 +85,7 @@ def _checksum(module: str) -> int:
 
 
 def _source(module: str) -> bytes:
-    """Return the source of a module, which may not be loaded: it may be imported for types alone."""
+    """Return the source of a module. It may not be loaded, if it is imported for type checking only."""
     loaded = sys.modules.get(module)
     if loaded is not None and loaded.__file__ is not None:
         return Path(loaded.__file__).read_bytes()
@@ -106,7 +106,7 @@ def _interpreted(function: Function) -> Function:
 
 
 class _FirstCompilation(event.Listener):  # type: ignore[misc]
-    """Says once per process that kernels are being compiled, so that nobody wonders about the pause."""
+    """Prints once per process that kernels are being compiled, to explain the pause."""
 
     said = False
 
@@ -114,7 +114,7 @@ class _FirstCompilation(event.Listener):  # type: ignore[misc]
         name = str(getattr(details.data.get("dispatcher"), "__module__", ""))
         if not self.said and name.startswith("siftline"):
             self.said = True
-            if sys.stderr is None or not sys.stderr.isatty():  # nobody waits there
+            if sys.stderr is None or not sys.stderr.isatty():  # only a terminal gets the message
                 return
             print("siftline: compiling kernels that are new to this machine ...", file=sys.stderr, flush=True)
 

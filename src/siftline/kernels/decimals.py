@@ -1,4 +1,4 @@
-"""The decimals of Arrow: each as its nearest double, bit for bit what Python's `float()` gives for the same digits."""
+"""The decimals of Arrow: each as its nearest double, exactly what Python's `float()` returns for the same digits."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @kernel
-def with_room(array: NDArray[np.int32], n: int, n_more: int) -> Any:
-    """Return the array, or a larger copy of its first n elements if n_more would not fit behind them."""
+def with_room(array: NDArray[Any], n: Any, n_more: Any) -> Any:
+    """Return the array, or a larger copy of its first n elements if n_more would not fit after them."""
     if n + n_more <= len(array):
         return array
     larger = np.empty(2 * (n + n_more), dtype=array.dtype)

@@ -16,7 +16,7 @@ _OPEN, _CLOSE = np.uint8(ord("[")), np.uint8(ord("]"))
 _OPEN_OBJECT, _CLOSE_OBJECT = np.uint8(ord("{")), np.uint8(ord("}"))
 _SPACE, _TAB, _LINE_FEED, _RETURN = np.uint8(32), np.uint8(9), np.uint8(10), np.uint8(13)
 
-# What became of a text, if it was not split.
+# Results for texts that cannot be split.
 NO_ARRAY, NO_END, NO_VALUE, MORE_AFTER, TOO_MANY = -1, -2, -3, -4, -5
 
 
@@ -24,8 +24,8 @@ NO_ARRAY, NO_END, NO_VALUE, MORE_AFTER, TOO_MANY = -1, -2, -3, -4, -5
 def split_array(data: NDArray[np.uint8], spans: NDArray[np.int64]) -> tuple[int, int]:
     """Write start and end of each element into `spans`; return how many there are, and where the last byte was read.
 
-    A negative number says why the text is not split. Elements are separated at the commas between the outermost
-    brackets; whether each is JSON, and its brackets fit, is for whoever parses it.
+    A negative number tells why the text cannot be split. Elements are separated at the commas between the outermost
+    brackets; the caller checks whether each is valid JSON with matching brackets.
     """
     n_bytes = len(data)
     position = 0

@@ -1,15 +1,15 @@
 """From the bytes of JSON objects to the leaves of events, in flat arrays.
 
-One loop reads a key (in objects), a value, and what stands behind it: a comma or closing brackets. What is open is a
-stack of frames; frame 0 is no container, its serial counts the objects opened so far. Of a key only the state of its
-path is kept (see json_path), so a nested object continues where the key before it ended.
+One loop reads a key (in objects), a value, and a comma or closing brackets after it. Open containers are a stack of
+frames; frame 0 is no container, its serial counts the objects opened so far. Of a key only the state of its path is
+kept (see json_path), and a nested object continues from that state.
 
-A key twice in one object: every slot of the path table has a stamp, the serial of the object in which its path was met
-last. Serials only grow, so if the path was met in this object or inside of it, its stamp is not below the serial of
-this object. That never misses a repeated key; it also stops at {"a": {"b": 1}, "a.b": 2}, which is rare and goes to
-Python. Keys that are not in the table cannot lead to a leaf, repeated or not.
+Repeated keys: every slot of the path table has a stamp, the serial of the object in which its path was last read.
+Serials only grow, so if the path was read in this object or inside of it, its stamp is not below the serial of this
+object. This never misses a repeated key. It also reports {"a": {"b": 1}, "a.b": 2}, which is rare and left to Python.
+Keys that are not in the table cannot lead to a leaf, repeated or not.
 
-Every value is written behind the leaves so far, known attribute or not; only a known one moves the end.
+Every value is written after the leaves so far, but only a value with a known attribute moves the end.
 """
 
 from __future__ import annotations
@@ -70,19 +70,19 @@ OK: Final = 0
 BAD: Final = 1
 SLOW: Final = 2
 
-# Strings are written eight bytes at a time: that many bytes behind the last text are scratch.
+# Strings are written eight bytes at a time, so this many bytes after the last text are scratch.
 TEXT_MARGIN: Final = 8
 
-# A frame, in `frames`: the byte that closes it; the length of its path; the attribute of an array's elements, _UNKNOWN
-# if nothing inside can be a leaf; the serial of an object. In `frame_words`: the state of its path and the incomplete
-# last word. The path of an object ends with a dot, except that of the outermost one.
+# A frame has in `frames`: the byte that closes it; the length of its path; the attribute of an array's elements,
+# _UNKNOWN if nothing inside can be a leaf; the serial of an object. In `frame_words`: the state of its path and the
+# incomplete last word. The path of an object ends with a dot, except that of the outermost one.
 FRAME_FIELDS: Final = 4
 FRAME_WORDS: Final = 2
 _LENGTH: Final = np.uint64(1)
 _ATTRIBUTE: Final = np.uint64(2)
 _SERIAL: Final = np.uint64(3)
 
-# Instead of an attribute, with NO_ATTRIBUTE: not on the way to a known path; a key for the second time.
+# Values instead of an attribute, besides NO_ATTRIBUTE: no prefix of a known path; a repeated key.
 _UNKNOWN: Final = -2
 _REPEATED: Final = -3
 
@@ -106,17 +106,17 @@ _NAN_WORD: Final = np.uint64(int.from_bytes(b"NaN", "little"))
 
 
 class Scratch(NamedTuple):
-    """What one thread keeps for the parser."""
+    """The scratch of one thread for the parser."""
 
     powers: NDArray[np.uint64]  # of five, see json_number
     stamps: NDArray[np.int64]  # by slot of the path table
     frames: NDArray[np.int64]
     frame_words: NDArray[np.uint64]
-    path: NDArray[np.uint64]  # the words of a path that are complete
+    path: NDArray[np.uint64]  # the complete words of a path
 
 
 class Statuses(NamedTuple):
-    """What became of each event; `encoding/json_leaves.py` says what each column means."""
+    """The outcome of each event; `encoding/json_leaves.py` describes each column."""
 
     event_starts: NDArray[np.int64]
     statuses: NDArray[np.uint8]
@@ -143,7 +143,7 @@ def parse_events(
     Returns
     -------
     tuple[int, int]
-        The number of events that are done, and the end of the texts.
+        The number of events that were parsed, and the end of the texts.
     """
     paths, scratch = arrays_at(path_hash, PathHash), arrays_at(thread_scratch, Scratch)
     return _parse_events(data, starts, ends, paths, scratch, outcome, leaves, first_event, n_texts)
@@ -161,7 +161,7 @@ def _parse_events(
     first_event: int,
     n_texts: int,
 ) -> tuple[int, int]:
-    """Do as `parse_events`, with arrays instead of handles."""
+    """Parse as `parse_events` does, with arrays instead of handles."""
     event_starts, statuses, positions = outcome.event_starts, outcome.statuses, outcome.positions
     for event in range(first_event, starts.size):
         start = starts[event]
@@ -249,7 +249,7 @@ def _parse_event(
 def _open_event(
     data: NDArray[np.uint8], position: int, end: int, frames: NDArray[np.int64], frame_words: NDArray[np.uint64]
 ) -> int:
-    """Open the outermost object; return the position of what is in it, or a failure."""
+    """Open the outermost object; return the position after its bracket, or a failure."""
     if low_bytes(load_word(data, position, end), 3) == _BYTE_ORDER_MARK:
         position += 3
     position = skip_space(data, position, end)
@@ -351,7 +351,7 @@ def _look_up(
     stamps: NDArray[np.int64],
     serial: int,
 ) -> Any:
-    """Return the attribute of a path, NO_ATTRIBUTE on the way to one, otherwise _UNKNOWN; or _REPEATED."""
+    """Return the attribute of a path, NO_ATTRIBUTE for a prefix of a known path, _UNKNOWN, or _REPEATED."""
     slot = find_path(paths.slots, paths.words, path, state, tail, length)
     if slot < 0:
         return np.int64(_UNKNOWN)
@@ -372,7 +372,7 @@ def _read_scalar(
     n_leaves: int,
     n_texts: int,
 ) -> tuple[int, int]:
-    """Write a number, string or literal as a leaf; return the position behind it, or a failure, and the text's end."""
+    """Write a number, string or literal as a leaf; return the position after it, or a failure, and the text's end."""
     kind = NULL
     number = np.float64(0.0)
     residual = np.int64(0)
@@ -400,7 +400,7 @@ def _read_scalar(
 
 @inline_kernel
 def _read_literal(data: NDArray[np.uint8], position: int, end: int) -> tuple[int, int]:
-    """Read null, true, false, NaN or Infinity; return the position behind it, or a failure, and its kind."""
+    """Read null, true, false, NaN or Infinity; return the position after it, or a failure, and its kind."""
     word = load_word(data, position, end)
     four = low_bytes(word, 4)
     if four == _NULL_WORD:

@@ -1,11 +1,11 @@
-"""The numbers of JSON: integers exactly, decimals as their nearest double, bit for bit what Python's `float()` gives.
+"""The numbers of JSON: integers exactly, decimals as their nearest double, exactly as Python's `float()` reads them.
 
 Papers: W. D. Clinger, "How to Read Floating Point Numbers Accurately", PLDI 1990: up to 2**53 times or divided by up to
 10**22 is one correctly rounded operation. D. Lemire, "Number Parsing at a Gigabyte per Second", Software: Practice and
 Experience 51(8), 2021 (the Eisel-Lemire algorithm): otherwise multiply by a power of five kept to 128 bits and round.
 
 Departures: D1 where the paper falls back to arithmetic of any precision, the result is a `slow` failure and Python
-decides. D2 digits behind the nineteenth are dropped; if the value and its successor round to two different doubles,
+decides. D2 digits after the nineteenth are dropped; if the value and its successor round to two different doubles,
 that is a `slow` failure as well.
 """
 
@@ -50,7 +50,7 @@ _UPPER_I: Final = 0x49
 _MAX_DIGITS: Final = 19
 # Python may refuse integers of more digits than this, but never of fewer (sys.set_int_max_str_digits).
 _MAX_PLAIN_DIGITS: Final = 640
-# Larger exponents mean the same as this one, whatever number of digits stands before them.
+# Larger exponents have the same effect as this one, however many digits come before them.
 _MAX_EXPONENT: Final = 1 << 50
 
 _ZEROS: Final = np.uint64(0x3030303030303030)
@@ -97,8 +97,8 @@ def parse_number(
     Returns
     -------
     tuple[int, int, float, int]
-        The position behind it or a failure, its kind (NULL for what is not finite), the double, and for integers what
-        is missing to the exact value.
+        The position after it or a failure, its kind (NULL if it is not finite), the double, and for integers the
+        difference to the exact value.
     """
     is_negative = byte_at(data, position, end) == _MINUS
     first = position + 1 if is_negative else position
@@ -117,7 +117,7 @@ def parse_number(
 def _parse_any_number(
     data: NDArray[np.uint8], first: int, end: int, is_negative: bool, powers: NDArray[np.uint64]
 ) -> tuple[int, int, Any, Any]:
-    """Do as `parse_number`, from behind the sign."""
+    """Read a number as `parse_number` does, from after the sign on."""
     zero = np.int64(0)
     if is_negative and byte_at(data, first, end) == _UPPER_I:
         return skip_infinity(data, first, end), NULL, np.float64(0.0), zero
@@ -145,7 +145,7 @@ def _parse_any_number(
 
 @inline_kernel
 def skip_number(data: NDArray[np.uint8], position: int, end: int) -> int:
-    """Return the position behind the number, or the `-Infinity`, at `position`, or a failure."""
+    """Return the position after the number, or the `-Infinity`, at `position`, or a failure."""
     is_negative = byte_at(data, position, end) == _MINUS
     first = position + 1 if is_negative else position
     if is_negative and byte_at(data, first, end) == _UPPER_I:
@@ -161,7 +161,7 @@ def skip_number(data: NDArray[np.uint8], position: int, end: int) -> int:
 
 @inline_kernel
 def skip_infinity(data: NDArray[np.uint8], position: int, end: int) -> int:
-    """Return the position behind `Infinity`, which Python's json accepts, or a failure."""
+    """Return the position after `Infinity`, which Python's json accepts, or a failure."""
     if load_word(data, position, end) == np.uint64(0x7974696E69666E49):
         return position + 8
     return bad(position)
@@ -169,7 +169,7 @@ def skip_infinity(data: NDArray[np.uint8], position: int, end: int) -> int:
 
 @inline_kernel
 def scan_digits(data: NDArray[np.uint8], position: int, end: int) -> int:
-    """Return the first position at or behind `position` that holds no digit."""
+    """Return the first position from `position` on that has no digit."""
     while True:
         n_digits = first_byte(_digit_stops(load_word(data, position, end)))
         position += n_digits
@@ -179,7 +179,7 @@ def scan_digits(data: NDArray[np.uint8], position: int, end: int) -> int:
 
 @inline_kernel
 def skip_fraction(data: NDArray[np.uint8], position: int, end: int) -> int:
-    """Return the position behind a point and its digits; without digits there is no fraction, as in Python's json."""
+    """Return the position after a point and its digits; without digits there is no fraction, as in Python's json."""
     if byte_at(data, position, end) != _POINT:
         return position
     behind = scan_digits(data, position + 1, end)
@@ -188,7 +188,7 @@ def skip_fraction(data: NDArray[np.uint8], position: int, end: int) -> int:
 
 @inline_kernel
 def skip_exponent(data: NDArray[np.uint8], position: int, end: int) -> int:
-    """Return the position behind an exponent; without digits there is none, as in Python's json."""
+    """Return the position after an exponent; without digits there is none, as in Python's json."""
     if (byte_at(data, position, end) | 0x20) != _LOWER_E:
         return position
     sign = byte_at(data, position + 1, end)
@@ -291,7 +291,7 @@ def nearest_double(mantissa: np.uint64, power: int, powers: NDArray[np.uint64]) 
 
 @inline_kernel
 def _eisel_lemire(mantissa: np.uint64, power: int, powers: NDArray[np.uint64]) -> Any:
-    """Do as `nearest_double` for a mantissa that is not 0 (Lemire, algorithm 1)."""
+    """Return as `nearest_double` does, for a mantissa that is not 0 (Lemire, algorithm 1)."""
     n_zeros = _leading_zeros(mantissa)
     mantissa <<= np.uint64(n_zeros)
     entry = 2 * (power - _LEAST_POWER)

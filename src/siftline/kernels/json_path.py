@@ -8,10 +8,10 @@ While it grows, its state is (hash of the complete words, the incomplete word `t
 where the *path* reaches a multiple of eight, not where keys begin: so {"a": {"b": 1}} and {"a.b": 1} give the same
 state, and what is nested continues from the state of the object around it.
 
-Table: `slots` holds four words a slot, probed linearly, at most half full:
+Table: `slots` has four words for each slot, probed linearly, at most half full:
     hash | length << 32 | attribute | where the words of the path begin in `words` | unused
-Besides the known paths it holds what stands before each of their dots, without an attribute. So a key that is not in
-the table is not on the way to any known path, and nothing below it matters.
+Besides the known paths it has, without an attribute, each prefix of them that ends before a dot. So a key that is not
+in the table is no prefix of a known path, and everything below it can be skipped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SIXTY_THREE: Final = np.uint64(63)
 
 
 class PathHash(NamedTuple):
-    """Known attribute paths and what stands before their dots; see above.
+    """Known attribute paths and their prefixes; see above.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ def find_path(
     tail: np.uint64,
     length: int,
 ) -> Any:
-    """Return the slot of a path, -1 if the table does not hold it."""
+    """Return the slot of a path, -1 if the table does not have it."""
     last = np.uint64((slots.size >> 2) - 1)
     hashed = finish_hash(state, tail, length)
     slot = hashed & last
@@ -117,7 +117,7 @@ def _is_same_path(
 
 @inline_kernel
 def attribute_of(slots: NDArray[np.uint64], slot: int) -> Any:
-    """Return the attribute of a slot, NO_ATTRIBUTE if it is only on the way to one."""
+    """Return the attribute of a slot, NO_ATTRIBUTE if it is only a prefix."""
     return np.int32(slots[(np.uint64(slot) << TWO) + ONE] & _LOW_HALF)
 
 
@@ -156,12 +156,12 @@ def fill_path_slots(
     slots: NDArray[np.uint64],
     path: NDArray[np.uint64],
 ) -> tuple[int, int]:
-    """Fill an empty table with the known paths, then with what stands before their dots.
+    """Fill an empty table with the known paths, then with their prefixes.
 
     Returns
     -------
     tuple[int, int]
-        The number of slots in use, and the first path that was there before, -1 if there is none.
+        The number of slots in use, and the first path that is a repeat, -1 if there is none.
     """
     n_slots = 0
     for stage in range(2):

@@ -1,7 +1,8 @@
 """The strings of JSON: escapes decoded, UTF-8 validated, as `json.loads` does it.
 
 Text comes out as UTF-8. A surrogate that stands alone as an escape becomes its three bytes (WTF-8), which is what
-Python's 'surrogatepass' writes. Surrogates that are raw UTF-8 in the input are left to Python: `json.loads` takes them.
+Python's 'surrogatepass' writes. Surrogates that are raw UTF-8 in the input are left to Python: `json.loads` accepts
+them.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _END_OF_SURROGATES: Final = 0xE000
 def decode_string(
     data: NDArray[np.uint8], position: int, end: int, texts: NDArray[np.uint8], n_texts: int
 ) -> tuple[int, int]:
-    """Write the string whose first byte behind the quote is at `position` to `texts[n_texts:]`.
+    """Write the string whose first byte after the quote is at `position` to `texts[n_texts:]`.
 
-    Text is never longer than what it was decoded from, but up to eight bytes behind it are overwritten.
+    The text is never longer than the JSON that it was decoded from, but up to eight bytes after it are overwritten.
 
     Returns
     -------
     tuple[int, int]
-        The position behind the closing quote, or a failure, and the end of the text.
+        The position after the closing quote, or a failure, and the end of the text.
     """
     while True:
         word = load_word(data, position, end)

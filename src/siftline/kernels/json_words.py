@@ -1,7 +1,7 @@
-"""Eight bytes of JSON at a time, as one little-endian 64-bit word, and how a step of the parser says that it failed.
+"""Reading eight bytes of JSON at a time, as one little-endian 64-bit word, and the failures of parser steps.
 
-No function reads outside `data[:end]`: what lies behind the end of an event reads as zero bytes, and a zero byte is an
-error in every place of a JSON text. So the parser needs neither padding behind its input nor a test per byte.
+No function reads outside `data[:end]`: bytes after the end of an event read as zero, and a zero byte is an error at
+every place of a JSON text. So the parser needs neither padding after its input nor a test for each byte.
 
 The long spellings below are one instruction each once compiled: LLVM sees one load in `load_word`, one store in
 `store_word`, and a count of trailing zeros in `first_byte`.
@@ -50,7 +50,7 @@ def bad(position: int) -> int:
 
 @inline_kernel
 def slow(position: int) -> int:
-    """Return the negative result of a step that met something only Python gets right at `position`."""
+    """Return the negative result of a step that met a case at `position` which only Python handles exactly."""
     return -2 * position - 1
 
 
@@ -68,7 +68,7 @@ def failed_at(failure: int) -> int:
 
 @inline_kernel
 def byte_at(data: NDArray[np.uint8], position: int, end: int) -> Any:
-    """Return one byte, zero at the end of the event and behind it."""
+    """Return one byte, zero at and after the end of the event."""
     if position < end:
         return np.int64(data[np.uint64(position)])
     return np.int64(0)
@@ -76,7 +76,7 @@ def byte_at(data: NDArray[np.uint8], position: int, end: int) -> Any:
 
 @inline_kernel
 def skip_space(data: NDArray[np.uint8], position: int, end: int) -> int:
-    """Return the first position at or behind `position` that is not JSON white space."""
+    """Return the first position from `position` on that is not JSON white space."""
     while position < end:
         byte = data[np.uint64(position)]
         if byte > _SPACE:
@@ -89,7 +89,7 @@ def skip_space(data: NDArray[np.uint8], position: int, end: int) -> int:
 
 @inline_kernel
 def load_word(data: NDArray[np.uint8], position: int, end: int) -> np.uint64:
-    """Return the eight bytes from `position`, the first one in the low bits; zeros behind the end."""
+    """Return the eight bytes from `position` on, the first one in the low bits; zeros after the end."""
     if position + 8 > end:
         return _load_last_word(data, position, end)
     return (
@@ -114,7 +114,7 @@ def _load_last_word(data: NDArray[np.uint8], position: int, end: int) -> np.uint
 
 @inline_kernel
 def store_word(texts: NDArray[np.uint8], position: int, word: np.uint64) -> None:
-    """Write eight bytes at `position`; the caller sees to the room."""
+    """Write eight bytes at `position`; the caller makes sure that they fit."""
     for k in range(8):
         texts[np.uint64(position + k)] = np.uint8((word >> np.uint64(8 * k)) & BYTE)
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class LeafColumns(NamedTuple):
-    """Leaves, one after the other; `encoding/json_leaves.py` says what each column means."""
+    """Leaves, one after the other; `encoding/json_leaves.py` describes each column."""
 
     attributes: NDArray[np.int32]
     kinds: NDArray[np.uint8]

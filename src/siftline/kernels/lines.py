@@ -1,4 +1,4 @@
-"""Laying constants out: lines of old and new constants merged, labels dealt out, tables for narrow integers."""
+"""Laying out constants: merging old and new constants of a line, assigning labels, tables for narrow integers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from siftline.kernels.locate import FlatDomains
 
-# Below this, every integer is a double of its own.
+# Below this, every integer is exactly a double.
 _EXACT_INTEGERS = 2.0**53
-# A table may have this many entries per constant, and never more than that in all.
+# A table has at most this many entries for each constant, and at most this many in all.
 _ENTRIES_PER_CONSTANT = 8
 _LARGEST_TABLE = 65_536
-# How far labels are apart, as `encoding.domain` has it.
+# The distance between labels, as in `encoding.domain`.
 _WIDEST_GAP, _NARROWEST_GAP = 1 << 20, 4
 
 
@@ -38,9 +38,9 @@ class NewNumbers(NamedTuple):
 
     starts: NDArray[np.int64]
     numbers: NDArray[np.float64]
-    residuals: NDArray[np.int64]  # none at all: all are 0
+    residuals: NDArray[np.int64]  # empty if all are 0
     labels: NDArray[np.int32]
-    is_dealt: NDArray[np.bool_]  # the constants that were there before are among these, with other labels
+    is_dealt: NDArray[np.bool_]  # by attribute: its old constants are among these, with new labels
 
 
 class NewTexts(NamedTuple):
@@ -56,9 +56,9 @@ class NewTexts(NamedTuple):
 
 @kernel
 def merge_numbers(old: FlatDomains, new: NewNumbers) -> Any:
-    """Merge the number constants of all attributes; where labels were dealt out again, only the new ones count.
+    """Merge the number constants of all attributes; of an attribute with `is_dealt`, only the new ones count.
 
-    No residuals at all mean that all are 0. Returns the lines with the columns of numbers filled in, and the constants.
+    Empty residuals mean that all are 0. Returns the lines with the columns of numbers filled in, and the constants.
     """
     old_lines, old_numbers, old_residuals, old_labels = old.lines, old.numbers, old.residuals, old.number_labels
     new_starts, new_numbers, new_residuals, new_labels = new.starts, new.numbers, new.residuals, new.labels
@@ -176,7 +176,7 @@ def lay_tables(lines: NDArray[np.int64], numbers: NDArray[np.float64], labels: N
 
 @kernel
 def deal_labels(starts: NDArray[np.int64], section_first: int, section_last: int) -> NDArray[np.int32]:
-    """Return labels for lines that had no constants before, as `encoding.domain.even_labels` does."""
+    """Return labels for new lines, as `encoding.domain.even_labels` does."""
     labels = np.empty(starts[-1], dtype=np.int32)
     room = section_last - section_first
     for a in range(len(starts) - 1):
@@ -259,7 +259,7 @@ def mark_labels(
     labels: NDArray[np.int32],
     is_used: NDArray[np.bool_],
 ) -> None:
-    """Mark the labels on which ranges begin or end: low bounds are a label or the code after, high bounds or before."""
+    """Mark the labels of bounds: a low bound is a label or the code after it, a high bound one or the code before."""
     for i in range(len(attributes)):
         first, end = lines[attributes[i], first_column], lines[attributes[i], first_column + 1]
         below = _first_at(labels, first, end, lows[i] - 1)

@@ -1,4 +1,4 @@
-"""The literals of clauses and the values of events, as arrays by name; and whether a literal holds for an event."""
+"""The literals of clauses and the values of events, as arrays with names, and the test of a literal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from siftline.kernels.compiler import inline_kernel, kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Clauses up to this many literals are sorted by insertion, and up to this many by counting what is smaller.
+# Clauses of up to 12 literals are sorted by insertion, of up to 64 by counting smaller keys, longer ones by np.argsort.
 _INSERTION_SORT_MAX, _COUNTING_SORT_MAX = 12, 64
 
 
@@ -126,7 +126,7 @@ def order_literals(starts: NDArray[np.int64], shares: NDArray[np.float64], kinds
             continue
         if end - first > _INSERTION_SORT_MAX:
             part = keys[first:end]
-            for i in range(np.uint64(end - first)):  # where it belongs: comparisons without branches, several at a time
+            for i in range(np.uint64(end - first)):  # its place, by comparisons without branches, several at a time
                 key, place = part[i], first
                 for j in range(np.uint64(end - first)):
                     place += np.int64(part[j] < key)

@@ -1,4 +1,4 @@
-"""Locating values: from numbers and strings of events to codes, by table where a domain is small, else by search."""
+"""Locating values: the codes of numbers and strings of events, by table if a domain is small, else by search."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from siftline.kernels.leaves import LeafColumns
 
 # The columns of `FlatDomains.lines`: where the number constants of an attribute start and end, its string constants,
-# and its table, whose first entry is for the integer TABLE_FIRST. An attribute takes one line of the cache.
+# and its table, whose first entry is for the integer TABLE_FIRST. An attribute takes one cache line.
 NUMBERS, NUMBERS_END, STRINGS, STRINGS_END, TABLE, TABLE_END, TABLE_FIRST, LINE_COLUMNS = 0, 1, 2, 3, 4, 5, 6, 8
 
 
@@ -33,7 +33,7 @@ class FlatDomains(NamedTuple):
 
     lines: Annotated[NDArray[np.int64], LINE_COLUMNS]
     numbers: NDArray[np.float64]
-    residuals: NDArray[np.int64]  # none at all: all are 0
+    residuals: NDArray[np.int64]  # empty if all are 0
     number_labels: NDArray[np.int32]
     tables: NDArray[np.int32]
     heads: NDArray[np.uint64]
@@ -43,12 +43,12 @@ class FlatDomains(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Values of events as Python has them; see the kinds below."""
+    """Values of events from Python objects; the kinds are below."""
 
-    owners: NDArray[np.int64]  # attributes; negative: of no interest
-    kinds: NDArray[np.uint8]  # none at all: all are integers or doubles
+    owners: NDArray[np.int64]  # attributes; negative if the value is ignored
+    kinds: NDArray[np.uint8]  # empty if all are integers or doubles
     numbers: NDArray[np.float64]
-    residuals: NDArray[np.int64]  # none at all: integers must be exact as doubles
+    residuals: NDArray[np.int64]  # empty if integers must be exact as doubles
     text_ends: NDArray[np.int64]  # of the values that are texts
     texts: NDArray[np.uint8]
 
@@ -56,16 +56,16 @@ class Values(NamedTuple):
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 _EXACT_INTEGERS = 2.0**53
 
-# The kinds of values. Null is a code itself; so are false and true, which JSON leaves have as kinds 1 and 2.
+# The kinds of values. The kinds 0, 1 and 2 of JSON leaves (null, false, true) are codes themselves.
 KIND_NUMBER, KIND_TEXT, KIND_INTEGER, KIND_BOOLEAN = 3, 4, 5, 6
 
-# This many texts of a column are located in step.
+# How many texts of a column are located together.
 _N_LANES = 16
 
-# Leaves of JSON are fetched so long before they are located: their lines first, then their entries of tables.
+# How many leaves ahead the lines of JSON leaves are prefetched, and then their entries of tables.
 _FAR, _NEAR = 24, 12
 
-# What `locate_values` returns when it needs help.
+# What `locate_values` returns if Python must help.
 INEXACT, ODD_KEYS = -1, -2
 
 
@@ -108,7 +108,7 @@ def locate_number(value: float, residual: int, line: Any, flat: FlatDomains) -> 
 
 @inline_kernel
 def _fetch_entry(value: float, line: Any, flat: FlatDomains) -> None:
-    """Ask for the entry of a number that `locate_number` will look at soon."""
+    """Prefetch the entry of a number that `locate_number` will read soon."""
     lines = flat.lines
     n_entries, table_first = lines[line, TABLE_END] - lines[line, TABLE], lines[line, TABLE_FIRST]
     if n_entries > 0 and value >= table_first and value < table_first + n_entries:
@@ -122,7 +122,7 @@ def text_head(texts: NDArray[np.uint8], start: Any, end: Any) -> Any:
     if n <= 0:
         return np.uint64(0)
     if start + 8 <= len(texts):
-        # Written out, because the compiler makes one load of it; what stands behind a shorter text is masked.
+        # Written out, because the compiler makes one load of it; bytes after a shorter text are masked.
         head = (
             (np.uint64(texts[np.uint64(start)]) << np.uint64(56))
             | (np.uint64(texts[np.uint64(start + 1)]) << np.uint64(48))
@@ -151,7 +151,7 @@ def compare_texts(
         b = text_head(right, right_start + offset, right_end)
         if a != b:
             return -1 if a < b else 1
-    # Equal as far as the shorter one goes, padding included: so it is what the longer one starts with.
+    # Equal up to the end of the shorter one, so the longer one starts with it.
     if n_left == n_right:
         return 0
     return -1 if n_left < n_right else 1
@@ -225,7 +225,7 @@ def locate_numbers(
 def _is_below(left: Any, right: Any) -> Any:
     """Return 1 if left < right, else 0, for two uint64: the borrow of their difference.
 
-    Of a comparison the compiler makes a branch, which is guessed wrong every other time in a search.
+    The compiler turns a comparison into a branch, which is mispredicted every other time in a search.
     """
     return np.int64(((~left & right) | (~(left ^ right) & (left - right))) >> np.uint64(63))
 
@@ -249,8 +249,8 @@ def locate_texts(
         for lane in range(n_lanes):
             own_heads[lane] = text_head(source, starts[block + lane], starts[block + lane + 1])
         places[:] = first
-        # All texts take the same steps to the first constant whose head is not below, without a branch. Lanes that are
-        # left over at the end go along: the compiler takes several at a time.
+        # All texts take the same steps to the first constant whose head is not below, without a branch. Unused lanes at
+        # the end take part too, because the compiler vectorizes them.
         size = last - first
         while size > 1:
             half = size >> 1
@@ -304,7 +304,7 @@ def _find_owners(
     path: NDArray[np.uint64],
     paths: PathHash,
 ) -> Any:
-    """Find the attributes of keys, which have a zero byte between them; return whether they are as many as owners."""
+    """Find the attributes of keys, which are separated by zero bytes; return whether they are as many as owners."""
     n_keys = 0
     state, tail, length = HASH_SEED, ZERO, 0
     for i in range(len(keys) + 1):
@@ -324,9 +324,9 @@ def _find_owners(
 def _locate_values(values: Values, starts: NDArray[np.int64], found: NDArray[np.int32], flat: FlatDomains) -> Any:
     """Locate the values of some events, those of event e at starts[e] : starts[e + 1].
 
-    Values whose owner is negative are left out, and `starts` are moved accordingly. Returns how many are left, their
-    attributes and codes being the rows of `found`; INEXACT if some integer may not be exact as a double, and there are
-    no residuals to tell.
+    Values whose owner is negative are left out, and `starts` is changed accordingly. The rows of `found` get attributes
+    and codes. Returns how many values are left; INEXACT if some integer may not be exact as a double and there are no
+    residuals.
     """
     owners, kinds, numbers, residuals = values.owners, values.kinds, values.numbers, values.residuals
     if not len(residuals):

@@ -11,7 +11,7 @@ from siftline.kernels.compiler import inline_kernel, kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# YYYY-MM-DD, and the shortest time behind it: THH:MM.
+# The lengths of YYYY-MM-DD, and of the shortest time after it, THH:MM.
 _DATE_BYTES: Final = 10
 _MINUTE_BYTES: Final = 16
 _SECOND_BYTES: Final = 19
@@ -38,7 +38,7 @@ _NOT_A_NUMBER: Final = -(1 << 30)
 def read_instants(
     texts: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the seconds since 1970, and the nanoseconds on top, of texts[starts[i]:ends[i]], and which are times."""
+    """Return seconds since 1970 and nanoseconds of the texts texts[starts[i]:ends[i]], and which of them are times."""
     seconds = np.zeros(len(starts), dtype=np.int64)
     nanoseconds = np.zeros(len(starts), dtype=np.int64)
     are_times = np.zeros(len(starts), dtype=np.bool_)
@@ -106,7 +106,7 @@ def _read_time(texts: NDArray[np.uint8], start: int, end: int) -> tuple[int, int
 
 @inline_kernel
 def _read_fraction(texts: NDArray[np.uint8], position: int, end: int) -> tuple[int, int]:
-    """Return the position behind a point and its digits, and the nanoseconds; -1 if there are no digits."""
+    """Return the position after a point and its digits, and the nanoseconds; -1 if there are no digits."""
     if position >= end or texts[position] != _POINT:
         return position, 0
     position += 1
@@ -135,7 +135,7 @@ def _read_offset(texts: NDArray[np.uint8], position: int, end: int) -> Any:
 
 @inline_kernel
 def _two_digits(texts: NDArray[np.uint8], position: int) -> Any:
-    """Return the value of two digits, something far below 0 if they are none."""
+    """Return the value of two digits, a large negative number if they are no digits."""
     tens, ones = np.int64(texts[position]) - _ZERO, np.int64(texts[position + 1]) - _ZERO
     if not 0 <= tens <= 9 or not 0 <= ones <= 9:
         return _NOT_A_NUMBER
@@ -146,7 +146,7 @@ def _two_digits(texts: NDArray[np.uint8], position: int) -> Any:
 def split_nanoseconds(
     seconds: NDArray[np.int64], nanoseconds: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return times in nanoseconds as their nearest doubles, and what is missing to their exact values.
+    """Return times in nanoseconds as their nearest doubles, and the differences to their exact values.
 
     They may be beyond 64 bits, up to 2**69.
     """
@@ -154,7 +154,7 @@ def split_nanoseconds(
     residuals = np.empty(len(seconds), dtype=np.int64)
     for i in range(len(seconds)):
         near = np.float64(seconds[i]) * 1e9
-        # Modulo 2**64, in which the small difference between the exact value and the double is what it is.
+        # Computed modulo 2**64: the small difference between exact value and double is right all the same.
         missing = seconds[i] * np.int64(_PER_SECOND) + nanoseconds[i] - _modulo_word(near)
         # An exact sum, rounded once, is the nearest double.
         numbers[i] = near + np.float64(missing)

@@ -1,8 +1,8 @@
-"""Arrays by their addresses.
+"""Passing arrays to kernels by their addresses.
 
-A kernel that takes numbers is called in half the time of one that takes a few arrays, and in a fraction of the time of
-one that takes twenty, or a tuple of them. The owner of the addresses must keep the arrays alive, and must not use them
-when kernels are interpreted (IS_COMPILED).
+Calling a kernel with numbers takes half the time of a call with a few arrays, and a fraction of the time of a call with
+twenty arrays or a tuple of them. The owner of the addresses must keep the arrays alive. Interpreted kernels
+(`not IS_COMPILED`) take the arrays themselves.
 
 So a kernel that is called for every event takes the *handle* of a NamedTuple of arrays, and begins with `arrays_at`:
 
@@ -39,15 +39,15 @@ _ANNOTATION = re.compile(r"(?:Annotated\[)?NDArray\[np\.(\w+)\](?:, (\w+)\])?")
 
 
 def table_of(arrays: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-    """Return (address, length) of each array, one after the other."""
+    """Return address and length of each array, one after the other."""
     assert all(array.flags.c_contiguous for array in arrays)
     return np.array([number for array in arrays for number in (array.ctypes.data, len(array))], dtype=np.int64)
 
 
 def handle_of(arrays: Any) -> Any:
-    """Return what kernels take for a NamedTuple of arrays, from which `arrays_at` makes one of the same class.
+    """Return the handle of a NamedTuple of arrays, from which `arrays_at` makes one of the same class in a kernel.
 
-    That is a table of their addresses, or, interpreted, the arrays.
+    It is a table of their addresses; for interpreted kernels, the NamedTuple itself.
     """
     if not IS_COMPILED:
         return arrays
@@ -59,7 +59,7 @@ def handle_of(arrays: Any) -> Any:
 
 
 def empty_handle(arrays: tuple[NDArray[Any], ...]) -> Any:
-    """Return a handle that a kernel has still to write (`describe`), which takes less time than `handle_of`."""
+    """Return a handle for a kernel to fill in (`describe`), which takes less time than `handle_of`."""
     return np.empty(2 * len(arrays), dtype=np.int64) if IS_COMPILED else arrays
 
 
@@ -71,9 +71,9 @@ def no_arrays(kind: type) -> Any:
 def _arrays_at(typing_context: Any, table: Any, kind: Any) -> Any:
     """Return the arrays whose addresses and lengths stand in a table (`table_of`), as a NamedTuple of class `kind`.
 
-    The table comes as an array, or as its address. The annotations of the class say of which type each array is:
+    The table comes as an array, or as its address. The annotations of the class give the type of each array:
     `NDArray[np.int32]`, or with the number of its columns `Annotated[NDArray[np.int32], N_COLUMNS]`. A field can be a
-    NamedTuple of arrays itself: those stand in the table one after the other.
+    NamedTuple of arrays itself; the table has its arrays one after the other.
     """
     is_array = isinstance(table, types.Array)
 
@@ -127,8 +127,8 @@ def _made_tuple(context: Any, builder: Any, made: Any, table: Any, place: int) -
 def _shapes(kind: type) -> list[Any]:
     """Return for each field of a NamedTuple the type of its array and its number of columns, None if it has none.
 
-    Of a field that is a NamedTuple itself, the class. The annotations are forward references: classes and numbers of
-    columns are looked for in the module of the class.
+    For a field that is a NamedTuple itself, return its class. The annotations are forward references: classes and
+    numbers of columns are looked up in the module of the class.
     """
     names = vars(sys.modules[kind.__module__])
     shapes: list[Any] = []
@@ -172,7 +172,7 @@ def _describe_nothing(arrays: Any, table: Any) -> None:
 
 
 def _fetch(typing_context: Any, array: Any, place: Any) -> Any:
-    """Ask for the cache line of array[place], and do not wait for it."""
+    """Prefetch the cache line of array[place]."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         items = make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -193,7 +193,7 @@ def _fetch_nothing(array: NDArray[Any], place: Any) -> None:
 def _part_of(typing_context: Any, array: Any, begin: Any, end: Any) -> Any:
     """Return array[begin:end] without counting a reference to it; both must lie within its bounds.
 
-    The owner must stay. Counting is atomic, and for a small part takes longer than what is done with it.
+    The caller must keep the array alive. Counting is atomic, and takes longer than most uses of a small part.
     """
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -217,7 +217,7 @@ def _slice_of(array: NDArray[Any], begin: Any, end: Any) -> NDArray[Any]:
     return array[begin:end]
 
 
-# Interpreted kernels are given the arrays instead of a table (`handle_of`).
+# Interpreted kernels get the arrays instead of a table (`handle_of`).
 arrays_at = intrinsic(_arrays_at) if IS_COMPILED else _arrays_themselves
 describe = intrinsic(_describe) if IS_COMPILED else _describe_nothing
 fetch = intrinsic(_fetch) if IS_COMPILED else _fetch_nothing

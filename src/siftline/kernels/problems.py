@@ -1,4 +1,4 @@
-"""The chains of an event that are left, gathered from those of all subscriptions."""
+"""Collecting the remaining chains of an event from those of all subscriptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def gathered(
     chains: NDArray[np.int32], chain_starts: NDArray[np.int64], literals: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the literals of some chains, back to back, and where each chain starts."""
+    """Return where each of some chains starts, and their literals, one chain after the other."""
     starts = np.zeros(len(chains) + 1, dtype=np.int64)
     for i in range(len(chains)):
         starts[i + 1] = starts[i] + chain_starts[chains[i] + 1] - chain_starts[chains[i]]

@@ -1,9 +1,9 @@
 """Which shards events must visit.
 
-A shard may have a filter of pairs: of every clause of its subscriptions the pivot with a second attribute that the
-clause needs (or with itself, if it needs no other), as bits at a few places that depend on the hashes of both. An event
-with a pivot visits the shard only if the pivot makes a pair with another attribute of the event there. The filter may
-say yes where there is no such pair, never no where there is one (a Bloom filter).
+A shard may have a Bloom filter of pairs of attributes. Each clause of its subscriptions adds one pair: its pivot and
+a second attribute that it needs (or the pivot twice, if it needs no other). An event with a pivot visits the shard only
+if the filter has a pair of the pivot and some attribute of the event. The filter may have false positives, but never
+false negatives.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.growing import with_room
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Bits that stand for a pair, and at least so many for each pair there is: 1 in 3,000 that are not there is found.
+# How many bits a pair sets, and the least size of a filter in bits per pair: 1 of 3,000 is a false positive.
 _N_PROBES: Final = 6
 BITS_PER_PAIR: Final = 20
 _WORD_BITS: Final = 6
@@ -33,9 +34,9 @@ class PairFilters(NamedTuple):
     """The filters of all shards.
 
     hashes   uint64 by attribute
-    words    uint64, of all filters behind each other
+    words    uint64, of all filters, one after the other
     starts   int64 by shard, of its words
-    masks    uint64 by shard: the number of its bits, a power of two, less one; 0 if it has no filter
+    masks    uint64 by shard: the number of its bits, a power of two, minus one; 0 if it has no filter
     """
 
     hashes: NDArray[np.uint64]
@@ -45,7 +46,7 @@ class PairFilters(NamedTuple):
 
 
 def no_filters(n_attributes: int, n_shards: int) -> PairFilters:
-    """Return filters for shards that have none."""
+    """Return empty filters, for shards without one."""
     nothing = np.zeros(0, dtype=np.uint64)
     masks = np.zeros(n_shards, dtype=np.uint64)
     return PairFilters(np.zeros(n_attributes, dtype=np.uint64), nothing, np.zeros(n_shards, dtype=np.int64), masks)
@@ -99,21 +100,16 @@ def visits(
 ) -> Any:
     """Return (events, shards): each shard once for each event that has a value for one of its pivots and the partner.
 
-    Attribute a is a pivot of shards[shard_starts[a] : shard_starts[a + 1]]. To `always` go all events.
+    Attribute a is a pivot of shards[shard_starts[a] : shard_starts[a + 1]]. All events visit the shards in `always`.
     """
     hashes, words, word_starts, masks = filters
     n = len(starts) - 1
-    room = max(16, 4 * n)
-    found_events = np.empty(room, dtype=np.int64)
-    found = np.empty(room, dtype=np.int32)
+    found_events = np.empty(max(16, 4 * n), dtype=np.int64)
+    found = np.empty(max(16, 4 * n), dtype=np.int32)
     last_event = np.full(n_shards, -1, dtype=np.int64)
     place = 0
     for event in range(n):
-        if place + n_shards > room:
-            room = 2 * room + n_shards
-            larger_events, larger = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int32)
-            larger_events[:place], larger[:place] = found_events[:place], found[:place]
-            found_events, found = larger_events, larger
+        found_events, found = with_room(found_events, place, n_shards), with_room(found, place, n_shards)
         first = place
         for k in range(len(always)):
             last_event[always[k]] = event

@@ -1,12 +1,11 @@
-"""Which call comes next: the schedules of the operator layer, one step at a time.
+"""The steps of schedules: which call of an operator comes next.
 
-A chain is a conjunction of literals over call predicates (nodes): node * 2 asks that the node is true, node * 2 + 1
-that it is false. Several chains may have one owner, a subscription that matches if any of its chains holds.
+A chain is a conjunction of literals over call predicates (nodes): node * 2 means that the node must be true, node * 2 +
+1 that it must be false. Several chains may have one owner, a subscription that matches if any of its chains holds.
 `node_chains` has the chains of a node in the same way: chain * 2, or chain * 2 + 1 where the node must be false.
 
-Every step returns a node to evaluate, `-2 - chain` for a chain whose literals all hold, or `DONE`. The caller writes
-what became of a node into `known` before it asks for the next step, and sets `is_settled` of an owner that needs no
-more.
+Every step returns a node to evaluate, `-2 - chain` for a chain whose literals all hold, or `DONE`. Before the next
+step, the caller writes the outcome of the node to `known`, and sets `is_settled` of an owner that is decided.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DONE = -1
-# What `known` says of a node.
+# Values of `known`.
 NOT_EVALUATED = 0
 TRUE = 1
 FALSE = 2
@@ -39,13 +38,13 @@ N_PENDING = 3
 CURSOR_SIZE = 4
 
 _NOWHERE = -1
-# Gains from 2 ** -30 to 2 ** 50, four buckets to a factor of two, which are two bits of the fraction of a double. Eight
-# took a third longer and saved one call in 400.
+# Buckets for gains from 2 ** -30 to 2 ** 50, four to a factor of two: two bits of the fraction of a double. Eight took
+# a third longer and saved one call in 400.
 N_BUCKETS = 320
 _LEAST = 2.0**-30
 _STEP = 50
 _FIRST_BUCKET = (1023 - 30) << 2
-# What stands for the open chains of a node that is evaluated; two of them are still an int32.
+# The number of open chains of an evaluated node; the sum of two still fits into int32.
 _GONE = -(2**29)
 
 
@@ -56,11 +55,11 @@ def _fails(literal: Any, known: NDArray[np.int8]) -> Any:
     return found != NOT_EVALUATED and found != TRUE + (literal & 1)
 
 
-# The schedules that go chain by chain
+# Schedules that go chain by chain
 
 
 class WalkRun(NamedTuple):
-    """One event on its way along the chains."""
+    """The run of one event along the chains."""
 
     chain_starts: NDArray[np.int64]
     literals: NDArray[np.int32]
@@ -73,10 +72,10 @@ class WalkRun(NamedTuple):
 
 @inline_kernel
 def walk_step(run: WalkRun, looks_ahead: bool) -> Any:
-    """Go on along the chains in order, each until its first literal that does not hold.
+    """Continue along the chains in order, each until its first literal that does not hold.
 
-    With `looks_ahead`, a chain is left at once if any of its literals is known not to hold: that is what removing all
-    chains that are linked to a false node comes to (4.2.2, 1b).
+    With `looks_ahead`, a chain is skipped if any of its literals is known not to hold, which is the same as removing
+    all chains that are linked to a false node (4.2.2, 1b).
     """
     chain_starts, known, cursor = run.chain_starts, run.known, run.cursor
     while cursor[CHAIN] < len(run.order):
@@ -124,7 +123,7 @@ def next_in_walk(handle: NDArray[np.int64], looks_ahead: bool) -> Any:
 
 
 class SequenceRun(NamedTuple):
-    """One event on its way through Algorithm 1."""
+    """The run of one event through Algorithm 1."""
 
     chain_starts: NDArray[np.int64]
     literals: NDArray[np.int32]
@@ -150,7 +149,7 @@ def _note(node: Any, run: SequenceRun) -> None:
 
 @inline_kernel
 def sequence_step(run: SequenceRun, last: int) -> Any:
-    """Go on with Algorithm 1; `last` is the step before, DONE at first."""
+    """Continue Algorithm 1; `last` is the previous step, DONE at first."""
     chain_starts, owners, node_starts = run.chain_starts, run.owners, run.node_starts
     is_settled, n_left, cursor = run.is_settled, run.n_left, run.cursor
     if last >= 0:
@@ -178,7 +177,7 @@ def sequence_step(run: SequenceRun, last: int) -> Any:
 
 @inline_kernel
 def start_sequence(run: SequenceRun) -> None:
-    """Nothing is evaluated yet."""
+    """Set the state before the first evaluation."""
     run.cursor[LITERAL] = _NOWHERE
     for c in range(len(run.n_left)):
         run.n_left[c] = run.chain_starts[c + 1] - run.chain_starts[c]
@@ -204,7 +203,7 @@ def next_in_sequence(handle: NDArray[np.int64], last: int) -> Any:
 
 
 # Greedy. A chain is a row of `rows`: how many of its literals are open (-1 once it is decided), how many it has, its
-# number, and the literals. So looking at a chain is one cache miss, not three.
+# number, and the literals. So reading a chain is one cache miss, not three.
 
 OPEN = 0
 SIZE = 1
@@ -226,18 +225,18 @@ def rows_of(chain_starts: NDArray[np.int64], literals: NDArray[np.int32]) -> NDA
 
 
 class GreedyRun(NamedTuple):
-    """One event on its way by the greedy schedule."""
+    """The run of one event by the greedy schedule."""
 
     chain_starts: NDArray[np.int64]
     owners: NDArray[np.int32]
     node_starts: NDArray[np.int64]
     node_rows: NDArray[np.int32]  # row * 2, + 1 where the node must be false
-    rates: NDArray[np.float64]  # by literal: how likely it fails its chains, for its cost
+    rates: NDArray[np.float64]  # by literal: the probability that it fails its chains, divided by its cost
     known: NDArray[np.int8]
     is_settled: NDArray[np.bool_]
     rows: NDArray[np.int32]
     n_open: NDArray[np.int32]  # by literal: how many open chains have it
-    key: NDArray[np.float64]  # room for a double, to look at its bits
+    key: NDArray[np.float64]  # one double, whose bits are read
     heads: NDArray[np.int32]  # by bucket: its first node
     following: NDArray[np.int32]  # by node: the next in its bucket
     pending: NDArray[np.int32]  # rows with one open literal or none
@@ -246,7 +245,7 @@ class GreedyRun(NamedTuple):
 
 @inline_kernel
 def _bucket(node: Any, run: GreedyRun) -> Any:
-    """Return the bucket of a node: by how many chains a call is expected to decide for its cost."""
+    """Return the bucket of a node: by the number of chains that a call is expected to decide, divided by its cost."""
     asked, denied = 2 * node, 2 * node + 1
     gain = run.n_open[asked] * run.rates[asked] + run.n_open[denied] * run.rates[denied]
     run.key[0] = max(gain, _LEAST)
@@ -290,7 +289,7 @@ def greedy_beginner() -> Callable[[GreedyRun, NDArray[np.int64]], None]:
 
 @inline_kernel
 def _close(row: Any, run: GreedyRun) -> None:
-    """Take away a chain that is decided."""
+    """Remove a chain that is decided."""
     for place in range(row + FIRST, row + FIRST + run.rows[row + SIZE]):
         run.n_open[run.rows[place]] -= 1
     run.rows[row + OPEN] = -1
@@ -298,7 +297,7 @@ def _close(row: Any, run: GreedyRun) -> None:
 
 @inline_kernel
 def _close_settled(chain: Any, run: GreedyRun) -> None:
-    """Take away the other chains of an owner, which stand beside each other."""
+    """Remove the other chains of an owner, which are consecutive."""
     owners = run.owners
     first = chain
     while first > 0 and owners[first - 1] == owners[chain]:
@@ -313,10 +312,10 @@ def _close_settled(chain: Any, run: GreedyRun) -> None:
 
 @inline_kernel
 def greedy_step(run: GreedyRun, last: int) -> Any:
-    """Take the node that decides most chains for its cost; `last` is the step before, DONE at first.
+    """Take the node that decides most chains for its cost; `last` is the previous step, DONE at first.
 
-    The last open node of a chain must be evaluated in any case, so it comes at once. Gains only shrink as chains are
-    decided: a node that is found in a bucket above its own is put down.
+    The last open node of a chain must be evaluated in any case, so it comes first. Gains only shrink as chains are
+    decided, so a node that is found in a bucket above its own moves down.
     """
     known, rows, n_open = run.known, run.rows, run.n_open
     heads, pending, cursor = run.heads, run.pending, run.cursor

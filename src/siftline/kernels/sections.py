@@ -1,4 +1,4 @@
-"""The sections of codes, which `encoding.domain` lays down: null, booleans, numbers, strings."""
+"""The sections of codes, which `encoding.domain` defines: null, booleans, numbers, strings."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def section_last(code: int) -> Any:
 
 @inline_kernel
 def is_between(low: int, high: int) -> Any:
-    """Return whether a range has two inner ends, and takes both `>=` and `<=`."""
+    """Return whether a range ends inside its section on both sides, so that it takes both `>=` and `<=`."""
     first, last = section_first(low), section_last(low)
     return low != high and low > first and high < last

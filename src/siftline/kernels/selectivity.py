@@ -1,4 +1,4 @@
-"""Estimating for millions of literals how many events satisfy them."""
+"""Estimates of the share of events that satisfy a literal, for millions of literals."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def shares_of_spans(
 ) -> Any:
     """Estimate for each literal the share of events for which it holds; 1 for a veto.
 
-    spans[a] holds where the numbers of an attribute begin and end and how far apart their labels are, and the same for
-    its strings; values are taken to be spread evenly.
+    spans[a] has the first and the last label of an attribute's numbers and the distance between labels, and the same
+    for its strings; values are assumed to be spread evenly.
     """
     attributes, lows, highs, kinds = literals.attributes, literals.lows, literals.highs, literals.kinds
     sets, set_starts, set_lows, set_highs = literals.sets, literals.set_starts, literals.set_lows, literals.set_highs
@@ -41,7 +41,7 @@ def shares_of_spans(
         common = 0.0
         for k in range(set_starts[sets[i]] if is_set else 0, set_starts[sets[i] + 1] if is_set else 1):
             low, high = (set_lows[k], set_highs[k]) if is_set else (lows[i], highs[i])
-            # A single label stands for as many values as lie between two of them.
+            # A single label counts as the distance between two labels.
             common += max(0.0, min(high, last) - max(low, first) + gap)
         shares[i] = min(1.0, common / (last - first))
     return shares
@@ -54,9 +54,9 @@ def shares_in_samples(
     sample_starts: NDArray[np.int64],
     samples: NDArray[np.int32],
 ) -> Any:
-    """Estimate the same from sampled codes, ascending: those of attribute a at sample_starts[a] : sample_starts[a + 1].
+    """Estimate the same from samples: ascending codes, of attribute a at sample_starts[a] : sample_starts[a + 1].
 
-    Half a sample is added to every count, so that of two ranges without samples the attribute's frequency decides.
+    Half a sample is added to every count, so that ranges without samples are ordered by the frequency of the attribute.
     """
     attributes, lows, highs, kinds = literals.attributes, literals.lows, literals.highs, literals.kinds
     sets, set_starts, set_lows, set_highs = literals.sets, literals.set_starts, literals.set_lows, literals.set_highs
@@ -77,7 +77,7 @@ def shares_in_samples(
 
 @kernel
 def weigh_shares(shares: NDArray[np.float64], weights: NDArray[np.float64], attributes: NDArray[np.int32]) -> None:
-    """Multiply the share of each literal by the weight of its attribute, in place, without a copy of all."""
+    """Multiply the share of each literal by the weight of its attribute, in place."""
     for i in range(np.uint64(len(shares))):
         shares[i] *= weights[np.uint64(attributes[i])]
 
@@ -91,7 +91,7 @@ def count_predicates(
     sets: NDArray[np.int32],
     set_starts: NDArray[np.int64],
 ) -> Any:
-    """Return how many predicates each attribute has when a set is one for each range, and a between two."""
+    """Return how many predicates each attribute has; a set counts one for each range, and a `between` two."""
     counts = np.zeros(n_attributes, dtype=np.float64)
     for i in range(len(attributes)):
         n = 1

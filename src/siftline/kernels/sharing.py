@@ -1,4 +1,8 @@
-"""Subscriptions with the same expression: finding them when many are loaded, and listing them when one is found."""
+"""Subscriptions with the same expression: finding them in bulk, and listing them when one of them matches.
+
+The first of them is their *leader*, the only one that the index has; the others are its *duplicates*. They form a
+chain: `next_duplicates` has the next one of each slot, or -1. `plain` has a bit for each live slot without duplicates.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,9 @@ if TYPE_CHECKING:
     from siftline.kernels.literals import Literals
 
 _NONE = np.int32(-1)
-# This many subscriptions of one literal are shared.
-_SINGLE_LITERAL_SHARERS_MAX = 8
-# Steps of the FNV-1a hash, with words instead of bytes.
+# Subscriptions of a single literal share an entry if at least this many are the same.
+_SINGLE_LITERAL_SHARERS_MIN = 8
+# Constants of the FNV-1a hash, here over words instead of bytes.
 _BASIS = np.uint64(0xCBF29CE484222325)
 _PRIME = np.uint64(0x100000001B3)
 _SHIFT = np.uint64(29)
@@ -25,19 +29,20 @@ _U0, _U1, _SIX, _LOW_SIX = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(6
 
 
 @inline_kernel
-def _append_followers(start: int, n: int, found: NDArray[Any], following: NDArray[np.int32], n_known: int) -> Any:
-    """Append who follows found[start : n] directly, and so on; return how many there are in all, or -1 without room.
+def _append_duplicates(
+    start: int, n: int, found: NDArray[Any], next_duplicates: NDArray[np.int32], n_known: int
+) -> Any:
+    """Append the duplicates of found[start : n]; return how many slots there are in all, or -1 if they do not fit.
 
-    First all that follow a leader directly, then who follows those: what one step reads from memory does not wait for
-    what the step before has read.
+    All chains advance together: so the memory accesses of one step do not depend on each other.
     """
     end = np.uint64(n)
     n_room = np.uint64(len(found))
     i = np.uint64(start)
     while i < end < n_room:
-        follower = following[np.uint64(found[i])]
-        found[end] = follower
-        end += np.uint64((follower != _NONE) & (follower < n_known))
+        duplicate = next_duplicates[np.uint64(found[i])]
+        found[end] = duplicate
+        end += np.uint64((duplicate != _NONE) & (duplicate < n_known))
         i += np.uint64(1)
     return np.int64(end) if end < n_room else np.int64(-1)
 
@@ -46,10 +51,10 @@ def _append_followers(start: int, n: int, found: NDArray[Any], following: NDArra
 def _plain_first(
     first: int, end: int, n: int, slots: NDArray[np.int32], found: NDArray[Any], plain: NDArray[np.uint64], n_known: int
 ) -> Any:
-    """Append the plain ones of slots[first : end] to `found`, behind them the others; return where both end.
+    """Append slots[first : end] to `found`, plain slots first; return where the plain ones end, and where all end.
 
-    Newer ones are left out. `plain` is small enough for the cache, which cannot be said of what the others need. The
-    others wait in `slots`, in the place of what was read from it.
+    Slots from n_known on are left out. Only slots that are not plain need the chains; `plain` fits into the cache, the
+    chains do not. Until all plain slots are written, the others wait in `slots`, where they overwrite what was read.
     """
     n_others = np.uint64(first)
     n_plain = np.uint64(n)
@@ -73,7 +78,7 @@ def _plain_first(
 def _copy_if_plain(
     first: int, end: int, n: int, slots: NDArray[np.int32], found: NDArray[Any], plain: NDArray[np.uint64], n_known: int
 ) -> Any:
-    """Copy slots[first : end] behind found[:n]; return whether all of them are plain, so that nothing is left to do."""
+    """Copy slots[first : end] after found[:n]; return whether all are plain, so that there are no duplicates."""
     n_plain = _U0
     for k in range(np.uint64(end - first)):
         slot = slots[np.uint64(first) + k]
@@ -85,22 +90,22 @@ def _copy_if_plain(
 
 
 @inline_kernel
-def ids_with_followers(
+def ids_with_duplicates(
     slots: NDArray[np.int32],
     n_slots: Any,
     plain: NDArray[np.uint64],
-    following: NDArray[np.int32],
+    next_duplicates: NDArray[np.int32],
     is_live: NDArray[np.bool_],
     ids: NDArray[np.int64],
     found: NDArray[np.int64],
 ) -> Any:
-    """Write the ids of the live slots among the first slots and all that follow them; newer ones are left out.
+    """Write the ids of the live ones among the first slots and their duplicates; slots that are too new are left out.
 
-    Returns how many there are, or -1 if they have no room. `slots` is scratch afterwards.
+    Returns how many there are, or -1 if they do not fit. Overwrites `slots`.
     """
-    n_known = min(len(following), len(is_live), len(ids), 64 * len(plain))
+    n_known = min(len(next_duplicates), len(is_live), len(ids), 64 * len(plain))
     n_plain, n_leaders = _plain_first(0, n_slots if n_slots < len(found) else 0, 0, slots, found, plain, n_known)
-    n_found = _append_followers(n_plain, n_leaders, found, following, n_known)
+    n_found = _append_duplicates(n_plain, n_leaders, found, next_duplicates, n_known)
     for k in range(n_plain):
         found[np.uint64(k)] = ids[np.uint64(found[np.uint64(k)])]
     n_live = n_plain
@@ -112,18 +117,18 @@ def ids_with_followers(
 
 
 @kernel
-def with_followers(
+def with_duplicates(
     starts: NDArray[np.int64],
     slots: NDArray[np.int32],
     plain: NDArray[np.uint64],
-    following: NDArray[np.int32],
+    next_duplicates: NDArray[np.int32],
     is_live: NDArray[np.bool_],
 ) -> Any:
-    """Return (starts, slots): of each event, the live slots and all that follow them; newer ones are left out.
+    """Return (starts, slots): the live slots of each event with their duplicates; slots that are too new are left out.
 
-    The slots of event e are slots[starts[e] : starts[e + 1]], before and after. The given slots are scratch afterwards.
+    The slots of event e are slots[starts[e] : starts[e + 1]], before and after. Overwrites the given slots.
     """
-    n_known = min(len(following), len(is_live), 64 * len(plain))
+    n_known = min(len(next_duplicates), len(is_live), 64 * len(plain))
     new_starts = np.zeros(len(starts), dtype=np.int64)
     found = np.empty(len(slots) + len(slots) // 2 + 64, dtype=np.int32)
     n = 0
@@ -134,10 +139,10 @@ def with_followers(
             new_starts[e + 1] = n
             continue
         n, leaders = _plain_first(starts[e], starts[e + 1], n, slots, found, plain, n_known)
-        end = _append_followers(n, leaders, found, following, n_known)
+        end = _append_duplicates(n, leaders, found, next_duplicates, n_known)
         while end < 0:
             found = with_room(found, leaders, len(found) + 1)
-            end = _append_followers(n, leaders, found, following, n_known)
+            end = _append_duplicates(n, leaders, found, next_duplicates, n_known)
         for k in range(n, end):
             slot = found[np.uint64(k)]
             found[np.uint64(n)] = slot
@@ -149,14 +154,14 @@ def with_followers(
 @kernel
 def chained(leaders: NDArray[np.int32]) -> Any:
     """Return, for each slot, the next one with the same leader, or -1."""
-    following = np.full(len(leaders), _NONE, dtype=np.int32)
+    next_duplicates = np.full(len(leaders), _NONE, dtype=np.int32)
     lasts = np.full(len(leaders), _NONE, dtype=np.int32)
     for slot in range(len(leaders)):
         leader = leaders[slot]
         if leader != slot:
-            following[lasts[leader] if lasts[leader] != _NONE else leader] = slot
+            next_duplicates[lasts[leader] if lasts[leader] != _NONE else leader] = slot
             lasts[leader] = slot
-    return following
+    return next_duplicates
 
 
 @inline_kernel
@@ -167,7 +172,7 @@ def _mixed(state: Any, value: Any) -> Any:
 
 @inline_kernel
 def _hash(first: int, end: int, literals: Literals) -> Any:
-    """Return a hash of some clauses; sets count by their hulls, which tells most of them apart."""
+    """Return a hash of some clauses; it uses the hulls of sets, which differ for most sets."""
     state = _BASIS
     for c in range(first, end):
         state = _mixed(state, literals.starts[c + 1] - literals.starts[c])
@@ -180,7 +185,7 @@ def _hash(first: int, end: int, literals: Literals) -> Any:
 
 @inline_kernel
 def _are_alike(first: int, end: int, other: int, other_end: int, literals: Literals) -> Any:
-    """Return whether the clauses first .. end - 1 say the same as as many others."""
+    """Return whether the clauses first .. end - 1 equal the clauses other .. other_end - 1."""
     if end - first != other_end - other:
         return False
     for c in range(end - first):
@@ -216,23 +221,24 @@ def _are_alike(first: int, end: int, other: int, other_end: int, literals: Liter
 
 @kernel
 def _leave_few(firsts: NDArray[np.int64], starts: NDArray[np.int64], leaders: NDArray[np.int32]) -> None:
-    """Let subscriptions of one literal stand alone where few are alike."""
+    """Make subscriptions of a single literal their own leaders if few are the same."""
     counts = np.zeros(len(leaders), dtype=np.int32)
     for leader in leaders:
         counts[leader] += 1
     for s in range(len(leaders)):
         is_single = starts[firsts[s + 1]] - starts[firsts[s]] == 1
-        if is_single and counts[leaders[s]] < _SINGLE_LITERAL_SHARERS_MAX:
+        if is_single and counts[leaders[s]] < _SINGLE_LITERAL_SHARERS_MIN:
             leaders[s] = s
 
 
 @kernel
 def first_alike(firsts: NDArray[np.int64], is_exact: NDArray[np.bool_], literals: Literals) -> Any:
-    """Return, for each subscription, the first one whose clauses say the same: itself, mostly.
+    """Return, for each subscription, the first one with the same clauses; mostly itself.
 
-    The clauses of subscription s are firsts[s] .. firsts[s + 1] - 1. One without clauses, or with a clause that codes
-    do not decide, is like no other; nor is one of a single literal that only a few others say too: it takes four bytes
-    in a list that is copied whole, and who finds it need not look for the others.
+    The clauses of subscription s are firsts[s] .. firsts[s + 1] - 1. A subscription is its own leader if it has no
+    clauses, or a clause that codes do not decide. It also is if it has a single literal that few others share: such
+    subscriptions take four bytes each in a list that matching copies as a whole, which is faster than following a
+    chain.
     """
     n = len(firsts) - 1
     leaders = np.arange(n).astype(np.int32)

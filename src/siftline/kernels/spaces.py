@@ -18,7 +18,7 @@ from siftline.kernels.compiler import inline_kernel, kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# How many (attribute, bound) pairs the filter before sorting remembers; they stay in the L2 cache.
+# Size of the tables that filter repeats, as a power of two; they stay in the L2 cache.
 _SEEN_BITS = 16
 
 
@@ -38,7 +38,7 @@ def cut_attributes(
             bound = lows[i] if side == 0 else highs[i] + np.int32(1)
             pair = (np.int64(attributes[i]) << np.int64(32)) | np.int64(bound)
             place = (np.uint64(pair) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - _SEEN_BITS)
-            if seen[place] != pair:  # drops most repeats: sorting them all would be slow
+            if seen[place] != pair:  # drops most repeats, because sorting them all would be slow
                 seen[place] = pair
                 owners[n] = attributes[i]
                 bounds[n] = bound
@@ -51,12 +51,12 @@ def cut_attributes(
     for i in range(n):
         grouped[places[owners[i]]] = bounds[i]
         places[owners[i]] += 1
-    return _distinct_in_groups(starts, grouped)
+    return distinct_in_groups(starts, grouped)
 
 
 @kernel
-def _distinct_in_groups(starts: NDArray[np.int64], grouped: NDArray[np.int32]) -> Any:
-    """Sort each group and drop repeats."""
+def distinct_in_groups(starts: NDArray[np.int64], grouped: NDArray[Any]) -> Any:
+    """Sort each group and drop repeats; return (starts, values). Overwrites `grouped`."""
     new_starts = np.zeros(len(starts), dtype=np.int64)
     n = 0
     for a in range(len(starts) - 1):

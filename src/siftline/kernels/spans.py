@@ -1,4 +1,4 @@
-"""Positions of spans that lie one after the other, without the GIL, which `repeat` of NumPy would hold."""
+"""Positions of consecutive spans. Kernels, because `np.repeat` would hold the GIL."""
 
 from __future__ import annotations
 

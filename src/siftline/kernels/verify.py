@@ -14,7 +14,7 @@ from siftline.kernels.pointers import arrays_at, fetch
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Longer events are taken to have several values of some attribute: finding out costs the square of their length.
+# Longer events are assumed to have several values of some attribute, because a test takes the square of their length.
 _COMPARED_LENGTH_MAX = 64
 # Numbers of 32 bits on a cache line.
 _ON_LINE = np.uint64(16)
@@ -22,7 +22,7 @@ _ON_LINE = np.uint64(16)
 
 @inline_kernel
 def clear_event(attributes: NDArray[np.int32], dense: NDArray[np.int32]) -> None:
-    """Undo `spread_event`: leave `dense` all absent again, for the next event."""
+    """Undo `spread_event`: `dense` is all absent again, for the next event."""
     for p in range(len(attributes)):
         place = attributes[p] + 1
         if place < len(dense):
@@ -33,7 +33,7 @@ def clear_event(attributes: NDArray[np.int32], dense: NDArray[np.int32]) -> None
 def clause_holds(
     clause: int, dense: NDArray[np.int32], codes: NDArray[np.int32], following: NDArray[np.int32], literals: Any
 ) -> Any:
-    """Return whether all literals of a clause hold (of alternatives, one), and how many were tested."""
+    """Return whether a clause holds (all literals; of alternatives, one), and how many literals were tested."""
     holds = True
     n_tested = 0
     for i in range(literals.starts[clause], literals.starts[clause + 1]):
@@ -58,7 +58,7 @@ def clause_holds(
 
 @inline_kernel
 def fetch_literals(clause: int, literals: Literals) -> None:
-    """Ask for what `clause_holds` will read of a clause."""
+    """Prefetch what `clause_holds` will read of a clause."""
     begin, end = np.uint64(literals.starts[clause]), np.uint64(literals.starts[clause + 1])
     for i in range(begin, end + _ON_LINE, _ON_LINE):
         fetch(literals.attributes, i)
@@ -99,7 +99,7 @@ def verify_clauses(
 
 @inline_kernel
 def _may_repeat(attributes: NDArray[np.int32]) -> Any:
-    """Return whether an event has several values of one attribute, or is too long to say quickly."""
+    """Return whether an event has several values of one attribute, or is too long for a quick test."""
     if len(attributes) > _COMPARED_LENGTH_MAX:
         return True
     for p in range(len(attributes)):
@@ -121,8 +121,8 @@ def slots_of_clauses(
 ) -> Any:
     """Return the live slots of clauses that hold, each once: those that match, and those that must be checked.
 
-    A slot can come twice if it has several clauses, or if an attribute of the event has several values; only then
-    `seen` is used. It is left all False.
+    A slot can repeat if it has several clauses, or if an attribute of the event has several values; only then `seen` is
+    used. It is all False afterwards.
     """
     sure = np.empty(len(found), dtype=np.int32)
     possible = np.empty(len(found), dtype=np.int32)
@@ -147,7 +147,7 @@ def slots_of_clauses(
 def distinct_slots(
     sure: NDArray[np.int32], n_sure: int, possible: NDArray[np.int32], n_possible: int, seen: NDArray[np.bool_]
 ) -> Any:
-    """Leave each slot once at the beginning of its array, and none in both; return how many. `seen` is left False."""
+    """Keep each slot once, at the front of its array, and none in both; return both counts. `seen` ends all False."""
     n_sure = _keep_new(sure, n_sure, seen)
     n_possible = _keep_new(possible, n_possible, seen)
     for k in range(n_sure):
@@ -159,7 +159,7 @@ def distinct_slots(
 
 @inline_kernel
 def _keep_new(slots: NDArray[np.int32], n: int, seen: NDArray[np.bool_]) -> Any:
-    """Keep the first n slots that were not seen before, and remember them; return how many."""
+    """Keep those of the first n slots that were not seen before, and mark them as seen; return how many."""
     n_new = 0
     for k in range(n):
         slot = slots[k]
@@ -172,9 +172,9 @@ def _keep_new(slots: NDArray[np.int32], n: int, seen: NDArray[np.bool_]) -> Any:
 
 @kernel
 def can_be_found(starts: NDArray[np.int64], kinds: NDArray[np.uint8], is_alternative: NDArray[np.bool_]) -> Any:
-    """Return which clauses ask for something that an event must have: a literal that is no veto, as its alternatives.
+    """Return which clauses need a value of the event: those with a literal that is no veto, nor its alternatives.
 
-    An index finds such clauses by what events have; the others it must offer to every event.
+    An index finds such clauses by the values of events; it must test the others for every event.
     """
     found = np.zeros(len(starts) - 1, dtype=np.bool_)
     for c in range(len(starts) - 1):

@@ -9,7 +9,7 @@ from siftline.errors import SubscriptionError
 from siftline.language.text import parse
 from siftline.model import And, AnyElement, Expression, Predicate, check_size, children, has_calls
 
-# A conjunction of at most this many predicates, each of at most this many constants, is accepted without a closer look.
+# A conjunction of at most this many predicates, each with at most this many constants, needs no further checks.
 SMALL_CONJUNCTION: Final = 64
 
 
@@ -32,7 +32,7 @@ def accepted(expression: str | Expression) -> Expression:
 
 
 def _type_hint(given: object) -> str | None:
-    """Return what to do with something that is no expression."""
+    """Return a hint for an argument that is no expression."""
     if isinstance(given, Mapping):
         return "add siftline.parse_pattern(…) of an event pattern"
     if isinstance(given, (list, tuple)):
@@ -41,7 +41,7 @@ def _type_hint(given: object) -> str | None:
 
 
 def _is_small_conjunction(expression: Expression) -> bool:
-    """Return whether this is a small conjunction of predicates, about which nothing can be wrong."""
+    """Return whether this is a small conjunction of predicates, which is always valid."""
     operands = expression.operands if type(expression) is And else (expression,)
     if len(operands) > SMALL_CONJUNCTION:
         return False

@@ -1,19 +1,19 @@
-"""`adaptive`: the call that is expected to decide most subscriptions for its cost, as learned so far.
+"""`adaptive`: next comes the call that is expected to decide most subscriptions for its cost, as learned so far.
 
-Idea: an event's open chains are a covering problem: every chain that fails must have one of its false nodes evaluated.
-The greedy choice for covers, the node with most open chains * probability that it fails them / cost, is near the best
-that is possible without knowing the truths. Probabilities and costs are those of `call_statistics.py`, which learns
-from every event. A node that is the last open one of a chain cannot be avoided, so it comes first.
+Idea: the open chains of an event are a covering problem: for every chain that fails, one of its false nodes must be
+evaluated. The greedy choice is the node with the largest (open chains * probability that it fails them / cost). It is
+near the best that is possible without knowing the truths. Probabilities and costs come from `call_statistics.py`, which
+learns from every event. A node that is the last open one of a chain cannot be avoided, so it comes first.
 
 Worked example: p0 in chains 0, 1, 2 and p1 in chain 2 alone, all as likely false as true. p0 is called first; if it is
 false, nothing else is. If it is true, then p1 is the last open node of chain 2.
 
 Arrays: see `problem.py`; rows (the chains, each with its open literals counted), node_rows (the rows of each node),
 n_open (by literal, its open chains), following (by node, the next in its bucket), heads (by bucket, four to a factor
-of two). A node's bucket only ever falls, so it is put down when it is found too high.
+of two). The bucket of a node can only become lower, so a node found in a bucket that is too high moves down then.
 
 Cost: O(literals) an event for closing chains, and some steps through buckets for each node; nothing is sorted. There
-is no order to keep: additions and removals cost nothing, and what was learned shows with the next event.
+is no order to maintain: additions and removals cost nothing, and what was learned affects the next event.
 
 Departures: this is not in the paper.
 """
@@ -34,6 +34,7 @@ from siftline.kernels.schedules import (
     next_in_greedy,
     rows_of,
 )
+from siftline.operators.schedules import KeepsNothing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class ChainRows(NamedTuple):
-    """The chains of a problem as the kernels of this schedule want them."""
+    """The chains of a problem in the form that the kernels of this schedule read."""
 
     problem: Problem
     rows: NDArray[np.int32]
@@ -59,11 +60,11 @@ def chain_rows(problem: Problem) -> ChainRows:
 
 
 def rates_of(failing: NDArray[np.float64], costs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how likely each literal fails a chain, for its cost."""
+    """Return for each literal the probability that it fails a chain, divided by its cost."""
     return failing / np.repeat(costs, 2)
 
 
-class Adaptive:
+class Adaptive(KeepsNothing):
     """The greedy schedule over learned statistics."""
 
     remembers = True
@@ -72,17 +73,8 @@ class Adaptive:
         self._statistics = statistics
         self._last: ChainRows | None = None
 
-    def add(self, chain: int, literals: NDArray[np.int32]) -> None:
-        """Keep nothing."""
-
-    def remove(self, chain: int) -> None:
-        """Keep nothing."""
-
-    def rebuild(self) -> None:
-        """Keep nothing."""
-
     def begin(self, problem: Problem) -> Greedy:
-        """Put all nodes into buckets by what is known now."""
+        """Put all nodes into buckets by the current statistics."""
         last = self._last
         if last is None or last.problem is not problem:
             last = self._last = chain_rows(problem)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def batch_of(trees: Sequence[Mapping[str, Any]]) -> Any:
-    """Return a table with a column for each key that any event has; a column of several kinds is JSON text.
+    """Return a table with a column for each key of the events; a column with values of several kinds is JSON text.
 
     >>> batch_of([{"a": 1}, {"a": 2, "b": "x"}]).to_pydict()
     {'a': [1, 2], 'b': [None, 'x']}

@@ -1,4 +1,4 @@
-"""How often call predicates are true and what calls cost, as far as events have shown."""
+"""How often call predicates are true and how long calls take, learned from events."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from siftline.operators.learned import Learned
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# What is known counts as this many evaluations at most, so that it follows when events change.
+# All that is known counts as at most this many evaluations, so that estimates follow when events change.
 _MEMORY: Final = 50.0
-# What is known of all predicates of an operator counts as this many evaluations of a new one.
+# For a new predicate, what is known of all predicates of its operator counts as this many evaluations.
 _PRIOR: Final = 2.0
-# Before anything is known, a predicate is as likely true as not.
+# The assumed share of true results before anything is known.
 _UNKNOWN_SHARE: Final = 0.5
-# Never quite sure, so that every literal may decide its chain.
+# Probabilities stay this far from 0 and 1, so that every literal may decide its chain.
 _SMALLEST: Final = 1e-6
-# No call takes less, in milliseconds.
+# The least cost of a call, in milliseconds.
 _CHEAPEST: Final = 1e-6
 
 
 class CallStatistics:
-    """Counts by node (how often it was true, false, evaluated) and by operator (the same, and what a call takes).
+    """Counts by node (how often it was true, false, evaluated) and by operator (the same, and the time of a call).
 
     Writers take turns; reading needs no lock.
     """
@@ -40,7 +40,7 @@ class CallStatistics:
         self._n_measured = np.zeros(0)
 
     def add(self, operator: str, cost: float, share: float | None = None) -> None:
-        """Add the next node: a predicate of this operator, expected to cost so much and to be true so often."""
+        """Add the next node: a predicate of this operator, with its expected cost and share of true results."""
         number = self._operators.setdefault(operator, len(self._operators))
         if number == len(self._costs):
             self._pooled = np.concatenate([self._pooled, np.zeros((3, 1))], axis=1)
@@ -52,9 +52,9 @@ class CallStatistics:
             counts.append(value)
 
     def failing(self, nodes: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return for each literal of these nodes, asked true and asked false, how likely it does not hold."""
+        """Return the probability to fail of both literals of each node: the node must be true, it must be false."""
         operators = self._node_operators.view[nodes]
-        pooled = self._pooled  # after the line above: it has all their operators
+        pooled = self._pooled  # read after the line above, so that it has all their operators
         pooled_all = pooled[2] + _PRIOR
         found = np.empty(2 * len(nodes))
         total = self._counts[2].view[nodes] + _PRIOR
@@ -65,12 +65,12 @@ class CallStatistics:
         return np.clip(found, _SMALLEST, 1.0 - _SMALLEST)
 
     def costs(self, nodes: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return what a call of each node is expected to take."""
+        """Return the expected time of a call of each node."""
         costs: NDArray[np.float64] = self._costs[self._node_operators.view[nodes]]
         return costs
 
     def learn(self, nodes: NDArray[np.int32], known: NDArray[np.int8]) -> None:
-        """Take in what became of some nodes."""
+        """Learn from the outcomes of some nodes."""
         is_evaluated = known != NOT_EVALUATED
         nodes, known = nodes[is_evaluated], known[is_evaluated]
         if not len(nodes):
@@ -85,14 +85,14 @@ class CallStatistics:
             self._pooled[row] = self._pooled[row] * pooled_scale + new
 
     def measured(self, operator: str, milliseconds: float) -> None:
-        """Take in how long a call took; what was declared counts as one call."""
+        """Learn from the time of a call; the declared cost counts as one call."""
         number = self._operators[operator]
         n = min(self._n_measured[number] + 1.0, _MEMORY)
         self._n_measured[number] = n
         self._costs[number] += (max(milliseconds, _CHEAPEST) - self._costs[number]) / (n + 1.0)
 
     def take_over(self, other: CallStatistics, nodes: list[int]) -> None:
-        """Take over what another knows: the nodes here are these of the other."""
+        """Copy the statistics of another; `nodes` has the number there of each node here."""
         for counts, others in zip(self._counts, other._counts, strict=True):
             counts.view[:] = others.view[nodes]
         for name, number in self._operators.items():
@@ -101,7 +101,7 @@ class CallStatistics:
             self._costs[number], self._n_measured[number] = other._costs[old], other._n_measured[old]
 
     def learned(self, nodes: dict[str, int]) -> Learned:
-        """Return what is known of nodes, by the keys of their predicates."""
+        """Return what was learned about nodes, by the keys of their predicates."""
         counts = np.stack([counts.view for counts in self._counts])
         predicates = {key: counts[:, node].tolist() for key, node in nodes.items() if counts[2, node]}
         operators = {
@@ -112,7 +112,7 @@ class CallStatistics:
         return Learned(predicates, operators)
 
     def take(self, learned: Learned, nodes: dict[str, int]) -> None:
-        """Go on from what was learned elsewhere, as far as it is about these nodes and their operators."""
+        """Continue from what was learned elsewhere about these nodes and their operators."""
         pooled = np.zeros_like(self._pooled)
         for key, numbers in learned.predicates.items():
             node = nodes.get(key)
@@ -129,7 +129,7 @@ class CallStatistics:
                 self._n_measured[i] = min(n, _MEMORY)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Return what is known by operator."""
+        """Return the statistics by operator."""
         return {
             name: {
                 "share_true": float(self._pooled[0, i] / self._pooled[2, i]) if self._pooled[2, i] else None,

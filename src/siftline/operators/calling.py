@@ -1,4 +1,4 @@
-"""Calling operators: each result once per event, a time limit, and failures that stop nobody else.
+"""Calling operators: each call once per event, with a time limit; a failure does not affect other calls.
 
 EventCalls    the results of one event, by call: a call with the same constants is made once
 BatchCalls    the results of a batch for operators that take many events at once
@@ -31,12 +31,12 @@ Result = TypeVar("Result")
 
 _log: Final = logging.getLogger("siftline.operators")
 
-# The rows of values that a call found; none is false, None is unknown.
+# The rows of values that a call found: an empty list means false, None means unknown.
 Rows = list[tuple["Constant", ...]] | None
 
 
 class Failure(Enum):
-    """Why a call gave nothing; it is unknown then, as if the operator could not tell."""
+    """Why a call failed; its result is unknown then, as if the operator had returned None."""
 
     ERROR = "failed"
     TIMEOUT = "took too long"
@@ -44,15 +44,15 @@ class Failure(Enum):
 
 _FALSE: Final[list[Any]] = []
 _TRUE: Final[list[Any]] = [()]
-# Of each operator's failures, only this many are logged with a trace.
+# How many failures of each operator are logged with a traceback.
 _MOST_TRACES: Final = 3
-# This many calls of an operator may hang at a time; further ones count as timed out at once.
+# While this many calls of an operator hang, further calls time out at once.
 _MOST_HANGING: Final = 8
 
 
 @dataclass(slots=True)
 class Counts:
-    """What the calls of one operator have cost."""
+    """Counts and time of the calls of one operator."""
 
     calls: int = 0
     failures: int = 0
@@ -62,7 +62,7 @@ class Counts:
 
 @dataclass(slots=True)
 class CallCounts:
-    """What all calls of an engine have cost, by operator; threads may count at the same time."""
+    """Counts and times of all calls of an engine, by operator; thread-safe."""
 
     by_operator: dict[str, Counts] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -99,7 +99,7 @@ class CallCounts:
 
 
 class BatchCalls:
-    """The results of operators that take a whole table of events, made when the first event asks for them."""
+    """The results of operators that take a whole table of events; the first event that needs one makes the call."""
 
     def __init__(self, trees: Mapping[int, Mapping[str, Any]], counts: CallCounts) -> None:
         self._trees = trees
@@ -150,7 +150,7 @@ class EventCalls:
         self._nanoseconds: dict[CallKey, int] = {}
 
     def solutions(self, predicate: CallPredicate) -> list[Solution] | None:
-        """Return the solutions of a predicate: none if it is false, None if it is unknown, as a failed one is."""
+        """Return the solutions of a predicate: an empty list if it is false, None if it is unknown or failed."""
         key = predicate.key
         if key not in self._rows:
             start = time.perf_counter_ns()
@@ -165,7 +165,7 @@ class EventCalls:
         return None if predicate is None else self.solutions(predicate)
 
     def predicate(self, call: Call) -> CallPredicate | None:
-        """Return the predicate of a call; None, and one failure more, if no operator takes it any more."""
+        """Return the predicate of a call; if no operator takes it any more, count a failure and return None."""
         try:
             return predicate_of(call)
         except SubscriptionError as error:
@@ -173,29 +173,29 @@ class EventCalls:
             return None
 
     def milliseconds(self, key: CallKey) -> float:
-        """Return how long a call has taken, 0 if it was not made."""
+        """Return how long a call took, 0 if it was not made."""
         return self._nanoseconds.get(key, 0) / 1e6
 
     def failure(self, key: CallKey) -> Failure | None:
-        """Return why a call that was made gave nothing; None if it did not fail."""
+        """Return why a call failed; None if it did not."""
         rows = self._rows.get(key)
         return rows if isinstance(rows, Failure) else None
 
     def forget(self) -> None:
-        """Make every call again when it is asked for again."""
+        """Drop all results, so that calls are made again."""
         self._rows.clear()
 
     def _called(self, key: CallKey) -> Rows | Failure:
         try:
             operator = get(key.name)
-        except SubscriptionError as error:  # it was there when the subscription was added
+        except SubscriptionError as error:  # the operator was removed since the subscription was added
             self._count_gone(key.name, error)
             return Failure.ERROR
         if operator.is_batch:
             batch = self._batch or BatchCalls({self._position: self._tree}, self._counts)
             return batch.rows(operator, key, self._position)
         function, tree, constants, n_values = operator.function, self._tree, key.values(), _n_values(operator)
-        # What the function returns may be lazy, so its solutions are taken inside the limits too.
+        # The function may return an iterator, so its solutions are read under the time limit too.
         return _limited(operator, lambda: _rows_of(function(tree, *constants), n_values), self._counts)
 
     def _count_gone(self, name: str, error: SubscriptionError) -> None:
@@ -208,7 +208,7 @@ def _n_values(operator: Operator) -> int | None:
 
 
 def _rows_of(result: Any, n_values: int | None) -> Rows:
-    """Return what an operator returned as rows; raise TypeError or ValueError if it is no such thing."""
+    """Return the result of an operator as rows; raise TypeError or ValueError if it is invalid."""
     if result is None:
         return None
     if n_values == 0:
@@ -232,7 +232,7 @@ def _row(solution: Any, n_values: int | None) -> tuple[Constant, ...]:
 
 
 def _limited(operator: Operator, work: Callable[[], Result], counts: CallCounts) -> Result | Failure:
-    """Return what a call gives, or why it gives nothing."""
+    """Return the result of a call, or why it failed."""
     start = time.perf_counter_ns()
     try:
         result = work() if operator.timeout is None else _in_time(operator, work)
@@ -250,14 +250,14 @@ def _limited(operator: Operator, work: Callable[[], Result], counts: CallCounts)
 
 
 class _Worker:
-    """A thread that makes the calls of operators with a time limit; one that hangs is left behind."""
+    """A thread that makes calls with a time limit; a worker whose call hangs is not waited for."""
 
     def __init__(self) -> None:
         self._tasks: queue.SimpleQueue[tuple[Callable[[], Any], queue.SimpleQueue[Any]]] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="siftline-operator", daemon=True).start()
 
     def start(self, work: Callable[[], Any]) -> queue.SimpleQueue[Any]:
-        """Begin a piece of work; return where (result, error) will be put."""
+        """Start a call; return the queue that will get (result, error)."""
         answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._tasks.put((work, answer))
         return answer
@@ -278,13 +278,13 @@ _counting = threading.Lock()
 
 def _idle_worker() -> _Worker:
     try:
-        return _idle.pop()  # at once: other threads are looking for one too
+        return _idle.pop()  # without a check before, because other threads take workers too
     except IndexError:
         return _Worker()
 
 
 def _forget_threads() -> None:
-    """Start over in a child of a fork, which has none of the threads."""
+    """Reset the state in a forked child, which has none of the threads."""
     global _counting
     _idle.clear()
     _hanging.clear()
@@ -309,7 +309,7 @@ def _in_time(operator: Operator, work: Callable[[], Result]) -> Result:
         finally:
             with _counting:
                 is_done = True
-                if is_late:  # given up, but at an end after all
+                if is_late:  # it timed out, but has ended now
                     _hanging[name] -= 1
                     _idle.append(worker)
 
@@ -322,7 +322,7 @@ def _in_time(operator: Operator, work: Callable[[], Result]) -> Result:
             if is_late:
                 _hanging[name] = _hanging.get(name, 0) + 1
                 raise TimeoutError from None
-        result, error = answer.get()  # it came to an end between the two
+        result, error = answer.get()  # it ended just after the timeout
     _idle.append(worker)
     if error is not None:
         _raise(error)
@@ -332,4 +332,4 @@ def _in_time(operator: Operator, work: Callable[[], Result]) -> Result:
 def _raise(error: BaseException) -> NoReturn:
     if isinstance(error, Exception):
         raise error
-    raise OperatorError(f"an operator ended with {error!r}")  # SystemExit and the like stay in their thread
+    raise OperatorError(f"an operator ended with {error!r}")  # SystemExit, for example, must not end this thread

@@ -1,4 +1,4 @@
-"""What is checked about calls and variables when a subscription is added."""
+"""Checks of calls and variables when a subscription is added."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def check_calls(expression: Expression) -> None:
-    """Raise SubscriptionError unless every call fits its operator and every variable gets its values from a call.
+    """Raise SubscriptionError unless every call fits its operator and a call binds every variable.
 
     >>> from siftline.language.text import parse
     >>> check_calls(parse("?n > 5"))
@@ -58,7 +58,7 @@ def _check_call(call: Call) -> None:
 
 
 def _check_scope(expression: Expression, outer: set[str]) -> None:
-    """Check the variables that belong to an expression, given those that have values from around it."""
+    """Check the variables of a scope, given the variables that are bound outside of it."""
     unbound = own_variables(expression) - outer - _called(expression)
     if unbound:
         name = min(unbound)
@@ -70,9 +70,9 @@ def _check_scope(expression: Expression, outer: set[str]) -> None:
 
 
 def _check_uses(expression: Expression, bound: set[str], known: set[str]) -> None:
-    """Check that whatever a constraint or a negation uses has a value wherever the calls beside it are true.
+    """Check that a variable of a constraint or a negation has a value whenever the calls beside it are true.
 
-    `known` are the variables of this scope and around it: a negation may have others of its own.
+    `known` has the variables of this scope and of those around it; a negation may have other variables.
     """
     match expression:
         case Constraint():

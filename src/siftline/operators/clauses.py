@@ -1,12 +1,13 @@
-"""A condition with calls as chains: what must hold of calls, what is asked of the event itself, and what is left.
+"""A condition with calls as chains: conditions on the event itself, literals over calls, and the rest.
 
     a = 1 and p('x') and (not q() or r(?n) and ?n > 5)
 
     chain 0    guards: a = 1    literals: p('x'), not q()
     chain 1    guards: a = 1    literals: p('x'), r(?n)      join: r(?n), then ?n > 5
 
-A literal is decided by whether its call is true. What needs the values of variables waits until all literals of a chain
-hold. So do negations that have variables of their own, or see some of around them; their calls are made only then.
+A literal depends only on whether its call is true. Conditions on the values of variables are evaluated when all
+literals of a chain hold. So are negations that have their own variables, or use variables from outside; their calls are
+made only then.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Literal(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """One way for a condition to hold."""
+    """One way to satisfy a condition."""
 
     guards: tuple[Expression, ...]  # literals without calls
     literals: tuple[Literal, ...]
@@ -56,11 +57,11 @@ class Chain(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the chain holds as soon as its literals do."""
+        """Whether the chain holds if its literals do."""
         return not self.joined and not self.constraints and not self.rest
 
     def is_guarded(self, event: Event) -> bool:
-        """Return whether the event itself meets the chain."""
+        """Return whether the event satisfies the guards."""
         return all(evaluate(guard, event) is True for guard in self.guards)
 
     def holds(self, event: Event, solve: Solve) -> bool:
@@ -74,7 +75,7 @@ class Chain(NamedTuple):
 
     def _substitutions(self, solve: Solve) -> Iterator[dict[str, Constant]]:
         """Yield the joint substitutions of the calls that satisfy all constraints."""
-        # Few solutions first, so that the join stays small.
+        # Calls with few solutions come first, so that the join stays small.
         sides = sorted(((variables_of(call), solve(call) or ()) for call in self.joined), key=lambda side: len(side[1]))
         yield from self._extended({}, sides, self.constraints)
 
@@ -84,7 +85,7 @@ class Chain(NamedTuple):
         sides: Sequence[tuple[tuple[str, ...], Sequence[Solution]]],
         constraints: Sequence[Constraint],
     ) -> Iterator[dict[str, Constant]]:
-        """Yield a substitution joined with those of more calls; constraints are checked as soon as they can be."""
+        """Yield a substitution joined with those of more calls; each constraint is checked as early as possible."""
         ready = [constraint for constraint in constraints if taken.keys() >= set(variables_of(constraint))]
         if not all(constraint_truth(constraint, taken) is True for constraint in ready):
             return
@@ -100,7 +101,7 @@ class Chain(NamedTuple):
 
 
 class _Closed(Expression):
-    """A negation whose inside is not multiplied out, because variables belong to it."""
+    """A negation that is not multiplied out, because it has its own variables."""
 
     __slots__ = ("operand",)
     __match_args__ = ("operand",)
@@ -115,13 +116,13 @@ def chains_of(expression: Expression) -> list[Chain]:
     """Return the chains of an accepted condition; the condition holds if one of them does."""
     own = own_variables(expression)
     clauses = dnf(_closed(expression, own))
-    if clauses is None:  # too many to multiply out: it is evaluated as it is, with its variables inside
+    if clauses is None:  # too many clauses: the condition is evaluated as a whole
         return [Chain((), (), (), (), (Not(Not(expression)),))]
     return [chain for clause in clauses if (chain := _chain(clause, own)) is not None]
 
 
 def _closed(expression: Expression, own: set[str]) -> Expression:
-    """Wrap negations that have variables of their own, but for those of a single call."""
+    """Wrap negations that have their own variables, except negations of a single call."""
     match expression:
         case And(operands):
             return And([_closed(operand, own) for operand in operands])
@@ -162,5 +163,5 @@ def _chain(clause: tuple[Expression, ...], own: set[str]) -> Chain | None:
 
 
 def _is_alone(call: Call, own: set[str]) -> bool:
-    """Return whether no variable of a call is seen from around it."""
+    """Return whether no variable of a call is used outside of it."""
     return own.isdisjoint(variables_of(call))

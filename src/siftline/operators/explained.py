@@ -1,4 +1,4 @@
-"""What an explanation says about calls: whether matching made them, what they find, how long that takes."""
+"""How an explanation describes calls: whether matching made them, what they find, how long they take."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from siftline.operators.predicates import CallKey
     from siftline.operators.trace import Trace
 
-# Solutions shown of a call.
+# How many solutions of a call are shown.
 _MOST_SHOWN: Final = 5
 
 
@@ -32,7 +32,7 @@ class ExplainedCalls:
         return self._calls.solve(call)
 
     def note(self, call: Call) -> str:
-        """Say what became of a call."""
+        """Return the outcome of a call, in words."""
         predicate = self._calls.predicate(call)
         if predicate is None:
             return "failed: no operator takes this call any more"
@@ -46,7 +46,7 @@ class ExplainedCalls:
         return f"{_listed(solutions)}{cost}"
 
     def _cost(self, key: CallKey, is_first: bool) -> str:
-        """Say what a call took, who else wanted it, and whether matching did without."""
+        """Return how long a call took, how many conditions share it, and whether matching skipped it."""
         if not is_first:
             return "shared"
         parts = [f"{self._calls.milliseconds(key):.2f} ms"]

@@ -1,8 +1,8 @@
-"""Where events are: regions with shapely, distances on the ellipsoid with pyproj.
+"""Operators on the positions of events: regions with shapely, distances on the ellipsoid with pyproj.
 
     loc_in(region)                    inside a region that `load_regions` or `add_region` named
-    loc_within(lat, lon, metres)      at most so far from a point
-    distance_from(place, ?metres)     how far from a place of the gazetteer
+    loc_within(lat, lon, metres)      at most this far from a point
+    distance_from(place, ?metres)     the distance from a place of the gazetteer
 
 An event without a position is unknown (see `events.position_of`).
 
@@ -58,7 +58,7 @@ def load_regions(source: str | Path | Mapping[str, Any]) -> int:
 
 @operator("loc_in", cost=0.05)
 def loc_in(event: Any, region: str) -> bool | None:
-    """Return whether the event is in a region, its border included."""
+    """Return whether the event is in a region or on its border."""
     area = _regions.get(region)
     if area is None:
         raise OperatorError(f"there is no region {region!r}; load_regions adds some")
@@ -68,7 +68,7 @@ def loc_in(event: Any, region: str) -> bool | None:
 
 @operator("loc_within", cost=0.01)
 def loc_within(event: Any, lat: float, lon: float, metres: float) -> bool | None:
-    """Return whether the event is at most so far from a point."""
+    """Return whether the event is at most this far from a point."""
     where = position_of(event)
     return None if where is None else _metres(where, (lat, lon)) <= metres
 
@@ -81,5 +81,5 @@ def distance_from(event: Any, place: str) -> float | None:
 
 
 def _metres(one: tuple[float, float], two: tuple[float, float]) -> float:
-    """Return the length of the shortest way between two points (latitude, longitude) on the ellipsoid."""
+    """Return the distance between two points (latitude, longitude) on the ellipsoid."""
     return float(_earth.inv(one[1], one[0], two[1], two[0])[2])

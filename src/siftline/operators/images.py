@@ -1,4 +1,4 @@
-"""Statistics of encoded images, with Pillow: an honest example of multimedia, not a model that sees.
+"""Statistics of encoded images, with Pillow: a simple example of multimedia operators; no image recognition.
 
     brightness([attribute], ?value)           the mean brightness, from 0 to 255
     dominant_color([attribute], ?name)        the name of the most frequent colour

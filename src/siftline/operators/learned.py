@@ -1,4 +1,4 @@
-"""What schedules have learned, as plain numbers: they can be written down, added up, and taken over by others."""
+"""What schedules have learned, as plain numbers that can be saved, added up, and used by other engines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Learned(NamedTuple):
         return bool(self.predicates or self.operators)
 
     def shown(self) -> dict[str, dict[str, Any]]:
-        """Return what is known by operator, for people."""
+        """Return what is known by operator, for display."""
         outcomes: dict[str, list[float]] = {}
         for key, counts in self.predicates.items():
             _add(outcomes, json.loads(key)[0], counts)
@@ -54,7 +54,7 @@ class Learned(NamedTuple):
 
 
 def summed(parts: Iterable[Learned]) -> Learned:
-    """Return all that several have learned.
+    """Return the sum of several.
 
     >>> one = Learned({'["p", [], []]': [1, 0, 1]}, {"p": [1, 0, 0, 1, 500]})
     >>> summed([one, one]).operators
@@ -86,12 +86,12 @@ def key_of(predicate: CallPredicate) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return equal numbers as the same."""
+    """Return a float that is an integer as int, so that equal numbers have one key."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class Recorder:
-    """What one stage learns from some events, counted exactly and never forgotten."""
+    """Exact counts of what one stage learns from some events."""
 
     def __init__(self, n_nodes: int, counts: CallCounts) -> None:
         self._outcomes = np.zeros((3, n_nodes), dtype=np.int64)
@@ -100,14 +100,14 @@ class Recorder:
         self._before = counts.to_dict()
 
     def note(self, nodes: NDArray[np.int32], known: NDArray[np.int8], times: Mapping[str, Sequence[int]]) -> None:
-        """Take in what became of an event's nodes, and by operator the evaluations and how long they took."""
+        """Add the outcomes of an event's nodes, and by operator the evaluations and how long they took."""
         for row, is_so in enumerate((known == TRUE, known == FALSE, known != NOT_EVALUATED)):
             self._outcomes[row, nodes[is_so]] += 1
         for name, numbers in times.items():
             _add(self._times, name, numbers)
 
     def learned(self, predicates: Sequence[CallPredicate]) -> Learned:
-        """Return everything; `predicates` has those of the nodes."""
+        """Return all counts; `predicates` has the predicates of the nodes."""
         found = {
             key_of(predicates[node]): self._outcomes[:, node].tolist()
             for node in np.flatnonzero(self._outcomes[2]).tolist()

@@ -17,7 +17,7 @@ _files: Final[set[Path]] = set()
 
 
 def module_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names under which other processes find the same modules, each once; those of files are absolute."""
+    """Return the names without repeats; paths of files are absolute, so that other processes find the same modules."""
     if isinstance(names, str):
         raise TypeError(f"operators must be a sequence of modules: [{names!r}]")
     return tuple(dict.fromkeys(str(Path(name).absolute()) if name.endswith(".py") else name for name in names))

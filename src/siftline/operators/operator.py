@@ -52,7 +52,7 @@ class Parameter:
         return type(value) in self.annotations
 
     def wanted(self) -> str:
-        """Return what it takes, in words."""
+        """Return the kinds of constants that it takes, in words."""
         kinds = [f"a {_KINDS[kind]}" for kind in (bool, float, str) if kind in self.annotations]
         if int in self.annotations and float not in self.annotations:
             kinds.append("an integer")
@@ -74,11 +74,11 @@ class Operator:
     timeout : float or None
         Seconds after which a call counts as unknown.
     parameters : tuple of Parameter
-        What stands first among the arguments.
+        The first arguments of a call.
     is_variadic : bool
         Whether any number of constants may follow the parameters.
     binds : tuple of str, or None
-        What a solution has values for: the last arguments of a call. None: any number of them.
+        The names of the values of a solution, which are the last arguments of a call. None: any number of values.
     is_batch : bool
         Whether the function takes a whole Arrow table of events at once.
     """
@@ -111,7 +111,7 @@ class Operator:
         return f"{self.name}({', '.join(parts)})"
 
     def n_constants(self, arguments: Sequence[Any]) -> int:
-        """Return how many of the arguments of a call are handed to the function; raise if they do not fit."""
+        """Return how many arguments of a call are passed to the function; raise if they do not fit."""
         n_needed = sum(parameter.is_needed for parameter in self.parameters)
         n = len(self.parameters) if self.binds is None else len(arguments) - len(self.binds)
         if n < n_needed or n > len(arguments) or (n > len(self.parameters) and not self.is_variadic):
@@ -149,16 +149,16 @@ def operator(
     name : str
         As in conditions.
     cost : float
-        Milliseconds that a call is expected to take, as far as known; the default schedule measures it as it goes.
+        Milliseconds that a call is expected to take, if known; the default schedule also measures it.
     binds : sequence of str, or ...
-        What a solution has values for. In a call they come last, as variables, or as constants that the solution must
-        have. With `...` solutions have as many values as a call asks for.
+        The names of the values of a solution. In a call they come last, as variables, or as constants that the solution
+        must have. With `...` a solution has as many values as the call has arguments for them.
     timeout : float, optional
-        Seconds after which a call counts as unknown. Such calls run in a thread of their own.
+        Seconds after which a call counts as unknown. Such calls run in another thread.
     batch : bool
         The function takes an Arrow table of events instead of one, and returns a list with a result for each.
     replace : bool
-        Take the place of an operator with the same name.
+        Replace an operator with the same name.
 
     The function takes the event, as a dict, and constants; annotations with bool, int, float, str are checked when a
     subscription is added. Without `binds` it returns True, False, or None for unknown. With them it returns one

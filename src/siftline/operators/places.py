@@ -1,7 +1,7 @@
 """Names of places and their coordinates: a small gazetteer, to which more can be added.
 
 place_at(name, ?lat, ?lon)             where a place is
-place_of(attribute, ?lat, ?lon)        where the places are that an attribute of the event names
+place_of(attribute, ?lat, ?lon)        where the places named by an attribute of the event are
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def place_at(event: Any, name: str) -> Any:
 
 @operator("place_of", cost=0.005, binds=["lat", "lon"])
 def place_of(event: Any, attribute: str) -> Any:
-    """Return where the places are that an attribute names; unknown if it names none that is in the gazetteer.
+    """Return where the places named by an attribute are; unknown if none of them is in the gazetteer.
 
     >>> place_of({"city": "Tokyo"}, "city")
     [(35.677, 139.765)]

@@ -1,9 +1,9 @@
 """When two calls are the same: their constants are equal and their variables unify.
 
     near('A', ?x, ?y)   near('A', ?u, ?v)   the same predicate
-    near('A', ?x, ?x)   near('A', 5, ?x)    two others, which hold for some of the same solutions
+    near('A', ?x, ?x)   near('A', 5, ?x)    two other predicates, satisfied by some of the same solutions
 
-All four hand the same constants to the function, so an event needs one call for all of them.
+All four pass the same constants to the function, so an event needs one call for all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Typed = tuple[bool, "Constant"]
 
 
 class CallKey(NamedTuple):
-    """What is handed to a function: equal keys have equal results."""
+    """A function and its arguments: equal keys have equal results."""
 
     name: str
     constants: tuple[_Typed, ...]
@@ -34,22 +34,17 @@ class CallKey(NamedTuple):
 
 
 class CallPredicate(NamedTuple):
-    """A call as an event sees it, whatever its variables are named.
+    """A call, regardless of the names of its variables.
 
-    `pattern` has for each value of a solution the number of a variable, or the constant that it must be.
+    `pattern` has for each value of a solution the number of a variable, or the constant that it must equal.
     """
 
     key: CallKey
     pattern: tuple[int | tuple[_Typed], ...]
 
-    @property
-    def n_variables(self) -> int:
-        """The number of different variables."""
-        return 1 + max((part for part in self.pattern if isinstance(part, int)), default=-1)
-
 
 def predicate_of(call: Call) -> CallPredicate:
-    """Return the predicate that a call asks; raise SubscriptionError if the operator does not take the arguments.
+    """Return the predicate of a call; raise SubscriptionError if the operator does not take the arguments.
 
     >>> from siftline.model import Call
     >>> from siftline.operators.operator import operator
@@ -71,7 +66,7 @@ def predicate_of(call: Call) -> CallPredicate:
 
 
 def typed(value: Constant) -> _Typed:
-    """Return what tells a constant from all others: True is not 1."""
+    """Return a constant with its type, because True == 1."""
     return type(value) is bool, value
 
 

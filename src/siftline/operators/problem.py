@@ -1,4 +1,4 @@
-"""What one event has to decide: chains of literals over call predicates, in flat arrays.
+"""The problem of one event: the chains of call literals that it has to decide, in flat arrays.
 
 subscription 0:  p0 and p1              chains       0        1        2
 subscription 1:  p1 and not p2 or p3    literals     0 2      2 5      6         node * 2, + 1 if it must be false
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Problem(NamedTuple):
-    """The chains that are left for an event.
+    """The remaining chains of an event.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Problem(NamedTuple):
     node_chains : int32[l]
         Chain * 2, + 1 where the node must be false.
     n_open : int32[2 n]
-        How many chains have a literal.
+        By literal: how many chains have it.
     """
 
     chains: NDArray[np.int32]
@@ -72,7 +72,7 @@ def problem_of(
     literals: NDArray[np.int32],
     n_nodes: int,
 ) -> Problem:
-    """Return the problem of some of all chains, whose owners are given."""
+    """Return the problem of some chains and their owners; the other arguments describe all chains."""
     starts, asked = gathered(chains, chain_starts, literals)
     nodes, local, node_starts, node_chains = renumbered(starts, asked, n_nodes)
     n_open = np.bincount(local, minlength=2 * len(nodes)).astype(np.int32)

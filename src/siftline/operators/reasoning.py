@@ -1,4 +1,4 @@
-"""Logical reasoning: what follows from an event's facts by the rules of a program.
+"""Logical reasoning: the facts that follow from an event's facts by the rules of a program.
 
     reason(program, relation, ?x, ...)      the facts of a relation
 

@@ -1,4 +1,4 @@
-"""Which operators there are: those of this process, those that ship with Siftline, and those of installed packages.
+"""The registry of operators: of this process, of Siftline itself, and of installed packages.
 
 A package offers an operator by an entry point with the operator's name:
 
@@ -25,7 +25,7 @@ _log: Final = logging.getLogger("siftline.operators")
 
 GROUP: Final = "siftline.operators"
 
-# The modules of operators that ship with Siftline; loaded when one of them is called.
+# The modules of the operators that ship with Siftline; each is loaded when one of its operators is called.
 _SHIPPED: Final[dict[str, str]] = {
     "brightness": "siftline.operators.images",
     "day_of_week": "siftline.operators.times",
@@ -48,11 +48,11 @@ _loading: Final = threading.RLock()
 
 
 def register(operator: Operator, *, replace: bool = False) -> None:
-    """Let conditions call an operator from now on."""
+    """Add an operator that conditions can call."""
     with _loading:
         known = _operators.get(operator.name)
         if known is not None and _is_shipped(operator) and not _is_shipped(known):
-            return  # whose name somebody has taken
+            return  # the program has replaced it
         # A module that is loaded again defines the same operators again.
         is_free = known is None or _is_shipped(known) or _home(known) == _home(operator)
         if not is_free and not replace:
@@ -61,14 +61,14 @@ def register(operator: Operator, *, replace: bool = False) -> None:
 
 
 def unregister(name: str) -> None:
-    """Take an operator away; subscriptions that call it count its calls as failed."""
+    """Remove an operator; its calls in subscriptions count as failed from now on."""
     with _loading:
         if _operators.pop(name, None) is None:
             raise OperatorError(f"there is no operator {name!r}")
 
 
 def find(name: str) -> Operator | None:
-    """Return an operator, loading the module that has it if need be."""
+    """Return an operator; load its module if needed."""
     found = _operators.get(name)
     if found is not None:
         return found
@@ -97,7 +97,7 @@ def operators() -> list[str]:
 
 
 def _load_entry_points(name: str) -> None:
-    """Load what installed packages offer under a name; what fails is logged and left out."""
+    """Load the entry points of installed packages with a name; failures are logged and ignored."""
     for point in entry_points(group=GROUP, name=name):
         try:
             loaded = point.load()

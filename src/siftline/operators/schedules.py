@@ -1,12 +1,12 @@
-"""Schedules: in which order the calls of an event are made. Whatever the order, the ids are the same.
+"""Schedules: the order in which the calls of an event are made. The ids do not depend on it.
 
-    naive           subscription by subscription, each until its first false call; results are remembered
-    naive-no-memo   the same, and nothing is remembered
-    sequential      naive, but goes on with the calls of a subscription as long as any other needs them
+    naive           subscription by subscription, each until its first false call; each call is made once
+    naive-no-memo   the same, but calls are repeated for each subscription
+    sequential      naive, but continues with the calls of a subscription as long as others need them
     sub-order       calls of a subscription by rising probability, subscriptions by pairwise cost differences
-    adaptive        the call that is expected to decide most subscriptions for its cost, as learned so far
+    adaptive        next comes the call that is expected to decide most subscriptions for its cost
 
-`everything`, which is no schedule, makes every call and tries every substitution: the oracle.
+`everything` is the oracle, not a schedule: it makes every call and tries every substitution.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ DEFAULT: Final = "adaptive"
 
 
 class Run(Protocol):
-    """One event on its way; see `kernels/schedules.py` for what a step is."""
+    """The run of a schedule for one event; `kernels/schedules.py` defines its steps."""
 
     known: NDArray[np.int8]
     is_settled: NDArray[np.bool_]
@@ -53,37 +53,41 @@ class Run(Protocol):
 
 
 class Schedule(Protocol):
-    """A way to order calls by what is known about them, with what it keeps about the chains of an engine."""
+    """A way to order calls; it may keep data about the chains of an engine."""
 
-    remembers: bool  # whether an event's calls are made once each
+    remembers: bool  # whether each call of an event is made once
 
     def add(self, chain: int, literals: NDArray[np.int32]) -> None:
-        """Take in the next chain."""
+        """Add the next chain."""
 
     def remove(self, chain: int) -> None:
-        """Let go of a chain."""
+        """Remove a chain."""
 
     def rebuild(self) -> None:
-        """Make what is kept anew, from what is known now."""
+        """Compute what is kept again, from the current statistics."""
 
     def begin(self, problem: Problem) -> Run:
-        """Return the run of an event over the chains that are left."""
+        """Return the run of an event over its remaining chains."""
 
 
-class Naive:
-    """Paper: expensive operators, 5.2. Subscriptions and their calls in the order in which they came."""
+class KeepsNothing:
+    """The methods of a schedule that keeps nothing about the chains of an engine."""
+
+    def add(self, chain: int, literals: NDArray[np.int32]) -> None:
+        """Keep nothing."""
+
+    def remove(self, chain: int) -> None:
+        """Keep nothing."""
+
+    def rebuild(self) -> None:
+        """Keep nothing."""
+
+
+class Naive(KeepsNothing):
+    """Paper: expensive operators, 5.2. Subscriptions and their calls in the order in which they were added."""
 
     def __init__(self, *, remembers: bool) -> None:
         self.remembers = remembers
-
-    def add(self, chain: int, literals: NDArray[np.int32]) -> None:
-        """Keep nothing."""
-
-    def remove(self, chain: int) -> None:
-        """Keep nothing."""
-
-    def rebuild(self) -> None:
-        """Keep nothing."""
 
     def begin(self, problem: Problem) -> Run:
         """Go from chain to chain."""
@@ -94,7 +98,7 @@ class Naive:
 
 
 class _Forgetful:
-    """Every literal of every chain by itself, until the first that does not hold."""
+    """Evaluates the literals of each chain again, until the first that does not hold."""
 
     def __init__(self, problem: Problem) -> None:
         self.known = np.zeros(problem.n_nodes, dtype=np.int8)
@@ -121,7 +125,7 @@ class _Forgetful:
 
 
 class Walk:
-    """Chains in an order, each until its first literal that does not hold."""
+    """Goes through chains in an order, each until its first literal that does not hold."""
 
     def __init__(
         self, problem: Problem, literals: NDArray[np.int32], order: NDArray[np.int32], *, looks_ahead: bool
@@ -142,31 +146,22 @@ class Walk:
         walk_beginner()(self._run, self._handle)
 
     def next(self, last: int) -> int:
-        """Return the next step; what came last stands in `known`."""
+        """Return the next step; `known` has the result of the last one."""
         return int(next_in_walk(self._handle, self._looks_ahead))
 
 
-class Sequential:
+class Sequential(KeepsNothing):
     """Paper: expensive operators, Algorithm 1.
 
-    Idea: any undecided subscription is taken, and all its calls are made, also after one was false, as long as some
-    undecided subscription has them (line 9). Each subscription that is taken has at least one call that no schedule can
-    do without, so there are at most d times as many calls as the optimum has, d the most calls of a subscription; with
-    unequal costs, d * Cmax / Cmin times its cost.
+    Idea: take any undecided subscription, and make all its calls, even after one was false, as long as some undecided
+    subscription has them (line 9). Each subscription taken has at least one call that no schedule can avoid. So there
+    are at most d times as many calls as in the optimum, where d is the largest number of calls of a subscription; with
+    unequal costs, at most d * Cmax / Cmin times its cost.
 
-    Departures. D1: subscriptions are taken in the order in which they came, and so are their calls: any order will do.
+    Departures. D1: subscriptions and their calls are taken in the order in which they were added; any order is allowed.
     """
 
     remembers = True
-
-    def add(self, chain: int, literals: NDArray[np.int32]) -> None:
-        """Keep nothing."""
-
-    def remove(self, chain: int) -> None:
-        """Keep nothing."""
-
-    def rebuild(self) -> None:
-        """Keep nothing."""
 
     def begin(self, problem: Problem) -> Run:
         """Start with the first subscription."""
@@ -232,5 +227,5 @@ def check_schedule(name: Any) -> None:
 
 
 def make_schedule(name: str, statistics: CallStatistics) -> Schedule:
-    """Return a new schedule; `everything` needs none, and is given the simplest."""
+    """Return a new schedule; `everything` needs none, and gets the simplest."""
     return _SCHEDULES.get(name, _SCHEDULES["naive"])(statistics)

@@ -1,9 +1,9 @@
-"""The last stage of matching: conditions with calls, on what the index has left of them.
+"""The last stage of matching: the conditions with calls that the index has left as candidates.
 
-    owners that are left  →  chains whose guards hold  →  problem  →  schedule: a call, its result, ...  →  joins
+    candidate owners  →  chains whose guards hold  →  problem  →  schedule: a call, its result, ...  →  joins
 
-A stage has the chains of all conditions with calls of one table of subscriptions. Chains and nodes are only ever added
-behind what a reader sees; those of removed subscriptions go when the table is swept.
+A stage has the chains of all conditions with calls of one table of subscriptions. Chains and nodes are only appended,
+beyond what a reader sees; a sweep of the table drops those of removed subscriptions.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Stage:
     schedule : str
         A name from `schedules()`.
     counts : CallCounts, optional
-        Where calls are counted: a stage that takes the place of another goes on counting.
+        Where calls are counted; a stage that replaces another continues its counts.
     """
 
     def __init__(self, schedule: str, counts: CallCounts | None = None) -> None:
         self.schedule_name = schedule
         self.counts = counts or CallCounts()
         self.n_events = 0
-        self.takes_batches = False  # whether some operator wants many events at once
+        self.takes_batches = False  # whether some operator takes many events at once
         self._statistics = CallStatistics()
         self._schedule = make_schedule(schedule, self._statistics)
         self._nodes: dict[CallPredicate, int] = {}
@@ -78,7 +78,7 @@ class Stage:
     # conditions
 
     def add(self, expression: Expression) -> int:
-        """Take in a condition and return its number, by which it is asked for."""
+        """Add a condition and return its number."""
         return self._add(expression, chains_of(expression))
 
     def _add(self, expression: Expression, chains: Sequence[Chain]) -> int:
@@ -98,7 +98,7 @@ class Stage:
         node = self._nodes.get(predicate)
         if node is None:
             with self._learning:
-                operator = find(predicate.key.name)  # None: it was there when the condition was added
+                operator = find(predicate.key.name)  # None if it was removed since the condition was added
                 self._statistics.add(predicate.key.name, 1.0 if operator is None else operator.cost)
                 self.takes_batches |= operator is not None and operator.is_batch
             node = self._nodes[predicate] = len(self._predicates)
@@ -106,20 +106,20 @@ class Stage:
         return node
 
     def remove(self, owner: int) -> None:
-        """Let go of a condition; who still sees its subscription may go on asking for it."""
+        """Remove a condition; a reader that still sees its subscription may still evaluate it."""
         for chain in range(*self._owner_starts.view[owner : owner + 2].tolist()):
             self._schedule.remove(chain)
 
     def rebuild(self) -> None:
-        """Let the schedule make its order anew, from what was learned."""
+        """Let the schedule compute its order again, from what was learned."""
         self._schedule.rebuild()
 
     def swept(self, owners: NDArray[np.int32]) -> Stage:
-        """Return a stage with some of the conditions only, numbered anew in this order; what was learned stays."""
+        """Return a stage with only some conditions, renumbered in this order; it keeps what was learned."""
         stage = Stage(self.schedule_name, self.counts)
         stage.n_events = self.n_events
         for owner in owners.tolist():
-            # The chains are taken over as they are, because an operator that they call may be gone.
+            # The chains are copied and not made again, because an operator that they call may be gone.
             chains = self._chains[slice(*self._owner_starts.view[owner : owner + 2].tolist())]
             stage._add(self._expressions[owner], chains)
         stage._statistics.take_over(self._statistics, [self._nodes[predicate] for predicate in stage._predicates])
@@ -146,7 +146,7 @@ class Stage:
         return evaluate_solutions(expression, event, calls.solve) is True
 
     def _problem(self, owners: NDArray[np.int32], event: Event) -> Problem:
-        """Return the chains whose guards hold; the last problem, if it is the same again."""
+        """Return the problem of the chains whose guards hold; the last one, if it is the same."""
         starts = self._owner_starts.view
         counts = starts[owners + 1] - starts[owners]
         local = np.repeat(np.arange(len(owners), dtype=np.int32), counts)
@@ -161,7 +161,7 @@ class Stage:
         last = self._last_problem
         if last is not None and np.array_equal(last.chains, chains) and np.array_equal(last.owners, local):
             return last
-        # The number of nodes is read after the literals: all of theirs are there.
+        # The number of nodes is read after the literals, so it includes all of their nodes.
         problem = problem_of(chains, local, self._chain_starts.view, self._literals.view, len(self._predicates))
         self._last_problem = problem
         return problem
@@ -190,7 +190,7 @@ class Stage:
         return found
 
     def _evaluated(self, node: int, calls: EventCalls, times: dict[str, list[int]]) -> int:
-        """Make a call and return what became of it."""
+        """Make a call and return its outcome."""
         predicate = self._predicates[node]
         if not self._schedule.remembers:
             calls.forget()
@@ -204,11 +204,11 @@ class Stage:
         return TRUE if solutions else FALSE
 
     def batch(self, trees: Mapping[int, Mapping[str, Any]]) -> BatchCalls:
-        """Return room for what operators find for many events at once."""
+        """Return the results of operators that take many events at once, to be filled on demand."""
         return BatchCalls(trees, self.counts)
 
     def traced(self, work: Callable[[], object]) -> Trace | None:
-        """Match an event in this thread, and return what became of its calls; None if there is no schedule."""
+        """Run a match in this thread, and return the trace of its calls; None if there is no schedule."""
         if self.schedule_name == EVERYTHING:
             return None
         trace = self._traces[threading.get_ident()] = Trace()
@@ -221,37 +221,37 @@ class Stage:
     # what was learned
 
     def learned(self) -> Learned:
-        """Return what is known about predicates and operators."""
+        """Return what was learned about predicates and operators."""
         with self._learning:
             return self._statistics.learned(self._keys())
 
     def take(self, learned: Learned) -> None:
-        """Go on from what was learned elsewhere."""
+        """Continue from what was learned elsewhere."""
         with self._learning:
             self._statistics.take(learned, self._keys())
         self.rebuild()
 
     def to_document(self) -> dict[str, Any]:
-        """Return what is known, for a snapshot."""
+        """Return what was learned, for a snapshot."""
         return self.learned()._asdict()
 
     def restore(self, document: Mapping[str, Any]) -> None:
-        """Go on from what a snapshot has."""
+        """Continue from what a snapshot has."""
         self.take(Learned(**document))
 
     def _keys(self) -> dict[str, int]:
-        """Return all nodes by the keys of their predicates, each of which is made once."""
+        """Return all nodes by the keys of their predicates; each key is made once."""
         for node in range(len(self._known_keys), len(self._predicates)):
             self._known_keys[key_of(self._predicates[node])] = node
         return self._known_keys
 
     def record(self) -> None:
-        """Count from now on what events show."""
+        """Start counting what events show."""
         with self._learning:
             self._recorder = Recorder(len(self._predicates), self.counts)
 
     def recorded(self) -> Learned:
-        """Return what events have shown since `record`, and count no longer."""
+        """Return what events have shown since `record`, and stop counting."""
         with self._learning:
             assert self._recorder is not None
             learned = self._recorder.learned(self._predicates)

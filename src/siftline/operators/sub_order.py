@@ -26,8 +26,8 @@ D2  Literals are sorted by cost / (1 - probability), and costs multiply the cost
 D3  A literal of more than `POPULAR` chains would make too many pairs. By the rule of 4.2.4 its chain with the highest
     P / C reaches it best: such chains come first of all, those of the literals that fail most chains before the others.
     Of the other chains of such a literal only neighbours by P / C are compared.
-D4  The greedy choice leaves paths, between which the paper says nothing: they follow by how many chains their nodes
-    fail.
+D4  The greedy choice leaves paths, whose order the paper does not define: they are sorted by how many chains their
+    nodes fail.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ if TYPE_CHECKING:
     from siftline.operators.call_statistics import CallStatistics
     from siftline.operators.problem import Problem
 
-# The order is made anew when so much of it would be new.
+# The whole order is computed again if more than this share of the chains is new.
 _NEW_SHARE: Final = 0.25
-_NOBODY: Final = -1
-# Labels closer than this are dealt out again.
+_NONE: Final = -1
+# All labels are assigned again if two are closer than this.
 _CLOSEST: Final = 1e-6
 
 
 class Likelihoods(NamedTuple):
-    """What chains are ordered by: how likely literals hold, what nodes cost, and the order of literals from that."""
+    """What chains are ordered by: probabilities of literals, costs of nodes, and the sort keys of literals."""
 
     holding: NDArray[np.float64]
     costs: NDArray[np.float64]
@@ -64,7 +64,7 @@ class Likelihoods(NamedTuple):
 
 
 def likelihoods(holding: NDArray[np.float64], costs: NDArray[np.float64]) -> Likelihoods:
-    """Return likelihoods for literals that hold so likely, and nodes that cost so much."""
+    """Return likelihoods from the probabilities of literals and the costs of nodes."""
     with np.errstate(divide="ignore"):
         keys = np.repeat(costs, 2) / (1.0 - holding)
     return Likelihoods(holding, costs, keys)
@@ -92,7 +92,7 @@ def chain_order(chain_starts: NDArray[np.int64], literals: NDArray[np.int32], kn
     sharing = chains[by_literal]
     savings, firsts, seconds = weighted_pairs(chain_starts, literals, keys, holding, costs, starts, sharing)
     after, before = linked(firsts, seconds, np.argsort(-savings, kind="stable"), len(chain_starts) - 1)
-    heads = np.flatnonzero(before == _NOBODY)
+    heads = np.flatnonzero(before == _NONE)
     line = laid_in_line(heads, after, len(before))
     failed = counts * (1.0 - holding)
     line = _by_paths(line, before, _scores(chain_starts, failed[literals] * np.minimum(reached, 1.0)))
@@ -110,7 +110,7 @@ def _scores(chain_starts: NDArray[np.int64], values: NDArray[np.float64]) -> NDA
 
 def _by_paths(line: NDArray[np.int32], before: NDArray[np.int32], scores: NDArray[np.float64]) -> NDArray[np.int32]:
     """Put the paths of a line in order, by falling mean score (D4)."""
-    paths = np.cumsum(before[line] == _NOBODY) - 1
+    paths = np.cumsum(before[line] == _NONE) - 1
     means = np.bincount(paths, scores[line]) / np.bincount(paths) if len(line) else scores
     return line[np.argsort(-means[paths], kind="stable")]
 
@@ -133,7 +133,7 @@ class SubOrder:
         self._labels = Growable.empty(np.float64)
         self._after = Growable.empty(np.int32)
         self._before = Growable.empty(np.int32)
-        self._last = _NOBODY
+        self._last = _NONE
         self._members: dict[int, dict[int, None]] = {}  # the live chains of each literal
         self._live: dict[int, None] = {}
         self._new: list[int] = []  # chains that have no place yet
@@ -150,11 +150,11 @@ class SubOrder:
         self._lock, self._prepared = threading.Lock(), (None, -1, None, None)
 
     def add(self, chain: int, literals: NDArray[np.int32]) -> None:
-        """Take in the next chain."""
+        """Add the next chain."""
         with self._lock:
             self._literals.extend(literals)
             self._starts.append(len(self._literals))
-            for array, value in ((self._labels, 0.0), (self._after, _NOBODY), (self._before, _NOBODY)):
+            for array, value in ((self._labels, 0.0), (self._after, _NONE), (self._before, _NONE)):
                 array.append(value)
             for literal in literals.tolist():
                 self._members.setdefault(literal, {})[chain] = None
@@ -162,16 +162,16 @@ class SubOrder:
             self._new.append(chain)
 
     def remove(self, chain: int) -> None:
-        """Take a chain and its links away; the others stay in their order."""
+        """Remove a chain and its links; the others keep their order."""
         with self._lock:
             self._settle()
             del self._live[chain]
             for literal in self._literals_of(chain).tolist():
                 del self._members[literal][chain]
             before, after = int(self._before.view[chain]), int(self._after.view[chain])
-            if before != _NOBODY:
+            if before != _NONE:
                 self._after.set(before, after)
-            if after != _NOBODY:
+            if after != _NONE:
                 self._before.set(after, before)
             else:
                 self._last = before
@@ -183,7 +183,7 @@ class SubOrder:
             return sorted(self._live, key=self._labels.view.__getitem__)
 
     def begin(self, problem: Problem) -> Walk:
-        """Walk along the chains that are left in order."""
+        """Go through the remaining chains in order."""
         with self._lock:
             self._settle()
             if self._prepared[0] is not problem or self._prepared[1] != self._version:
@@ -202,7 +202,7 @@ class SubOrder:
     # order
 
     def _settle(self) -> None:
-        """Give new chains their places: few by themselves, many with all others anew."""
+        """Give new chains their places: insert a few one by one; for many, compute the whole order again."""
         if not self._new:
             return
         self._version += 1
@@ -215,7 +215,7 @@ class SubOrder:
         self._new = []
 
     def _learn_new_nodes(self) -> None:
-        """Take over what is known about nodes that are new; of the others it stays, so that their order does."""
+        """Read the statistics of new nodes; those of other nodes stay the same, and so does their order."""
         n_known = len(self._known.costs)
         n = int(self._literals.view.max(initial=-1)) // 2 + 1
         nodes = np.arange(n_known, n, dtype=np.int32)
@@ -224,7 +224,7 @@ class SubOrder:
             self._known = Likelihoods(*(np.concatenate(pair) for pair in zip(self._known, new, strict=True)))
 
     def rebuild(self) -> None:
-        """Make the order anew from what is known now."""
+        """Compute the order again from the current statistics."""
         with self._lock:
             nodes = np.arange(len(self._known.costs), dtype=np.int32)
             self._known = likelihoods(1.0 - self._statistics.failing(nodes), self._statistics.costs(nodes))
@@ -240,12 +240,12 @@ class SubOrder:
         is_live[list(self._live)] = True
         order = order[is_live[order]]
         self._labels.view[order] = np.arange(len(order))
-        self._after.view[order] = np.append(order[1:], _NOBODY)
-        self._before.view[order] = np.append(_NOBODY, order[:-1])
-        self._last = int(order[-1]) if len(order) else _NOBODY
+        self._after.view[order] = np.append(order[1:], _NONE)
+        self._before.view[order] = np.append(_NONE, order[:-1])
+        self._last = int(order[-1]) if len(order) else _NONE
 
     def _insert(self, chain: int) -> None:
-        """Put a chain beside the one to which its place makes the greatest difference, at the end if there is none."""
+        """Put a chain beside the one with the greatest cost difference, or at the end if there is none."""
         start, end = self._starts.view[chain : chain + 2].tolist()
         own = self._literals.view[start:end]
         own[:] = own[np.lexsort((own, self._known.keys[own]))]
@@ -260,7 +260,7 @@ class SubOrder:
         self._place(chain, self._last, is_after=True)
 
     def _partners(self, chain: int, literals: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return chains that share a literal and have a place; of a popular literal only some."""
+        """Return chains that share a literal and have a place; for a popular literal only some."""
         unplaced = set(self._new[self._new.index(chain) :])
         found: dict[int, None] = {}
         for literal in literals.tolist():
@@ -271,21 +271,21 @@ class SubOrder:
 
     def _place(self, chain: int, beside: int, *, is_after: bool) -> None:
         """Link a chain into the order right after or before another."""
-        if beside == _NOBODY:
+        if beside == _NONE:
             self._labels.set(chain, 0.0)
             self._last = chain
             return
         before = beside if is_after else int(self._before.view[beside])
         after = int(self._after.view[beside]) if is_after else beside
         labels = self._labels.view
-        low = labels[before] if before != _NOBODY else labels[after] - 2.0
-        high = labels[after] if after != _NOBODY else labels[before] + 2.0
+        low = labels[before] if before != _NONE else labels[after] - 2.0
+        high = labels[after] if after != _NONE else labels[before] + 2.0
         labels[chain] = (low + high) / 2.0
         self._before.set(chain, before)
         self._after.set(chain, after)
-        if before != _NOBODY:
+        if before != _NONE:
             self._after.set(before, chain)
-        if after != _NOBODY:
+        if after != _NONE:
             self._before.set(after, chain)
         else:
             self._last = chain
@@ -293,19 +293,19 @@ class SubOrder:
             self._relabel()
 
     def _relabel(self) -> None:
-        """Deal out labels again, along the links."""
+        """Assign all labels again, along the links."""
         chain, label = self._last, 0.0
-        while chain != _NOBODY:
+        while chain != _NONE:
             self._labels.set(chain, label)
             chain, label = int(self._before.view[chain]), label - 1.0
 
     def _check(self) -> None:
-        """Assert that links and labels say the same."""
+        """Assert that links and labels agree."""
         order = self.order()
         after, before, labels = self._after.view, self._before.view, self._labels.view
         pairs = list(itertools.pairwise(order))
         assert all(after[one] == two and before[two] == one for one, two in pairs)
         assert all(labels[one] < labels[two] for one, two in pairs)
         if order:
-            assert before[order[0]] == after[order[-1]] == _NOBODY
+            assert before[order[0]] == after[order[-1]] == _NONE
             assert self._last == order[-1]

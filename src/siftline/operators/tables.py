@@ -36,7 +36,7 @@ class _Lookup(NamedTuple):
 
 
 class _Connections(threading.local):
-    """The open files of a thread, which may not share them with others."""
+    """The open files of a thread; connections cannot be shared between threads."""
 
     def __init__(self) -> None:
         self.by_path: dict[str, Any] = {}
@@ -89,5 +89,5 @@ def _opened(path: str) -> Any:
     try:
         import duckdb
     except ImportError as error:
-        raise OperatorError("look-ups in DuckDB files need duckdb: pip install 'siftline[dbms]'") from error
+        raise OperatorError("look-ups in DuckDB files need duckdb: pip install duckdb") from error
     return duckdb.connect(path, read_only=True)

@@ -1,8 +1,8 @@
-"""What is written in events.
+"""Operators on the texts of events.
 
     keywords(attribute, word, ...)                all words are there, in any case
     similar_to(attribute, text, ?score)           how alike the texts are, from 0 to 1, by groups of three characters
-    log_pattern(attribute, template, ?x, ...)     what stands at the {} of a template
+    log_pattern(attribute, template, ?x, ...)     the parts of the text at the {} of a template
 
 >>> log_pattern({"line": "login of ann failed 3 times"}, "line", "login of {} failed {} times")
 [('ann', 3)]
@@ -52,7 +52,7 @@ def _cosine(one: Counter[str], two: Counter[str]) -> float:
 
 @operator("log_pattern", cost=0.01, binds=...)
 def log_pattern(event: Any, attribute: str, template: str) -> Any:
-    """Return what stands at each {} of a template that fits a whole text, numbers as numbers."""
+    """Return the part of the text at each {} of a template that fits the whole text; numbers as numbers."""
     found = (_compiled(template).fullmatch(text) for text in texts_of(event, attribute))
     return [tuple(map(_value, match.groups())) for match in found if match is not None]
 

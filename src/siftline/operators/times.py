@@ -1,6 +1,6 @@
-"""When events happen.
+"""Operators on the times of events.
 
-    within_hours(attribute, first, last, [zone])      between two times of day, 'HH:MM'; over midnight if last is before
+    within_hours(attribute, first, last, [zone])      between two times of day, 'HH:MM'; over midnight if last < first
     day_of_week(attribute, day, ...)                  on one of these days, 'monday' or 'mon'
 
 Times are ISO 8601 texts, or seconds since 1970; without a zone they are UTC.
@@ -29,7 +29,7 @@ _DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturda
 
 @operator("within_hours", cost=0.01)
 def within_hours(event: Any, attribute: str, first: str, last: str, zone: str = "UTC") -> bool | None:
-    """Return whether a time of the attribute is in a window of the day, its ends included."""
+    """Return whether a time of the attribute is in a window of the day, including both ends."""
     times = [moment.astimezone(_zone(zone)).time() for moment in _moments(event, attribute)]
     start, end = _time(first), _time(last)
     if not times:

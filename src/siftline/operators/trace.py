@@ -1,4 +1,4 @@
-"""What became of the calls of an event that was matched: which were made, for how many conditions, at what cost."""
+"""A trace of the calls of one event: which were made, for how many conditions, and how long they took."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Traced(NamedTuple):
     """One call of an event."""
 
     is_made: bool
-    n_conditions: int  # how many conditions that were left wanted to know
+    n_conditions: int  # how many of the remaining conditions have this call
     milliseconds: float
 
 
 class Trace:
-    """All calls that the conditions wanted which the index had left, and the results of those that were made."""
+    """All calls of the conditions that the index left, and the results of those that were made."""
 
     def __init__(self) -> None:
         self.n_conditions = 0
@@ -41,7 +41,7 @@ class Trace:
         predicates: Sequence[CallPredicate],
         results: EventCalls,
     ) -> None:
-        """Take in what a schedule has done."""
+        """Add the calls of one run of a schedule."""
         self.results = results
         self.n_conditions += len(np.unique(problem.owners))
         conditions: dict[CallKey, set[int]] = {}

@@ -39,31 +39,32 @@ roots : int32[n_attributes]
 leaves : uint64[...], leaf by leaf, each in words of up to 64 clauses
     A word: length of its predicates << 32 | number of clauses; the predicates; the clauses. A predicate: bitmap of the
     clauses that use it; (attribute + 1) << 32 | tag; low << 32 | high. The tag is 2 * (set + 1), + 1 for a veto.
-    What the path proves is left out: a range that is all of an interval.
+    A range that equals an interval of the path is left out, because the path proves it.
 
 Cost: building takes O(literals * depth) and a sort of each p-node. An event costs, in each c-node that it reaches, one
 probe for each p-node of the directory (at the root, and where that is shorter, for each attribute of the event), about
 two comparisons for each level of a c-directory, and in a leaf at least one predicate for each of its clauses. Against
 OpIndex Fig. 7, the capacity matters little: with 1,000,000 subscriptions and 30,000 attributes, an event of 30 values
-meets 224 clauses in leaves of up to 5, and 506 in leaves of up to 250, in as many leaves and in the same time. D3 is
-why: values part the clauses whatever the capacity, and what costs time is to reach a leaf.
+tests 224 clauses in leaves of up to 5, and 506 in leaves of up to 250, in as many leaves and in the same time. D3 is
+the reason: values separate the clauses whatever the capacity, and reaching a leaf takes most of the time.
 
 Departures from the papers
 --------------------------
-D1. Additions and removals by parts instead of in place (see parts.py): a tree is built whole, so there are no
-    underflows, and no p-node is made that a later one would have spoilt.
+D1. Additions and removals by parts instead of in place (see parts.py). A tree is built as a whole, so there are no
+    underflows, and no p-node that a later insertion would make useless.
 D2. Intervals halve the attribute's elementary spaces, not its declared domain: strings and numbers alike, and no
     halving where no constant lies.
-D3. Clauses are hung on intervals at once, as Fig. 3 has it, not when the leaf of an interval overflows (SIGMOD 2011).
-    An interval on which nothing hangs is left out unless it branches.
-D4. The score of an attribute is the expected number of the leaf's clauses that it spares an event: the sum of
-    1 - share, with the share of events that satisfy the predicate from Statistics or, without, from the constants.
-    SIGMOD 2011 weighs gain against loss as both are counted while events come.
-D5. When the attributes are picked, each clause goes to that of them which is best for it, as a later insertion would.
-D6. Leaves keep one bitmap for each distinct predicate, not for each value: a range is one comparison. The clauses take
-    turns in naming predicates, and predicates of clauses that have failed are passed over: leaves of few clauses are
-    then tested clause by clause. A leaf of several words keeps, of each bitmap, the words that are not empty.
-D7. Clauses that no attribute and no interval tells apart stay in one leaf, however many they are.
+D3. Clauses are stored at intervals from the start, as in Fig. 3, and not when the leaf of an interval overflows
+    (SIGMOD 2011). An interval without clauses is left out unless it branches.
+D4. The score of an attribute is the expected number of the leaf's clauses that an event need not test because of it:
+    the sum of 1 - share. The share of events that satisfy a predicate comes from Statistics or, without them, from the
+    constants. SIGMOD 2011 weighs gain against loss, which it counts while events arrive.
+D5. Once the attributes are picked, each clause goes to the one with its highest score, as a later insertion would.
+D6. Leaves keep one bitmap for each distinct predicate, not for each value, so a range is one comparison. Predicates
+    are ordered so that each clause in turn contributes its next one, and predicates whose clauses have all failed are
+    skipped; so a leaf of few clauses is tested clause by clause. A leaf of several words keeps only the words of each
+    bitmap that are not empty.
+D7. Clauses that no attribute and no interval separates stay in one leaf, however many they are.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class BeTree(PartedIndex):
     Parameters
     ----------
     leaf_capacity : int
-        A leaf with more clauses is cut, if anything tells them apart.
+        A leaf with more clauses is cut, if an attribute or an interval separates them.
     """
 
     name: ClassVar[str] = "be-tree"
@@ -254,7 +255,7 @@ def _paths(c_nodes: NDArray[np.int32], p_nodes: NDArray[np.int32]) -> Iterator[t
 
 
 class _Intervals:
-    """The intervals of a part, by halving, computed anew."""
+    """The intervals of a part, by halving, computed independently for the check of invariants."""
 
     def __init__(self, clauses: Clauses, starts: NDArray[np.int64], cuts: NDArray[np.int32]) -> None:
         self.clauses, self.starts, self.cuts = clauses, starts, cuts
@@ -278,7 +279,7 @@ class _Intervals:
 
 
 def _check_word(clauses: Clauses, path: Path, word: Word) -> None:
-    """Assert that each clause uses its own literals, all but what the path proves."""
+    """Assert that each clause uses its own literals, except those that the path proves."""
     assert 0 < len(word.clauses) <= WORD
     assert len({predicate[1:] for predicate in word.predicates}) == len(word.predicates)
     for bit, clause in enumerate(word.clauses):
@@ -294,7 +295,7 @@ def _check_word(clauses: Clauses, path: Path, word: Word) -> None:
 
 
 def _check_size(clauses: Clauses, members: list[int], above: list[int], capacity: int, *, is_cut: bool) -> None:
-    """Assert that a leaf holds no more than it may, unless nothing tells its clauses apart."""
+    """Assert that a leaf does not exceed its capacity, unless nothing separates its clauses."""
     if len(members) <= capacity:
         return
     attributes = []

@@ -1,7 +1,7 @@
 """Growing a BE-Tree from all clauses at once, and matching one event against it.
 
-The nodes are made in breadth-first order: the children of a node are then neighbours, and every list of children is
-known by where it starts. `indexes/be_tree/index.py` draws the tree and names the arrays.
+The nodes are made in breadth-first order. So the children of a node are consecutive, and their start is enough to know
+them. `indexes/be_tree/index.py` draws the tree and names the arrays.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from siftline.kernels.verify import clear_event
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# The columns of a c-node; the column after them is read from the next node, which is why there is a last, empty one.
+# The columns of a c-node. The ends of its leaf and its p-directory are read from the next c-node, so the last c-node is
+# a sentinel.
 LOW, HIGH, SUBTREE_END, LEAF, FIRST_P_NODE = range(5)
 N_C_COLUMNS = 5
 # The columns of a p-node.
@@ -41,7 +42,7 @@ _ONE = np.uint64(1)
 
 # No code lies in more intervals of one c-directory: each is at most half as wide as the one around it.
 _LONGEST_CHAIN = 32
-# A p-directory with more p-nodes than this many times the event's attributes is searched instead of read.
+# A p-directory with more p-nodes than this many times the event's attributes is searched, a shorter one is read whole.
 _SEARCHED = 8
 # Groups up to this size are sorted by insertion.
 _INSERTION_SORT_MAX = 24
@@ -60,7 +61,7 @@ class Layout(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """For each clause and attribute, its literal that spares most events; those of a clause from best to worst."""
+    """By clause and attribute, the literal that the fewest events satisfy; those of a clause from best to worst."""
 
     starts: NDArray[np.int64]  # by clause
     attributes: NDArray[np.int32]
@@ -83,7 +84,7 @@ def rank_literals(
     lasts: NDArray[np.int32],
     space_starts: NDArray[np.int64],
 ) -> Any:
-    """Return the best literals of clauses; vetoes cannot lead to a clause and are left out."""
+    """Return the best literals of clauses, without vetoes."""
     n_clauses, n_literals = len(starts) - 1, len(order)
     new_starts = np.zeros(n_clauses + 1, dtype=np.int64)
     new_attributes = np.empty(n_literals, dtype=np.int32)
@@ -108,7 +109,7 @@ def rank_literals(
             gains[n] = 1.0 - shares[i]
             literals[n] = i
             is_range[n] = kinds[i] == RANGE
-            # Never 0: a literal on the very first space must show too.
+            # + 1, so that a literal on the very first space changes the signature too.
             signatures[c] += _mixed(np.uint64(firsts[i] + 1) << _HALF | np.uint64(lasts[i] + 1))
             n += 1
         new_starts[c + 1] = n
@@ -147,7 +148,7 @@ class Tree(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What `_partition` needs for one c-node; attributes are numbered anew in it, in the order of their first use."""
+    """Scratch of `_partition` for one c-node; it numbers attributes in the order of their first use there."""
 
     used_at: NDArray[np.int32]  # by attribute: the last c-node with it on its path
     seen_at: NDArray[np.int32]  # by attribute: the last c-node with it among its members
@@ -200,7 +201,7 @@ def grow_tree(capacity: int, tree: Tree, work: Work, ranked: Ranked, space_start
 
 @inline_kernel
 def _are_alike(begin: int, end: int, members: NDArray[np.int32], signatures: NDArray[np.uint64]) -> Any:
-    """Return whether nothing can tell these clauses apart: no attribute and no interval would."""
+    """Return whether no attribute and no interval separates these clauses."""
     m = begin + 1
     while m < end and signatures[members[m]] == signatures[members[begin]]:
         m += 1
@@ -218,7 +219,7 @@ def _mark_path(c: int, tree: Tree, used_at: NDArray[np.int32]) -> None:
 
 @kernel
 def _partition(c: int, capacity: int, tree: Tree, work: Work, ranked: Ranked) -> Any:
-    """Space partitioning: file the members of a c-node under attributes, until its leaf can take the rest.
+    """Space partitioning: assign the members of a c-node to attributes, until the rest fits into its leaf.
 
     The members are reordered: those of the leaf come first, then one group for each attribute, by ascending attribute.
     work.heap and work.group_ends then tell the groups' attributes and ends. Return the number of groups, and of
@@ -227,7 +228,7 @@ def _partition(c: int, capacity: int, tree: Tree, work: Work, ranked: Ranked) ->
     begin, end = tree.begins[c], tree.ends[c]
     n_numbers = _score_attributes(c, begin, end, tree.members, work, ranked)
     n_left = _pick_attributes(c, begin, end, n_numbers, capacity, tree.members, work, ranked)
-    # As on insertion, a clause goes where it gains most of all the p-nodes that there are.
+    # As on insertion, a clause goes to the p-node where it gains most.
     sizes = work.n_users
     sizes[:n_numbers] = 0
     for m in range(begin, end):
@@ -318,7 +319,7 @@ def _pick_attributes(
     while n_left > capacity and n_heap > 0:
         x = work.heap[0]
         if work.n_users[x] > 0 and work.keys[x] != work.scores[x]:
-            work.keys[x] = work.scores[x]  # what it had in common with picked ones is gone
+            work.keys[x] = work.scores[x]  # clauses of picked attributes no longer count
             _sift_down(0, n_heap, work)
             continue
         n_heap -= 1
@@ -480,7 +481,7 @@ def _hierarchy(keys: NDArray[np.int64]) -> Any:
         found[n] = keys[k]
         n += 1
     found = found[:n]
-    if n <= 2:  # no branch, for that comes with a third one
+    if n <= 2:  # a branching interval would be a third one
         return found
     found.sort()
     n_distinct = 1
@@ -542,7 +543,7 @@ def fill_leaves(
                 leaves[n + k] = np.uint64(clauses[begin + k])
             n += size
     c_nodes[len(leaf_starts) - 1, LEAF] = n
-    leaves[n] = _NONE  # an empty leaf may be looked at
+    leaves[n] = _NONE  # an empty leaf at the end may be read
     return leaves[: n + 1].copy()
 
 
@@ -704,7 +705,7 @@ def _stab(
     pending: NDArray[np.int64],
     n_pending: int,
 ) -> Any:
-    """Note the c-nodes of a p-node with a value of the event in their interval, each once; return how many wait."""
+    """Append the c-nodes of a p-node whose interval has a value of the event, each once; return how many wait."""
     c, end = np.int64(p_nodes[p, FIRST_C_NODE]), p_nodes[p + 1, FIRST_C_NODE]
     while c < end:
         low, high = c_nodes[c, LOW], c_nodes[c, HIGH]

@@ -6,10 +6,11 @@ ToPSS, the Toronto publish/subscribe system: predicate tables and counting. Numb
 
 Idea
 ----
-Predicates are numbered, whatever number of clauses use them. Stage 1 finds the predicates that an event satisfies and
-sets their bits in the predicate bit vector. Stage 2 adds one hit to every clause of every satisfied predicate; a clause
-with as many hits as it has predicates holds. Numbers follow attribute, list and operand, so that what a value satisfies
-in a sorted list is a run of numbers (predicate inference), and stage 2 reads the clauses of a run in one stream.
+Each distinct predicate has one number, however many clauses use it. Stage 1 finds the predicates that an event
+satisfies and sets their bits in the predicate bit vector. Stage 2 adds one hit to every clause of every satisfied
+predicate; a clause with as many hits as it has predicates holds. Numbers are in the order of attribute, list and
+operand. So the predicates of a sorted list that a value satisfies are a run of numbers (predicate inference), and stage
+2 reads the clauses of a run in one stream.
 
 Worked example (operands instead of codes)
 ------------------------------------------
@@ -61,17 +62,17 @@ takes 8 clauses a step, and is replaced by a second walk over the hits where the
 
 Departures
 ----------
-D1  Additions and removals go by parts instead of in place, so that others match meanwhile (see parts.py). Numbers of
-    predicates that no clause uses any more are recycled when a part is built anew; so no list from clauses to their
+D1  Additions and removals by parts instead of in place, so that other threads match meanwhile (see parts.py). Numbers
+    of predicates that no clause uses any more are reused when a part is rebuilt; so no list from clauses to their
     predicates is kept for deletion, and each part numbers its own predicates.
 D2  Lists are sorted arrays, found by binary search, of codes: `<` and `<=` share one list, `>` and `>=` another.
 D3  The table has a row for each space between the constants in use instead of one for each value of the domain, and
     holds where the walk begins in each list instead of the numbers themselves: empty places are not walked. An event
     is known by its codes only, so a bucket over the codes gives the row; codes before the first or behind the last
     constant of the domain, which is where values outside of a range lie, take the lists.
-D4  Operators beyond the paper's: `between` is a list sorted by low code, of which each range that begins at or below
-    the value is tested; `in` has an entry for each code, other sets one for each range. The ranges of one set do not
-    overlap, so that a value finds a predicate once.
+D4  Operators that the paper does not have: `between` is a list sorted by low code, in which each range that begins at
+    or below the value is tested; `in` has an entry for each code, other sets one for each range. The ranges of one set
+    do not overlap, so that a value finds a predicate once.
 D5  A predicate counts once for an event even if several values satisfy it: its bit is set once. So counting is exact
     for arrays too; only clauses with vetoes are verified.
 D6  Counts have the width that the longest clause needs: more than 255 predicates are allowed.
@@ -120,7 +121,7 @@ if TYPE_CHECKING:
 
 _PREDICATES: Final = ("list", "table")
 
-# D6: the unsigned chars of the paper, and what is wider.
+# D6: the unsigned chars of the paper, and wider types.
 _COUNT_TYPES: Final = (np.uint8, np.uint16, np.uint32)
 
 # Rows of a matrix and counts are padded to whole words of 64 clauses.
@@ -149,27 +150,12 @@ class Arrays(NamedTuple):
     has_veto: NDArray[np.bool_]
 
 
-def _count_by_lists(
-    n_words: int, vector: NDArray[np.uint64], words: NDArray[np.uint32], arrays: Arrays, hits: NDArray[Any]
-) -> Any:
-    starts, postings = arrays.posting_starts, arrays.postings
-    return count_by_lists(n_words, vector, words, starts, postings, arrays.needed, arrays.has_veto, hits)
-
-
-def _count_by_bits(
-    n_words: int, vector: NDArray[np.uint64], words: NDArray[np.uint32], arrays: Arrays, hits: NDArray[Any]
-) -> Any:
-    return count_by_bits(n_words, vector, words, arrays.matrix, arrays.needed, arrays.has_veto, hits)
-
-
-def _count_by_bytes(
-    n_words: int, vector: NDArray[np.uint64], words: NDArray[np.uint32], arrays: Arrays, hits: NDArray[Any]
-) -> Any:
-    return count_by_bytes(n_words, vector, words, arrays.matrix, arrays.needed, arrays.has_veto, hits)
-
-
-# How each association counts.
-_COUNTS: Final = {"list": _count_by_lists, "bit-matrix": _count_by_bits, "byte-matrix": _count_by_bytes}
+# How each association counts: the kernel, and the arrays that it reads.
+_COUNTS: Final[dict[str, tuple[Any, tuple[str, ...]]]] = {
+    "list": (count_by_lists, ("posting_starts", "postings")),
+    "bit-matrix": (count_by_bits, ("matrix",)),
+    "byte-matrix": (count_by_bytes, ("matrix",)),
+}
 
 
 class Counting(PartedIndex):
@@ -326,10 +312,13 @@ class Counting(PartedIndex):
         vector = scratch.array("vector", n_words, np.uint64)
         words = scratch.array("words", n_words, np.uint32)
         hits = scratch.array(needed.dtype.name, len(needed), needed.dtype)
-        count = _COUNTS[self._association]
+        count, names = _COUNTS[self._association]
+        association = [getattr(arrays, name) for name in names]
         try:
             n_touched, n_seen = find_predicates(event.attributes, event.codes, part.handle(Lists), vector, words)
-            sure, doubtful, n_compared, n_lists = count(n_touched, vector, words, arrays, hits)
+            sure, doubtful, n_compared, n_lists = count(
+                n_touched, vector, words, *association, needed, arrays.has_veto, hits
+            )
         except BaseException:  # interrupted between the stages: the bits of stage 1 are still set
             scratch.arrays.clear()
             raise
@@ -400,7 +389,7 @@ class Counting(PartedIndex):
 
 
 def _padded(needed: NDArray[np.uint32]) -> NDArray[Any]:
-    """Return counts in the narrowest type, padded to whole words; clauses that need nothing get one out of reach."""
+    """Return counts in the narrowest type, padded to whole words; a clause without predicates gets the maximum."""
     most = int(needed.max(initial=0))
     dtype = next(dtype for dtype in _COUNT_TYPES if most < np.iinfo(dtype).max)
     padded = np.full(-(-len(needed) // _WORD) * _WORD, np.iinfo(dtype).max, dtype=dtype)
@@ -423,7 +412,7 @@ def _uses(arrays: Arrays, n_clauses: int) -> int:
 
 
 def _distinct_predicates(part: Part) -> int:
-    """Return how many distinct literals the clauses have that are no vetoes, counted the slow way."""
+    """Return how many distinct literals the clauses have that are no vetoes, for the check of invariants."""
     clauses, is_other = part.clauses, np.zeros(part.n_clauses, dtype=np.bool_)
     is_other[part.others] = True
     total = 0

@@ -41,7 +41,7 @@ _NIBBLES = np.uint64(0x3333333333333333)
 _BYTES = np.uint64(0x0F0F0F0F0F0F0F0F)
 _LOW_BITS = np.uint64(0x0101010101010101)
 
-# Comparing all clauses is quicker than going over the hits again from one hit for this many clauses on.
+# With at least one hit for this many clauses, comparing all clauses is faster than going over the hits again.
 _CLAUSES_PER_HIT = 16
 
 
@@ -280,7 +280,7 @@ def _lowest_run(word: Any) -> Any:
 
 @inline_kernel
 def _report(clause: Any, has_veto: NDArray[np.bool_], found: NDArray[np.int32], n_sure: Any, n_doubtful: Any) -> Any:
-    """Write a clause with all hits to the front of `found`, or to its back if vetoes still can stop it."""
+    """Write a clause with all hits to the front of `found`, or to its end if it has vetoes."""
     if has_veto[clause]:
         found[np.int64(len(found)) - 1 - n_doubtful] = clause
         return n_sure, n_doubtful + 1
@@ -305,7 +305,7 @@ def _compare_all(
     for w in range(np.uint64(len(needed))):
         difference = hits[w] ^ needed[w]
         hits[w] = _ZERO
-        # Marks lanes that are zero; only the lowest mark is exact, so all lanes are looked at where there is one.
+        # Finds a word with a lane that is zero. Only the lowest such lane is certain, so all lanes are tested then.
         if ((difference - ones) & ~difference & (ones << (lane_bits - _ONE))) != _ZERO:
             for k in range(n_lanes):
                 if (difference & lane) == _ZERO:
@@ -339,7 +339,7 @@ def count_by_lists(
         while word != _ZERO:
             first, end, word = _lowest_run(word)
             start, stop = np.uint64(posting_starts[base + first]), np.uint64(posting_starts[base + end])
-            for q in range(start, stop):  # lists of neighbours lie side by side
+            for q in range(start, stop):  # the lists of consecutive predicates are adjacent
                 hits[postings[q]] += 1
             n_hits += stop - start
             n_lists += end - first

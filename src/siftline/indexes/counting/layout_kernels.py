@@ -1,7 +1,7 @@
 """Laying out `counting`: each predicate once, numbered so that what a value satisfies is a run of numbers.
 
-Literals are grouped by attribute with one counting sort. After that everything happens inside one attribute, whose
-records and hash table fit a near cache: that is what makes the build quick, and why nothing is sorted as a whole.
+Literals are grouped by attribute with one counting sort. All further steps work on one attribute at a time, whose
+records and hash table fit into a near cache. This makes the build fast; nothing is sorted as a whole.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def number_predicates(
     set_lows: NDArray[np.int32],
     set_highs: NDArray[np.int32],
 ) -> Any:
-    """Deal out numbers by attribute, list and operand, and for ranges of one beginning by their end.
+    """Give numbers to predicates by attribute, list and operand; to ranges with the same low code, by their end.
 
     Returns the number of each predicate, where the lists begin, and by number the operands, the ends of ranges and the
     sets (-1: none).

@@ -1,8 +1,8 @@
 """`fast-scan`: every clause against every event, compiled. The baseline that every claim is measured against.
 
-Idea: a linear scan, done well. Per clause, the literal that holds for the fewest events comes first, and the first
-literals stand in arrays of their own: an event streams through these, without a branch, and looks at the other
-literals only of the clauses whose first one holds.
+Idea: a fast linear scan. In each clause, the literal that holds for the fewest events comes first, and the first
+literals of all clauses are stored in separate arrays. An event streams through these arrays without a branch, and tests
+the other literals only of clauses whose first literal holds.
 
 Worked example, with codes for values (price 550 is code 7, brand 'x' is code 40):
 
@@ -16,8 +16,8 @@ Worked example, with codes for values (price 550 is code 7, brand 'x' is code 40
 Arrays
 ------
 first_entries : uint32[n_clauses], first_lows : int32[n_clauses], first_widths : uint32[n_clauses]
-    The first literal: its attribute + 1, its range. A clause of vetoes alone asks for code 0 of entry 0, which
-    every event has.
+    The first literal: its attribute + 1, its range. A clause that has only vetoes tests for code 0 of entry 0,
+    which every event has.
 rest_starts : int64[n_clauses + 1]
     The other literals of clause c are at rest_starts[c] : rest_starts[c + 1] of attributes, lows, highs, kinds, sets.
 slots : int32[n_clauses], ascending; is_exact : bool[n_clauses]; is_live : bool[n_slots]
@@ -71,11 +71,11 @@ _DTYPES: Final = {
 
 
 class _Published(NamedTuple):
-    """The columns as matches see them."""
+    """The columns that the next match reads."""
 
     n_attributes: int
     scanned: Scanned
-    handle: Any  # of what is scanned, for kernels
+    handle: Any  # of `scanned`, for kernels
     slots: NDArray[np.int32]
     is_exact: NDArray[np.bool_]
     is_live: NDArray[np.bool_]
@@ -85,10 +85,6 @@ class FastScan(OneByOne):
     """A compiled linear scan."""
 
     name: ClassVar[str] = "fast-scan"
-    takes_alternatives: ClassVar[bool] = False
-    takes_patterns: ClassVar[bool] = False
-    has_write_buffer: ClassVar[bool] = False
-    shares: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._counters = {"candidates_examined": 0, "predicates_evaluated": 0, "lists_scanned": 0, "events": 0}
@@ -103,7 +99,7 @@ class FastScan(OneByOne):
         self._publish(0)
 
     def _publish(self, n_attributes: int) -> None:
-        """Let the next match see the columns as they are now, all at once."""
+        """Make the current columns visible to the next match, all at once."""
         views = {name: column.view for name, column in self._columns.items()}
         scanned = Scanned(**{name: views[name] for name in Scanned._fields})
         handle = empty_handle(scanned)
@@ -111,7 +107,7 @@ class FastScan(OneByOne):
         self._published = _Published(n_attributes, scanned, handle, views["slots"], views["is_exact"], views["is_live"])
 
     def __getstate__(self) -> dict[str, Any]:
-        # The published views are of the columns: copied on their own, they would no longer follow them.
+        # The published arrays are views of the columns; as separate copies they would miss later changes.
         return {**self.__dict__, "_published": self._published.n_attributes}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -119,20 +115,16 @@ class FastScan(OneByOne):
         self._publish(state["_published"])
 
     def build(self, batch: Batch) -> None:
-        """Lay out all clauses anew."""
+        """Replace all clauses by those of the batch."""
         self._clear()
         self.add(batch, batch.domains)
 
-    def build_in_parts(self, batch: Batch) -> None:
-        """Do the same: there is no limit."""
-        self.build(batch)
-
     def prepare(self, batch: Batch) -> Batch:
-        """Do nothing yet."""
+        """Return the batch: `add` lays it out."""
         return batch
 
     def add(self, batch: Batch, domains: Domains) -> None:
-        """Append clauses behind the others."""
+        """Append the clauses."""
         n_sets = len(self._columns["set_starts"]) - 1
         for name, values in _laid_out(batch).items():
             column = self._columns[name]
@@ -146,9 +138,6 @@ class FastScan(OneByOne):
     def remove(self, slots: NDArray[np.int32]) -> None:
         """Clear live flags; the engine rebuilds when too many are cleared."""
         self._columns["is_live"].view[slots] = False
-
-    def merge(self) -> None:
-        """Choose nothing: there is nothing to reorganise."""
 
     def match(self, events: EncodedEvents, position: int) -> Candidates:
         """Scan all clauses."""
@@ -186,7 +175,7 @@ class FastScan(OneByOne):
         return {name: column.view for name, column in self._columns.items()}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], batch: Batch) -> None:
-        """Use the arrays where they are."""
+        """Use the arrays without copying them."""
         self._columns = {name: Growable(arrays[name]) for name in _DTYPES}
         self._publish(len(batch.domains))
 
@@ -210,7 +199,7 @@ def _laid_out(batch: Batch) -> dict[str, NDArray[Any]]:
     has_literal = np.diff(clauses.starts) > 0
     leaders = np.full(clauses.n_clauses, -1, dtype=np.int64)
     leaders[has_literal] = order[clauses.starts[:-1][has_literal]]
-    # A veto cannot lead. Of a set, its hull leads, and the set itself stays among the rest.
+    # A veto cannot be the first literal. For a set, its hull is the first literal, and the set stays among the rest.
     has_first = has_literal & (clauses.kinds[leaders] < VETO) if len(order) else has_literal
     is_settled = has_first & (clauses.kinds[leaders] == RANGE) if len(order) else has_literal
     first = leaders[has_first]

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# How many first literals are tested before the survivors are looked at; their list stays in the L1 cache.
+# How many first literals are tested before the other literals of the survivors; so their list stays in the L1 cache.
 _BLOCK = 4096
 
 
 class Scanned(NamedTuple):
-    """Clauses as the scan reads them: of each its first literal, and where the others are."""
+    """Clauses as the scan reads them: the first literal of each, and where the others start."""
 
     first_entries: NDArray[np.uint32]
     first_lows: NDArray[np.int32]
     first_widths: NDArray[np.uint32]
     rest_starts: NDArray[np.int64]
-    attributes: NDArray[np.int32]  # of the others
+    attributes: NDArray[np.int32]  # this and the next columns: of the other literals
     lows: NDArray[np.int32]
     highs: NDArray[np.int32]
     kinds: NDArray[np.uint8]
@@ -66,7 +66,7 @@ def scan_clauses(
     """
     scanned = arrays_at(columns, Scanned)
     dense = np.full(n_attributes + 1, ABSENT, dtype=np.int32)
-    # Clauses without a literal that could come first ask for code 0 of this extra entry, which every event has.
+    # Clauses without a first literal test for code 0 of this extra entry, which every event has.
     dense[0] = 0
     following = np.empty(len(event_codes), dtype=np.int32)
     spread_event(event_attributes, event_codes, dense, following)

@@ -1,12 +1,12 @@
-"""`k-index`: posting lists by size, attribute and value; whoever is met as often as it is large holds.
+"""`k-index`: posting lists by size, attribute and value; a clause that occurs as often as its size holds.
 
 Paper: Whang et al., Indexing Boolean Expressions, PVLDB 2(1), 2009, as the baseline of Zhang, Chan, Tan, An Efficient
 Publish/Subscribe Index for E-Commerce Databases (OpIndex), PVLDB 7(8), 2014, section 3 and Fig. 2; CNF: section 6.1.
 
 Idea: clauses are partitioned by size, the number of attributes that a match needs. In a partition every literal is
-rewritten to equalities, and each of these puts the clause on the list of (size, attribute, value). An event looks only
-at partitions that are not larger than itself, and there only at the lists of its own values: a clause of size k that
-k of these lists name holds. Our values are elementary spaces: the constants of the literals cut each attribute into
+rewritten to equalities, and each of these adds the clause to the list of (size, attribute, value). An event reads only
+partitions that are not larger than itself, and in these only the lists of its own values: a clause of size k that is on
+k of these lists holds. Our values are elementary spaces: the constants of the literals cut each attribute into
 spaces in which nothing changes, and a range is posted once for every space that it covers.
 
 Worked example (the literals cut the values of a into the spaces <2, 2 and >2)
@@ -17,7 +17,7 @@ Worked example (the literals cut the values of a into the spaces <2, 2 and >2)
 
     event {a: 2, b: 3}    size 1: list (1, a, 2), clause 0 has 1 of 1.
                           size 2: lists (2, a, 2) and (2, b, 3), clause 1 has 1 of 2, clause 2 has 2 of 2.
-    event {a: 2}          size 1: clause 0.  Partition 2 is not looked at.
+    event {a: 2}          size 1: clause 0.  Partition 2 is not read.
 
 Arrays (an *id* is what stands in a list: a clause that is counted, or one group of a clause with alternatives)
 ------
@@ -41,23 +41,23 @@ Cost: 4 bytes for every space that a literal covers, 10 a list; an event counts 
 values and partitions: all that its values satisfy in the partitions that are small enough.
 
 Departures
-D1  Additions and removals by parts (see parts.py): the original is built once and for all.
+D1  Additions and removals by parts (see parts.py); the original is never changed.
 D2  Lists are ordered by attribute and space first and by size second: a value is located once for all partitions.
 D3  One counter a clause, as the OpIndex paper describes it, instead of merging sorted lists with skipping (Whang et
     al., Alg. 1). In a partition the counters are neighbours, and stay in the cache. Measured in us an event, counting
     and merging: 112 and 2,042 (dense, 100,000 subscriptions), 7 and 37 (all equalities), 3.3 and 2.5 (sparse, all
-    equalities, 200,000 subscriptions): merging gains little where lists have one entry, and loses all else.
+    equalities, 200,000 subscriptions): merging is a little faster where lists have one entry, and slower elsewhere.
 D4  Of several literals on one attribute the narrowest is posted and the others are checked, so that the size is the
     number of attributes. Vetoes are not counted, but checked. If the event has several values of an attribute, all is.
 D5  The bitmap of a clause with alternatives has a bit for each group without a veto; a set bit means matched, so that
     a cleared bitmap is all zero. Its size is a number of groups that share no attribute: the least number of attributes
     that a match needs is at least that. Groups with a veto need none, and are checked.
-D6  At most 255 attributes are counted, and 64 groups have a bit; the check does the rest.
+D6  At most 255 attributes are counted, and 64 groups have a bit; the check decides the others.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -75,25 +75,6 @@ _ENTRY_BYTES: Final = 4
 _LIST_BYTES: Final = 10
 
 
-class Arrays(NamedTuple):
-    """One part; see above."""
-
-    cut_starts: NDArray[np.int64]
-    cuts: NDArray[np.int32]
-    space_lists: NDArray[np.int32]
-    list_partitions: NDArray[np.uint16]
-    list_starts: NDArray[np.int64]
-    postings: NDArray[np.uint32]
-    partition_sizes: NDArray[np.uint8]
-    partition_starts: NDArray[np.int64]
-    owners: NDArray[np.int32]
-    is_checked: NDArray[np.bool_]
-    bits: NDArray[np.uint8]
-    n_bits: NDArray[np.uint8]
-    widest: NDArray[np.int64]
-    n_literals: NDArray[np.int64]
-
-
 class KIndex(PartedIndex):
     """Posting lists by size, attribute and space.
 
@@ -105,13 +86,13 @@ class KIndex(PartedIndex):
 
     name: ClassVar[str] = "k-index"
     takes_alternatives: ClassVar[bool] = True
-    arrays_type: ClassVar[type] = Arrays
+    arrays_type: ClassVar[type] = Layout
 
     def __init__(self, *, memory_limit_mb: int = 8192) -> None:
         super().__init__()
         self._memory_limit_mb = checked_limit(memory_limit_mb)
 
-    def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Arrays:
+    def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Layout:
         n_attributes = int(clauses.attributes.max(initial=-1)) + 1
         sizes, n_bits, is_checked, literal_bits = choose_literals(
             n_attributes,
@@ -145,7 +126,7 @@ class KIndex(PartedIndex):
         )
         n_literals = int(np.count_nonzero(literal_bits >= 0))
         lists = self._posted(n_attributes, n_literals, partition_starts, ids, attributes, lows, highs)
-        return Arrays(
+        return Layout(
             **lists,
             partition_sizes=(partition_keys // 2).astype(np.uint8),
             partition_starts=partition_starts,

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _PRESENT = np.int32(0)
-# A counter is a byte, a bitmap is a word; what goes beyond is left to the exact check (D6).
+# A counter is a byte, a bitmap is a word; clauses with more attributes or groups get the exact check (D6).
 _MOST_COUNTED = 255
 _MOST_GROUPS = 64
-# Above one entry for this many counters, clearing them all is quicker than walking the lists once more.
+# With more than one entry for this many counters, clearing all counters is faster than walking the lists again.
 _SPARSE = 16
 
 _ZERO = np.uint64(0)
@@ -27,7 +27,7 @@ _ONE = np.uint64(1)
 
 
 class Layout(NamedTuple):
-    """What matching needs of a part; see `indexes/k_index/index.py`."""
+    """The arrays of one part; see `indexes/k_index/index.py`."""
 
     cut_starts: NDArray[np.int64]
     cuts: NDArray[np.int32]
@@ -41,6 +41,8 @@ class Layout(NamedTuple):
     is_checked: NDArray[np.bool_]
     bits: NDArray[np.uint8]
     n_bits: NDArray[np.uint8]
+    widest: NDArray[np.int64]
+    n_literals: NDArray[np.int64]
 
 
 @inline_kernel
@@ -330,7 +332,7 @@ def _mark_list(
 def _clear_counts(
     lists: NDArray[np.int64], n_entries: int, base: Any, n_ids: int, layout: Layout, counts: NDArray[np.uint8]
 ) -> None:
-    """Set what `_count_list` counted to 0 again."""
+    """Undo `_count_list`."""
     list_starts = layout.list_starts
     if n_entries * _SPARSE > n_ids:
         counts[:n_ids] = 0
@@ -342,7 +344,7 @@ def _clear_counts(
 
 @inline_kernel
 def _clear_bitmaps(lists: NDArray[np.int64], base: Any, layout: Layout, matched: NDArray[np.uint64]) -> None:
-    """Set what `_mark_list` marked to 0 again."""
+    """Undo `_mark_list`."""
     list_starts = layout.list_starts
     for q in range(len(lists)):
         for e in range(np.uint64(list_starts[lists[q]]), np.uint64(list_starts[lists[q] + 1])):
@@ -389,7 +391,7 @@ def _take_lists(
     layout: Layout,
     lists: NDArray[np.int64],
 ) -> Any:
-    """Collect the lists of a partition, and move the cursors behind them; return how many lists and entries."""
+    """Collect the lists of a partition, and advance the cursors past them; return how many lists and entries."""
     list_partitions, list_starts = layout.list_partitions, layout.list_starts
     n_lists, n_entries = 0, 0
     for q in range(n_values):
@@ -411,9 +413,9 @@ def count_event(
     matched: NDArray[np.uint64],
     part: NDArray[np.int64],
 ) -> Any:
-    """Return clauses that hold, clauses to check, how many clauses, posting entries and lists were met.
+    """Return (clauses that hold, clauses to check, and how many clauses, posting entries and lists were read).
 
-    `dense`, `counts` and `matched` are left as they were found. The part comes as the handle of a `Layout` (see
+    Restores `dense`, `counts` and `matched`. The part comes as the handle of a `Layout` (see
     `kernels/pointers.py`).
     """
     layout = arrays_at(part, Layout)

@@ -3,11 +3,12 @@
 Paper: D. Zhang, C.-Y. Chan, K.-L. Tan, An Efficient Publish/Subscribe Index for E-Commerce Databases, PVLDB 7(8), 2014.
 
 Idea: a subscription can match only events that have its rarest attribute, the *pivot*. All its predicates go into the
-lists of that pivot, one list for each operator. An event looks only into the lists of its own attributes. A list is
-cut into `segments` by attribute, each with a signature of `signature_bits` that tells most searches to end before they
-start. Every clause has a counter of unmatched predicates, beside those of the same pivot; an event sets the counters of
-its pivots, takes off what it matches, and has found the clauses that reach zero. A conjunction of disjunctions has a
-bitmap of unmatched disjunctions instead of a counter, under each attribute of its shortest disjunction.
+lists of that pivot, one list for each operator. An event looks only into the lists of its own attributes. A list is cut
+into `segments` by attribute, each with a signature of `signature_bits` that tells most searches to end before they
+start. Every clause has a counter of unmatched predicates, next to those of the same pivot. An event sets the counters
+of its pivots, counts down the predicates that it matches, and finds the clauses that reach zero. A conjunction of
+disjunctions has a bitmap of unmatched disjunctions instead of a counter, under each attribute of its shortest
+disjunction.
 
 Worked example (Table 1 of the paper, b = 2 segments: A, C, E and B, D; `x` is an empty segment, with signature 0):
 
@@ -47,7 +48,8 @@ measured. Laying out is a counting sort by cell, and a small sort inside each.
 Departures
 ----------
 D1  Additions and removals by parts, not in place: a sorted list is slow to change and unsafe under a match (parts.py).
-    So a signature never has to forget: it is built anew with its part. Pivots are the rarest attributes of the part.
+    So a bit is never removed from a signature: it is computed again with its part. Pivots are the rarest attributes of
+    the part.
 D2  Operands are codes, so `<` is `<=` of the code before. A value is compared inside its section only (numbers with
     numbers), and a test of presence is `>=` the first code of a section.
 D3  Several entries share a count where one value fires at most one of them: `in`, and `!=` and `not between` as
@@ -57,8 +59,8 @@ D4  Vetoes are not counted; their clauses are verified when nothing else is left
 D5  Half of a `between` must not clear the bit of a disjunction: its `>=` half does, and the clause is verified. More
     than 255 counts or 64 disjunctions: the first ones are counted, and the clause is verified.
 D6  The lists for prefixes, suffixes and regular expressions belong to a part, not to a pivot, so that each string is
-    looked up once (operator_lists.py); a pattern that matches joins the event as a value of its own. They are made
-    anew, at the first match, after a snapshot is opened.
+    looked up once (lists.py); a pattern that matches is added to the event as a value. After a snapshot is opened, the
+    first match makes the lists again.
 """
 
 from __future__ import annotations
@@ -94,12 +96,12 @@ if TYPE_CHECKING:
 
 _MOST_SEGMENTS: Final = 4096
 _MOST_BITS: Final = 64
-# What `directory` can number.
+# The largest number that fits into `directory`.
 _MOST_CELLS: Final = 2**32 - 1
-# What `targets` can number.
+# How many bitmaps `targets` can number.
 _MOST_BITMAPS: Final = 2**25
 
-# What matching is measured by, beside what every index counts.
+# Work that matching counts, besides what every index counts.
 _COUNTERS: Final = (
     "parts_matched",
     "values_seen",
@@ -108,26 +110,6 @@ _COUNTERS: Final = (
     "entries_reached",
     "entries_matched",
 )
-
-
-class Arrays(NamedTuple):
-    """One part of the index; see above."""
-
-    pivots: NDArray[np.int32]
-    directory: NDArray[np.uint32]
-    signatures: NDArray[np.uint64]
-    keys: NDArray[np.uint64]
-    targets: NDArray[np.int32]
-    counter_starts: NDArray[np.int64]
-    counter_clauses: NDArray[np.int32]
-    needs: NDArray[np.uint8]
-    bitmap_starts: NDArray[np.int64]
-    bitmap_clauses: NDArray[np.int32]
-    bitmaps: NDArray[np.uint64]
-    is_verified: NDArray[np.bool_]
-    is_exact: NDArray[np.bool_]
-    patterns: NDArray[np.int32]
-    sizes: NDArray[np.int64]
 
 
 class OpIndex(PartedIndex):
@@ -148,7 +130,7 @@ class OpIndex(PartedIndex):
     name: ClassVar[str] = "op-index"
     takes_alternatives: ClassVar[bool] = True
     takes_patterns: ClassVar[bool] = True
-    arrays_type: ClassVar[type] = Arrays
+    arrays_type: ClassVar[type] = Layout
 
     def __init__(self, *, segments: int = 32, signature_bits: int = 64, lists: Sequence[str] = tuple(LISTS)) -> None:
         if type(segments) is not int or not 0 <= segments <= _MOST_SEGMENTS:
@@ -167,7 +149,7 @@ class OpIndex(PartedIndex):
 
     # laying out
 
-    def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Arrays:
+    def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Layout:
         frequencies = attribute_frequencies(clauses, context.domains, context.statistics)
         firsts, ends, is_cnf = choose_pivots(
             chosen, clauses.starts, clauses.attributes, clauses.kinds, clauses.is_alternative, frequencies
@@ -200,7 +182,7 @@ class OpIndex(PartedIndex):
         if self._has_segments:
             signatures = sign_segments(self._n_segments, self._n_bits, directory, keys)
         sizes = [np.diff(counter_starts).max(initial=0), np.diff(bitmap_starts).max(initial=0), is_verified.sum()]
-        return Arrays(
+        return Layout(
             pivots=pivots,
             directory=directory,
             signatures=signatures,
@@ -267,19 +249,19 @@ class OpIndex(PartedIndex):
 
     def _is_exact(self, part: Part, event: OneEvent) -> NDArray[np.bool_]:
         exact: NDArray[np.bool_] = part.arrays.is_exact
-        # Of several values, verifying over codes does not say whether the patterns were counted.
+        # With several values, verifying over codes does not tell whether the patterns were counted.
         if len(exact) and len(np.unique(event.attributes)) == len(event.attributes):
             return exact
         return super()._is_exact(part, event)
 
     def _publish(self) -> None:
         super()._publish()
-        # A copy first: a match in another thread may be adding to it.
+        # Copied first, because a match in another thread may add to it.
         made = self._pattern_lists.copy()
         self._pattern_lists = {part: lists for part, lists in made.items() if part in self._parts}
 
     def __getstate__(self) -> dict[str, Any]:
-        # The lists of patterns do not survive copying; they are made anew.
+        # Automata cannot be pickled; the first match makes the lists again.
         return {**super().__getstate__(), "_pattern_lists": {}}
 
     # looking inside

@@ -28,7 +28,7 @@ _ONE = np.uint64(1)
 
 
 class Layout(NamedTuple):
-    """What matching needs of a part; see `indexes/op_index/index.py`."""
+    """The arrays of one part; see `indexes/op_index/index.py`."""
 
     pivots: NDArray[np.int32]
     directory: NDArray[np.uint32]
@@ -40,7 +40,11 @@ class Layout(NamedTuple):
     needs: NDArray[np.uint8]
     bitmap_starts: NDArray[np.int64]
     bitmap_clauses: NDArray[np.int32]
-    bitmaps: NDArray[np.uint64]  # full ones
+    bitmaps: NDArray[np.uint64]  # with all bits set
+    is_verified: NDArray[np.bool_]
+    is_exact: NDArray[np.bool_]
+    patterns: NDArray[np.int32]
+    sizes: NDArray[np.int64]
 
 
 @inline_kernel
@@ -101,7 +105,7 @@ def _count_down(
     found: NDArray[np.int32],
     n_found: int,
 ) -> Any:
-    """Take matching entries off their counters and bitmaps; return how many clauses have none left by now.
+    """Count down the counters and bitmaps of matching entries; return how many clauses have reached zero.
 
     A counter stops at zero: several values of one attribute may fire more often than it counts.
     """

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from siftline.kernels.literals import Literals
 
-# More counts than a counter, or more disjunctions than a bitmap can hold: the rest is left to verification.
+# The most counts that a counter holds, and the most disjunctions that a bitmap holds; the others are verified.
 MOST_COUNTS = 255
 MOST_GROUPS = 64
 
-# Where the second half of a range has no count of its own.
+# The target of the second half of a range that has no separate count.
 _NO_TARGET = 2**31
 
-# Entries of string patterns stand under attributes of their own, from here on.
+# Entries of string patterns have attributes from this number on.
 FIRST_PATTERN = 2**30
 
 # Segments up to this many entries are sorted by insertion.
@@ -74,7 +74,8 @@ def choose_pivots(
     """Return, per chosen clause, the first literal of its pivot group and the literal after it; and if it is a CNF.
 
     The group with the fewest literals, then with the rarest attributes (OpIndex Eq. 1 and footnote 8), then with the
-    lowest attribute. A group that a veto may satisfy cannot be it: nothing of it need be in the event.
+    lowest attribute. A group with a veto cannot be the pivot group: an event may satisfy it
+    without any of its attributes.
     """
     firsts = np.empty(len(chosen), dtype=np.int64)
     ends = np.empty(len(chosen), dtype=np.int64)
@@ -297,7 +298,7 @@ def write_entries(
                 j, has_veto = group_of(i, end, kinds, is_alternative)
                 is_counted = not has_veto and n_counts < most_counts
                 is_verified[clause] |= not is_counted
-                # Of an alternative, one half must not stand for the whole.
+                # In a disjunction, one half of a range must not count as the whole.
                 is_split = j == i + 1 and n_counts + 1 < most_counts
                 target = ~(place * MOST_GROUPS + n_counts) if is_cnf[k] else place
                 other_target = target - is_cnf[k] if is_split else _NO_TARGET

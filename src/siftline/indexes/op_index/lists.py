@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from siftline.encoding.domains import Pattern
     from siftline.model import Leaf
 
-# What the states of one automaton may take; they are made as strings need them.
+# How many bytes the states of one automaton may take; RE2 makes them as strings need them.
 _MOST_BYTES: Final = 64 << 20
 
 
@@ -136,9 +136,9 @@ def _places(automaton: Any, text: str) -> list[int]:
 
 
 def _automaton(operands: Sequence[str]) -> Any:
-    """Return a set of regular expressions, and behind them one that always matches; None if it takes too much memory.
+    """Return a set of regular expressions, the last of which always matches; None if it takes too much memory.
 
-    RE2 also says "no match" when it runs out of memory: the last one tells the difference.
+    RE2 also reports "no match" when it runs out of memory: if the last one does not match, that is the reason.
     """
     options = re2.Options()
     options.log_errors = False
@@ -162,7 +162,7 @@ LISTS: Final[Mapping[str, type[OperatorList]]] = {
 
 
 class PatternLists:
-    """The lists of some patterns, each asked about every string of its attributes."""
+    """The lists of some patterns; each list tests every string of its attributes."""
 
     def __init__(self, patterns: Iterable[tuple[int, Pattern]], names: Sequence[str]) -> None:
         self._lists = {op: make() for op, make in LISTS.items()}

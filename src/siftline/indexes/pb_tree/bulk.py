@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from siftline.indexes.pb_tree.kernels import GT, LT, NEQ, OFFSETS_AT, insert, recount
+from siftline.indexes.pb_tree.kernels import OFFSETS_AT, insert, recount
 from siftline.indexes.pb_tree.nodes import (
     INNER,
     LEAF,
@@ -19,7 +18,7 @@ from siftline.indexes.pb_tree.nodes import (
     new_page,
     used_bytes,
 )
-from siftline.indexes.pb_tree.predicates import IN_LEAF, LISTS_OF, leaf_value
+from siftline.indexes.pb_tree.predicates import IN_LEAF, LISTS, LISTS_OF, leaf_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,12 +26,9 @@ if TYPE_CHECKING:
     from siftline.indexes.pb_tree.predicates import PredicateTree
     from siftline.storage.pages import PageFile
 
-_LISTS: Final = (GT, LT, NEQ)
-_ID: Final = struct.Struct("<Q")
-
 
 class _Chain:
-    """Linked pages that are filled from left to right, to nine tenths, so that what comes later finds room."""
+    """Linked pages that are filled from left to right, to nine tenths, so that later items find room."""
 
     def __init__(self, pages: PageFile, kind: int) -> None:
         self._pages, self._kind = pages, kind
@@ -43,7 +39,7 @@ class _Chain:
         """Append an item whose key is above all others; return the number of its page."""
         page = self._pages.write(self.numbers[-1]) if self.numbers else None
         if page is None or used_bytes(page) + 6 + len(key) + len(value) > self._room:
-            # No array is held here, and none by the caller.
+            # Neither this method nor its caller holds the array of a page here.
             self._pages.settle()
             number, fresh = new_page(self._pages, self._kind)
             if self.numbers and self._kind == LEAF:
@@ -57,7 +53,7 @@ class _Chain:
 def load_predicates(tree: PredicateTree, entries: Iterable[tuple[bytes, str, int]]) -> None:
     """Fill an empty tree with (key, operator, id), sorted by key."""
     pages = tree.pages
-    leaves, lists = _Chain(pages, LEAF), {flag: _Chain(pages, LEAF) for flag in _LISTS}
+    leaves, lists = _Chain(pages, LEAF), {flag: _Chain(pages, LEAF) for flag in LISTS}
     for key, group in groupby(entries, key=itemgetter(0)):
         ids: dict[int, list[int]] = {}
         for _, op, posting in group:
@@ -67,7 +63,7 @@ def load_predicates(tree: PredicateTree, entries: Iterable[tuple[bytes, str, int
             if LISTS_OF[op]:
                 ids.setdefault(LISTS_OF[op], []).append(posting)
         pointers = {
-            flag: lists[flag].append(key, tree.with_ids(key, bytes(1), ids[flag])) for flag in _LISTS if flag in ids
+            flag: lists[flag].append(key, tree.with_ids(key, bytes(1), ids[flag])) for flag in LISTS if flag in ids
         }
         leaves.append(key, tree.with_ids(key, leaf_value(pointers), ids.get(0, [])))
     tree.set_heads({flag: chain.numbers[0] for flag, chain in lists.items() if chain.numbers})

@@ -10,8 +10,8 @@ Idea
 The constants of all predicates on an attribute are the keys of one B+tree. Below its leaves run three lists in key
 order: greater-than (`>`, `>=`), less-than (`<`, `<=`) and inequality. What a value satisfies is a beginning of the
 first, an end of the second, nearly all of the third, and the ids at its own key. A leaf item has entry pointers into
-the lists it is in; each pointer inside the tree has three flags, whether any item below has such an entry, so that a
-search for the nearest one never goes down in vain.
+the lists it is in. Each pointer inside the tree has three flags, which tell whether any item below has an entry in that
+list, so a search for the nearest entry never takes a wrong path.
 
 Worked example (Fig. 7, as far as the text tells it)
 ----------------------------------------------------
@@ -45,7 +45,7 @@ of entry pointers, which that many insertions pay for.
 
 Departures
 ----------
-D1  Keys are values, not codes: codes are dealt out anew when a domain grows, which nothing on disk could follow.
+D1  Keys are values, not codes: the engine renumbers codes when a domain grows, and pages on disk could not follow.
     Numbers and strings of one attribute have a tree each, and so have booleans and tests of presence (terms.py).
 D2  GetGTEntryItem contradicts itself in the text. The entry item is the nearest flagged one; which nodes of the list
     count is decided by their keys: strictly below the value for GT (`>=` with equality is found in the leaf), strictly
@@ -91,18 +91,18 @@ if TYPE_CHECKING:
 
     TermsOf = Callable[[str], list[Terms]]
 
-# How expressions become terms: what was indexed in another way could not be removed.
+# The version of how expressions become terms. To remove a subscription, its terms are derived again, so it must match.
 _TERMS: Final = 1
-# So many subscriptions at once are sorted, and fill trees that are empty page by page.
+# From this many subscriptions on, an addition is sorted, and fills empty trees page by page.
 _BULK: Final = 64
-# A log of this size is closed by a checkpoint: doing it again after a crash takes seconds.
+# A checkpoint is made when the log has this many bytes; replaying that after a crash takes seconds.
 _LONG_LOG: Final = 1 << 20
-# More rows at once are not logged, but made durable by a checkpoint.
+# A change of more rows is not logged, but made durable by a checkpoint.
 _MANY_ROWS: Final = 4096
 
 
 class Found(NamedTuple):
-    """The numbers of clauses that hold as far as terms can tell, and which of them need no check."""
+    """The numbers of clauses whose terms hold, and which of them need no check."""
 
     clauses: NDArray[np.int64]
     is_sure: NDArray[np.bool_]
@@ -144,7 +144,7 @@ class PbTree:
         self._counters = dict.fromkeys(("events", "candidates_examined", "predicates_evaluated", "lists_scanned"), 0)
 
     def _restore(self, state: dict[str, Any]) -> None:
-        """Take over what a checkpoint remembers."""
+        """Load the state that a checkpoint saved."""
         if state.get("terms", _TERMS) != _TERMS:
             raise StorageError(f"{self.pages.path} was written by another version, which indexed in another way")
         self._trees: dict[str, dict[str, PredicateTree]] = {}
@@ -177,14 +177,14 @@ class PbTree:
     # durability
 
     def recover(self, terms_of: TermsOf) -> None:
-        """Say how an expression becomes terms, and do again what was acknowledged after the last checkpoint."""
+        """Set how an expression becomes terms, and replay the changes since the last checkpoint."""
         self._terms_of = terms_of
         for payload in self.pages.replay():
             change = json.loads(payload)
             self._apply(change["remove"], [Row(*row) for row in change["add"]])
 
     def change(self, removed: Sequence[Id], rows: Sequence[Row]) -> None:
-        """Remove and add subscriptions in one step, which is durable when this returns; ids were checked."""
+        """Remove and add subscriptions atomically and durably; the caller has checked the ids."""
         if not removed and not rows:
             return
         is_logged = len(removed) + len(rows) <= _MANY_ROWS
@@ -200,7 +200,7 @@ class PbTree:
         self.pages.checkpoint(self._state())
 
     def close(self) -> None:
-        """Bring the file up to date, and let others open it."""
+        """Bring the file up to date, and release it for other processes."""
         if self.pages.is_usable:
             self.checkpoint()
         self.pages.close_files()
@@ -220,7 +220,7 @@ class PbTree:
     # changes
 
     def _apply(self, removed: Sequence[Id], rows: Sequence[Row]) -> None:
-        """Change the pages; a change of many rows lets pages leave the pool in between."""
+        """Change the pages; during a change of many rows, pages may leave the pool."""
         with self.pages.changing():
             for id in removed:
                 self._remove(id)
@@ -255,7 +255,7 @@ class PbTree:
             self._largest_id = max(self._largest_id, id)
 
     def _add_many(self, rows: Sequence[Row]) -> None:
-        """Add tree after tree, in the order of the keys: what belongs together is in the pool together."""
+        """Add to one tree after the other, in the order of keys, so that adjacent pages are in the pool together."""
         is_first = not self.n_subscriptions
         entries: dict[tuple[str, str], list[tuple[bytes, str, int]]] = {}
         numbered = []
@@ -313,7 +313,7 @@ class PbTree:
     # matching
 
     def match(self, leaves: Mapping[str, Sequence[Leaf]], now: int) -> Found:
-        """Return the clauses that an event satisfies as far as terms can tell, in ascending order."""
+        """Return the clauses whose terms an event satisfies, in ascending order."""
         self._epoch += 1
         if self._epoch == 1 << 16:
             self._hits[:] = 0
@@ -361,7 +361,7 @@ class PbTree:
     # looking in
 
     def stats(self) -> dict[str, Any]:
-        """Return sizes, page reads and writes, and what matching has cost so far."""
+        """Return sizes, page reads and writes, and the work that matching has done so far."""
         pages = self.pages.counters()
         return {
             "bytes": {"pages": pages["pages"] * pages["page_bytes"], "hits": self._hits.nbytes},

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 GT = 1
 LT = 2
 NEQ = 4
-# Beside these flags: the ids of the item are a tree of their own.
+# One more flag: the ids of the item are in a separate tree.
 TREE = 8
 
 N_AT = 10
@@ -73,7 +73,7 @@ def _is_below(page: Any, offset: Any, length: Any, key: Any) -> Any:
 
 @kernel
 def clear(page: NDArray[np.uint8]) -> None:
-    """Make a page empty, but for its links."""
+    """Empty a page; its links stay."""
     _put(page, N_AT, 0)
     _put(page, HEAP_AT, len(page))
     _put(page, LIVE_AT, 0)
@@ -157,7 +157,7 @@ def insert(page: NDArray[np.uint8], position: int, key: bytes, value: bytes) -> 
 
 @kernel
 def middle(page: NDArray[np.uint8]) -> Any:
-    """Return the position that parts the items into two halves of about as many bytes, none of them empty."""
+    """Return the position that divides the items into two halves of about the same size, none of them empty."""
     half, n, total = _get(page, LIVE_AT) // 2, _get(page, N_AT), 0
     for position in range(n - 1):
         total += _size(page, position)
@@ -245,7 +245,7 @@ def flagged(page: NDArray[np.uint8], position: int, flag: int, step: int) -> int
 def collect(
     page: NDArray[np.uint8], first: int, end: int, skip: int, postings: NDArray[np.uint64], trees: NDArray[np.int64]
 ) -> tuple[int, int]:
-    """Copy the ids of some items; return how many, and for how many items `trees` says where to look instead.
+    """Copy the ids of some items; return how many, and for how many items `trees` has the tree of ids instead.
 
     The ids of an item begin `skip` bytes into its value.
     """
@@ -275,10 +275,10 @@ def collect_keys(page: NDArray[np.uint8], postings: NDArray[np.uint64]) -> Any:
 
 @kernel
 def count(postings: NDArray[np.uint64], n: int, hits: NDArray[np.uint32], epoch: int, found: NDArray[np.uint64]) -> int:
-    """Add a hit to the clause of each satisfied predicate; return how many clauses now have all that they need.
+    """Add a hit to the clause of each satisfied predicate; return how many clauses now have all hits that they need.
 
     A posting is: clause (32 bits), how many predicates it needs (15), whether they are exact (1), which predicate (16).
-    The upper half of a clause's hits is the event that they belong to, so that nothing has to be set back to zero.
+    The upper half of a clause's hits is the number of their event, so hits need not be cleared between events.
     """
     stamp, n_found = np.uint32(epoch << 16), 0
     for i in range(n):

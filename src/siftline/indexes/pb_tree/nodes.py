@@ -110,7 +110,7 @@ def child_position(page: Page, key: bytes) -> int:
 
 
 def links(page: Page) -> tuple[int, int]:
-    """Return the pages before and behind."""
+    """Return the previous and the next page."""
     return _LONG.unpack_from(page, PREVIOUS_AT)[0], _LONG.unpack_from(page, NEXT_AT)[0]
 
 
@@ -136,13 +136,36 @@ def new_page(pages: PageFile, kind: int) -> tuple[int, Page]:
 
 
 def link_behind(pages: PageFile, number: int, page: Page, new_number: int, new: Page) -> None:
-    """Put a new page behind another one."""
+    """Link a new page after another one."""
     following = links(page)[1]
     set_link(new, PREVIOUS_AT, number)
     set_link(new, NEXT_AT, following)
     set_link(page, NEXT_AT, new_number)
     if following:
         set_link(pages.write(following), PREVIOUS_AT, new_number)
+
+
+def split_page(pages: PageFile, number: int, page: Page, position: int, key: bytes, value: bytes) -> tuple[int, Page]:
+    """Move items of a full page to a new page after it, and insert an item at its position; return the new page."""
+    right_number, right = new_page(pages, int(page[_KIND_AT]))
+    if is_leaf(page):
+        link_behind(pages, number, page, right_number, right)
+    # Keys that arrive in order fill pages completely; otherwise a page is divided in the middle.
+    n = n_items(page)
+    split = n if position == n and not (is_leaf(page) and links(right)[1]) else middle(page)
+    move(page, split, right)
+    is_left = position < split
+    is_in = insert(page if is_left else right, position if is_left else position - split, key, value)
+    assert is_in
+    return right_number, right
+
+
+def chain_of(pages: PageFile, number: int) -> Iterator[Page]:
+    """Yield a page and all pages linked after it."""
+    while number:
+        page = pages.read(number)
+        yield page
+        number = links(page)[1]
 
 
 def unlink(pages: PageFile, page: Page) -> None:
@@ -165,7 +188,7 @@ def is_sparse(page: Page) -> bool:
 
 
 class Place(NamedTuple):
-    """A leaf and a position in it, with the way down: pages and positions from the root on."""
+    """A leaf and a position in it, with the path to it: pages and positions from the root on."""
 
     path: list[tuple[int, int]]
     number: int
@@ -226,11 +249,7 @@ class Tree:
 
     def leaves(self) -> Iterator[Page]:
         """Yield all leaves in order."""
-        number = self.first()
-        while number:
-            page = self.pages.read(number)
-            yield page
-            number = links(page)[1]
+        yield from chain_of(self.pages, self.first())
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield all keys and values in order."""
@@ -251,7 +270,7 @@ class Tree:
         return self.place(key)
 
     def put_at(self, place: Place, key: bytes, value: bytes) -> None:
-        """Set the value of a key that was located; places are no longer good then, unless its length stays."""
+        """Set the value of a key that was located; places are invalid afterwards, unless the value keeps its length."""
         path, number, position, is_found = place
         if is_found:
             page = self.pages.write(number)
@@ -264,25 +283,16 @@ class Tree:
         self._insert(path, number, position, key, value)
 
     def _insert(self, path: list[tuple[int, int]], number: int, position: int, key: bytes, value: bytes) -> None:
-        """Put a new item into a node, which is split if need be."""
+        """Put a new item into a node, which is split if it is full."""
         page = self.pages.write(number)
         if insert(page, position, key, value):
             self._pass_up(path, number)
             return
-        right_number, right = new_page(self.pages, int(page[_KIND_AT]))
-        if is_leaf(page):
-            link_behind(self.pages, number, page, right_number, right)
-        # What comes in order fills pages to the end; otherwise both halves get room.
-        n = n_items(page)
-        split = n if position == n and not (is_leaf(page) and links(right)[1]) else middle(page)
-        move(page, split, right)
-        is_left = position < split
-        is_in = insert(page if is_left else right, position if is_left else position - split, key, value)
-        assert is_in
+        right_number, right = split_page(self.pages, number, page, position, key, value)
         self._add_child(path, number, right_number, key_at(right, 0))
 
     def _add_child(self, path: list[tuple[int, int]], left: int, right: int, key: bytes) -> None:
-        """Enter the new right half of a node into its parent; a root gets a new root above it."""
+        """Add the new right half of a node to its parent; a root gets a new root above it."""
         left_flags, right_flags = self._flags(left), self._flags(right)
         if path:
             parent, position = path[-1]
@@ -322,7 +332,7 @@ class Tree:
     # deletion
 
     def delete(self, key: bytes) -> None:
-        """Take out a key that is there."""
+        """Remove a key that is there."""
         path, number, position, is_found = self.place(key)
         assert is_found
         remove(self.pages.write(number), position)
@@ -337,11 +347,11 @@ class Tree:
             if is_leaf(page):
                 unlink(self.pages, page)
             self._drop_child(path, number, path[-1][1])
-        elif not (is_sparse(page) and self._merge(path, number)):
+        elif not (is_sparse(page) and self._merge(path)):
             self._pass_up(path, number)
 
     def _shorten(self, page: Page) -> None:
-        """Let the tree lose a level, or its last page, if the root has no more to say."""
+        """Remove the root if it has a single child, or no items."""
         root, n = self.root, n_items(page)
         if n == 0:
             self.root = 0
@@ -353,8 +363,8 @@ class Tree:
         else:
             self._pass_up([], root)
 
-    def _merge(self, path: list[tuple[int, int]], number: int) -> bool:
-        """Join a node with a neighbour under the same parent, if they fit together."""
+    def _merge(self, path: list[tuple[int, int]]) -> bool:
+        """Join the node at the end of a path with a neighbour under the same parent, if they fit together."""
         parent, position = path[-1]
         node = self.pages.read(parent)
         for left_position in (position, position - 1):
@@ -374,7 +384,7 @@ class Tree:
         if is_leaf(target):
             unlink(self.pages, source)
         else:
-            # The first key of an inner node may stand for lower ones: the parent knows from where on.
+            # The first key of an inner node may be lower than its items: the parent has the true bound.
             insert(target, n_items(target), key, value_at(source, 0))
             remove(source, 0)
         move(source, 0, target)
@@ -386,7 +396,7 @@ class Tree:
         self._after_removal(path[:-1], parent)
 
     def clear(self) -> None:
-        """Give back all pages."""
+        """Free all pages."""
         pending, self.root = [self.root] if self.root else [], 0
         while pending:
             number = pending.pop()

@@ -1,4 +1,4 @@
-"""The PB+tree itself: all predicates of one kind on one attribute. Idea, example and departures are in pb_tree.py."""
+"""The PB+tree itself: all predicates of one kind on one attribute. `index.py` has the idea and an example."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from siftline.indexes.pb_tree.kernels import (
     find,
     flagged,
     insert,
-    middle,
     move,
     remove,
 )
 from siftline.indexes.pb_tree.nodes import (
     LEAF,
     Tree,
+    chain_of,
     child_at,
     fit_together,
     flags_at,
@@ -32,10 +32,10 @@ from siftline.indexes.pb_tree.nodes import (
     is_sparse,
     key_at,
     largest_item,
-    link_behind,
     links,
     n_items,
     new_page,
+    split_page,
     unlink,
     value_at,
     value_place,
@@ -54,7 +54,7 @@ LISTS_OF: Final = {"=": 0, "<": LT, "<=": LT, ">": GT, ">=": GT, "!=": NEQ}
 IN_LEAF: Final = frozenset({"=", "<=", ">="})
 
 # The lists in the order of their entry pointers.
-_LISTS: Final = (GT, LT, NEQ)
+LISTS: Final = (GT, LT, NEQ)
 _POINTER_AT: Final = {GT: 1, LT: 5, NEQ: 9}
 _POINTER: Final = struct.Struct("<I")
 # Of a leaf item: flags and three entry pointers, then ids. Of a list node: flags, then ids.
@@ -96,12 +96,12 @@ class PredicateTree:
         root, *heads, self.n_predicates = state or [0, 0, 0, 0, 0]
         self.pages = pages
         self.tree = Tree(pages, root, has_flags=True)
-        self._heads = dict(zip(_LISTS, heads, strict=True))
+        self._heads = dict(zip(LISTS, heads, strict=True))
         self._largest = largest_item(pages.page_bytes)
 
     @property
     def state(self) -> list[int]:
-        """What has to be remembered to open the tree again."""
+        """The numbers that open the tree again."""
         return [self.tree.root, *self._heads.values(), self.n_predicates]
 
     def set_heads(self, heads: dict[int, int]) -> None:
@@ -123,7 +123,7 @@ class PredicateTree:
 
     def _unequal(self, key: bytes) -> Iterator[NDArray[np.uint64]]:
         """Yield the whole inequality list, without the node of the key itself (Fig. 10)."""
-        for page in self._list_pages(self._heads[NEQ]):
+        for page in chain_of(self.pages, self._heads[NEQ]):
             position, is_found = find(page, key)
             if is_found:
                 yield from self._ids(page, 0, position, LIST_SKIP)
@@ -145,18 +145,18 @@ class PredicateTree:
         yield from self._ids(page, 0, find(page, key)[0], LIST_SKIP)
 
     def _below(self, key: bytes, place: Place) -> Iterator[NDArray[np.uint64]]:
-        """Yield the LT list from the entry point to its tail: constants above the value."""
+        """Yield the LT list from the entry point to its end: constants above the value."""
         entry = self.entry(place, LT)
         if entry is None:
             return
-        for page in self._list_pages(self._pointer(self.pages.read(entry.node), entry.position, LT)):
+        for page in chain_of(self.pages, self._pointer(self.pages.read(entry.node), entry.position, LT)):
             position, is_found = find(page, key)
             yield from self._ids(page, position + is_found, n_items(page), LIST_SKIP)
 
     def entry(self, place: Place, flag: int) -> Entry | None:
         """Return the entry item of one list for a value that was located in the leaves; None if the list is empty.
 
-        It is the nearest flagged item, on either side of the value: what lies beyond it is told by the list.
+        It is the nearest flagged item, on either side of the value; the list itself has the items beyond it.
         """
         for number, position in place.path:
             page = self.pages.read(number)
@@ -188,12 +188,6 @@ class PredicateTree:
         """Return the page of a list that an item points to."""
         return int(_POINTER.unpack_from(page, value_place(page, position)[0] + _POINTER_AT[flag])[0])
 
-    def _list_pages(self, number: int) -> Iterator[Page]:
-        while number:
-            page = self.pages.read(number)
-            yield page
-            number = links(page)[1]
-
     def _ids(self, page: Page, first: int, end: int, skip: int) -> Iterator[NDArray[np.uint64]]:
         """Yield the ids of some items of a page."""
         if first >= end:
@@ -212,7 +206,7 @@ class PredicateTree:
     # insertion (4.4)
 
     def add(self, key: bytes, op: str, posting: int) -> None:
-        """Enter a predicate."""
+        """Add a predicate."""
         place = self.tree.place_for(key)
         value = value_at(self.pages.read(place.number), place.position) if place.is_found else _NO_POINTERS
         if op in IN_LEAF:
@@ -224,7 +218,7 @@ class PredicateTree:
         self.n_predicates += 1
 
     def _add_to_list(self, key: bytes, flag: int, posting: int) -> None:
-        """Enter an id into a list, behind the entry point that a search for its key would take (step 2)."""
+        """Insert an id into a list, after the entry point of a search for its key (step 2)."""
         place = self.tree.place(key)
         leaf = self.pages.read(place.number)
         if flags_at(leaf, place.position) & flag:
@@ -249,15 +243,8 @@ class PredicateTree:
             self._split(flag, number, page, position, key, new)
 
     def _split(self, flag: int, number: int, page: Page, position: int, key: bytes, value: bytes) -> None:
-        """Part a page of a list, and let the items of all keys that moved point to the new page."""
-        right_number, right = new_page(self.pages, LEAF)
-        link_behind(self.pages, number, page, right_number, right)
-        n = n_items(page)
-        split = n if position == n and not links(right)[1] else middle(page)
-        move(page, split, right)
-        is_left = position < split
-        is_in = insert(page if is_left else right, position if is_left else position - split, key, value)
-        assert is_in
+        """Split a page of a list, and let the items of all keys that moved point to the new page."""
+        right_number, right = split_page(self.pages, number, page, position, key, value)
         self._point_all(right, flag, right_number)
 
     def _point_all(self, page: Page, flag: int, number: int) -> None:
@@ -273,7 +260,7 @@ class PredicateTree:
             _POINTER.pack_into(leaf, value_place(leaf, place)[0] + _POINTER_AT[flag], number)
 
     def _point(self, place: Place, key: bytes, flag: int, number: int) -> None:
-        """Let a leaf item point to a page of a list, 0 for none; its flag follows."""
+        """Let a leaf item point to a page of a list, 0 for none, and set its flag accordingly."""
         value = bytearray(value_at(self.pages.read(place.number), place.position))
         value[0] = value[0] | flag if number else value[0] & ~flag
         _POINTER.pack_into(value, _POINTER_AT[flag], number)
@@ -282,7 +269,7 @@ class PredicateTree:
     # deletion (4.5)
 
     def remove(self, key: bytes, op: str, posting: int) -> None:
-        """Take out a predicate that is there; an item that is left with nothing goes too."""
+        """Remove a predicate that is there, and its item if nothing is left in it."""
         flag = LISTS_OF[op]
         if flag:
             self._remove_from_list(key, flag, posting)
@@ -314,7 +301,7 @@ class PredicateTree:
             self._merge(flag, number, page)
 
     def _drop(self, flag: int, number: int, page: Page) -> None:
-        """Give back an empty page of a list."""
+        """Free an empty page of a list."""
         if self._heads[flag] == number:
             self._heads[flag] = links(page)[1]
         unlink(self.pages, page)
@@ -333,7 +320,7 @@ class PredicateTree:
     # sets of ids
 
     def _with_id(self, key: bytes, value: bytes, skip: int, posting: int) -> bytes:
-        """Return an item with one id more; too many move to a tree of their own."""
+        """Return an item with one id more; if it has too many, they move to a tree."""
         if value[0] & TREE:
             root, n = _ID_TREE.unpack_from(value, skip)
             tree = Tree(self.pages, root)
@@ -357,7 +344,7 @@ class PredicateTree:
         return self._with_tree(value, list(map(_ID.pack, postings)))
 
     def _without_id(self, value: bytes, skip: int, posting: int) -> bytes:
-        """Return an item without an id; few ids come back from their tree."""
+        """Return an item without an id; if few are left in a tree, they move back into the item."""
         gone = _ID.pack(posting)
         if not value[0] & TREE:
             ids = [value[start : start + _ID.size] for start in range(skip, len(value), _ID.size)]
@@ -376,7 +363,7 @@ class PredicateTree:
 
     def nodes_per_page(self) -> float:
         """Return how many nodes a page of the lists holds, on average."""
-        counts = [n_items(page) for number in self._heads.values() for page in self._list_pages(number)]
+        counts = [n_items(page) for number in self._heads.values() for page in chain_of(self.pages, number)]
         return sum(counts) / max(1, len(counts))
 
     # invariants
@@ -386,14 +373,14 @@ class PredicateTree:
         self.tree.check()
         n_ids = 0
         in_lists: dict[int, dict[bytes, int]] = {}
-        for flag in _LISTS:
+        for flag in LISTS:
             in_lists[flag], n = self._check_list(flag)
             n_ids += n
         for page in self.tree.leaves():
             for position in range(n_items(page)):
                 flags = flags_at(page, position)
                 key = key_at(page, position)
-                for flag in _LISTS:
+                for flag in LISTS:
                     pointer = self._pointer(page, position, flag)
                     assert bool(flags & flag) == bool(pointer)
                     assert in_lists[flag].pop(key, 0) == pointer

@@ -2,9 +2,9 @@
 
     rows     12 -> 2.5, 2 clauses, "ann", "a = 1 or b = 2"        its clauses are 12 and 13
     ids      "ann" -> 12
-    free     (2 clauses, 40)                                      given back together, taken again together
+    free     (2 clauses, 40)                                      numbers 40 and 41 are reused together
 
-Three plain B+trees in the same file as the predicates. Who owns a clause is the last row at or before it.
+These are three plain B+trees in the same file as the predicates. A clause belongs to the last row at or before it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 
 class Rows:
-    """All subscriptions; `state` is what has to be remembered to open them again."""
+    """All subscriptions; `state` has the numbers that open them again."""
 
     def __init__(self, pages: PageFile, state: dict[str, int]) -> None:
         self._pages = pages
@@ -107,7 +107,7 @@ class Rows:
     # changes
 
     def new_slot(self, n: int) -> int:
-        """Return the first of n consecutive numbers, given back ones if there are such."""
+        """Return the first of n consecutive numbers, reused ones if possible."""
         found = self._free.floor(_FREE.pack(n, 0xFFFFFFFF))
         if found is not None:
             size, slot = _FREE.unpack(found[0])
@@ -123,13 +123,13 @@ class Rows:
         self._ids.put(self._id_key(row.id), _SLOT.pack(slot))
 
     def load(self, rows: list[tuple[int, Row, int]]) -> None:
-        """Keep many subscriptions, in the order of their slots, where there are none."""
+        """Keep many subscriptions, given in the order of their slots; there must be none before."""
         self._free.clear()
         load_tree(self._rows, ((_SLOT.pack(slot), self._packed(row, n)) for slot, row, n in rows))
         load_tree(self._ids, sorted((self._id_key(row.id), _SLOT.pack(slot)) for slot, row, _ in rows))
 
     def remove(self, slot: int) -> None:
-        """Let go of a subscription, and of its numbers."""
+        """Remove a subscription, and free its numbers."""
         value = self._rows.get(_SLOT.pack(slot))
         assert value is not None
         row, n_clauses, blob = self._unpacked(value)
@@ -145,7 +145,7 @@ class Rows:
     # bytes
 
     def _id_key(self, id: Id) -> bytes:
-        """Return the key of an id; a long one is told by its hash."""
+        """Return the key of an id; for a long id, its hash."""
         if isinstance(id, int):
             return struct.pack(">Q", id + _INTEGERS)
         text = _bytes(id)

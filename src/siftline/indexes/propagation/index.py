@@ -1,9 +1,9 @@
-"""`propagation`: satisfied predicates set bits; subscriptions wait in clusters under one of their predicates.
+"""`propagation`: satisfied predicates set bits; each subscription is in a cluster under one of its predicates.
 
 Paper: Fabret et al., Filtering Algorithms and Implementation for Very Fast Publish/Subscribe Systems, SIGMOD 2001, as
 the baseline of Ji, Jacobsen, PS-Tree-based Efficient Boolean Expression Matching, PVLDB 12(3), 2018, section 2.
 
-Idea: every distinct predicate is stored once and owns a bit. A subscription waits under one of its predicates, its
+Idea: every distinct predicate is stored once and has a bit. A subscription is stored under one of its predicates, its
 access predicate: the equality that fewest events satisfy, or any predicate if it has no equality. Those with the same
 access predicate and the same number of remaining predicates form a cluster, a table with one column for each remaining
 predicate. Stage 1 finds the predicates that an event satisfies and sets their bits; stage 2 goes through the clusters

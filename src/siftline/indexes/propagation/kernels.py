@@ -74,7 +74,7 @@ def first_of_equal_sets(
     set_lows: NDArray[np.int32],
     set_highs: NDArray[np.int32],
 ) -> Any:
-    """Return for each of these literals, which have sets, the first of them that asks the same."""
+    """Return for each of these literals, which have sets, the first one with the same attribute and set."""
     n_places = 16
     while n_places < 2 * len(literals):
         n_places *= 2
@@ -408,7 +408,7 @@ def propagate_event(
     predicate_clusters, block_starts = layout.predicate_clusters, layout.block_starts
     ends = np.empty(_N_LISTS * len(event_attributes), dtype=np.int64)
     most = _locate(event_attributes, event_codes, layout, ends)
-    satisfied = np.empty(most + 1, dtype=np.int32)  # one is written before it is known to hold
+    satisfied = np.empty(most + 1, dtype=np.int32)  # one more, because each is written before its test
     n_satisfied, n_tested, n_lists = _find_satisfied(event_attributes, event_codes, ends, layout, words, satisfied)
     access = np.empty(n_satisfied, dtype=np.int32)
     n_access, most = 0, 0

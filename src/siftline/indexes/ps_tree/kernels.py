@@ -323,7 +323,7 @@ def _is_cut_by_neighbour(boundary: Any, side: Any, shape: Shape, tree: Tree) -> 
 
 @inline_kernel
 def _split(leaf: Any, tree: Tree) -> Any:
-    """Return a new leaf behind a leaf, with a copy of all but its space id (PartitionLeafNode)."""
+    """Return a new leaf after a leaf, with a copy of all but its space id (PartitionLeafNode)."""
     right = _pop(tree.free_leaves, FREE_LEAVES, tree.counts)
     after = tree.neighbours[leaf, NEXT]
     tree.neighbours[leaf, NEXT] = right
@@ -352,7 +352,7 @@ def _split(leaf: Any, tree: Tree) -> Any:
 
 @inline_kernel
 def _merge(left: Any, right: Any, tree: Tree) -> None:
-    """Give up a leaf whose left neighbour has its predicates, too."""
+    """Remove a leaf whose left neighbour has the same predicates."""
     after = tree.neighbours[right, NEXT]
     tree.neighbours[left, NEXT] = after
     if after < 0:
@@ -456,7 +456,7 @@ def _remove_boundary(boundary: Any, fanout: Any, tree: Tree, path: Any) -> None:
 
 @kernel
 def remove_cuts(cuts: NDArray[np.int32], shape: Shape, tree: Tree) -> None:
-    """Take back one use of each cut; merge the leaves beside a cut that nobody uses any more."""
+    """Remove one use of each cut; merge the leaves beside a cut that is no longer used."""
     path = np.empty((2, tree.counts[LONGEST_KEY]), dtype=np.int64)
     for i in range(len(cuts)):
         boundary, side = np.int64(cuts[i] >> 1), cuts[i] & 1
@@ -553,7 +553,7 @@ def may_hold(leaf: int, id: int, n_hashes: int, signatures: NDArray[np.uint64]) 
 
 @kernel
 def room_for(leaves: NDArray[np.int32], tree: Tree) -> Any:
-    """Return how many items are needed behind the others to append one id to the lists of leaves."""
+    """Return how many items must be free at the end to append one id to the lists of leaves."""
     n = 0
     for i in range(len(leaves)):
         if tree.list_lengths[leaves[i]] == tree.list_capacities[leaves[i]]:
@@ -563,7 +563,7 @@ def room_for(leaves: NDArray[np.int32], tree: Tree) -> Any:
 
 @kernel
 def append_id(leaves: NDArray[np.int32], id: int, n_hashes: int, tree: Tree) -> None:
-    """Append an id to the lists of leaves; full lists move behind the others, with twice the room."""
+    """Append an id to the lists of leaves; full lists move to the end, with twice the room."""
     for i in range(len(leaves)):
         leaf = leaves[i]
         length = tree.list_lengths[leaf]
@@ -581,7 +581,7 @@ def append_id(leaves: NDArray[np.int32], id: int, n_hashes: int, tree: Tree) -> 
 
 @kernel
 def remove_id(leaves: NDArray[np.int32], id: int, n_hashes: int, tree: Tree) -> None:
-    """Take an id out of the lists of leaves, and make their signatures anew: bits alone cannot forget."""
+    """Remove an id from the lists of leaves, and compute their signatures again, because bits are shared by ids."""
     for i in range(len(leaves)):
         leaf = leaves[i]
         start, last = tree.list_starts[leaf], tree.list_starts[leaf] + tree.list_lengths[leaf] - 1

@@ -1,4 +1,4 @@
-"""The memory of a PS-Tree: pools of nodes, boundaries and leaves, and rows of changing length behind one another.
+"""The memory of a PS-Tree: pools of nodes, boundaries and leaves, and rows of changing length, one after the other.
 
 A pool is a set of arrays with a row for each id, and a stack of the ids that are free. All functions return the tree
 with other arrays in it; `counts` is changed in place.
@@ -100,7 +100,7 @@ def renumbered(tree: Tree, pool: Pool, fanout: int) -> tuple[Tree, NDArray[np.in
     """Keep only the rows of a pool that are in use; return the tree and the new ids. Node 0 and leaf 0 stay."""
     is_live = np.ones(size_of(tree, pool), dtype=np.bool_)
     is_live[getattr(tree, pool.free)[: tree.counts[pool.n_free_at]]] = False
-    # Rows that are free may still hold what is gone: it must only stay a possible id.
+    # Free rows may still hold old ids; these need only stay within the bounds.
     new_ids = np.maximum(np.cumsum(is_live) - 1, 0).astype(np.int32)
     is_kept = np.repeat(is_live, fanout) if pool is NODES else is_live
     arrays: dict[str, Any] = {name: getattr(tree, name)[is_kept] for name in pool.arrays}

@@ -54,7 +54,7 @@ D4  Neighbouring values of fixed width cut only once between them (4 above is 5 
     may have an empty space between s and s followed by a zero character; nothing is ever located there.
 D5  A character of a string is stored as its UTF-8 bytes in digits of four bits; the paper's array of links would be as
     long as the alphabet.
-D6  Signatures are made anew when an id leaves. By default they have 256 bits, 2 of them set for an id: 1 % false
+D6  Signatures are recomputed when an id is removed. By default they have 256 bits, 2 of them set for an id: 1 % false
     positives with 14 ids in a list. The paper gives no size.
 """
 
@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from siftline.indexes.ps_tree.elements import Keys
     from siftline.model.predicate import Predicate
 
-_SHRINKING_MIN: Final = 32  # smaller pools do not shrink, nor do so few deletions make the tree anew
+_SHRINKING_MIN: Final = 32  # smaller pools do not shrink, and rows are not packed after fewer deletions
 _ABSENT: Final = -1
 
 
@@ -469,7 +469,7 @@ class PsTree:
     # --- Memory -------------------------------------------------------------------------------------------------------
 
     def _make_room(self, rows: Rows, n_needed: int) -> None:
-        """Let `n_needed` more elements fit behind the rows; if they do not, leave out what is no longer in use."""
+        """Make room for `n_needed` more elements after the rows; if they do not fit, drop rows that are not in use."""
         if self._tree.counts[rows.used_at] + n_needed <= len(getattr(self._tree, rows.items)):
             return
         n_needed += int(getattr(self._tree, rows.sizes).sum())
@@ -496,7 +496,7 @@ class PsTree:
             self._shrink_rows()
 
     def _shrink_rows(self) -> None:
-        """Leave out what the rows of deleted things took; this reads all of them, so it is done rarely."""
+        """Reclaim the rows of deleted entries; this reads all rows, so it is done rarely."""
         for rows in (KEYS, ITEMS):
             n_used = int(getattr(self._tree, rows.sizes).sum())
             if 4 * n_used < len(getattr(self._tree, rows.items)):

@@ -6,8 +6,8 @@ Workloads", PVLDB 12(3), 2018, sections 3.3 and 5.
 Idea: the bounds of all predicates cut each attribute into spaces, the leaves of its tree. A clause is posted in every
 leaf that its most selective predicate, the access predicate, covers. Its other predicates put its id into the signature
 of each leaf that they cover. A value of an event lies in one leaf; the clauses posted there are candidates. A candidate
-falls if an attribute that it needs is absent, or if the signature of that attribute's leaf does not have its id. What
-is left is checked exactly.
+is rejected if an attribute that it needs is absent, or if the signature of that attribute's leaf does not have its id.
+The others are checked exactly.
 
 Worked example (Fig. 3 of the paper), over the numbers themselves instead of their codes:
 
@@ -42,19 +42,19 @@ each leaf that a signed predicate covers.
 
 Departures
 ----------
-D1  Additions and removals make new parts instead of changing trees in place (see `indexes.parts`): a signature that
-    must forget is built anew with its part.
+D1  Additions and removals make new parts instead of changing trees in place (see `indexes.parts`); an id leaves a
+    signature when its part is rebuilt.
 D2  A tree is a sorted array of cuts, searched by halving, where the paper has a trie over digits: the spaces are the
     same, and one part needs no insertion.
 D3  Only the three most selective other predicates are signed, and a posting names their attributes, so that a candidate
     is rejected by what is streamed. The remaining ones are left to the exact check, which few candidates reach: with
-    1,000,000 subscriptions on 100 attributes, of 27,529 candidates an event 26,351 fall because an attribute is absent
-    and 828 by a signature; 350 are checked, of which 267 match.
+    1,000,000 subscriptions on 100 attributes, an event has 27,529 candidates: 26,351 are rejected because an attribute
+    is absent and 828 by a signature; 350 are checked, of which 267 match.
 D4  One hash function, and sizes by attribute: the smallest power of two with `signature_bits_per_id` bits for each id
-    in an average leaf. The paper gives neither. At 4 to 8 bits 12 to 22 % of those that should fall pass.
+    in an average leaf. The paper gives neither. With 4 to 8 bits, 12 to 22 % of those that should be rejected pass.
 D5  An attribute whose signatures would take more than 256 bytes for each predicate in them at one bit an id gets none:
     with so many leaves under each predicate they would cost the square of their number.
-D6  The exact check looks at the access predicate too: it stands among the others that are read.
+D6  The exact check tests the access predicate too, because it is stored among the other literals.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from siftline.encoding.clauses import Clauses
     from siftline.indexes.pst.access_predicates import Covers
 
-# D5
+# D5: with more bits than this for each range of an attribute, the attribute has no signatures.
 _MOST_BITS_PER_PIECE: Final = 2048
 _LEAST_SIZE: Final = 6
 _MOST_SIZE: Final = 31
@@ -135,7 +135,7 @@ class PstBloom(PartedIndex):
 
 
 def checked_bits(bits: Any) -> float:
-    """Return the option `signature_bits_per_id` if it makes sense."""
+    """Return the option `signature_bits_per_id`, or raise ValueError."""
     if isinstance(bits, bool) or not isinstance(bits, int | float) or not 0.5 <= bits <= 64:
         raise ValueError(f"signature_bits_per_id must be a number from 0.5 to 64, not {bits!r}")
     return float(bits)
@@ -166,7 +166,7 @@ def lay_out_bloom(
     places, n_words = _signature_places(np.diff(leaf_starts), n_pieces, n_covered, bits_per_id)
     n_bytes = 4 * STRIDE * int(posting_starts[-1]) + 8 * n_words
     check_memory(name, n_bytes, memory_limit_mb, f"{int(posting_starts[-1]):,} postings of access predicates")
-    # Large arrays are made here and not in kernels: NumPy asks for huge pages, which saves misses of the page table.
+    # Large arrays are made here and not in kernels: NumPy requests huge pages, which saves TLB misses.
     entries = np.empty(STRIDE * posting_starts[-1], dtype=np.int32)
     fill_postings(chosen, ordered, posting_starts, entries)
     group_starts = np.concatenate([[0], np.cumsum(n_pieces)])

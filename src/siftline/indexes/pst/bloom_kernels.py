@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # A posting: the clause, then attribute + 1 of its signed predicates; 0, which every event has, where there are fewer.
 N_SIGNED = 3
 STRIDE = 4
-# How many postings are tested for absent attributes before the survivors are looked at.
+# How many postings are tested for absent attributes before the signatures of the survivors.
 _BLOCK = 1024
 # How many clauses are read ahead before they are verified.
 _PREFETCHED_CLAUSES = 64
@@ -267,13 +267,13 @@ def _locate(
         a = event_attributes[p]
         leaf = space_of(a, event_codes[p], leaf_starts, arrays.cuts)
         leaves[p] = leaf
-        if leaf < 0:  # no predicate speaks about this value
+        if leaf < 0:  # no predicate covers this value
             continue
         n_candidates += posting_starts[leaf + 1] - posting_starts[leaf]
         place = arrays.signature_places[a]
         if place != _ALWAYS:
             place += (leaf - leaf_starts[a]) << (place & _SIZE)
-        # Of several values any may be the one: the exact check decides.
+        # With several values, the signature of one of them would not be enough: the exact check decides.
         places[a + 1] = place if places[a + 1] == _ABSENT else _ALWAYS
     return n_candidates
 
@@ -297,7 +297,7 @@ def _filter_postings(
             continue
         end = posting_starts[leaves[p] + 1]
         for block in range(posting_starts[leaves[p]], end, _BLOCK):
-            # The names of those with all attributes are kept where clauses are written later.
+            # The postings with all attributes are kept where clauses are written later.
             n = 0
             for e in range(block, min(block + _BLOCK, end)):
                 entry = np.uint64(e * STRIDE)
@@ -373,7 +373,7 @@ def match_bloom(
     leaves = np.empty(n_values, dtype=np.int64)
     spread_event(event_attributes, event_codes, dense, following)
     n_candidates = _locate(event_attributes, event_codes, leaves, places, arrays)  # PS-Tree Alg. 5, l. 1-4
-    # As many more as the clauses that may be written before it is known that they fall.
+    # One more, because a clause is written before its test.
     found = np.empty(n_candidates + 1, dtype=np.int32)
     n_present, n_left = _filter_postings(leaves, places, arrays, found)
     n_found, n_tested = verify_found(found, n_left, dense, event_codes, following, literals)

@@ -46,12 +46,12 @@ D2  A tree is a sorted array of cuts, searched by halving, where the paper has a
     it, not only access predicates: the choice needs to know what they cover.
 D3  A key is made of *cells* of 1, 2, 4, ... neighbouring spaces, so that a typical predicate covers few of them; where
     predicates are mostly equalities, a cell is one space. Two ranges that cover 50 of 200 spaces each would otherwise
-    make 2,500 keys. What a cell has too much, the exact check takes away; therefore it tests access predicates too.
+    make 2,500 keys. A cell is coarser than a predicate, so the exact check tests access predicates too.
     With 1,000,000 subscriptions on 100 attributes a clause has 9 entries, and an event 5,040 candidates, where
     `pst-bloom` has 27,529.
 D4  A clause whose N most selective predicates would make more than `most_keys` keys takes less selective ones, and
     goes to `pst-bloom` if there are none.
-D5  Combinations are formed value by value, and left as soon as no key begins with these attributes.
+D5  Combinations are formed value by value, and abandoned as soon as no key begins with these attributes.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ if TYPE_CHECKING:
 
 _ENTRIES_PER_BUCKET: Final = 8
 _BITS_PER_BEGINNING: Final = 16
-# Of access predicates and of keys.
+# The largest value of the options `n_access` and `most_keys`.
 _OPTION_MAX: Final = 1_000_000
-# Places in the stream have 32 bits.
+# Positions in the stream have 32 bits.
 _MOST_MB: Final = 16_383
 
 
@@ -132,7 +132,7 @@ class PstHash(PartedIndex):
     n_access : int
         Access predicates of a clause, each on its own attribute.
     most_keys : int
-        A clause is entered at most so often.
+        The most entries of a clause.
     cells_per_predicate : float
         A typical predicate covers about this many cells (D3); more make finer cells and more keys.
     signature_bits_per_id : float

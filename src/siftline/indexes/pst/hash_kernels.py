@@ -36,7 +36,7 @@ _LOW_BITS = np.uint64(63)
 
 @inline_kernel
 def _folded(hashed: Any, number: int) -> Any:
-    """Return the hash of a sequence with one more number behind it."""
+    """Return the hash of a sequence with one more number at its end."""
     mixed = (hashed ^ np.uint64(number)) * _FACTOR
     return (mixed ^ (mixed >> _HALF)) * _FACTOR
 
@@ -52,7 +52,7 @@ def wide_grains(
 ) -> Any:
     """Return for each attribute the logarithm of the spaces in a cell: a typical predicate then covers a few cells.
 
-    Typical is the geometric mean: a few wide ranges do not make cells coarse that are wanted for many equalities.
+    Typical means the geometric mean: a few wide ranges do not make cells coarse that many equalities need fine.
     """
     sums = np.zeros(n_attributes, dtype=np.float64)
     counts = np.zeros(n_attributes, dtype=np.int64)
@@ -355,8 +355,8 @@ def _next_key(
 ) -> Any:
     """Go on to the next combination whose attributes may be those of keys; return its depth, -1 if there is none.
 
-    Values are added one by one, and a beginning that no key has is left at once. The combination is at[:], its hash
-    the last of key_hashes.
+    Values are added one by one, and a beginning that no key has is abandoned at once. The combination is at[:], its
+    hash the last of key_hashes.
     """
     last = len(at) - 1
     while depth >= 0:
@@ -478,6 +478,6 @@ def match_hash(
     n_found, n_tested = verify_found(found, n_left, dense, event_codes, following, literals)
     dense[0] = ABSENT
     clear_event(event_attributes, dense)
-    if read == _NEVER:  # it is not; but what is read ahead must not be optimised away
+    if read == _NEVER:  # never true; it keeps the compiler from dropping what was read ahead
         n_tested = 0
     return found[:n_found].copy(), n_keys, n_candidates, n_left, n_tested

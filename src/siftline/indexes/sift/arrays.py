@@ -1,7 +1,7 @@
-"""The arrays of `sift`, by name: what an event brings, what a thread writes to, and what the part has laid out.
+"""The arrays of `sift`, by name: of an event, of a thread's scratch, and of a part.
 
-A kernel that is called for every event takes addresses, because Python hands over a number faster than an array; it
-makes these tuples of them (`pointers.arrays_at`), which costs nothing once the code is compiled.
+A kernel that is called for every event takes addresses, because Python passes a number faster than an array. It makes
+these tuples from them (`pointers.arrays_at`), which costs nothing in compiled code.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ class Event(NamedTuple):
 
     attributes: NDArray[np.int32]
     codes: NDArray[np.int32]
-    ordinals: NDArray[np.int32]  # scratch: `find_ordinals` writes them
+    ordinals: NDArray[np.int32]  # scratch, written by `find_ordinals`
 
 
 class Wanted(NamedTuple):
-    """Which slots a match is about."""
+    """Which slots a match may return."""
 
-    is_live: NDArray[np.bool_]  # empty: all are
+    is_live: NDArray[np.bool_]  # empty if all slots are live
     weights: NDArray[np.float64]
-    heaviest: NDArray[np.float64]  # unless empty, slots that are lighter than all of it are left out
+    heaviest: NDArray[np.float64]  # a heap of the best weights so far; empty if all slots are wanted
 
 
 class Ids(NamedTuple):
-    """Where the ids of slots are, and where those that match go; empty if slots are enough."""
+    """The ids of slots, and where the ids of matches are written; empty if the caller wants slots."""
 
     ids: NDArray[np.int64]
     found: NDArray[np.int64]
-    plain: NDArray[np.uint64]  # see `kernels/sharing.py`: the slots that share an entry with others
-    following: NDArray[np.int32]
+    plain: NDArray[np.uint64]  # this and the next two: the duplicates of slots, see `kernels/sharing.py`
+    next_duplicates: NDArray[np.int32]
     is_member: NDArray[np.bool_]
 
 
 class Findings(NamedTuple):
-    """What the steps of a match leave for the next step; batches have two, for events that take turns."""
+    """What each step of a match writes for the next step; a batch has two, because the steps of two events overlap."""
 
     lists: NDArray[np.int32]  # first and end of each list
     records: NDArray[np.int32]  # of blocks
@@ -50,23 +50,24 @@ class Findings(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What one thread writes to; all but the results, `groups`, `waiting` and `work` is left as it was."""
+    """The scratch of one thread. A match restores all of it but `groups`, `waiting`, `work` and the results."""
 
     dense: NDArray[np.int32]  # by attribute + 1: the code of its value
     seen: NDArray[np.uint64]  # the signatures of the event's attributes, as bits
-    marks: NDArray[np.uint8]  # by lane: in which sixteenths of their ordinals the values are; and signatures
+    marks: NDArray[np.uint8]  # by lane: in which sixteenths of its ordinals a value lies; then bytes of signatures
     bits: NDArray[np.uint64]  # by attribute + 1: the ordinal of its value as a bit
     groups: NDArray[np.uint64]
     waiting: NDArray[np.int32]
     sure: NDArray[np.int32]  # the slots that match
     possible: NDArray[np.int32]  # the slots whose expressions must be checked
     work: NDArray[np.int64]  # counts events, candidates, literals tested, and lists
-    is_skipped: NDArray[np.bool_]  # by attribute: its tree is left out, because bitmaps have its entries
+    is_skipped: NDArray[np.bool_]  # by attribute: its tree is skipped, because its clauses are matched in bitmaps
     ordinals: NDArray[np.int32]  # of the values of one event
+    signatures: NDArray[np.uint16]  # not scratch: a view of the layout's `flat`, by halves of its words
 
 
 class Cuts(NamedTuple):
-    """Where the values of attributes are cut into spaces; an ordinal is the number of a space."""
+    """Where the codes of attributes are cut into spaces; an ordinal is the number of a space."""
 
     cut_starts: NDArray[np.int64]
     cuts: NDArray[np.int32]
@@ -75,7 +76,7 @@ class Cuts(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """A part of `sift`, as its index describes it; the first fields are those of `Cuts`."""
+    """A part of `sift`; `index.py` describes each array. The first fields are those of `Cuts`."""
 
     cut_starts: NDArray[np.int64]
     cuts: NDArray[np.int32]
@@ -94,7 +95,7 @@ class Layout(NamedTuple):
     alone_clauses: NDArray[np.int32]
     blocks: NDArray[np.int32]
     flat: NDArray[np.int32]
-    signatures: NDArray[np.uint16]  # `flat` again, by halves of its words
+    expected: NDArray[np.float64]  # for `describe` only
 
 
 class Workspace(NamedTuple):

@@ -1,4 +1,4 @@
-"""Matching many events against a part of `sift`, one after the other, without going back to Python in between."""
+"""Matching many events against a part of `sift` in one call; the steps of consecutive events overlap."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 _U0 = np.uint64(0)
 _U2 = np.uint64(2)
 _LOW_HALF = 0xFFFFFFFF
-# Blocks are fetched this many events before lists are collected; they are looked at one event later.
+# Blocks are prefetched this many events before the lists of their event are collected.
 _PREFETCHED_EVENTS = 2
-# Events whose ordinals are found together: many, but so few that what was fetched for them is still in the cache.
+# How many events are looked up together: few enough that what was prefetched for them is still in the cache.
 _GROUP = 32
-# Results of a chunk for which there is room before anything like that was found.
+# The array of results grows to at most this many at once, or to twice what was found.
 _MOST_EXPECTED = 1 << 24
 
 
 class Rest(NamedTuple):
-    """What completes the results of a part: clauses that no posting finds, and slots that may come twice."""
+    """What completes the results of a part: clauses without postings, and what removes repeated slots."""
 
     others: NDArray[np.int32]
-    dense: NDArray[np.int32]  # scratch, for events with several values of an attribute too
+    dense: NDArray[np.int32]  # scratch for `spread_event`
     slots: NDArray[np.int32]
     is_exact: NDArray[np.bool_]
     is_live: NDArray[np.bool_]
@@ -52,16 +52,16 @@ class Rest(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """The events of a batch, and what those that take turns leave for their next steps."""
+    """The events of a batch, and the scratch of those whose steps overlap."""
 
     events: Events
     ordinals: NDArray[np.int32]  # of a group of events
-    two: Findings  # for an event and its neighbour
+    two: Findings  # one half each for events at even and at odd positions
 
 
 @inline_kernel
 def _fetch_blocks(begin: Any, end: Any, attributes: NDArray[np.int32], layout: Layout) -> None:
-    """Ask for the blocks of an event to come: they are on their way while others are matched."""
+    """Prefetch the blocks of a later event."""
     for p in range(begin, end):
         block = block_of(attributes[np.uint64(p)], layout.blocks)
         if block >= 0:
@@ -77,7 +77,7 @@ def _find_ordinals_of_group(begin: Any, end: Any, events: Events, ordinals: NDAr
 
 @inline_kernel
 def _event_at(position: Any, origin: Any, turns: Turns) -> Any:
-    """Return one event; the ordinals start with that of the value `origin`."""
+    """Return one event; `turns.ordinals` starts with the ordinal of value number `origin`."""
     events = turns.events
     begin, end = events.starts[position], events.starts[position + 1]
     return Event(
@@ -89,7 +89,7 @@ def _event_at(position: Any, origin: Any, turns: Turns) -> Any:
 
 @inline_kernel
 def _findings_at(position: Any, turns: Turns) -> Any:
-    """Return the half of two findings that belongs to an event: its neighbours have the other one."""
+    """Return the half of the findings that belongs to an event; its neighbours use the other half."""
     two, turn = turns.two, position & 1
     n_lists, n_records, n_survivors = len(two.lists) >> 1, len(two.records) >> 1, len(two.survivors) >> 1
     return Findings(
@@ -101,10 +101,10 @@ def _findings_at(position: Any, turns: Turns) -> Any:
 
 @inline_kernel
 def _collect_in_turn(position: Any, origin: Any, turns: Turns, workspace: Workspace) -> Any:
-    """Collect the lists of an event, and ask for them: they are on their way while others are looked at.
+    """Collect the lists of an event and prefetch them.
 
-    Returns (whether it has no attribute twice, and what `collect_lists` does). Codes are noted only to see whether an
-    attribute comes twice: other events need their place next.
+    Returns (whether every attribute has one value, the result of `collect_lists`). Codes are written only to detect an
+    attribute with several values, and cleared at once, because other events use the same array next.
     """
     scratch, layout = workspace.scratch, workspace.layout
     event = _event_at(position, origin, turns)
@@ -119,10 +119,7 @@ def _collect_in_turn(position: Any, origin: Any, turns: Turns, workspace: Worksp
 
 @inline_kernel
 def _find_in_turn(n_lists: Any, position: Any, origin: Any, turns: Turns, workspace: Workspace) -> Any:
-    """Find what may match an event, and ask for it: it is on its way while the event before is tested.
-
-    Returns what `find_entries` does.
-    """
+    """Find the entries that may match an event, and prefetch their records and rows; return as `find_entries` does."""
     scratch, layout = workspace.scratch, workspace.layout
     event, findings = _event_at(position, origin, turns), _findings_at(position, turns)
     touch_blocks(event, scratch, layout)
@@ -136,7 +133,7 @@ def _find_in_turn(n_lists: Any, position: Any, origin: Any, turns: Turns, worksp
 
 @inline_kernel
 def _test_in_turn(n_records: Any, n_rows: Any, position: Any, origin: Any, turns: Turns, workspace: Workspace) -> Any:
-    """Test what `_find_in_turn` has found for an event; return what `match_entries` does."""
+    """Test the entries that `_find_in_turn` found for an event; return as `match_entries` does."""
     wanted, _, _, scratch, literals, layout = workspace
     event, findings = _event_at(position, origin, turns), _findings_at(position, turns)
     n_spread = spread_codes(event, scratch, layout)
@@ -150,15 +147,15 @@ def _test_in_turn(n_records: Any, n_rows: Any, position: Any, origin: Any, turns
 def match_events(first: int, end: int, events: Events, thread_workspace: NDArray[np.int64], rest: Rest) -> Any:
     """Match the events first .. end - 1; the workspace comes as a handle (see `kernels/pointers.py`).
 
-    Returns (starts, sure, possible_starts, possible, several): flat results, and the positions of events that have
-    several values of an attribute and were left out.
+    Returns (starts, sure, possible_starts, possible, several): flat results, and the positions of the events that were
+    left out because an attribute has several values.
 
-    What `match_at` does for one event goes by turns here. The ordinals of a group of events are found together; then
-    the lists of an event are collected, the entries of the one before it are found, and those of the one before that
-    are tested: each step asks memory for what the next one needs.
+    The steps of `match_at` overlap here. The ordinals of a group of events are found together. Then one round of the
+    loop collects the lists of an event, finds the entries of the previous event, and tests the entries of the one
+    before that; each step prefetches what the next step of its event reads.
     """
     workspace = arrays_at(thread_workspace, Workspace)
-    # Named here, once: to take a field out of a tuple counts references to all arrays in it.
+    # Read from the tuples once: each access to a field counts references to all arrays of the tuple.
     starts, attributes, codes, layout = events.starts, events.attributes, events.codes, workspace.layout
     found_sure, found_possible = workspace.scratch.sure, workspace.scratch.possible
     is_incomplete = len(rest.others) > 0 or len(rest.seen) > 0
@@ -185,7 +182,7 @@ def match_events(first: int, end: int, events: Events, thread_workspace: NDArray
         group_end = min(group + _GROUP, end)
         origin = starts[group]
         _find_ordinals_of_group(origin, starts[group_end], events, ordinals, layout)
-        # Two more than there are: when the last one is tested, nothing is collected or found any more.
+        # Two more rounds than events, for the last steps of the last two events.
         for position in range(group, group_end + 2):
             if position < group_end:
                 if position + _PREFETCHED_EVENTS < end:
@@ -209,8 +206,8 @@ def match_events(first: int, end: int, events: Events, thread_workspace: NDArray
                 sure_starts[i + 1] = sure_starts[i] + n_sure
                 possible_starts[i + 1] = possible_starts[i] + n_possible
                 if sure_starts[i + 1] > len(all_sure):
-                    # For all events at once, if the others have as many: new memory costs more than what is written
-                    # there. But not for much more than there is, because a few events may have very many.
+                    # Allocate for all events, assuming that the others match as many, because new memory is expensive;
+                    # but not for much more than was found, because a few events may match very many.
                     n_expected = sure_starts[i + 1] // (i + 1) * (n_events - i - 1)
                     n_expected = min(n_expected, max(sure_starts[i + 1], _MOST_EXPECTED))
                     all_sure = with_room(all_sure, sure_starts[i], n_sure + n_expected)
@@ -235,7 +232,7 @@ def match_events(first: int, end: int, events: Events, thread_workspace: NDArray
 def _complete(
     counts: Any, attributes: NDArray[np.int32], codes: NDArray[np.int32], workspace: Workspace, rest: Rest
 ) -> Any:
-    """Add the clauses that no posting finds, and leave each slot once; return the new counts."""
+    """Add the clauses without postings, and keep each slot once; return the new counts."""
     sure, possible = workspace.scratch.sure, workspace.scratch.possible
     n_sure, n_possible = counts & _LOW_HALF, counts >> 32
     if len(rest.others) > 0:
@@ -262,7 +259,7 @@ def _complete(
 def side_by_side(
     starts: NDArray[np.int64], slots: NDArray[np.int32], other_starts: NDArray[np.int64], other_slots: NDArray[np.int32]
 ) -> Any:
-    """Return two flat results as one: (starts, slots), those of one event together."""
+    """Join two flat results event by event; return (starts, slots)."""
     joined_starts = starts + other_starts
     joined = np.empty(joined_starts[len(starts) - 1], dtype=np.int32)
     n = np.uint64(0)
@@ -284,7 +281,7 @@ def distinct_in_events(
     possible: NDArray[np.int32],
     seen: NDArray[np.bool_],
 ) -> Any:
-    """Leave each slot of an event once, and none both in `sure` and in `possible`; `seen` is left all False."""
+    """Keep each slot of an event once, and none both in `sure` and in `possible`; `seen` is all False afterwards."""
     new_starts = np.zeros(len(starts), dtype=np.int64)
     new_possible_starts = np.zeros(len(starts), dtype=np.int64)
     for i in range(len(starts) - 1):
@@ -293,7 +290,7 @@ def distinct_in_events(
         n_sure, n_possible = distinct_slots(of_event, len(of_event), others, len(others), seen)
         new_starts[i + 1] = new_starts[i] + n_sure
         new_possible_starts[i + 1] = new_possible_starts[i] + n_possible
-        # What moves moves to the front: nothing that is still needed is overwritten.
+        # Slots only move to the front, so nothing that is still needed is overwritten.
         for k in range(n_sure):
             sure[new_starts[i] + k] = of_event[k]
         for k in range(n_possible):

@@ -1,16 +1,16 @@
-"""Matching 1,024 events at a time against a part of `sift`: a clause is a few operations on bitmaps of events.
+"""Matching 1,024 events at a time against a part of `sift`, with a few bitmap operations for each clause.
 
 Each attribute has a bitmap for each of its elementary spaces: the events with a value in that space or below. So the
-events in a range of spaces are those in the bitmap of its last one and not in the bitmap before its first one.
+events in a range of spaces are those in the bitmap of its last space that are not in the bitmap before its first space.
 
     rows of one attribute      none   <= space 0   <= space 1   <= space 2         (none: always empty)
     `a` in spaces 1 .. 2       low ---------^                       ^--- high      events in high, not in low
 
-Clauses under the same access literal are a group, groups on the same attribute a cluster. A group computes its bitmap
-once; its clauses narrow it by their *head*, three more literals, and what is left by their *tail*. In the tail, a range
-is (low, high), and a set is (row before its first space, 0, a mask of 64 spaces). What a tail does not hold (vetoes,
-sets that reach over more spaces, more literals than are worth their memory) is verified event by event. So the *answer*
-of a clause is its slot, or, if that is not all, the clause itself marked as OPEN.
+Clauses with the same access literal are a group, groups on the same attribute a cluster. The bitmap of a group is
+computed once. Each of its clauses narrows it by the *head*, three more literals, and the remaining events by the
+*tail*, its other literals. In a tail, a range is (low, high), and a set is (row before its first space, 0, a mask of 64
+spaces). Literals that a tail cannot hold (vetoes, sets over more spaces, literals beyond the eighth) are verified event
+by event. So the *answer* of a clause is its slot, or, if literals remain, the number of the clause marked as OPEN.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 from siftline.indexes.sift.bitmaps import EVENTS, WORDS, both, chosen, joined, lowest, narrowed, widened
 from siftline.kernels.codes import VETO
 from siftline.kernels.compiler import inline_kernel, kernel
+from siftline.kernels.growing import with_room
 from siftline.kernels.literals import spread_event
 from siftline.kernels.spaces import space_of
 from siftline.kernels.verify import clause_holds, clear_event
@@ -31,17 +32,17 @@ if TYPE_CHECKING:
 
     from siftline.kernels.literals import Events, Literals
 
-# Literals beside the access literal that every clause has at hand.
+# Literals in the head of a clause, besides the access literal.
 HEAD = 3
-# Literals of head and tail together: after so many, nearly everything that is left matches.
+# Literals in head and tail together: nearly every event that satisfies so many satisfies the whole clause.
 _LITERALS_MAX = 8
 # Spaces that the mask of a set has room for.
 _MASK = 64
 
-# Clauses that go through the steps of matching together; their bitmaps stay in the L1 cache.
+# How many clauses are matched together, so that their bitmaps stay in the L1 cache.
 _TOGETHER = 128
 
-# The sign bit of an answer: it is no slot, but a clause that must still be looked at.
+# The sign bit of an answer: the answer is not a slot, but a clause that must be verified.
 OPEN = np.int32(-(2**31))
 _CLAUSE = np.int32(0x7FFFFFFF)
 
@@ -62,7 +63,7 @@ class Spaces(NamedTuple):
 
 
 class BitClauses(NamedTuple):
-    """Clauses as rows of bitmaps: `tails` and `heads` are of 16 bits where rows are few, else of 32."""
+    """Clauses as numbers of bitmap rows; `heads` and `tails` have 16 bits if there are few rows, else 32."""
 
     heads: NDArray[Any]
     tail_starts: NDArray[np.int32]
@@ -87,7 +88,7 @@ def piece_attributes(
 def access_literals(
     access_attributes: NDArray[np.int32], is_usable: NDArray[np.bool_], order: NDArray[np.int64], literals: Literals
 ) -> Any:
-    """Return the literal under which each clause is posted, -1 for none, or on an attribute without bitmaps."""
+    """Return the access literal of each clause; -1 if it has none, or its attribute has no bitmaps."""
     accesses = np.full(len(access_attributes), -1, dtype=np.int64)
     for c in range(len(access_attributes)):
         a = access_attributes[c]
@@ -125,11 +126,11 @@ def lay_clauses(
 ) -> None:
     """Fill in heads, tails and answers, the k-th clause at places[k].
 
-    If `tails` is empty, write instead how long the tails are, each to the place behind its own in `tail_starts`. The
-    clauses come as they lie in memory, and only what is written is far apart: four times as fast as the reverse.
+    If `tails` is empty, write the lengths of the tails instead, to `tail_starts` from its second place on. Clauses are
+    read in the order in which they lie in memory, and written far apart; the reverse takes four times as long.
 
-    Spaces are numbered over all attributes (`kernels.spaces`); attribute a has two rows more than spaces, so that the
-    row of space s is s + 2 * a + 2, and the one before it s + 2 * a + 1.
+    Spaces are numbered over all attributes (`kernels.spaces`). Attribute a has two rows more than spaces, so the row of
+    space s is s + 2 * a + 2, and the row before it s + 2 * a + 1.
     """
     is_filling = len(bits.tails) > 0
     n_bits = np.uint64(8 * bits.tails.itemsize)
@@ -175,7 +176,7 @@ def lay_clauses(
                     bits.tails[p] = low
                     bits.tails[p + 1] = high
                 p += 2
-        for j in range(n_head, HEAD):  # a clause with fewer literals asks for its access literal again
+        for j in range(n_head, HEAD):  # a clause with fewer literals repeats its access literal
             bits.heads[k, 2 * j] = spaces.firsts[access] + 2 * literals.attributes[access] + 1
             bits.heads[k, 2 * j + 1] = spaces.lasts[access] + 2 * literals.attributes[access] + 2
         bits.answers[k] = c | OPEN if is_open else slots[c]
@@ -191,7 +192,7 @@ def cover_spaces(
     spaces: Spaces,
     cut_starts: NDArray[np.int64],
 ) -> Any:
-    """Return for every space how many clauses an event with a value in it visits by their access literals."""
+    """Return for every space how many clauses have an access literal that covers it."""
     covers = np.zeros(cut_starts[len(cut_starts) - 1] + 1, dtype=np.int32)
     for k in range(len(clauses)):
         literal = accesses[clauses[k]]
@@ -218,7 +219,7 @@ def count_visits(
     cuts: NDArray[np.int32],
     covers: NDArray[np.int32],
 ) -> Any:
-    """Return by attribute how many clauses every step-th event visits."""
+    """Return by attribute how many clauses the sampled events (every step-th) visit."""
     starts, attributes, codes = events.starts, events.attributes, events.codes
     visits = np.zeros(len(cut_starts) - 1, dtype=np.int64)
     for i in range(first, end, step):
@@ -275,9 +276,9 @@ def _narrow_by_heads(
 ) -> Any:
     """Test two literals of each clause from the k-th on, in the groups g .. end - 1, until `left` may be full.
 
-    Returns (g, k, n): where to go on, and for how many clauses some events are left; `places` says which they are. This
-    loop is a function of its own because everything beside it costs it registers, and it has no branch because nobody
-    could predict it.
+    Returns (g, k, n): where to continue, and for how many clauses some events are left; `places` has these clauses. The
+    loop is a separate function, because other code around it would take registers from it, and it has no branch on what
+    it finds, because that is unpredictable.
     """
     n = _U0
     room = np.uint64(len(left))
@@ -309,7 +310,7 @@ def _narrow_by_heads(
 def _narrow_by_tail(
     p: Any, end: Any, tails: NDArray[Any], bitmaps: NDArray[np.uint64], left: NDArray[np.uint64], at: Any, inside: Any
 ) -> Any:
-    """Leave only the events that satisfy a tail; return which words have some."""
+    """Keep only the events that satisfy a tail; return which words are not empty."""
     n_bits = np.uint64(8 * tails.itemsize)
     n_mask = np.uint64(_MASK // (8 * tails.itemsize))
     found = _ALL
@@ -344,9 +345,9 @@ def _narrow_by_the_rest(
     places: NDArray[np.int32],
     inside: NDArray[np.uint64],
 ) -> Any:
-    """Test the other literals of the first n clauses in `places`; return how many have events left, now the first ones.
+    """Test the other literals of the first n clauses in `places`; return how many of them have events left.
 
-    The words of `left` are moved with them.
+    These clauses move to the front of `places`, and their bitmaps to the front of `left`.
     """
     n_left = _U0
     for at in range(n):
@@ -370,18 +371,18 @@ def _append_pairs(
     left: NDArray[np.uint64],
     places: NDArray[np.int32],
     answers: NDArray[np.int32],
-    living: NDArray[np.bool_],
+    live_flags: NDArray[np.bool_],
     is_open: bool,
     n: Any,
     events: NDArray[np.uint16],
     found: NDArray[np.int32],
 ) -> Any:
-    """Append a pair for each event that is left for each clause, the OPEN ones or the others; return how many pairs."""
+    """Append a pair for each clause (OPEN or not, as asked) and each event left for it; return the number of pairs."""
     for at in range(n_clauses):
         answer = answers[np.uint64(places[at])]
         if (answer < 0) != is_open:
             continue
-        if not is_open and len(living) > 0 and not living[np.uint64(answer)]:
+        if not is_open and len(live_flags) > 0 and not live_flags[np.uint64(answer)]:
             continue
         answer &= _CLAUSE
         for w in range(np.uint64(WORDS)):
@@ -397,20 +398,20 @@ def _append_pairs(
 @kernel
 def find_pairs(
     clusters: NDArray[np.int64],
-    living: NDArray[np.bool_],
+    live_flags: NDArray[np.bool_],
     cluster_starts: NDArray[np.int32],
     group_rows: NDArray[np.uint32],
     group_starts: NDArray[np.int32],
     clauses: BitClauses,
     bitmaps: NDArray[np.uint64],
 ) -> Any:
-    """Return (events, slots, open events, open clauses): what matches and what must be looked at, clause by clause.
+    """Return (events, slots, open events, open clauses): pairs that match, and pairs to verify, clause by clause.
 
-    `clusters` are attributes. `living` is empty if all slots are live.
+    `clusters` are attributes. `live_flags` is empty if all slots are live.
     """
     heads, tail_starts, tails, answers = clauses.heads, clauses.tail_starts, clauses.tails, clauses.answers
-    # In each list there is always room for the events of as many clauses as are taken together.
-    n_most = np.uint64(_TOGETHER * EVENTS)
+    # Each list always has room for all events of one round of clauses.
+    n_most = _TOGETHER * EVENTS
     events = np.empty(2 * n_most, dtype=np.uint16)
     slots = np.empty(2 * n_most, dtype=np.int32)
     open_events = np.empty(2 * n_most, dtype=np.uint16)
@@ -428,27 +429,17 @@ def find_pairs(
         while g < end:
             g, k, n_left = _narrow_by_heads(g, k, end, group_rows, group_starts, heads, bitmaps, here, left, places)
             n_left = _narrow_by_the_rest(n_left, heads, tail_starts, tails, bitmaps, left, places, inside)
-            n = _append_pairs(n_left, left, places, answers, living, False, n, events, slots)
-            n_open = _append_pairs(n_left, left, places, answers, living, True, n_open, open_events, open_clauses)
-            if n + n_most > np.uint64(len(events)):
-                events = _doubled(events)
-                slots = _doubled(slots)
-            if n_open + n_most > np.uint64(len(open_events)):
-                open_events = _doubled(open_events)
-                open_clauses = _doubled(open_clauses)
+            n = _append_pairs(n_left, left, places, answers, live_flags, False, n, events, slots)
+            n_open = _append_pairs(n_left, left, places, answers, live_flags, True, n_open, open_events, open_clauses)
+            events, slots = with_room(events, np.int64(n), n_most), with_room(slots, np.int64(n), n_most)
+            open_events = with_room(open_events, np.int64(n_open), n_most)
+            open_clauses = with_room(open_clauses, np.int64(n_open), n_most)
     return events[:n], slots[:n], open_events[:n_open], open_clauses[:n_open]
 
 
 @kernel
-def _doubled(array: NDArray[Any]) -> Any:
-    larger = np.empty(2 * len(array), dtype=array.dtype)
-    larger[: len(array)] = array
-    return larger
-
-
-@kernel
 def by_event(n_events: int, pair_events: NDArray[np.uint16], pair_answers: NDArray[np.int32]) -> Any:
-    """Return (starts, answers): the pairs, those of each event together."""
+    """Group pairs by event; return (starts, answers)."""
     starts = np.zeros(n_events + 1, dtype=np.int64)
     for k in range(len(pair_events)):
         starts[np.uint64(pair_events[k]) + _U1] += 1

@@ -1,7 +1,8 @@
-"""Bitmaps of 1,024 events: one bit for each, 16 words, and what a processor can do with whole bitmaps at a time.
+"""Bitmaps of 1,024 events, 16 words each, and the operations on whole bitmaps.
 
-Numba makes no vector instructions out of a loop over 16 words (it cannot know that the arrays are different), and
-scalar code takes three times as long. So the few operations are written as LLVM vectors; interpreted, they are NumPy.
+Numba generates no vector instructions for a loop over 16 words, because it cannot know that the arrays do not overlap,
+and scalar code takes three times as long. So these operations are written as LLVM vectors, and in NumPy for
+interpreted kernels.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 WORDS = 16
 EVENTS = 64 * WORDS
 
-_LINE = 64  # bytes of a cache line: a bitmap that starts on one is read without crossing
+_LINE = 64  # bytes of a cache line; a bitmap that starts on a line does not cross one more
 
 
 def empty_bitmaps(n: int) -> NDArray[np.uint64]:
@@ -50,7 +51,7 @@ class _Vectors:
         return self.builder.bitcast(first, self.type.as_pointer())
 
     def load(self, place: int, row: int) -> Any:
-        """Return a bitmap of the array that is an argument, the one whose number is another."""
+        """Return a bitmap: `place` is the argument with the array, `row` the argument with its number there."""
         return self.builder.load(self._address(place, row), align=8)
 
     def first(self, place: int) -> Any:
@@ -59,7 +60,7 @@ class _Vectors:
         return self.builder.load(self.builder.bitcast(array.data, self.type.as_pointer()), align=8)
 
     def between(self, place: int, low: int, high: int) -> Any:
-        """Return what is in one bitmap of an array but not in another."""
+        """Return the events in bitmap `high` of an array that are not in bitmap `low`."""
         return self.builder.and_(self.load(place, high), self.builder.not_(self.load(place, low)))
 
     def store(self, value: Any, place: int, row: int) -> Any:
@@ -159,17 +160,17 @@ def _lowest_interpreted(word: Any) -> Any:
 
 _IS_COMPILED = not config.DISABLE_JIT
 
-# Each of these writes the bitmap target[at], and returns a word with a bit for each of its words that is not empty. A
-# pair of rows stands for what is in bitmaps[high] and not in bitmaps[low]; a single bitmap is an array of one.
-# chosen(target, at, bitmaps, low, high): just that.
+# Each of these writes the bitmap target[at], and returns a word with a bit for each of its words that is not empty. The
+# pair (low, high) means the events in bitmaps[high] that are not in bitmaps[low]; a single bitmap is an array of one.
+# chosen(target, at, bitmaps, low, high): the events of the pair.
 chosen: Any = _chosen if _IS_COMPILED else _chosen_interpreted
-# narrowed(target, at, bitmaps, low, high): only what was there and is in that.
+# narrowed(target, at, bitmaps, low, high): the events of target[at] that are also in the pair.
 narrowed: Any = _narrowed if _IS_COMPILED else _narrowed_interpreted
-# widened(target, at, bitmaps, low, high): that too.
+# widened(target, at, bitmaps, low, high): the events of target[at] and those of the pair.
 widened: Any = _widened if _IS_COMPILED else _widened_interpreted
-# joined(target, at, source, bitmaps, low, high, low2, high2): what is in the source and in both pairs.
+# joined(target, at, source, bitmaps, low, high, low2, high2): the events of the source that are in both pairs.
 joined: Any = _joined if _IS_COMPILED else _joined_interpreted
-# both(target, at, other): only what was there and is in the other.
+# both(target, at, other): the events of target[at] that are also in the other bitmap.
 both: Any = _both if _IS_COMPILED else _both_interpreted
-# lowest(word): the number of the lowest bit of a word that has one.
+# lowest(word): the number of the lowest bit that is set; the word must not be 0.
 lowest: Any = first_bit if _IS_COMPILED else _lowest_interpreted

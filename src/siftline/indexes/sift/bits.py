@@ -1,13 +1,13 @@
-"""Batches against a part of `sift`: what is matched in bitmaps of 1,024 events, and what event by event.
+"""Batches against a part of `sift`: which clauses are matched in bitmaps of 1,024 events, and which event by event.
 
-A clause costs the same in bitmaps however many events satisfy its access literal; event by event it costs by the events
-that do. So the clauses under one attribute (a *cluster*) are matched in bitmaps if enough events visit them:
+In bitmaps, the cost of a clause does not depend on how many events satisfy its access literal; event by event, it does.
+So the clauses under one attribute (a *cluster*) are matched in bitmaps if enough events visit them:
 
     cluster of `price`    60,000 clauses, ranges; 300 of 1,024 events have a price, each visits 9,000    →  bitmaps
     cluster of `city`     60,000 clauses, equalities; 300 events have a city, each visits 50             →  one by one
 
-Only clauses in trees take part. The arrays are made when matching batches without them has cost a good part of what
-making them costs: whoever matches few batches, or single events only, never pays for them.
+Only clauses in trees are matched in bitmaps. The arrays are made once matching batches without them has cost a good
+part of what making them costs. So a program that matches few batches, or single events only, never pays for them.
 
 Arrays
 ------
@@ -16,13 +16,13 @@ cut_starts : int64[n_attributes + 1], cuts : int32[]
 cluster_starts : int32[n_attributes + 1]
     The groups of an attribute.
 group_rows : uint32[n_groups, 2], group_starts : int32[n_groups + 1]
-    The rows of the access literal that a group's clauses share, and where they begin.
+    The rows of the access literal that the clauses of a group share, and where these clauses begin.
 heads : uint16 or uint32 [n_clauses, 2 * HEAD], tail_starts : int32[n_clauses + 1], tails : the same type []
     The other literals; see `indexes/sift/bit_kernels.py`.
 answers : int32[n_clauses]
-    The slot of a clause; or the clause with the sign bit, if it is inexact or not all of its literals are here.
+    The slot of a clause; or its number with the sign bit, if it is inexact or some of its literals are not here.
 covers : int32[n_spaces + 1]
-    How many clauses an event visits that has its value in this space.
+    How many clauses an event with a value in this space visits.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ if TYPE_CHECKING:
     from siftline.encoding.events import EncodedEvents
     from siftline.indexes.parts import Part
 
-# An attribute with more spaces than this has no bitmaps, and a part with more rows in all has none at all: 32 MB.
+# An attribute with more spaces than this has no bitmaps; a part with more rows than this in all has none (32 MB).
 _MOST_CUTS: Final = 8192
 _MOST_ROWS: Final = 1 << 18
-# Fewer events, or clauses, are too few to measure what one of them costs.
+# With fewer events, or clauses, the cost of one of them is not measured.
 _MEASURED_MIN: Final = 64
-# This many times must something have been done before it is clear what it costs.
+# A measured cost is used after this many measurements.
 _CHUNKS: Final = 4
-# Every so manyth event is looked at to estimate what the others visit.
+# Every 32nd event of a batch (more of a small one) is sampled to estimate how many clauses the events visit.
 _SAMPLE: Final = 32
 
-# The arrays are made after so much of what that costs was spent without them: who matches some batches will match more.
+# The arrays are made when matching without them has cost this share of making them: more batches are likely to come.
 _PATIENCE: Final = 0.25
-# Clusters differ: where all together would be this many times slower in bitmaps, some are still faster.
+# The arrays are made even if all clusters together would be up to this many times slower in bitmaps: some are faster.
 _HOPE: Final = 2
 
 _NONE: Final = np.empty(0, dtype=np.int64)
@@ -82,21 +82,21 @@ _NONE: Final = np.empty(0, dtype=np.int64)
 class Costs(NamedTuple):
     """Nanoseconds, as measured on dense, zipf, ads and long with 1,000,000 subscriptions.
 
-    What an event costs without bitmaps is not among them: it is measured while batches are matched, because it differs
-    by a factor of ten between long lists, which are read 64 entries at a time, and short ones that end in matches. What
-    a clause costs in bitmaps is measured too, once some were matched.
+    The cost of an event without bitmaps is not among them. It is measured while batches are matched, because it differs
+    by a factor of ten between long lists, which are read 64 entries at a time, and short lists that end in matches. The
+    cost of a clause in bitmaps is measured too, once some were matched.
     """
 
     clause: float = 12.0  # a clause in bitmaps that stay in the L2 cache ...
     distant_clause: float = 20.0  # ... in larger ones ...
-    remote_clause: float = 32.0  # ... and in those that hardly stay in the L3 cache
-    block: float = 100_000.0  # 1,024 events: calls, and results that are put beside others
+    remote_clause: float = 32.0  # ... and in bitmaps that hardly fit into the L3 cache
+    block: float = 100_000.0  # 1,024 events: calls, and joining results
     row: float = 15.0  # a bitmap made
-    value: float = 40.0  # a value of an event located in its attribute
+    value: float = 40.0  # finding the space of a value
     literal: float = 200.0  # a literal laid out
 
     def of_clause(self, n_rows: int) -> float:
-        """Return what a clause costs where there are this many bitmaps."""
+        """Return the cost of a clause when there are this many bitmaps."""
         n_bytes = n_rows * EVENTS // 8
         return self.clause if n_bytes < 1 << 20 else self.distant_clause if n_bytes < 8 << 20 else self.remote_clause
 
@@ -120,12 +120,12 @@ class BitArrays(NamedTuple):
 
     @property
     def bit_clauses(self) -> BitClauses:
-        """What the clauses ask for."""
+        """The clauses, for kernels."""
         return BitClauses(heads=self.heads, tail_starts=self.tail_starts, tails=self.tails, answers=self.answers)
 
     @property
     def n_rows(self) -> int:
-        """The number of bitmaps: for each attribute two more than cuts."""
+        """The number of bitmaps: each attribute has two more than cuts."""
         return len(self.cuts) + 2 * (len(self.cut_starts) - 1)
 
     @property
@@ -189,7 +189,7 @@ def laid_in_bits(
 
 
 def _without_many(cut_starts: NDArray[np.int64], cuts: NDArray[np.int32]) -> tuple[Any, Any, NDArray[np.bool_]]:
-    """Take away the cuts of attributes that have too many; return also which attributes are left."""
+    """Drop the cuts of attributes that have too many; return also which attributes have bitmaps."""
     counts = np.diff(cut_starts)
     is_usable = (counts > 0) & (counts <= _MOST_CUTS)
     left = np.where(is_usable, counts, 0)
@@ -199,7 +199,7 @@ def _without_many(cut_starts: NDArray[np.int64], cuts: NDArray[np.int32]) -> tup
 def _grouped(
     literals: NDArray[np.int64], spaces: Spaces
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
-    """Return places for clauses, those with the same access literal together; that literal, and where they start."""
+    """Group clauses by access literal: return their places, and for each group its literal and its start."""
     keys = (spaces.firsts[literals].astype(np.int64) << 32) | spaces.lasts[literals]
     order = np.argsort(keys, kind="stable")
     starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
@@ -209,29 +209,29 @@ def _grouped(
 
 
 class Bits:
-    """The bitmaps side of one part: made when it pays, used where it pays."""
+    """The bitmaps of one part: made when that is worth its cost, used for the clusters that they make faster."""
 
     def __init__(self, costs: Costs) -> None:
         self.costs = costs
         self.arrays: BitArrays | None = None
-        self.event_ns = math.inf  # an event without bitmaps, at best: what comes in between is not its cost
-        self._with_ns = math.inf  # an event of a chunk in which some clusters were in bitmaps, at best
+        self.event_ns = math.inf  # the least cost of an event without bitmaps; interruptions only add to it
+        self._with_ns = math.inf  # the least cost of an event of a chunk with some clusters in bitmaps
         self._clause_ns = math.inf
         self._n_chunks = self._n_events = self._n_blocks = self._n_with = 0
         self._is_settled = False
         self._making = threading.Lock()
 
     def observe(self, n_events: int, elapsed_ns: int) -> None:
-        """Take note of what events cost that were matched without bitmaps."""
+        """Record the time of events that were matched without bitmaps."""
         if n_events >= _MEASURED_MIN:
             self._n_chunks += 1
             self._n_events += n_events
             self.event_ns = min(self.event_ns, elapsed_ns / n_events)
 
     def observe_with(self, n_events: int, elapsed_ns: int) -> None:
-        """Take note of what events cost with bitmaps, and let go of the arrays if that is no better after all.
+        """Record the time of events with bitmaps, and drop the arrays if that is no faster.
 
-        The costs above know nothing of clauses that must be verified because an attribute has too many constants.
+        `Costs` does not include clauses that must be verified because an attribute has too many constants.
         """
         if n_events >= _MEASURED_MIN:
             self._n_with += 1
@@ -242,8 +242,8 @@ class Bits:
     def wants_arrays(self, part: Part) -> bool:
         """Return whether batches have cost enough to lay out the arrays.
 
-        Where no cluster is likely to be better off in bitmaps, they never do. The first chunks say nothing: they may
-        have waited for kernels that were being compiled.
+        It never is if no cluster is likely to be faster in bitmaps. The first chunks do not count: they may have waited
+        for the compiler.
         """
         if self._is_settled or self._n_chunks < _CHUNKS:
             return False
@@ -253,7 +253,7 @@ class Bits:
         return is_likely and spent > _PATIENCE * len(part.clauses.attributes) * costs.literal
 
     def lay_out(self, part: Part, access_attributes: NDArray[np.int32], shares: NDArray[np.float64]) -> None:
-        """Make the arrays, unless another thread is at it: this one goes on without them."""
+        """Make the arrays, unless another thread is making them."""
         if not self._making.acquire(blocking=False):
             return
         try:
@@ -264,7 +264,7 @@ class Bits:
             self._making.release()
 
     def choose(self, arrays: BitArrays | None, events: EncodedEvents, first: int, end: int) -> NDArray[np.int64]:
-        """Return the attributes whose clusters are better matched in bitmaps."""
+        """Return the attributes whose clusters are faster in bitmaps."""
         costs = self.costs
         if arrays is None:
             return _NONE
@@ -272,7 +272,7 @@ class Bits:
         step = max(1, min(_SAMPLE, n_events // _SAMPLE))
         values = Events(events.starts, events.attributes, events.codes)
         visits = count_visits(first, end, step, values, arrays.cut_starts, arrays.cuts, arrays.covers)
-        # What an event costs is shared out by what it visits; spreading out its values is not saved.
+        # The time of an event is divided among the clauses that it visits. Spreading its values is not saved.
         spread_ns = int(events.starts[end] - events.starts[first]) * costs.value
         saved_ns = max(n_events * self.event_ns - spread_ns, 0) * visits / max(1, visits.sum())
         n_blocks = -(-n_events // EVENTS)
@@ -292,10 +292,10 @@ class Bits:
         dense: NDArray[np.int32],
         is_live: NDArray[np.bool_],
     ) -> Many:
-        """Match the clusters of the chosen attributes for the events of a span, but for those with several values."""
+        """Match the clusters of the chosen attributes for the events of a span, except those with several values."""
         bitmaps = empty_bitmaps(arrays.n_rows)
         n_clauses = max(_MEASURED_MIN, int(arrays.cluster_sizes[chosen].sum()))
-        living = is_live if part.n_dead else is_live[:0]
+        live_flags = is_live if part.n_dead else is_live[:0]
         values = Events(events.starts, events.attributes, events.codes)
         slots, is_exact, literals = part.clauses.slots, part.clauses.is_exact, part.literals
         blocks = []
@@ -307,7 +307,7 @@ class Bits:
             before = thread_time_ns()
             sure_events, sure_slots, open_events, open_clauses = find_pairs(
                 chosen,
-                living,
+                live_flags,
                 arrays.cluster_starts,
                 arrays.group_rows,
                 arrays.group_starts,
@@ -326,7 +326,7 @@ class Bits:
 
 
 def beside(found: Many, others: Many) -> Many:
-    """Return what was found for the same events in two places."""
+    """Join two results for the same events."""
     starts, sure = found.starts, found.sure
     if len(others.sure):
         starts, sure = (
@@ -343,7 +343,7 @@ def beside(found: Many, others: Many) -> Many:
 
 
 def _one_after_the_other(blocks: list[Many]) -> Many:
-    """Return what was found for consecutive spans of events."""
+    """Join the results of consecutive spans of events."""
     return Many(
         _joined_starts([block.starts for block in blocks]),
         np.concatenate([block.sure for block in blocks]),

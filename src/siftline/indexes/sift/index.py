@@ -1,19 +1,20 @@
 """`sift`: our own index.
 
-Idea: what costs time is cache misses, not comparisons. So every clause is posted under the one literal that the fewest
-events satisfy, and the literals that would reject it next stand in the posting itself. Frequent attributes have a tree
-over their elementary spaces, in which a wide range is posted at a few nodes; rare attributes have one block that a
-single cache line often decides. Nothing is looked up by subscription before nearly everything is rejected.
+Idea: cache misses cost more time than comparisons. So every clause is posted under the literal that the fewest events
+satisfy (its *access literal*), and the posting itself has the literals that are most likely to reject it next. Frequent
+attributes have a tree over their elementary spaces, in which a wide range is posted at a few nodes. Rare attributes
+have one block, and reading one cache line of it is often enough. Data of single subscriptions is read only for the few
+candidates that these tests leave.
 
 Worked example: a clause  brand = 'x' and price between 3 and 8 and year > 2000 and not (color = 'red' is true)
 
     access literal   brand = 'x'        posted at the node of 'x' in the tree of `brand`
-    posting          price 3..8, year   attribute of the second and the third literal, and for each 16 *marks*: in which
-                                        sixteenths of the attribute's ordinals may the value be?
+    posting          price 3..8, year   attribute of the second and the third literal, and 16 *marks* for each: one bit
+                                        for each sixteenth of the attribute's ordinals in which the value may lie
     row              slot, year > 2000, color: no value in 'red' .. 'red'; price too, unless the marks decide it
 
     event {brand: 'x', price: 5}        one path of nodes in the tree of `brand`: the second literal may hold, but
-                                        `year` is absent: rejected on 6 bytes, without a further look
+                                        `year` is absent: rejected after reading 6 bytes
 
     tree of `price`, ordinals 0 .. 7, as a heap; 2 .. 5 is posted at two nodes, value 5 visits four:
 
@@ -22,44 +23,44 @@ Worked example: a clause  brand = 'x' and price between 3 and 8 and year > 2000 
               4       5*       6*       7
             8   9  10  11   12  13   14   15     value with ordinal 5: nodes 13, 6, 3, 1
 
-    pool of `size` (not rare, few entries): one node with all of them, whatever they ask of `size`; the access literal
-                             is the second literal of the posting then, so that marks decide it too
+    pool of `size` (not rare, few entries): one node with all entries, whatever their range of `size`; there, the access
+                             literal is the second literal of the posting, so that marks test it too
 
     block of `color` (rare): n | 16 bits for each entry's second attribute | records
-                             an entry whose second attribute the event lacks is nearly always gone after two bytes
+                             an entry whose second attribute the event lacks is nearly always rejected by two bytes
 
 Arrays
 ------
 cut_starts : int64[n_attributes + 1], cuts : int32[]
-    Bounds of what trees ask about; a value's ordinal is the number of cuts not above its code.
+    Bounds of the ranges that trees test; a value's ordinal is the number of cuts not above its code.
 guide_bases : int64[n_attributes + 1], guides : int32[]
-    How many cuts lie below evenly spaced codes: where to look for a value among them.
+    How many cuts lie below evenly spaced codes: where the search for a value among the cuts starts.
 lanes : uint8[n_attributes]
-    Where an event notes the marks of an attribute. Those that entries ask for most have a lane of their own; the others
-    share what is left.
+    Where an event notes the marks of an attribute. The attributes that most entries test have a lane each; the others
+    share the remaining lanes.
 node_bases : int64[n_attributes + 1], node_starts : int32[]
     The tree of attribute a is a heap at node_bases[a]; entries of a node are node_starts[node] : node_starts[node + 1].
 rises : uint8[]
-    How many levels above a node the next one with entries is: most nodes of a tree over many spaces have none.
+    How many levels above a node the next node with entries is: in a tree over many spaces most nodes have no entries.
 marked : uint8[6 n_entries + 64]
-    Lane and marks of the second and of the third literal; lane 0 for none: every event has it. The six bytes stand in
-    columns, for each list on its own; see `indexes/sift/vectors.py`.
+    Lane and marks of the second and of the third literal; lane 0, which every event has, if there is none. The six
+    bytes are stored as columns, separately for each list; see `indexes/sift/vectors.py`.
 cold : int32[n_entries]
     Where the row of the entry's clause starts.
 rows : int32[]
-    Slot with some flags, and the literals that are left; see `layout_kernels.py`. They stand in the order of the
-    lists, so that those of one list are on few pages of memory.
+    Slot with some flags, and the remaining literals; see `layout_kernels.py`. Rows are in the order of the lists, so
+    that the rows of one list are on few pages of memory.
 owners : int32[n_entries]
     The clause of each entry.
 alone_starts : int32[], alone_slots, alone_clauses : int32[]
-    Clauses of one literal, by the same nodes: whoever comes there matches.
+    Clauses of one literal, by the same nodes: an event that reaches the node matches them.
 blocks : int32[n_attributes], flat : int32[]
     Where the block of a rare attribute starts, or -1.
 expected : float64[1]
-    How many clauses have an access literal that an event satisfies, on average, as the statistics say; none: -1.
+    How many access literals an event satisfies on average, according to the statistics; -1 without statistics.
 
-Cost: an event of m values walks m paths of O(log spaces) nodes, or reads m pools or blocks; 6 bytes a candidate (2 in a
-block), a cache miss for each that survives. A range of w spaces takes O(log w) entries.
+Cost: an event of m values walks m paths of O(log spaces) nodes, or reads m pools or blocks. A candidate takes 6 bytes
+(2 in a block), and a cache miss if these do not reject it. A range of w spaces takes O(log w) entries.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ import sys
 from functools import reduce
 from threading import get_ident
 from time import thread_time_ns
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -143,28 +144,28 @@ if TYPE_CHECKING:
     from siftline.encoding.growable import Growable
     from siftline.indexes.protocol import Sharing
 
-# An attribute with more postings than this gets a tree, unless few of them have a second attribute that events have;
-# with this many times as many it always does.
+# An attribute with more postings than this gets a tree if enough of their second attributes occur in events; with this
+# many times as many postings, it always gets one.
 _TREE_POSTINGS: Final = 128
 _TREE_FACTOR: Final = 8
-# With more postings than this that get past the second attribute, and no tree, it gets a pool.
+# An attribute without a tree gets a pool if an event has the second attribute of more postings than this, on average.
 _POOL_PASSING: Final = 4.0
 
-# Words of a pool in the heap of nodes: one that is never used, and its only node.
+# Words of a pool in the heap of nodes: its only node, and node 0, which no heap uses.
 _POOL: Final = 2
 
-# Lane 0 is for entries without a literal, the last one for attributes that no entry asks for.
+# Lane 0 is for entries without a literal, the last lane for attributes that no entry tests.
 _MOST_LANES: Final = N_LANES - 2
 _UNASKED: Final = N_LANES - 1
-# How many attributes have lanes of their own where there are not enough for all.
+# How many attributes have a lane each if there are not enough lanes for all.
 _OWN_LANES: Final = 190
-# Places in rows are int32.
+# Positions in rows are int32.
 _MOST_WORDS: Final = 2**31 - 1
-# From here on NumPy asks for huge pages.
+# NumPy requests huge pages for arrays from this size on.
 _HUGE_PAGES_BYTES: Final = 1 << 22
 
 _LOW_HALF: Final = 0xFFFFFFFF
-# Values of attributes that a part does not know, for which there is room.
+# How many values of attributes that a part does not know an event may have on the fast path.
 _MOST_UNKNOWN: Final = 1024
 _NOTHING: Final = np.empty(0, dtype=np.int32)
 _ALL_LIVE: Final = np.empty(0, dtype=np.bool_)
@@ -172,7 +173,7 @@ _NO_WEIGHTS: Final = np.empty(0, dtype=np.float64)
 _ALL_WANTED: Final = Wanted(_ALL_LIVE, _NO_WEIGHTS, _NO_WEIGHTS)
 _NO_INT64: Final = np.empty(0, dtype=np.int64)
 _NO_IDS: Final = Ids(_NO_INT64, _NO_INT64, np.empty(0, dtype=np.uint64), _NOTHING, _ALL_LIVE)
-# Where the table of a workspace describes what changes from match to match.
+# The words of a workspace's table that change from match to match.
 _LIVE_WORDS: Final = words_of("wanted", "is_live")
 _WANTED_WORDS: Final = words_of("wanted")
 _IDS_WORDS: Final = words_of("ids")
@@ -180,41 +181,11 @@ _SKIPPED_WORDS: Final = words_of("scratch", "is_skipped")
 _NO_CANDIDATES: Final = Candidates(_NOTHING, _NOTHING)
 
 
-class SiftArrays(NamedTuple):
-    """See the head of this file."""
-
-    cut_starts: NDArray[np.int64]
-    cuts: NDArray[np.int32]
-    guide_bases: NDArray[np.int64]
-    guides: NDArray[np.int32]
-    lanes: NDArray[np.uint8]
-    node_bases: NDArray[np.int64]
-    node_starts: NDArray[np.int32]
-    rises: NDArray[np.uint8]
-    marked: NDArray[np.uint8]
-    cold: NDArray[np.int32]
-    rows: NDArray[np.int32]
-    owners: NDArray[np.int32]
-    alone_starts: NDArray[np.int32]
-    alone_slots: NDArray[np.int32]
-    alone_clauses: NDArray[np.int32]
-    blocks: NDArray[np.int32]
-    flat: NDArray[np.int32]
-    expected: NDArray[np.float64]
-
-
-def _layout(arrays: SiftArrays) -> Layout:
-    """Return a part as kernels see it."""
-    named = {name: array for name, array in arrays._asdict().items() if name != "expected"}
-    return Layout(**named, signatures=arrays.flat.view(np.uint16))
-
-
 def _findings(layout: Layout) -> Findings:
-    """Return room for what the steps of a match leave for the next step."""
-    # Two places for every level of every tree: an event has each attribute once.
+    """Return empty findings, large enough for every event."""
+    # Lists: two numbers for every level of every tree, because an event has each attribute once. Records: two numbers
+    # for each entry of the blocks. Survivors: all entries of trees, and a few that are written before they are counted.
     n_levels = sum(int(size).bit_length() for size in np.diff(layout.node_bases) if size)
-    # Two numbers for each entry of the blocks; those of trees, and a few more that are written before it is known
-    # how many there are.
     sizes = (2 * n_levels + 2, len(layout.flat) // 4 + 2, len(layout.cold) + UNCOUNTED_SURVIVORS)
     return Findings(*(np.empty(size, dtype=np.int32) for size in sizes))
 
@@ -222,8 +193,8 @@ def _findings(layout: Layout) -> Findings:
 def _scratch(part: Part, work: NDArray[np.int64]) -> Scratch:
     """Return the scratch arrays of one thread.
 
-    Every event has place 0 with code 0, lane 0 with all marks, and the signature ALWAYS, for entries without a second
-    or third literal.
+    For entries without a second or third literal, every event has code 0 at place 0, all marks in lane 0, and the
+    signature ALWAYS.
     """
     n_places = len(part.arrays.blocks) + 2
     scratch = Scratch(
@@ -237,8 +208,9 @@ def _scratch(part: Part, work: NDArray[np.int64]) -> Scratch:
         possible=np.empty(part.n_clauses, dtype=np.int32),
         work=work,
         is_skipped=np.zeros(n_places, dtype=np.bool_),
-        # By place in the event; one with more values is matched by `candidates_of_several`.
+        # By position in the event; a longer event is matched by `candidates_of_several`.
         ordinals=np.zeros(n_places + _MOST_UNKNOWN, dtype=np.int32),
+        signatures=part.arrays.flat.view(np.uint16),
     )
     scratch.dense[0] = 0
     scratch.marks[[0, N_LANES]] = 255
@@ -248,18 +220,17 @@ def _scratch(part: Part, work: NDArray[np.int64]) -> Scratch:
 
 
 class ThreadWorkspace:
-    """What one thread needs to match events against one part: scratch arrays, and the addresses of everything."""
+    """What one thread needs to match events against one part: scratch arrays, and the addresses of all arrays."""
 
     def __init__(self, part: Part, work: NDArray[np.int64]) -> None:
         self.part = part
         self.n_forks = _n_forks
-        layout = _layout(part.arrays)
+        layout: Layout = part.arrays
         self.arrays = Workspace(_ALL_WANTED, _NO_IDS, _findings(layout), _scratch(part, work), part.literals, layout)
         self.owner: Growable | None = None
-        self.ids_found = _NO_IDS.found.data  # gives a list of a few in less time than an array
-        self._sharing: Sharing = None
+        self.ids_found = _NO_IDS.found.data  # a memoryview becomes a short list faster than an array
         self._table = table_of([array for group in self.arrays for array in group])
-        # The same with ids: what it has the addresses of is kept alive here.
+        # The same table with ids; `_ids` keeps its arrays alive.
         self._ids = _NO_IDS
         self._table_with_ids = self._table.copy()
         self.table_with_ids_at = self._table_with_ids.ctypes.data
@@ -276,13 +247,13 @@ class ThreadWorkspace:
         weights: NDArray[np.float64] = _NO_WEIGHTS,
         heaviest: NDArray[np.float64] = _NO_WEIGHTS,
     ) -> Candidates | None:
-        """Return what the part finds for an event with one value for each attribute, and not very many; else None."""
-        living = is_live if self.part.n_dead else _ALL_LIVE
+        """Return what the part finds; None if an attribute has several values, or the event has too many values."""
+        live_flags = is_live if self.part.n_dead else _ALL_LIVE
         if not IS_COMPILED:
             event = Event(attributes, codes, self.arrays.scratch.ordinals)
-            counts = match_interpreted(event, self.arrays._replace(wanted=Wanted(living, weights, heaviest)))
+            counts = match_interpreted(event, self.arrays._replace(wanted=Wanted(live_flags, weights, heaviest)))
         else:
-            self.take_living(living)
+            self.set_live_flags(live_flags)
             table = self._weighed(weights, heaviest) if len(heaviest) else self._table
             counts = self.call(self._describe(attributes, codes, self._header), table.ctypes.data)
         if counts < 0:
@@ -295,56 +266,58 @@ class ThreadWorkspace:
 
     @property
     def handle(self) -> Any:
-        """What kernels take for the workspace."""
+        """The handle of the workspace, for kernels."""
         return self._table if IS_COMPILED else self.arrays
 
-    def handle_for_batch(self, living: NDArray[np.bool_], is_skipped: NDArray[np.bool_]) -> Any:
-        """Return the same for a match that sees other live slots, and skips other trees."""
+    def handle_for_batch(self, live_flags: NDArray[np.bool_], is_skipped: NDArray[np.bool_]) -> Any:
+        """Return the handle for a match with other live flags, which skips some trees."""
         if not IS_COMPILED:
             scratch = self.arrays.scratch._replace(is_skipped=is_skipped)
-            return self.arrays._replace(wanted=_ALL_WANTED._replace(is_live=living), scratch=scratch)
+            return self.arrays._replace(wanted=_ALL_WANTED._replace(is_live=live_flags), scratch=scratch)
         table = self._table.copy()
-        table[_LIVE_WORDS], table[_SKIPPED_WORDS] = table_of([living]), table_of([is_skipped])
+        table[_LIVE_WORDS], table[_SKIPPED_WORDS] = table_of([live_flags]), table_of([is_skipped])
         return table
 
-    def take_living(self, living: NDArray[np.bool_]) -> None:
-        """Let the kernel see which slots are live, unless it does."""
-        if living is not self.arrays.wanted.is_live:
-            self.arrays = self.arrays._replace(wanted=self.arrays.wanted._replace(is_live=living))
-            self._table[_LIVE_WORDS] = self._table_with_ids[_LIVE_WORDS] = table_of([living])
+    def set_live_flags(self, live_flags: NDArray[np.bool_]) -> None:
+        """Update the tables if the live flags are in another array now."""
+        if live_flags is not self.arrays.wanted.is_live:
+            self.arrays = self.arrays._replace(wanted=self.arrays.wanted._replace(is_live=live_flags))
+            self._table[_LIVE_WORDS] = self._table_with_ids[_LIVE_WORDS] = table_of([live_flags])
 
     def is_ready_for(self, ids: Growable, sharing: Sharing) -> bool:
-        """Let the kernel have these ids, and see who shares an entry, unless it does; return whether it can."""
+        """Update the table if ids or duplicates are in other arrays now; return whether the kernel can write ids."""
         if self.owner is not ids:
             return self._take_ids(ids, sharing)
         if sharing is None:
             return True
-        plain, following, is_member = sharing
+        plain, next_duplicates, is_member = sharing
         known = self._ids
         return (
             ids.whole is known.ids
             and plain.whole is known.plain
-            and following.whole is known.following
+            and next_duplicates.whole is known.next_duplicates
             and is_member.whole is known.is_member
         ) or self._take_ids(ids, sharing)
 
     def _take_ids(self, ids: Growable, sharing: Sharing) -> bool:
-        """Let the kernel find the ids of slots itself, if all those of the part are known."""
+        """Let the kernel write ids; return False if it cannot, or `ids` lacks slots of the part."""
         part = self.part
         if not (IS_COMPILED and self.is_plain and int(part.clauses.slots[-1]) < len(ids)):
             return False
         self.owner = ids
-        # One more than there can be: so the kernel sees that they had room.
+        # One more than there can be: the kernel reports a full array as an overflow.
         found = np.empty(1 + (part.n_clauses if sharing is None else len(ids.whole)), dtype=np.int64)
         self._ids, self.ids_found = _NO_IDS._replace(ids=ids.whole, found=found), found.data
         if sharing is not None:
-            plain, following, is_member = sharing
-            self._ids = self._ids._replace(plain=plain.whole, following=following.whole, is_member=is_member.whole)
+            plain, next_duplicates, is_member = sharing
+            self._ids = self._ids._replace(
+                plain=plain.whole, next_duplicates=next_duplicates.whole, is_member=is_member.whole
+            )
         self._table_with_ids[_IDS_WORDS] = table_of(self._ids)
         return True
 
     def _weighed(self, weights: NDArray[np.float64], heaviest: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the table for a match that leaves out what is too light."""
+        """Return the table for a match that omits slots that are too light."""
         table = self._table.copy()
         table[_WANTED_WORDS] = table_of(Wanted(self.arrays.wanted.is_live, weights, heaviest))
         return table
@@ -352,7 +325,7 @@ class ThreadWorkspace:
     def _completed(
         self, attributes: NDArray[np.int32], codes: NDArray[np.int32], is_live: Any, n_sure: int, n_possible: int
     ) -> Candidates:
-        """Add the clauses that nothing finds, and leave each slot once."""
+        """Add the clauses that have no posting, and keep each slot once."""
         part = self.part
         scratch = self.arrays.scratch
         others, _ = verify_clauses(part.others, attributes, codes, scratch.dense, part.handle(Literals))
@@ -367,12 +340,12 @@ class ThreadWorkspace:
 
 
 class Sift(PartedIndex):
-    """Postings that carry their next literals, in trees and in blocks."""
+    """Postings with their next literals, in trees and in blocks."""
 
     name: ClassVar[str] = "sift"
     has_write_buffer: ClassVar[bool] = True
     shares: ClassVar[bool] = True
-    arrays_type: ClassVar[type] = SiftArrays
+    arrays_type: ClassVar[type] = Layout
 
     def __init__(self) -> None:
         super().__init__()
@@ -380,7 +353,7 @@ class Sift(PartedIndex):
 
     # laying out
 
-    def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> SiftArrays:
+    def _lay_out(self, clauses: Clauses, chosen: NDArray[np.int32], context: Context) -> Layout:
         _check_slots(clauses.slots)
         shares = _shares(clauses, context)
         order = order_literals(clauses.starts, shares, clauses.kinds)
@@ -401,7 +374,7 @@ class Sift(PartedIndex):
         n_asked, asked_attributes, asked_lows, asked_highs = ranges_in_trees(
             len(is_tree), chosen, has_row, is_implied, order, seconds, thirds, literals
         )
-        is_cut = is_posted & is_implied[pieces.clauses]  # what is not implied is asked for, too
+        is_cut = is_posted & is_implied[pieces.clauses]  # if it is not implied, it is among the tested ranges
         cut_starts, cuts_of_all = cut_attributes(
             len(is_tree),
             np.concatenate([pieces.attributes[is_cut], asked_attributes]),
@@ -418,7 +391,7 @@ class Sift(PartedIndex):
         second = Marks(*mark_literals(np.where(has_row, seconds, -1), lanes, is_own, literals, cuts))
         third = Marks(*mark_literals(thirds, lanes, is_own, literals, cuts))
         is_few = (np.diff(cut_starts) > 0) & (np.diff(cut_starts) < MOST_BITS)
-        # A block has the hull of a second literal, by codes: all of it, if it is no set.
+        # A block has the hull of a second literal, by codes. This decides the literal unless it is a set.
         in_block = np.flatnonzero(~has_row & (seconds >= 0))
         second.decides[in_block] = literals.sets[seconds[in_block]] < 0
         shape = Shape(has_row, is_few, is_implied, seconds, thirds, second.decides, third.decides, order)
@@ -438,7 +411,7 @@ class Sift(PartedIndex):
         _check_words(n_words)
         flat = _aligned(n_words)
         lay_blocks(pieces, is_tree, n_pieces, seconds, row_starts, has_all, slots, is_exact, literals, blocks, flat)
-        return SiftArrays(
+        return Layout(
             cut_starts=cuts.cut_starts,
             cuts=cuts.cuts,
             guide_bases=cuts.guide_bases,
@@ -466,8 +439,8 @@ class Sift(PartedIndex):
         return self._match_all(events, position, _NO_WEIGHTS, _NO_WEIGHTS)
 
     def match_top(self, events: EncodedEvents, position: int, top: int, weights: NDArray[np.float64]) -> Candidates:
-        """Match one event, without looking closely at what is too light."""
-        # Two clauses of one subscription would count its weight twice.
+        """Match one event, and reject slots early that are too light."""
+        # Two clauses of one subscription would enter its weight twice.
         if top == 0 or any(part.has_repeated_slots for part in self._published[0]):
             return self.match(events, position)
         n_wanted = min(top, max(1, len(weights)))
@@ -485,24 +458,19 @@ class Sift(PartedIndex):
             if found is None:
                 return super().match(events, position)
             results.append(found)
-        if len(results) == 1:
-            return results[0]
-        return Candidates(
-            np.concatenate([_NOTHING, *(found.sure for found in results)]),
-            np.concatenate([_NOTHING, *(found.possible for found in results)]),
-        )
+        return results[0] if len(results) == 1 else Candidates.of(results)
 
     def match_many(self, events: EncodedEvents, first: int, end: int) -> Many:
-        """Match the events first .. end - 1 against every part, each part for all of them."""
+        """Match the events first .. end - 1 against one part after the other."""
         parts, is_live = self._published
-        # The small parts are at the end: what is copied again and again is little.
+        # The small parts are last. Joining from the end copies the large results once.
         found = [self._match_many_of_part(part, events, first, end, is_live) for part in reversed(parts)]
         return reduce(beside, found) if found else Many.of([_NO_CANDIDATES] * (end - first))
 
     def _match_many_of_part(
         self, part: Part, events: EncodedEvents, first: int, end: int, is_live: NDArray[np.bool_]
     ) -> Many:
-        """Match events against one part: some clusters in bitmaps, events with several values on their own."""
+        """Match events against one part: some clusters in bitmaps, events with several values one by one."""
         bits = _bits(part)
         in_bits = bits.arrays
         chosen = bits.choose(in_bits, events, first, end)
@@ -532,21 +500,21 @@ class Sift(PartedIndex):
         on_their_own = [_NO_CANDIDATES] * (end - first)
         for position in several.tolist():
             event = one_event(events, position)
-            on_their_own[position - first] = Candidates(*self._slots(part, event, is_live))
+            on_their_own[position - first] = self._slots(part, event, is_live)
         return beside(found, Many.of(on_their_own))
 
     def finders(self, ids: Growable, sharing: Sharing) -> list[Finder] | None:
-        """Return how each part finds ids, if they all can."""
+        """Return a finder for each part, or None if a part cannot write ids."""
         parts, is_live = self._published
         workspaces = [self._workspace(part) for part in parts]
         if not all(each.is_ready_for(ids, sharing) for each in workspaces):
             return None
         for each in workspaces:
-            each.take_living(is_live if each.part.n_dead else _ALL_LIVE)
+            each.set_live_flags(is_live if each.part.n_dead else _ALL_LIVE)
         return [Finder(each.call, each.table_with_ids_at, each.ids_found, each) for each in workspaces]
 
     def _workspace(self, part: Part) -> ThreadWorkspace:
-        """Return what this thread needs to match against a part."""
+        """Return this thread's workspace for a part, and drop those of threads that ended."""
         thread = get_ident()
         known: ThreadWorkspace | None = part.workspaces.get(thread)
         if known is None or known.n_forks != _n_forks:
@@ -556,14 +524,14 @@ class Sift(PartedIndex):
         return known
 
     def _match_part(self, part: Part, event: OneEvent) -> Found:
-        """Match an event with several values of some attribute: find candidates, and test all their literals."""
+        """Match an event that has several values of some attribute: find candidates, and test all their literals."""
         handle = self._workspace(part).handle
         clauses, n_lists = candidates_of_several(event.attributes, event.codes, handle)
         found, n_tested = self._verified(part, clauses, event)
         return Found(found, len(clauses), n_tested, n_lists)
 
     def stats(self) -> dict[str, Any]:
-        """Return bytes by structure, and what matching has cost so far."""
+        """Return bytes by structure, and the work that matching has done so far."""
         stats = super().stats()
         for part in self._parts:
             arrays = part.batching.arrays if part.batching is not None else None
@@ -571,7 +539,7 @@ class Sift(PartedIndex):
                 stats["bytes"]["bits"] = stats["bytes"].get("bits", 0) + int(array.nbytes)
         names = ("events", "candidates_examined", "predicates_evaluated", "lists_scanned")
         found = dict(zip(names, self._work[:4].tolist(), strict=True))
-        # The second literal of every candidate is tested where it stands.
+        # The second literal of every candidate is tested in the posting.
         found["predicates_evaluated"] += found["candidates_examined"]
         return stats | {name: stats[name] + n for name, n in found.items()}
 
@@ -637,7 +605,7 @@ class Sift(PartedIndex):
 
 
 def _bits(part: Part) -> Bits:
-    """Return the bitmaps side of a part."""
+    """Return the object that matches batches of a part in bitmaps."""
     if part.batching is None:
         part.batching = Bits(COSTS)
     bits: Bits = part.batching
@@ -645,8 +613,8 @@ def _bits(part: Part) -> Bits:
 
 
 def _access_attributes(part: Part) -> NDArray[np.int32]:
-    """Return under which attribute each clause stands in a tree, -1 if it does not or is alone there."""
-    arrays: SiftArrays = part.arrays
+    """Return the attribute in whose tree each clause is posted; -1 for clauses in blocks and for lone clauses."""
+    arrays: Layout = part.arrays
     found = np.full(part.n_clauses, -1, dtype=np.int32)
     n_entries = np.diff(arrays.node_starts[arrays.node_bases])
     attributes = np.arange(len(n_entries), dtype=np.int32)
@@ -656,7 +624,7 @@ def _access_attributes(part: Part) -> NDArray[np.int32]:
 
 
 def _block(flat: NDArray[np.int32], start: int) -> NDArray[np.int32]:
-    """Return the records of a block, a line for each word."""
+    """Return the records of a block, transposed: one row for each word of a record."""
     n = int(flat[start])
     first = int(records_at(start, n))
     return flat[first : first + RECORD * n].reshape(n, RECORD).T
@@ -675,13 +643,13 @@ def _row_length(rows: NDArray[np.int32], place: int) -> int:
 
 
 def _check_slots(slots: NDArray[np.int32]) -> None:
-    """Refuse slots that leave no room for flags."""
+    """Raise TooLargeError for slots that leave no room for flags."""
     if len(slots) and slots.max() >= N_SLOTS:
         raise TooLargeError(f"sift has room for {N_SLOTS:,} subscriptions at most")
 
 
 def _check_words(n_words: int) -> None:
-    """Refuse a part whose rows, blocks, nodes or guides have more words than their places can count."""
+    """Raise TooLargeError if rows, blocks, nodes or guides need more words than int32 can number."""
     if n_words > _MOST_WORDS:
         why = f"sift lays out at most {_MOST_WORDS:,} words at once, not {n_words:,}"
         raise TooLargeError(f"{why}: add fewer subscriptions at a time")
@@ -690,7 +658,7 @@ def _check_words(n_words: int) -> None:
 def _shares(clauses: Clauses, context: Context) -> NDArray[np.float64]:
     """Estimate the share of events for which each literal holds.
 
-    Without statistics, an attribute that few subscriptions use is taken to be rare in events too.
+    Without statistics, an attribute that few subscriptions use is assumed to be rare in events too.
     """
     shares = literal_shares(clauses, context.domains, context.statistics)
     if context.statistics is None and len(shares):
@@ -704,9 +672,9 @@ def _are_trees(
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Choose which attributes get trees, and which of these are pools.
 
-    In a block, all postings of an attribute are looked at, and those go on whose second attribute the event has. In a
-    tree, only those whose values fit are looked at, but it takes some more cache misses to come to them. In between is
-    a pool, one list that marks decide: cheaper than a path of many short lists.
+    A block tests the second attribute of all postings of an attribute. A tree tests only postings whose range has the
+    value, but reaching them takes a few more cache misses. In between is a pool, one list in which marks test the
+    access literal: it is cheaper than a path of many short lists.
     """
     frequencies = attribute_frequencies(clauses, context.domains, context.statistics)
     if context.statistics is None:
@@ -734,7 +702,7 @@ def _is_first(owners: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 
 def _once_in_pools(pieces: Pieces, is_pool: NDArray[np.bool_]) -> Pieces:
-    """Leave one piece of each clause in pools: whichever ranges its access literal has, it has one entry there."""
+    """Keep one piece of each clause in pools: a clause has one entry there, however many ranges it has."""
     return _picked(pieces, _is_first(pieces.clauses) | ~is_pool[pieces.attributes])
 
 
@@ -743,7 +711,7 @@ def _picked(pieces: Pieces, is_kept: NDArray[np.bool_]) -> Pieces:
 
 
 def _lanes(counts: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Return the lane of each attribute, by how often entries ask for it, and which ones have it for themselves."""
+    """Return the lane of each attribute, by how many entries test it, and which attributes do not share theirs."""
     n_attributes = len(counts)
     asked = np.flatnonzero(counts)
     asked = asked[np.argsort(-counts[asked], kind="stable")]
@@ -764,12 +732,12 @@ def _aligned(n: int) -> NDArray[np.int32]:
 
 
 def _roomy(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a large array in memory from NumPy, which asks for huge pages; kernels do not."""
+    """Copy a large array into memory from NumPy, which requests huge pages; kernels do not."""
     return array.copy() if array.nbytes > _HUGE_PAGES_BYTES else array
 
 
-# How often this process was forked off another: there, a thread with the number of one of ours may have been in the
-# middle of a match, and what its workspace holds is in our memory.
+# How many forks lead to this process. A thread of the parent with the same number as one of ours may have been in the
+# middle of a match, so the workspaces that were copied with the parent's memory are unusable.
 _n_forks = 0
 
 

@@ -61,7 +61,7 @@ from siftline.kernels.codes import ABSENT
 from siftline.kernels.compiler import inline_kernel, kernel
 from siftline.kernels.growing import with_room
 from siftline.kernels.pointers import EventValues, arrays_at, fetch
-from siftline.kernels.sharing import ids_with_followers
+from siftline.kernels.sharing import ids_with_duplicates
 from siftline.kernels.verify import clause_holds, fetch_literals
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ _U1 = np.uint64(1)
 _U2 = np.uint64(2)
 _SIX = np.uint64(6)
 _LOW_SIX = np.uint64(63)
-# Where the signature ALWAYS stands in the bits that an event has.
+# The word and the bit of the signature ALWAYS in `seen`.
 _LAST_WORD = np.uint64(1023)
 _ALWAYS_BIT = np.uint64(1 << 63)
 # Where an event notes the low and the high bytes of its signatures.
@@ -85,9 +85,9 @@ _LOW_BYTE = np.uint64(255)
 _HALF = np.uint64(32)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _N_WAITING = np.uint64(N_WAITING)
-# Values whose ordinals are found together: as many as there may be cache lines on their way, and some more.
+# How many values are looked up together: a few more than the cache lines that a processor fetches at the same time.
 _TOGETHER = np.uint64(64)
-# Signatures on a cache line, and all but the first two of them, as bits.
+# Signatures on a cache line; and a mask of two bits for each of them but the first two.
 _ON_LINE = np.uint64(32)
 _NOT_FIRST_TWO = ~np.uint64(15)
 # Words of a record in a block.
@@ -96,26 +96,26 @@ _LOW1, _WIDTH1, _PLACE2, _LOW2, _WIDTH2, _SLOT, _ROW, _CLAUSE = (
 )
 
 # What the kernel returns for an event with several values of one attribute, with too many values, or with too many ids:
-# it needs the careful way.
+# the caller must take a slower path.
 SEVERAL = -1
 
 
 @inline_kernel
 def add_mark(lane: Any, mark: Any, marks: NDArray[np.uint8]) -> None:
-    """Note in which part of its ordinals the event's value of an attribute is."""
+    """Set the mark for the part of an attribute's ordinals that has the event's value."""
     marks[np.uint64(lane) + np.uint64(N_LANES) * np.uint64(mark >> 3)] |= np.uint8(1 << (mark & 7))
 
 
 @inline_kernel
 def clear_marks(lane: Any, marks: NDArray[np.uint8]) -> None:
-    """Forget the marks of a lane."""
+    """Clear the marks of a lane."""
     marks[np.uint64(lane)] = 0
     marks[np.uint64(lane) + np.uint64(N_LANES)] = 0
 
 
 @inline_kernel
 def sign(place: Any, seen: NDArray[np.uint64], marks: NDArray[np.uint8]) -> None:
-    """Note the signature of an attribute that the event has."""
+    """Set the signature of an attribute that the event has."""
     bit = np.uint64(signature(place))
     seen[bit >> _SIX] |= _U1 << (bit & _LOW_SIX)
     marks[_SIGNED + (bit & _LOW_BYTE)] = 255
@@ -124,7 +124,7 @@ def sign(place: Any, seen: NDArray[np.uint64], marks: NDArray[np.uint8]) -> None
 
 @inline_kernel
 def clear_signature(place: Any, seen: NDArray[np.uint64], marks: NDArray[np.uint8]) -> None:
-    """Forget the signature of an attribute, and others that share something with it."""
+    """Clear the signature of an attribute, and all that share a word or a byte with it."""
     bit = np.uint64(signature(place))
     seen[bit >> _SIX] = 0
     marks[_SIGNED + (bit & _LOW_BYTE)] = 0
@@ -133,7 +133,7 @@ def clear_signature(place: Any, seen: NDArray[np.uint64], marks: NDArray[np.uint
 
 @inline_kernel
 def sign_always(seen: NDArray[np.uint64], marks: NDArray[np.uint8]) -> None:
-    """Note the signature that every event has."""
+    """Set the signature that every event has."""
     seen[_LAST_WORD] |= _ALWAYS_BIT
     marks[_SIGNED + _LOW_BYTE] = 255
     marks[_SIGNED_HIGH + _LOW_BYTE] = 255
@@ -143,9 +143,10 @@ def sign_always(seen: NDArray[np.uint64], marks: NDArray[np.uint8]) -> None:
 def _append_of_lines(
     n_groups: Any, n_left: Any, event: Event, records: NDArray[np.int32], scratch: Scratch, layout: Layout
 ) -> Any:
-    """Append (record, code) of each entry on lines of blocks whose bit is set; return how many there are now.
+    """Append (record, code) of each entry whose bit is set in a group; return how many there are now.
 
-    A line is the place of a value in the event, and how many signatures of the value's block stand before it.
+    A group is one cache line of a block: the position of the value in the event, how many signatures of its block come
+    before the line, and the bits.
     """
     for g in range(n_groups):
         line, left = scratch.groups[_U2 * g], scratch.groups[_U2 * g + _U1]
@@ -156,7 +157,7 @@ def _append_of_lines(
             # The number of entries takes the place of two signatures.
             k = before + (first_bit(left) >> _U1)
             left &= left - _U1
-            bit = np.uint64(layout.signatures[_U2 * np.uint64(block) + k])
+            bit = np.uint64(scratch.signatures[_U2 * np.uint64(block) + k])
             records[_U2 * n_left] = record + np.uint64(RECORD) * (k - _U2)
             records[_U2 * n_left + _U1] = event.codes[p]
             n_left += (scratch.seen[bit >> _SIX] >> (bit & _LOW_SIX)) & _U1
@@ -165,9 +166,9 @@ def _append_of_lines(
 
 @inline_kernel
 def _append_seen(event: Event, records: NDArray[np.int32], scratch: Scratch, layout: Layout) -> Any:
-    """Write down (record, code) of each entry in the event's blocks whose second attribute may be there.
+    """Write (record, code) of each entry in the event's blocks whose second attribute the event may have.
 
-    Returns how many there are. First the lines on which there may be some, without a branch, then these.
+    Returns how many there are. A first loop finds, without a branch, the cache lines that may have such entries.
     """
     n_left = _U0
     n_groups = _U0
@@ -181,7 +182,7 @@ def _append_seen(event: Event, records: NDArray[np.int32], scratch: Scratch, lay
         if not HAS_SHUFFLES:
             record = np.uint64(records_at(np.int64(block), np.int64(n)))
             for k in range(n):
-                bit = np.uint64(layout.signatures[_U2 * (np.uint64(block) + _U1) + k])
+                bit = np.uint64(scratch.signatures[_U2 * (np.uint64(block) + _U1) + k])
                 records[_U2 * n_left] = record + np.uint64(RECORD) * k
                 records[_U2 * n_left + _U1] = event.codes[p]
                 n_left += (scratch.seen[bit >> _SIX] >> (bit & _LOW_SIX)) & _U1
@@ -216,13 +217,13 @@ def _match_records(
 ) -> Any:
     """Match the entries of blocks that are left; return how many slots there are now.
 
-    Step by step for some hundred of them, as rows of lists: each step asks for what the next one needs.
+    Each step takes some hundred entries and prefetches what the next step reads, as `match_rows` does.
     """
     touched: Any = 0
     for k in range(n_left):
         touched += layout.flat[np.uint64(records[_U2 * k])]
     for first in range(_U0, n_left, _N_WAITING):
-        left = _U2 * first  # here on, the records that are left are written over those that were read
+        left = _U2 * first  # from here on, the remaining records overwrite those that were read
         n_inside = _U0
         for k in range(first, min(first + _N_WAITING, n_left)):
             at = np.uint64(records[_U2 * k])
@@ -269,10 +270,10 @@ def _match_records(
 
 @inline_kernel
 def touch_blocks(event: Event, scratch: Scratch, layout: Layout) -> None:
-    """Read from the event's blocks, only to fetch them.
+    """Read from the event's blocks, only to bring them into the cache.
 
-    All come from memory at the same time, not one after the other. In a loop with more in it the processor would not
-    get as far ahead.
+    The reads are independent, so the processor fetches all blocks at the same time. With more work in the loop it would
+    not get as far ahead.
     """
     if len(layout.flat) == 0:
         return
@@ -281,7 +282,7 @@ def touch_blocks(event: Event, scratch: Scratch, layout: Layout) -> None:
         block = block_of(event.attributes[p], layout.blocks)
         if block >= 0:
             touched += layout.flat[np.uint64(block)] + layout.flat[np.uint64(block) + np.uint64(LINE)]
-    # The other lines, now that it is known how many there are.
+    # The lengths of the blocks are known now: read their other lines.
     for p in range(np.uint64(len(event.attributes))):
         block = block_of(event.attributes[p], layout.blocks)
         if block >= 0:
@@ -292,10 +293,10 @@ def touch_blocks(event: Event, scratch: Scratch, layout: Layout) -> None:
 
 @inline_kernel
 def find_ordinals(event: Event, layout: Layout) -> None:
-    """Write down the ordinal of each value, -1 if its attribute has no cuts, and fetch where its lists begin.
+    """Write the ordinal of each value, -1 if its attribute has no cuts, and prefetch where its lists begin.
 
-    A value waits for memory three times: for its place in the guide, its cuts, and its leaf. So each step asks for what
-    the next one needs, of all values: what waits waits together.
+    Each value waits for memory three times: for its place in the guide, its cuts, and its leaf. So each step
+    prefetches, for all values, what the next step reads.
     """
     n_known = len(layout.cut_starts) - 1
     n_values = np.uint64(len(event.attributes))
@@ -327,7 +328,7 @@ def find_ordinals(event: Event, layout: Layout) -> None:
 
 @inline_kernel
 def spread_codes(event: Event, scratch: Scratch, layout: Layout) -> Any:
-    """Note the values of an event by attribute; return how many, all unless some attribute has several."""
+    """Write the values of an event by attribute; return how many, fewer than all if an attribute has several."""
     n_values = np.uint64(len(event.attributes))
     for p in range(n_values):
         a = event.attributes[p]
@@ -337,14 +338,14 @@ def spread_codes(event: Event, scratch: Scratch, layout: Layout) -> Any:
                 return p
             scratch.dense[place] = event.codes[p]
             if len(layout.cuts) > 0:
-                # Where an attribute has more ordinals than a word has bits, nobody asks.
+                # For an attribute with more ordinals than a word has bits, no row reads this.
                 scratch.bits[place] = _U1 << (np.uint64(event.ordinals[p]) & _LOW_SIX)
     return n_values
 
 
 @inline_kernel
 def clear_codes(n_spread: Any, event: Event, scratch: Scratch, layout: Layout) -> None:
-    """Forget what `spread_codes` noted."""
+    """Undo `spread_codes`."""
     for p in range(n_spread):
         a = event.attributes[p]
         if a < len(layout.blocks):
@@ -355,9 +356,9 @@ def clear_codes(n_spread: Any, event: Event, scratch: Scratch, layout: Layout) -
 
 @inline_kernel
 def find_entries(n_lists: Any, event: Event, findings: Findings, scratch: Scratch, layout: Layout) -> Any:
-    """Write down the entries whose second and third literals may hold: `records` of blocks, rows to `survivors`.
+    """Write the entries whose second and third literals may hold: of blocks to `records`, rows of lists to `survivors`.
 
-    Returns how many there are of both. No attribute may have several values. `lists` are those of the trees.
+    Returns how many there are of both. No attribute may have several values. `collect_lists` has written the lists.
     """
     n_values = np.uint64(len(event.attributes))
     n_known = len(layout.blocks)
@@ -399,7 +400,7 @@ def match_entries(
     literals: Literals,
     layout: Layout,
 ) -> Any:
-    """Test what `find_entries` has left against the codes; return n_sure + n_possible * 2**32."""
+    """Test the entries that `find_entries` left by codes; return n_sure + n_possible * 2**32."""
     n_sure: Any = 0
     n_possible: Any = 0
     for p in range(np.uint64(len(event.attributes) if len(layout.alone_starts) > 0 else 0)):
@@ -423,9 +424,9 @@ def match_entries(
 def _match(event: Event, workspace: Workspace) -> Any:
     """Write the slots that match to `sure`, those to check to `possible`; return how many, or SEVERAL.
 
-    The numbers come as n_sure + n_possible * 2**32. If slots that are too light are left out, `heaviest` learns the
-    weights of those that match. Unless `ids` are empty, those of `sure` go to `ids.found`; unless `following` is empty,
-    with those of the live slots that follow them, and their number comes as n_sure.
+    The result is n_sure + n_possible * 2**32. If slots that are too light are omitted, the weights of the matches enter
+    `heaviest`. Unless `ids` is empty, the ids of `sure` go to `ids.found`; unless `next_duplicates` is empty, together
+    with the ids of their live duplicates, and n_sure counts all of them.
     """
     wanted, ids, findings, scratch, literals, layout = workspace
     n_values = np.uint64(len(event.attributes))
@@ -446,15 +447,15 @@ def _match(event: Event, workspace: Workspace) -> Any:
         return counts
     scratch.work[EVENTS] += 1
     n_sure = counts & np.int64(_LOW_HALF)
-    if len(ids.following) > 0:
-        n_with_followers = ids_with_followers(
-            scratch.sure, n_sure, ids.plain, ids.following, ids.is_member, ids.ids, ids.found
+    if len(ids.next_duplicates) > 0:
+        n_with_duplicates = ids_with_duplicates(
+            scratch.sure, n_sure, ids.plain, ids.next_duplicates, ids.is_member, ids.ids, ids.found
         )
-        if n_with_followers < 0:
+        if n_with_duplicates < 0:
             return np.int64(SEVERAL)
-        counts += np.int64(n_with_followers) - n_sure
+        counts += np.int64(n_with_duplicates) - n_sure
     elif len(ids.ids) > 0:
-        # Here, and not one by one in Python: their cache misses overlap.
+        # Here and not in Python, because here the cache misses overlap.
         for k in range(np.uint64(n_sure)):
             ids.found[k] = ids.ids[np.uint64(scratch.sure[k])]
     return counts
@@ -462,7 +463,7 @@ def _match(event: Event, workspace: Workspace) -> Any:
 
 @kernel
 def match_interpreted(event: Event, workspace: Workspace) -> Any:
-    """Do as `match_at`, with the arrays themselves instead of their addresses."""
+    """Match one event as `match_at` does, with the arrays themselves instead of their addresses."""
     return _match(event, workspace)
 
 
@@ -477,9 +478,10 @@ def match_at(event_at: int, workspace_at: int) -> Any:
 def candidates_of_several(
     attributes: NDArray[np.int32], codes: NDArray[np.int32], thread_workspace: NDArray[np.int64]
 ) -> Any:
-    """Return (clauses, lists) for an event of any shape: clauses whose access literal holds, and perhaps the next two.
+    """Return (clauses, how many lists were read) for any event: the clauses whose access literal holds.
 
-    `dense` and `marks` are scratch and left as they were. The workspace comes as a handle (see `kernels/pointers.py`).
+    Marks reject most clauses whose second or third literal fails. The workspace comes as a handle (see
+    `kernels/pointers.py`).
     """
     workspace = arrays_at(thread_workspace, Workspace)
     scratch, layout = workspace.scratch, workspace.layout

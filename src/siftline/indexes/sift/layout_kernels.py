@@ -1,14 +1,15 @@
-"""Laying out a part of `sift`: where each clause is posted, and what stands beside the posting.
+"""Laying out a part of `sift`: where each clause is posted, and what the posting contains.
 
-See `index.py` for the drawing. A row, for a clause in trees, is its slot and a few words for each literal; for a
-clause in a block it is the words alone:
+`index.py` has the drawing. The row of a clause in trees is its slot and a few words for each literal; the row of a
+clause in a block has no slot:
 
     place | LAST | VETO, low, width                          a range
     place | SET | LAST | VETO, n, low, width, low, width ... n ranges
     place | BITS | LAST | VETO, low half, high half          a set of ordinals, where an attribute has at most 64
 
-A row takes no more literals once it has two cache lines: hardly a candidate gets that far that does not match. The
-slot has the flag MORE then, and the number of the clause follows it: who passes the row is tested by the clause itself.
+A row gets no more literals once it fills two cache lines, because nearly every candidate that passes so many literals
+matches. Then the slot has the flag MORE, and the number of the clause follows it: a candidate that passes the row is
+tested by all literals of the clause.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ VETO = np.int32(1 << 28)
 BITS = np.int32(1 << 27)
 PLACE = np.int32((1 << 27) - 1)
 
-# Flags of a slot: its clause needs the exact check; its row has no literals; its row has not all of them.
+# Flags of a slot: its clause needs the exact check; its row has no literals; its row lacks some literals.
 INEXACT = np.int32(-(2**31))
 BARE = np.int32(1 << 30)
 MORE = np.int32(1 << 29)
 FLAGGED = INEXACT | BARE | MORE
 N_SLOTS = 1 << 29
 
-# A row with this many words takes no more literals.
+# A row with this many words gets no more literals.
 FULL_ROW = 30
 
 
@@ -51,21 +52,22 @@ LOW1, WIDTH1, PLACE2, LOW2, WIDTH2, SLOT, ROW, CLAUSE = range(RECORD)
 # Words on a cache line.
 LINE = 16
 
-# What an entry in trees says of its second and third literal: an attribute, and in which of 16 parts of its ordinals.
+# Into how many parts marks divide the ordinals of an attribute.
 N_MARKS = 16
-# With more ordinals than this a set stays a list of ranges.
+# An attribute with at most this many ordinals has its sets as bits; with more, a set is a list of ranges.
 MOST_BITS = 64
 
 # The signature of an entry that has no second literal; every event has it.
 ALWAYS = np.uint16(65_535)
 
-# Words of a guide before its numbers.
+# Words of a guide before its counts.
 _GUIDE_HEAD = 2
-# A gap between cuts is wide if this many of it are more than all cuts span; and this many cuts may be behind it.
+# A gap between two cuts is wide if it is more than a fourth of what all cuts span; at most eight cuts at either end are
+# left out for such a gap.
 _FAR = 4
 _N_FAR = 8
 
-# Ranges that were just seen, by a hash of them.
+# Size of the hash table that filters repeated ranges, as a power of two.
 _SEEN_BITS = 16
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -88,12 +90,12 @@ class Marks(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What decides which literals of a clause stand in its row."""
+    """What decides which literals of a clause are in its row."""
 
     is_in_tree: NDArray[np.bool_]  # by clause
-    is_few: NDArray[np.bool_]  # by attribute: it has few enough ordinals for bits
+    is_few: NDArray[np.bool_]  # by attribute: it has at most MOST_BITS ordinals
     is_implied: NDArray[np.bool_]  # by clause: the place of the posting implies the access literal
-    seconds: NDArray[np.int64]  # by clause: the literals that stand in the posting, -1 for none
+    seconds: NDArray[np.int64]  # by clause: the literals in the posting, -1 for none
     thirds: NDArray[np.int64]
     is_second_decided: NDArray[np.bool_]  # by clause: the posting decides that literal
     is_third_decided: NDArray[np.bool_]
@@ -102,13 +104,13 @@ class Shape(NamedTuple):
 
 @inline_kernel
 def records_at(block: Any, n: Any) -> Any:
-    """Return where the records of a block of n entries start: behind the signatures, two to a cache line."""
+    """Return where the records of a block of n entries start: after the signatures, two records to a cache line."""
     return (block + 1 + ((n + 1) >> 1) + RECORD - 1) // RECORD * RECORD
 
 
 @inline_kernel
 def block_of(attribute: Any, blocks: NDArray[np.int32]) -> Any:
-    """Return where the block of an attribute starts, -1 without one."""
+    """Return where the block of an attribute starts, -1 if it has none."""
     return blocks[np.uint64(attribute)] if attribute < len(blocks) else np.int32(-1)
 
 
@@ -120,7 +122,7 @@ def signature(place: int) -> Any:
 
 @kernel
 def _without_far(first: int, last: int, cuts: NDArray[np.int32]) -> Any:
-    """Return the first and the last one of some cuts without the few at either end that are far away from the rest."""
+    """Return the first and the last of some cuts, without the few at either end that are far from the rest."""
     is_changed = True
     while is_changed:
         is_changed = False
@@ -141,10 +143,11 @@ def _without_far(first: int, last: int, cuts: NDArray[np.int32]) -> Any:
 def lay_guides(cut_starts: NDArray[np.int64], cuts: NDArray[np.int32]) -> Any:
     """Return (guide_bases, guides): how many cuts of an attribute lie below each of evenly spaced codes.
 
-    A guide is the binary logarithm of the spacing, the first one of the codes, and the numbers: 0, those below the
-    codes in turn, and all; that is, about twice as many as cuts. Codes of constants that were loaded together are
-    evenly spaced themselves, so that few cuts are left to search. But ranges without a lower or upper bound have cuts
-    far away from all others: a few cuts behind such a gap are left out, or all others would be below one code.
+    A guide has the binary logarithm of the spacing, the first of the spaced codes, and the counts: 0, the number of
+    cuts below each code, and the number of all cuts. It has about twice as many counts as there are cuts. Constants
+    that were loaded together have evenly spaced codes, so few cuts are left to search. But a range without a lower or
+    upper bound has a cut far away from all others. The spacing ignores a few such cuts; otherwise all others would lie
+    below one code.
     """
     n_attributes = len(cut_starts) - 1
     guide_bases = np.zeros(n_attributes + 1, dtype=np.int64)
@@ -182,7 +185,7 @@ def lay_guides(cut_starts: NDArray[np.int64], cuts: NDArray[np.int32]) -> Any:
 
 @inline_kernel
 def guide_of(attribute: Any, code: Any, cuts: Any) -> Any:
-    """Return where the guide of an attribute has the number of cuts below the codes around this one."""
+    """Return the place in the guide of an attribute where the count for a code is."""
     base = np.uint64(cuts.guide_bases[np.uint64(attribute)])
     n_places = np.int64(cuts.guide_bases[np.uint64(attribute) + np.uint64(1)]) - np.int64(base) - _GUIDE_HEAD - 1
     above = np.int64(code) - np.int64(cuts.guides[base + np.uint64(1)])
@@ -192,7 +195,7 @@ def guide_of(attribute: Any, code: Any, cuts: Any) -> Any:
 
 @inline_kernel
 def ordinal_at(place: Any, attribute: Any, code: Any, cuts: Any) -> Any:
-    """Return the number of cuts of an attribute that are not above the code, whose guide is at a place."""
+    """Return the number of cuts of an attribute that are not above the code; `place` is from `guide_of`."""
     begin = np.uint64(cuts.cut_starts[np.uint64(attribute)])
     low = np.uint64(cuts.guides[np.uint64(place)])
     high = np.uint64(cuts.guides[np.uint64(place) + np.uint64(1)])
@@ -202,7 +205,7 @@ def ordinal_at(place: Any, attribute: Any, code: Any, cuts: Any) -> Any:
             low = middle + np.uint64(1)
         else:
             high = middle
-    # At most two are left, as nearly always: without a branch, which could not be guessed.
+    # At most two cuts are left, nearly always from the start. No branch here: it could not be predicted.
     last = np.uint64(len(cuts.cuts)) - np.uint64(1)
     is_below = (low < high) & (cuts.cuts[min(begin + low, last)] <= code)
     is_next_below = (low + np.uint64(1) < high) & (cuts.cuts[min(begin + low + np.uint64(1), last)] <= code)
@@ -247,7 +250,7 @@ def access_pieces(chosen: NDArray[np.int32], order: NDArray[np.int64], literals:
 
 @inline_kernel
 def mark_of(ordinal: Any, n_ordinals: Any) -> Any:
-    """Return in which of the 16 parts of an attribute's ordinals one of them is; each has its own if they are few."""
+    """Return in which of the 16 parts of its attribute's ordinals an ordinal is; up to 16 ordinals have one each."""
     if n_ordinals <= N_MARKS:
         return np.uint32(ordinal)
     return np.uint32(ordinal) * np.uint32(N_MARKS) // np.uint32(n_ordinals)
@@ -261,10 +264,10 @@ def beside_access(
     order: NDArray[np.int64],
     literals: Literals,
 ) -> Any:
-    """Choose per clause the literals that stand in the posting itself: (seconds, thirds), or -1.
+    """Return (seconds, thirds): for each clause the literals in the posting, or -1.
 
-    These are the first two that the place of the posting does not imply, which is the access literal alone, or nothing.
-    A third literal is only for clauses in trees.
+    These are the first two literals that the place of the posting does not imply; a place in a tree implies the access
+    literal, a pool implies nothing. Only clauses in trees have a third literal.
     """
     n_clauses = len(literals.starts) - 1
     seconds = np.full(n_clauses, -1, dtype=np.int64)
@@ -291,9 +294,9 @@ def ranges_in_trees(
     thirds: NDArray[np.int64],
     literals: Literals,
 ) -> Any:
-    """Return (how often each attribute is asked for, attributes, lows, highs): what clauses in trees ask by ordinals.
+    """Return (tests of each attribute, attributes, lows, highs) of the ranges that clauses in trees test by ordinal.
 
-    That is, beside implied access literals, second and third literals and all sets; most repeats are left out.
+    These are the second and third literals and all sets, without implied access literals; most repeats are dropped.
     """
     counts = np.zeros(n_attributes, dtype=np.int64)
     owners = np.empty(1024, dtype=np.int32)
@@ -334,10 +337,10 @@ def ranges_in_trees(
 def mark_literals(
     asked: NDArray[np.int64], lanes: NDArray[np.uint8], is_own: NDArray[np.bool_], literals: Literals, cuts: Cuts
 ) -> Any:
-    """Return (lanes, marks, decides): what an entry says about a literal of each clause, and whether that is all.
+    """Return (lanes, marks, decides) for one literal of each clause; `decides` tells whether the marks decide it.
 
-    Without a literal this is lane 0 with all marks, which every event has. `is_own` says which attributes have a lane
-    of their own.
+    A clause without the literal gets lane 0 with all marks, which every event has. `is_own` tells which attributes do
+    not share their lane.
     """
     chosen = np.zeros(len(asked), dtype=np.uint8)
     marks = np.full(len(asked), 65_535, dtype=np.uint16)
@@ -392,16 +395,15 @@ def words_of(literal: Any, is_by_bits: Any, literals: Literals) -> Any:
 
 @inline_kernel
 def list_row(c: Any, found: NDArray[np.int64], shape: Shape, literals: Literals) -> Any:
-    """Write down the literals of a row, those last that the posting nearly decides.
+    """Write the literals of a row to `found`, those of the posting last, because marks reject most failures.
 
-    `is_few` says which attributes have few enough ordinals for bits. Returns (how many, how many words the row has,
-    whether there are more).
+    Returns (how many literals, how many words the row has, whether literals are left out).
     """
     n_found = np.int64(0)
     n_words = np.int64(shape.is_in_tree[c])
     first = literals.starts[c] + shape.is_implied[c]
     for is_beside in range(2):
-        # The second literal comes first of all that are not implied, and the third one next.
+        # The second and third literals are the first ones that are not implied.
         end = min(first + 2, literals.starts[c + 1]) if is_beside else literals.starts[c + 1]
         for i in range(first, end):
             literal = shape.order[np.uint64(i)]
@@ -419,10 +421,9 @@ def list_row(c: Any, found: NDArray[np.int64], shape: Shape, literals: Literals)
 
 @kernel
 def measure_rows(ordered: NDArray[np.int32], n_clauses: int, shape: Shape, literals: Literals) -> Any:
-    """Return where the row of each clause starts, -1 without one, and behind them all words.
+    """Return where the row of each clause starts, -1 without a row, and last the number of all words.
 
-    `ordered` are clauses in the order of their rows. No row stands on more cache lines than it must. `shape` are the
-    arrays of `list_row`.
+    `ordered` has the clauses in the order of their rows. No row crosses more cache lines than it must.
     """
     sizes = np.zeros(n_clauses, dtype=np.int32)
     found = np.empty(FULL_ROW, dtype=np.int64)
@@ -452,10 +453,7 @@ def lay_rows(
     literals: Literals,
     cuts: Cuts,
 ) -> NDArray[np.bool_]:
-    """Write the rows: the literals that postings do not decide; return which clauses have all of them there.
-
-    `shape` are the arrays of `list_row`, and `cuts` those of `guided_ordinal`.
-    """
+    """Write the rows, with the literals that postings do not decide; return which clauses have all of them there."""
     has_all = np.ones(len(slots), dtype=np.bool_)
     found = np.empty(FULL_ROW, dtype=np.int64)
     for c in range(len(slots)):
@@ -527,16 +525,17 @@ def lay_nodes(is_tree: NDArray[np.bool_], is_pool: NDArray[np.bool_], cut_starts
 
 @inline_kernel
 def leaf_of(ordinal: Any, size: Any) -> Any:
-    """Return the node of an ordinal in a heap with this many leaves; the only one of a pool."""
+    """Return the leaf of an ordinal in a heap with this many leaves; a pool has one leaf for all."""
     return ordinal + size if ordinal < size else size
 
 
 @kernel
 def lay_trees(pieces: Pieces, node_bases: NDArray[np.int64], cuts: Cuts) -> Any:
-    """Return (node_starts, entry_clauses): a piece is posted at the fewest nodes that make it up."""
+    """Return (node_starts, entry_clauses): a piece is posted at the fewest nodes that cover it exactly."""
     node_starts = np.zeros(node_bases[len(node_bases) - 1] + 2, dtype=np.int32)
     entry_clauses = np.empty(0, dtype=np.int32)
-    # First the entries of each node are counted, two places behind; then they are filled in, which moves the starts.
+    # The first pass counts the entries of each node, two places further on; the second writes them, which moves the
+    # starts.
     for is_filling in range(2):
         for i in range(len(pieces.clauses)):
             a = pieces.attributes[i]
@@ -570,9 +569,9 @@ def lay_trees(pieces: Pieces, node_bases: NDArray[np.int64], cuts: Cuts) -> Any:
 
 @kernel
 def by_entry(entries: NDArray[np.int32], chosen: NDArray[np.int32], n_clauses: int) -> NDArray[np.int32]:
-    """Return the chosen clauses by their first entries in trees, and behind them the others.
+    """Return the chosen clauses in the order of their first entries in trees, then those without entries.
 
-    Rows in this order have those of one list near each other, on as few pages of memory as can be.
+    With rows in this order, the rows of one list are on few pages of memory.
     """
     ordered = np.empty(len(chosen), dtype=np.int32)
     is_placed = np.zeros(n_clauses, dtype=np.bool_)
@@ -590,7 +589,7 @@ def by_entry(entries: NDArray[np.int32], chosen: NDArray[np.int32], n_clauses: i
 def lay_rises(
     node_bases: NDArray[np.int64], node_starts: NDArray[np.int32], alone_starts: NDArray[np.int32]
 ) -> NDArray[np.uint8]:
-    """Return, for every node, how many levels above it the next one with entries is; past the root if there is none."""
+    """Return for every node how many levels above it the next node with entries is; past the root if none has."""
     rises = np.ones(len(node_starts), dtype=np.uint8)
     for a in range(len(node_bases) - 1):
         base = node_bases[a]
@@ -608,7 +607,7 @@ def lay_rises(
 def lay_marked(
     node_starts: NDArray[np.int32], entries: NDArray[np.int32], second: Marks, third: Marks, marked: NDArray[np.uint8]
 ) -> None:
-    """Write lanes and marks of all entries, in columns of its own for each list; see `vectors.py`."""
+    """Write lanes and marks of all entries, as six columns for each list; see `vectors.py`."""
     for node in range(len(node_starts) - 1):
         begin = np.int64(node_starts[node])
         n = node_starts[node + 1] - begin
@@ -625,7 +624,7 @@ def lay_marked(
 
 @kernel
 def place_blocks(is_tree: NDArray[np.bool_], n_pieces: NDArray[np.int64]) -> Any:
-    """Return where the block of each attribute starts, each on a cache line of its own, and how many words all have."""
+    """Return where the block of each attribute starts, always on a new cache line, and the number of all words."""
     blocks = np.full(len(is_tree), -1, dtype=np.int32)
     n_words = 0
     for a in range(len(is_tree)):
@@ -633,7 +632,7 @@ def place_blocks(is_tree: NDArray[np.bool_], n_pieces: NDArray[np.int64]) -> Any
             blocks[a] = n_words
             n_words = records_at(n_words, n_pieces[a]) + RECORD * n_pieces[a]
             n_words = (n_words + LINE - 1) // LINE * LINE
-    # A reader may look at the second line of a block before it knows how long the block is.
+    # A reader may fetch the second line of a block before it knows how long the block is.
     return blocks, n_words + LINE if n_words > 0 else 0
 
 
@@ -653,8 +652,8 @@ def lay_blocks(
 ) -> None:
     """Fill in the blocks of rare attributes; `flat` must be all zeros before.
 
-    A block is its number of entries, a signature for each, and a record for each: what is rejected by its signature
-    costs two bytes, and what is not one more cache line.
+    A block has the number of its entries, then their signatures, then their records. An entry that its signature
+    rejects costs two bytes; any other costs one more cache line.
     """
     signatures = flat.view(np.uint16)
     for i in range(len(pieces.clauses)):

@@ -1,7 +1,7 @@
-"""The lists of an event in the trees of `sift`: which ones they are, and which of their entries match.
+"""The posting lists of an event in the trees of `sift`: which lists it reads, and which of their entries match.
 
-What an event finds cannot be foreseen, and a branch that was guessed wrong costs more than several comparisons. So
-each step goes through all that the step before has left, without a branch on what it finds.
+Whether an entry passes a test is unpredictable, and a mispredicted branch costs more than several comparisons. So each
+step goes through all entries that the previous step left, without a branch on the outcome.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 N_WORKS = 5
 EVENTS, CANDIDATES, TESTED, LISTS, TOUCHED = range(N_WORKS)
 
-# How many groups of 64 candidates, or lines of blocks, wait until the marked ones are listed, how many rows are tested
-# by turns, and how many values go up their trees together: so that they stay in the nearest cache.
+# Size of the batches in which matching proceeds, so that they stay in the L1 cache: groups of 64 candidates or lines of
+# blocks, rows that are tested together, and values that climb their trees together.
 N_WAITING = 256
-# Survivors of a group that are listed without looking how many there are; they need room behind the last one.
+# How many survivors of a group are written before they are counted; the array needs room for them at its end.
 UNCOUNTED_SURVIVORS = 4
 
 _U0 = np.uint64(0)
@@ -51,16 +51,16 @@ _LINE = np.uint64(64)
 _WIDTH = np.uint64(WIDTH)
 _UNCOUNTED_SURVIVORS = np.uint64(UNCOUNTED_SURVIVORS)
 _N_WAITING = np.uint64(N_WAITING)
-# How many entries of a list are fetched before any is looked at; of longer ones the processor sees that they go on.
+# How many entries of a list are prefetched before any is read; in longer lists the processor prefetches by itself.
 _PREFETCHED_ENTRIES = np.uint64(256)
 
 
 @inline_kernel
 def collect_lists(event: Event, lists: NDArray[np.int32], scratch: Scratch, layout: Layout) -> Any:
-    """Write down first and end of every list that has entries, on the ways of all values from leaf to root.
+    """Write first and end of every list with entries, on the paths of all values from leaf to root.
 
-    Returns how many numbers that are. All values go a step up together: what the next step reads is on its way, and no
-    branch depends on how long the way of a value is. Last, the lists themselves are asked for.
+    Returns how many numbers were written. All values climb one step together: what the next step reads is prefetched,
+    and no branch depends on the length of a path. Finally the lists themselves are prefetched.
     """
     n_values = np.uint64(len(event.attributes))
     n_lists = _U0
@@ -92,7 +92,7 @@ def collect_lists(event: Event, lists: NDArray[np.int32], scratch: Scratch, layo
     for k in range(_U0, n_lists, _U2):
         begin, end = np.uint64(lists[k]), np.uint64(lists[k + _U1])
         n_candidates += end - begin
-        # To the end of the last column, which is read 64 bytes at a time.
+        # Up to the end of the last column, which is read 64 bytes at a time.
         for byte in range(_N_COLUMNS * begin, _N_COLUMNS * min(end, begin + _PREFETCHED_ENTRIES) + _LINE, _LINE):
             fetch(layout.marked, byte)
     scratch.work[CANDIDATES] += np.int64(n_candidates)
@@ -102,7 +102,7 @@ def collect_lists(event: Event, lists: NDArray[np.int32], scratch: Scratch, layo
 
 @inline_kernel
 def copy_alone(base: Any, node: Any, n_sure: Any, wanted: Wanted, scratch: Scratch, layout: Layout) -> Any:
-    """Append the slots on the way from a leaf to the root whose only literal holds here; return how many there are."""
+    """Append the slots of one-literal clauses on the path from a leaf to the root; return how many slots there are."""
     while node > _U0:
         begin = np.uint64(layout.alone_starts[base + node])
         end = np.uint64(layout.alone_starts[base + node + _U1])
@@ -136,7 +136,7 @@ def _append_of_groups(n_groups: Any, n_left: Any, groups: NDArray[np.uint64], su
 
 @inline_kernel
 def _append_marked(n_lists: Any, findings: Findings, scratch: Scratch, marked: NDArray[np.uint8]) -> Any:
-    """Write down the entries of lists whose second and third literal may hold; return how many there are."""
+    """Write the entries of lists whose second and third literals may hold; return how many there are."""
     n_left = _U0
     n_groups = _U0
     for k in range(_U0, n_lists, _U2):
@@ -166,9 +166,9 @@ def _append_marked(n_lists: Any, findings: Findings, scratch: Scratch, marked: N
 def _try_rows(
     n_waiting: Any, n_passed: Any, passed: NDArray[np.int32], scratch: Scratch, rows: NDArray[np.int32]
 ) -> Any:
-    """Append those rows to `passed` whose literals all hold; return how many, and how many literals were tested.
+    """Append the rows whose literals all hold to `passed`; return how many, and how many literals were tested.
 
-    `waiting` has each row, and the place of its next literal. One literal of all rows, then the next one.
+    `waiting` has each row and the place of its next literal. Each pass tests one literal of all rows.
     """
     n_tested = _U0
     while n_waiting > _U0:
@@ -188,7 +188,7 @@ def _try_rows(
 
 @inline_kernel
 def find_rows(n_lists: Any, findings: Findings, scratch: Scratch, layout: Layout) -> Any:
-    """Write down the rows of entries of lists whose second and third literal may hold; return how many there are."""
+    """Write the rows of list entries whose second and third literals may hold; return how many there are."""
     n_left = _append_marked(n_lists, findings, scratch, layout.marked)
     for k in range(n_left):
         findings.survivors[k] = layout.cold[np.uint64(findings.survivors[k])]
@@ -208,7 +208,7 @@ def match_rows(
 ) -> Any:
     """Test the rows that are left; return how many slots there are now.
 
-    One step for all of them, then the next step: what a step reads from memory does not wait for what came before.
+    Each step runs for all rows before the next step: so the memory accesses of one step overlap.
     """
     touched: Any = 0
     n_tested = n_left
@@ -243,7 +243,7 @@ def match_rows(
             row = np.uint64(findings.survivors[k])
             slot = layout.rows[row]
             if slot & MORE:
-                # `dense` is in place of what several values of an attribute need, which no event has here.
+                # No attribute has several values here, so the arrays for these are not read: `dense` stands in.
                 clause = layout.rows[row + _U1]
                 holds, n_of_clause = clause_holds(clause, scratch.dense, scratch.dense, scratch.dense, literals)
                 n_tested += np.uint64(n_of_clause)

@@ -1,4 +1,4 @@
-"""What is left of a clause when its posting has let it through: the row of its other literals, and the results."""
+"""Testing the row of a clause that passed its posting, and adding its slot to the results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_inside(code: Any, low: Any, width: Any) -> Any:
 
 @inline_kernel
 def try_literal(p: Any, rows: NDArray[np.int32], scratch: Scratch) -> Any:
-    """Test the literal at a place of a row; return (does it let the clause through, is it the last, the next place)."""
+    """Test the literal at a place of a row; return (whether it passes, whether it is the last, the next place)."""
     word = rows[np.uint64(p)]
     place = np.uint64(word & PLACE)
     if word & SET:
@@ -51,7 +51,7 @@ def try_literal(p: Any, rows: NDArray[np.int32], scratch: Scratch) -> Any:
 
 @inline_kernel
 def try_row(p: Any, rows: NDArray[np.int32], scratch: Scratch) -> Any:
-    """Return how many literals of a row were tested: a negative number if the last one lets it fail."""
+    """Return how many literals of a row were tested; negative if the last one tested fails."""
     n_tested = 0
     while True:
         n_tested += 1
@@ -64,9 +64,9 @@ def try_row(p: Any, rows: NDArray[np.int32], scratch: Scratch) -> Any:
 
 @inline_kernel
 def is_too_light(slot: Any, wanted: Wanted) -> Any:
-    """Return whether a slot is lighter than as many as are wanted that match for sure; never if all are wanted.
+    """Return whether a slot is lighter than all of the heaviest matches so far; never if all slots are wanted.
 
-    Slots that were added after the weights were taken have none.
+    Slots that were added after the weights were read have no weight, and are never too light.
     """
     place = np.uint64(slot & ~FLAGGED)
     has_weight = len(wanted.heaviest) > 0 and place < np.uint64(len(wanted.weights))
@@ -75,7 +75,7 @@ def is_too_light(slot: Any, wanted: Wanted) -> Any:
 
 @inline_kernel
 def note_weight(weight: Any, heaviest: NDArray[np.float64]) -> None:
-    """Put a weight in the place of the least of the heaviest, which are a heap with the least at the top."""
+    """Replace the least of the heaviest weights, which are a heap with the least at the top."""
     place = _U0
     n = np.uint64(len(heaviest))
     while True:
@@ -93,7 +93,7 @@ def note_weight(weight: Any, heaviest: NDArray[np.float64]) -> None:
 
 @inline_kernel
 def keep(slot: Any, n_sure: Any, n_possible: Any, scratch: Scratch, wanted: Wanted) -> Any:
-    """Append a slot to one of the results, unless it is dead or too light; return how many there are."""
+    """Append a slot to one of the results, unless it is dead or too light; return both counts."""
     place = np.int32(slot & ~FLAGGED)
     if len(wanted.is_live) > 0 and not wanted.is_live[np.uint64(place)]:
         return n_sure, n_possible

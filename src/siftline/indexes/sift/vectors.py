@@ -1,17 +1,17 @@
-"""Sixty-four candidates at a time, by the byte shuffles of newer processors (AVX-512 VBMI); one by one elsewhere.
+"""Testing 64 candidates at a time with byte shuffles (AVX-512 VBMI), or one by one on processors without them.
 
-A candidate is six bytes, each in a column of its own: a lane and 16 bits of marks, twice. An event has 16 bits of marks
-for each of 256 lanes: `marks`, first the low bytes of all lanes and then the high bytes. A candidate may match if the
-event has one of its marks in both of its lanes.
+A candidate has six bytes, in six columns: a lane and 16 bits of marks for the second literal, and the same for the
+third. An event has 16 bits of marks for each of 256 lanes: `marks` has the low bytes of all lanes, then the high bytes.
+A candidate may match if in both of its lanes it has a mark in common with the event.
 
     lane     0 .. 255            marks[lane], marks[256 + lane]
     columns  lane, low, high     of the second literal, then of the third
 
-Looking up 64 lanes in a table of 256 bytes takes three instructions; on dense workloads this makes matching twice as
+Looking up 64 lanes in a table of 256 bytes takes three instructions. On dense workloads this makes matching twice as
 fast as testing one candidate after the other.
 
-In a block of `sift` a candidate is a signature of two bytes. Which low and which high bytes the signatures of an event
-have stands behind its marks: SIGNED and the 256 bytes from there, and the next 256.
+In a block of `sift` a candidate is a signature of two bytes. Behind the marks of an event, from SIGNED on, 256 bytes
+tell which low bytes its signatures have, and the next 256 which high bytes.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 N_COLUMNS = 6
 N_LANES = 256
-# Where the bytes of signatures begin, behind the marks, and how many bytes both take together.
+# Where the bytes of signatures begin, after the marks, and how many bytes marks and signatures take together.
 SIGNED = 2 * N_LANES
 N_MARK_BYTES = 4 * N_LANES
-# How many candidates are tested at a time, and how many bytes may be read behind the last column.
+# How many candidates are tested at a time, and how many bytes may be read past the last column.
 WIDTH = 64
 
 _BYTES = ir.VectorType(ir.IntType(8), WIDTH)
@@ -43,7 +43,7 @@ _WORD = ir.IntType(64)
 
 
 def _has_shuffles() -> bool:
-    """Return whether kernels are compiled, for this very processor, and it has the instructions."""
+    """Return whether kernels are compiled for this processor, and it has the instructions."""
     if config.DISABLE_JIT or config.CPU_NAME is not None or config.CPU_FEATURES is not None:
         return False
     features = llvm.get_host_cpu_features()
@@ -55,7 +55,7 @@ HAS_SHUFFLES = _has_shuffles()
 
 @inline_kernel
 def is_marked(marked: NDArray[np.uint8], column: Any, n: Any, marks: NDArray[np.uint8]) -> Any:
-    """Return whether one candidate may match; its first column is at `column`, the next ones n, 2 n ... behind."""
+    """Return whether one candidate may match; its columns are at `column`, `column + n`, `column + 2 n` ..."""
     second = np.uint64(marked[column])
     third = np.uint64(marked[column + np.uint64(3) * n])
     high = np.uint64(N_LANES)
@@ -71,7 +71,7 @@ def _load(builder: Any, address: Any) -> Any:
 
 
 def _looked_up(builder: Any, lanes: Any, table: list[Any], zero: Any) -> Any:
-    """Return the bytes of a table of 256 at 64 lanes."""
+    """Return the 64 bytes that a table of 256 bytes has for 64 lanes."""
     name, signature = "llvm.x86.avx512.vpermi2var.qi.512", ir.FunctionType(_BYTES, [_BYTES] * 3)
     shuffle = builder.module.declare_intrinsic(name, (), signature)
     first = builder.call(shuffle, [table[0], lanes, table[1]])
@@ -81,7 +81,7 @@ def _looked_up(builder: Any, lanes: Any, table: list[Any], zero: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def marked_of_64(typing_context: Any, column: Any, n: Any, marks: Any) -> Any:
-    """Return a bit for each of 64 candidates: may it match? Takes addresses: the first column, and the marks."""
+    """Return a bit for each of 64 candidates: whether it may match. `column` and `marks` are addresses."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         column, n, marks = arguments
@@ -104,9 +104,9 @@ def marked_of_64(typing_context: Any, column: Any, n: Any, marks: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def signed_of_32(typing_context: Any, line: Any, marks: Any) -> Any:
-    """Return the lower one of two bits for each of the 32 signatures on a cache line that the event may have.
+    """Return two bits for each of the 32 signatures on a cache line; the lower one is set if the event may have it.
 
-    Takes addresses: of the line, and of the marks.
+    Takes the addresses of the line and of the marks.
     """
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

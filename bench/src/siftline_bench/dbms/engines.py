@@ -1,7 +1,7 @@
-"""The databases behind `dbms`: how each is filled fast, and how each is asked for matching clauses.
+"""The databases of `dbms`: how each is filled fast, and how each is queried for matching clauses.
 
-Both hold the tables of one plan in memory. A query is one statement over the event, which comes as a relation; only
-what an event needs is in it: whether a value has a `rest`, whether an attribute has several values.
+Both hold the tables of one plan in memory. A query is one statement over the event, which comes as a relation. Its text
+depends on the event: whether a value has a `rest`, and whether an attribute has several values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from siftline.errors import SiftlineError
-from siftline.indexes.dbms.predicates import (
+from siftline_bench.dbms.predicates import (
     ANY,
     CLOSED,
     EQ,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Rows = list[tuple[Any, ...]]
-# By name: lists, NumPy or Arrow arrays, whatever is at hand.
+# By name: lists, NumPy arrays or Arrow arrays.
 Columns = dict[str, Any]
 
 GROUPING: Final = "grouping"
@@ -56,17 +56,17 @@ _EVENT_TYPES: Final = {"attr": "INTEGER", "kind": "INTEGER", "number": "DOUBLE",
 
 
 class Query:
-    """What a statement has to take into account; equal queries have the same text."""
+    """What the text of a statement depends on; equal queries have the same text."""
 
     def __init__(self, plan: str, *, has_rest: bool, has_repeats: bool, has_unneeding: bool) -> None:
         self.plan = plan
-        self.has_rest = has_rest  # some number, here or there, is no double
+        self.has_rest = has_rest  # some number of the event or of a row is no double
         self.has_repeats = has_repeats  # an attribute of the event has several values
-        self.has_unneeding = has_unneeding  # some clause needs nothing, and vetoes at most
+        self.has_unneeding = has_unneeding  # some clause has no predicates, except vetoes
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Return what makes one text different from another."""
+        """Return the values on which the text depends."""
         return self.plan, self.has_rest, self.has_repeats, self.has_unneeding
 
 
@@ -74,7 +74,7 @@ class Database(Protocol):
     """Tables of one plan in memory."""
 
     def load(self, tables: dict[str, Columns]) -> None:
-        """Add rows to tables, all in one transaction, by the fastest way that the database has."""
+        """Add rows to tables in one transaction, by the fastest method of the database."""
 
     def find(self, query: Query, event: Rows) -> NDArray[np.int64]:
         """Return the clauses that hold."""
@@ -92,12 +92,12 @@ def open_database(engine: str, plan: str) -> Database:
 
 
 def import_duckdb() -> Any:
-    """Return the module, or say what to install."""
+    """Return the module, or raise SiftlineError with what to install."""
     try:
         import duckdb
     except ImportError:
         raise SiftlineError(
-            "index 'dbms' with engine='duckdb' needs DuckDB: pip install 'siftline[dbms]'; engine='sqlite' does not"
+            "index 'dbms' with engine='duckdb' needs DuckDB: pip install duckdb; engine='sqlite' does not"
         ) from None
     return duckdb
 
@@ -176,14 +176,14 @@ def _sequential(query: Query, join: str = "JOIN") -> str:
 
 
 def _unneeding(query: Query) -> str:
-    """Return what finds the clauses that need nothing, and of which no veto holds."""
+    """Return the query for clauses without predicates of which no veto holds."""
     if not query.has_unneeding:
         return ""
     return " UNION SELECT sid FROM subs WHERE cnt = 0 AND sid NOT IN (SELECT sid FROM total)"
 
 
 class DuckDb:
-    """DuckDB: columns, vectors, hash joins. Scans are its way; its indexes serve single keys only and are left out."""
+    """DuckDB: columns, vectors, hash joins. Tables are scanned; its indexes serve single keys only and are not used."""
 
     def __init__(self, plan: str) -> None:
         duckdb = import_duckdb()
@@ -196,7 +196,7 @@ class DuckDb:
             self._connection.execute(f"CREATE TABLE {name} ({_declared(columns)})")
 
     def load(self, tables: dict[str, Columns]) -> None:
-        """Hand over Arrow tables, which DuckDB reads where they are."""
+        """Insert from Arrow tables, which DuckDB reads without a copy."""
         connection = self._connection.cursor()
         connection.execute("BEGIN")
         for name, columns in tables.items():
@@ -252,7 +252,7 @@ class DuckDb:
 
 
 class Sqlite:
-    """SQLite: B-trees, one row at a time. Each operator is a range of an index, so none has a row compared in vain."""
+    """SQLite: B-trees, one row at a time. Each operator is a range of an index, so only rows that hold are read."""
 
     def __init__(self, plan: str) -> None:
         self._plan = plan
@@ -282,7 +282,7 @@ class Sqlite:
             self._connection.execute("COMMIT")
 
     def find(self, query: Query, event: Rows) -> NDArray[np.int64]:
-        """Put the event into its table, and run the statement, which SQLite remembers as long as it is the same."""
+        """Put the event into its table, and run the statement, which SQLite caches by its text."""
         text = self._texts.get(query.key)
         if text is None:
             text = self._texts[query.key] = self._text(query)

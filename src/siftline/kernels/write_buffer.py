@@ -1,4 +1,4 @@
-"""Scanning the tail of an engine for one event: a few hundred clauses, found by nothing."""
+"""Scanning the write buffer of an engine for one event: a few hundred clauses without an index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from siftline.kernels.compiler import inline_kernel, kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Columns of `heads`; the last three repeat the first literal, whose attribute is -1 if it does not decide alone.
+# Columns of `heads`. The last three are a copy of the first literal; its attribute is -1 if the clause may hold without
+# it.
 SLOT = 0
 START = 1
 END = 2
@@ -32,7 +33,8 @@ SET_END = 5
 IS_ALTERNATIVE = 6
 PATTERN = 7
 
-# What stands as exactness: the clause of a removed subscription, one that needs the exact check, one that needs none.
+# Values of EXACTNESS: the subscription is removed; needs the exact check; needs a check of its patterns only; needs no
+# check.
 DEAD = -1
 INEXACT = 0
 BY_PATTERNS = 1
@@ -56,7 +58,7 @@ def _place_of(attribute: Any, names: NDArray[np.int32]) -> Any:
 def _hash_event(
     attributes: NDArray[np.int32], names: NDArray[np.int32], lasts: NDArray[np.int32], earlier: NDArray[np.int32]
 ) -> None:
-    """Note the last value of each attribute, and for each value the one of its attribute before it, or -1."""
+    """Write the last value of each attribute, and for each value the previous value of its attribute, or -1."""
     for place in range(len(names)):
         names[place] = ABSENT
     for p in range(len(attributes)):
@@ -114,7 +116,7 @@ def _may_hold(
     lasts: NDArray[np.int32],
     earlier: NDArray[np.int32],
 ) -> Any:
-    """Return whether the first literal of a clause leaves it a chance."""
+    """Return whether the clause may still hold after a test of its first literal."""
     attribute = heads[c, FIRST_ATTRIBUTE]
     if attribute < 0:
         return True
@@ -127,7 +129,7 @@ def _may_hold(
 
 
 @kernel
-def match_tail(
+def match_buffer(
     attributes: NDArray[np.int32],
     codes: NDArray[np.int32],
     heads: NDArray[np.int32],
@@ -136,10 +138,9 @@ def match_tail(
     n_clauses: int,
     found: NDArray[np.int32],
 ) -> Any:
-    """Write slots that match to the front of `found`, and slots to check, backwards, to its end.
+    """Write the slots that match to the front of `found`, and the slots to check to its end, backwards.
 
-    Returns the number of the first, plus that of the second times 2**32. Each slot is there once: its clauses follow
-    each other.
+    Returns n_sure + n_possible * 2**32. The clauses of a slot are consecutive, so each slot is written once.
     """
     size = _SMALLEST_TABLE
     while size < 4 * len(attributes):
@@ -152,7 +153,7 @@ def match_tail(
     n_possible = 0
     n_found = len(found)
     for c in range(n_clauses):
-        # Most clauses end here, without a look at their literals.
+        # This rejects most clauses before their literals are read.
         if not _may_hold(c, codes, heads, names, lasts, earlier):
             continue
         holds = True

@@ -14,7 +14,7 @@ from strategies import events, subscriptions
 
 from siftline import Engine
 from siftline.errors import SiftlineError, UnknownIndexError
-from siftline.indexes.dbms.predicates import EQ, LT, NE, NUMBER, STRING
+from siftline_bench.dbms.predicates import EQ, LT, NE, NUMBER, STRING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,6 +161,6 @@ def test_without_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
         return plain(name, *arguments)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(SiftlineError, match=r"pip install 'siftline\[dbms\]'"):
+    with pytest.raises(SiftlineError, match=r"pip install duckdb"):
         Engine("dbms", engine="duckdb")
     assert len(Engine("dbms", engine="sqlite")) == 0

@@ -1,10 +1,10 @@
-"""`dbms`: subscriptions as rows, an event as a query, and a database does the rest.
+"""`dbms`: subscriptions are rows, and an event is a query to a database.
 
 Paper: the DBMS half of ToPSS (section 4): sequential search (4.1) and predicate grouping (4.2), there on Kdb.
 
 Idea: *sequential* keeps a row for each predicate of each subscription; a query compares all of them with the event,
 counts by subscription, and keeps those that count as many as they have. *Grouping* keeps each different predicate once;
-the query finds those that hold, then counts them in the table of who uses which.
+the query finds those that hold, then counts them in the table of which clause uses which predicate.
 
 Worked example:    1: price < 580 and brand = 'x'        2: price < 580 and year in (2019, 2020)
 
@@ -23,7 +23,7 @@ Worked example:    1: price < 580 and brand = 'x'        2: price < 580 and year
 
     hits: pid 0, pid 2    counts: 1 has 1 of 2, 2 has 2 of 2    match: 2
 
-Tables: `dbms_engines.TABLES`; the columns of a predicate are those of `dbms_predicates.ROW_TYPES`. In SQLite `preds`
+Tables: `engines.TABLES`; the columns of a predicate are those of `predicates.ROW_TYPES`. In SQLite `preds`
 has an index over (attr, kind, op, value), in which every operator is one range, and `subs_preds` lies in the order of
 pid. In DuckDB rows lie in the order of pid too, and are scanned.
 
@@ -41,7 +41,7 @@ D2  The event is a relation that the query joins, where the paper writes out a c
     statement then stays the same, and DuckDB takes a fifth of the time with 10,000 subscriptions (4 ms against 23 in
     a trial with grouping), half of it with 100,000; with sequential search a fifth and less.
 D3  Attributes are numbers. Values have columns by type, and an operator for each way to bound a range on two sides.
-    All comparisons are exact, for integers beyond 2**53 too (`dbms_predicates`).
+    All comparisons are exact, for integers beyond 2**53 too (`predicates.py`).
 D4  A predicate may have several rows, one for each of its ranges (`in`, `not in`); it still counts once.
 D5  "No value lies in these ranges" is a predicate with negative points: if it holds, the sum cannot be right any more.
     Clauses that need nothing are found by `cnt = 0`.
@@ -58,9 +58,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from siftline.encoding.growable import Growable
-from siftline.indexes.dbms.engines import GROUPING, SEQUENTIAL, Query, arrow_array, import_duckdb, open_database
-from siftline.indexes.dbms.predicates import ROW_TYPES, event_rows, rows_of, uses_of
 from siftline.indexes.protocol import Candidates, OneByOne
+from siftline_bench.dbms.engines import GROUPING, SEQUENTIAL, Query, arrow_array, import_duckdb, open_database
+from siftline_bench.dbms.predicates import ROW_TYPES, event_rows, rows_of, uses_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,9 +70,9 @@ if TYPE_CHECKING:
     from siftline.encoding.clauses import Clauses
     from siftline.encoding.domains import Domains
     from siftline.encoding.events import EncodedEvents
-    from siftline.indexes.dbms.engines import Columns, Database
-    from siftline.indexes.dbms.predicates import Key, Uses
     from siftline.indexes.protocol import Batch
+    from siftline_bench.dbms.engines import Columns, Database
+    from siftline_bench.dbms.predicates import Key, Uses
 
 _ENGINES: Final = ("sqlite", "duckdb")
 _PLANS: Final = (GROUPING, SEQUENTIAL)
@@ -95,7 +95,7 @@ class Dbms(OneByOne):
     Parameters
     ----------
     engine : {"sqlite", "duckdb"}
-        The database. DuckDB needs `pip install 'siftline[dbms]'`.
+        The database. DuckDB needs `pip install duckdb`, which siftline-bench brings.
     plan : {"grouping", "sequential"}
         Whether each different predicate is kept once, or each subscription has its own.
 
@@ -110,10 +110,6 @@ class Dbms(OneByOne):
     """
 
     name: ClassVar[str] = "dbms"
-    takes_alternatives: ClassVar[bool] = False
-    takes_patterns: ClassVar[bool] = False
-    has_write_buffer: ClassVar[bool] = False
-    shares: ClassVar[bool] = False
 
     def __init__(self, *, engine: str = "sqlite", plan: str = GROUPING) -> None:
         if engine not in _ENGINES:
@@ -143,10 +139,6 @@ class Dbms(OneByOne):
         """Fill new tables."""
         self._clear()
         self.add(self.prepare(batch), batch.domains)
-
-    def build_in_parts(self, batch: Batch) -> None:
-        """Do the same: there is no limit."""
-        self.build(batch)
 
     def prepare(self, batch: Batch) -> Prepared:
         """Make the rows of new subscriptions."""
@@ -221,9 +213,6 @@ class Dbms(OneByOne):
         """Clear live flags (D7)."""
         self._is_live.view[slots] = False
 
-    def merge(self) -> None:
-        """Choose nothing: the database keeps its own house."""
-
     # matching
 
     def match(self, events: EncodedEvents, position: int) -> Candidates:
@@ -249,7 +238,7 @@ class Dbms(OneByOne):
         return self._candidates(sids)
 
     def _candidates(self, sids: NDArray[np.int64]) -> Candidates:
-        # Clauses that came while the database was searching are not in these views, or they are whole.
+        # Clauses that were added during the query are not in these views, or completely.
         slots, is_exact = self._slots.view, self._is_exact.view
         sids = sids[sids < len(slots)]
         sids = sids[self._is_live.view[slots[sids]]]
