@@ -54,6 +54,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.attributes: dict[str, SeenAttribute] = {}
+        self.compared: set[str] = set()  # attributes on the right of comparisons, where quotes are easily forgotten
         self.n_events = 0
         self._close = lru_cache(maxsize=65536)(self._close_string)
         self._meant = lru_cache(maxsize=65536)(self._meant_path)
@@ -95,6 +96,10 @@ class Seen:
             return Finding("unseen-attribute", f"{name} is an object in these events", f"did you mean {below!r}?")
         if attribute is not None:
             return Finding("unseen-attribute", f"{name} has no value in any event")
+        if path in self.compared:
+            return Finding(
+                "unseen-attribute", f"no event has the attribute {name}", f"a string needs quotes: {quoted(path, chr(39))}"
+            )
         meant = self._meant(path)
         hint = f"did you mean {meant!r}?" if meant else None
         return Finding("unseen-attribute", f"no event has the attribute {name}", hint)

@@ -465,8 +465,8 @@ class TextReader:
             return "only = != < <= > >= compare two attributes"
         if before.lower() in ("this", "string", ")"):
             return "this, lengths and 'any string' are compared with constants only"
-        if lexical.is_difference(token):
-            name, _, number = shortened(token).rpartition("-")
+        name, _, number = shortened(token).rpartition("-")
+        if number.isdecimal():
             return f"a difference needs spaces: {name} - {number}"
         return f"an attribute of that name is quoted: {lexical.quoted(shortened(token), chr(34))}"
 

@@ -45,7 +45,7 @@ SYMBOL_HINTS: Final = {
     ":": "a path is written with dots, and a comparison with =",
     "#": COMMENT_HINT,
     "$": "paths begin at the event: leave out '$' and the dot",
-    **dict.fromkeys("+-*/", "arithmetic is one number behind an attribute on the right: a > b + 5"),
+    **dict.fromkeys("+-*/", "constants are written out; an attribute on the right takes one number: a > b + 5"),
     **dict.fromkeys("\u2018\u2019\u201c\u201d\u00b4", "write straight quotes: '…' for strings, \"…\" for names"),
 }
 # What stands where a constant is needed.

@@ -19,7 +19,7 @@ from siftline.language.tokens import (
     STRING,
     SYMBOL,
     VARIABLE,
-    is_difference,
+    is_doubtful,
     kind,
     read_date,
     read_interval,
@@ -82,14 +82,14 @@ class TermReader(TextReader):
     def _is_right_attribute(self, token: str) -> bool:
         """Return whether a name on the right of a comparison is an attribute.
 
-        Words that others write for constants are not, nor is what may be meant as a difference or as a string: names
-        that need no quotes have none, because `color = "red"` is nearly always meant as `color = 'red'`.
+        Words that others write for constants are not, nor is what may be meant as something else: names that need no
+        quotes have none, because `color = "red"` is nearly always meant as `color = 'red'`.
         """
         if token[0] == '"':
             return write_right_path(read_path(token))[0] == '"'
         if self.tokens[self.index + 1] == "(" or token.lower() in NOT_ON_THE_RIGHT:
             return False
-        return not is_difference(token) and unquoted_hint(token) is None
+        return not is_doubtful(token) and unquoted_hint(token) is None
 
     def _offset(self) -> int | float | None:
         """Read the number that is added to an attribute, or subtracted, if there is one."""

@@ -82,8 +82,8 @@ _TOKEN = re.compile(
 _SEGMENT = re.compile(rf"\.?(?:({_QUOTED})|([^\".]+))")
 _BARE_PATH = re.compile(rf"{_FIRST}(?:\.{_LATER})*+")
 _BARE_VARIABLE = re.compile(_VARIABLE)
-# A name that looks like a difference: `b-5`.
-_DIFFERENCE = re.compile(r"-[0-9]")
+# A name that may be meant as a difference, a price or a placeholder: `b-5`, `$5`, `$limit`.
+_DOUBTFUL = re.compile(r"-[0-9]|\A\$")
 
 _ASCII_KINDS: Final = (
     dict.fromkeys("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_", NAME)
@@ -176,16 +176,16 @@ def write_right_path(path: str) -> str:
     >>> write_right_path("limit"), write_right_path("today"), write_right_path("b-5")
     ('limit', '"today"', '"b-5"')
     """
-    return quoted(path, '"') if is_difference(path) else write_path(path, NOT_ON_THE_RIGHT)
+    return quoted(path, '"') if is_doubtful(path) else write_path(path, NOT_ON_THE_RIGHT)
 
 
-def is_difference(token: str) -> bool:
-    """Return whether a bare name may be meant as a difference.
+def is_doubtful(token: str) -> bool:
+    """Return whether a bare name on the right of a comparison may be meant as something else.
 
-    >>> is_difference("b-5"), is_difference("detail-type"), is_difference('"b-5"')
-    (True, False, False)
+    >>> is_doubtful("b-5"), is_doubtful("$limit"), is_doubtful("detail-type"), is_doubtful('"b-5"')
+    (True, True, False, False)
     """
-    return '"' not in token and _DIFFERENCE.search(token) is not None
+    return '"' not in token and _DOUBTFUL.search(token) is not None
 
 
 def write_variable(name: str) -> str:
