@@ -460,7 +460,7 @@ class TextReader:
 
     def _right_hint(self, token: str) -> str:
         """Return why a name is no attribute where a constant is needed."""
-        before, op = self.tokens[self.index - 2 : self.index]
+        before, op = self.tokens[self.index - 2], self.tokens[self.index - 1]
         if op not in COMPARISONS:
             return "only = != < <= > >= compare two attributes"
         if before.lower() in ("this", "string", ")"):
