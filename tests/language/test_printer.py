@@ -50,7 +50,8 @@ constants = st.booleans() | integers | doubles | strings
 
 WORDS = (
     "and any between cidr contains date ends exists false ilike in is like matches not null or starts this timestamp "
-    "true with NOT This this.x length string ignoring case now nan none Today b-5 $b a a.b a-b a--b -a a- .a a. a..b 1 1a 2.5 @a $a @ $ \u00e9 \u0939\u093f \u00b2 \u0661 "
+    "true with NOT This this.x length string ignoring case now nan none Today b-5 $b "
+    "a a.b a-b a--b -a a- .a a. a..b 1 1a 2.5 @a $a @ $ \u00e9 \u0939\u093f \u00b2 \u0661 "
 )
 names = st.sampled_from([*WORDS.split(" "), "a b", "a\nb", 'a"b', "a'b", "\x00", "\ud800", '"']) | any_text
 

@@ -96,12 +96,10 @@ class Seen:
             return Finding("unseen-attribute", f"{name} is an object in these events", f"did you mean {below!r}?")
         if attribute is not None:
             return Finding("unseen-attribute", f"{name} has no value in any event")
-        if path in self.compared:
-            return Finding(
-                "unseen-attribute", f"no event has the attribute {name}", f"a string needs quotes: {quoted(path, chr(39))}"
-            )
         meant = self._meant(path)
         hint = f"did you mean {meant!r}?" if meant else None
+        if path in self.compared:
+            hint = f"a string needs quotes: {quoted(path, chr(39))}"
         return Finding("unseen-attribute", f"no event has the attribute {name}", hint)
 
     def _meant_path(self, path: str) -> str | None:

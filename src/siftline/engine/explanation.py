@@ -377,7 +377,7 @@ def _strings_reason(test: AnyString, record: Record, truth: Truth) -> str:
     if truth is True:
         return f"one is {_shown(next(text for text in texts if compare(text, test.op, test.operand)))}"
     if truth is None and texts:
-        return f"{len(texts):,} strings: not comparable"
+        return f"not comparable: {_listed(texts)}"
     return f"none of {len(texts):,} strings" if texts else "there is no string"
 
 

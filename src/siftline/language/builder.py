@@ -95,22 +95,22 @@ class Attribute:
     # `==` makes a predicate, so an attribute can be neither a key nor an element of a set.
     __hash__ = None  # type: ignore[assignment]
 
-    def __eq__(self, value: Value) -> Test:  # type: ignore[override]
+    def __eq__(self, value: Value | Attribute | _Shifted) -> Test:  # type: ignore[override]
         return self._one("=", value)
 
-    def __ne__(self, value: Value) -> Test:  # type: ignore[override]
+    def __ne__(self, value: Value | Attribute | _Shifted) -> Test:  # type: ignore[override]
         return self._one("!=", value)
 
-    def __lt__(self, value: Value) -> Test:
+    def __lt__(self, value: Value | Attribute | _Shifted) -> Test:
         return self._one("<", value)
 
-    def __le__(self, value: Value) -> Test:
+    def __le__(self, value: Value | Attribute | _Shifted) -> Test:
         return self._one("<=", value)
 
-    def __gt__(self, value: Value) -> Test:
+    def __gt__(self, value: Value | Attribute | _Shifted) -> Test:
         return self._one(">", value)
 
-    def __ge__(self, value: Value) -> Test:
+    def __ge__(self, value: Value | Attribute | _Shifted) -> Test:
         return self._one(">=", value)
 
     def is_in(self, values: Iterable[Value]) -> Test:
@@ -257,7 +257,7 @@ class Attribute:
     def _compared(self, op: str, right: _Shifted) -> AttributeComparison:
         if type(self) is not Attribute or type(right.attribute) is not Attribute:
             raise SubscriptionError("only attributes themselves are compared with each other")
-        return AttributeComparison(self.path, op, right.attribute.path, right.offset)  # type: ignore[arg-type]
+        return AttributeComparison(self.path, op, right.attribute.path, right.offset)
 
     def _made(self, op: str, operand: Any) -> Test:
         return Predicate(self.path, op, operand)

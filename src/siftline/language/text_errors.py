@@ -473,7 +473,9 @@ class TextReader:
     def _no_offset(self) -> NoReturn:
         """Report that no number follows the sign behind an attribute."""
         name, sign = self.tokens[self.index - 2 : self.index]
-        self._expected(f"a number after '{shortened(name)} {sign}'", f"an offset is a number: {shortened(name)} {sign} 5")
+        self._expected(
+            f"a number after '{shortened(name)} {sign}'", f"an offset is a number: {shortened(name)} {sign} 5"
+        )
 
     def _no_case(self, op: str, index: int) -> NoReturn:
         """Report `ignoring case` behind an operator that does not take it, or an `ignoring` without `case`."""

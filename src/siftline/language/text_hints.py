@@ -111,7 +111,9 @@ ALL_HINT: Final = "write not any {0} ((…) is not true): {0} has elements, and 
 _NO_CONVERSION: Final = "values keep the kind that they have in the event: compare {0} itself"
 # What stands for a function of an attribute; functions are looked up in lower case and without `_`.
 _FUNCTION_HINTS: Final = {
-    **dict.fromkeys(("lower", "upper", "lcase", "ucase", "tolower", "toupper"), "to ignore case, write {0} = 'x' ignoring case"),
+    **dict.fromkeys(
+        ("lower", "upper", "lcase", "ucase", "tolower", "toupper"), "to ignore case, write {0} = 'x' ignoring case"
+    ),
     **dict.fromkeys(("startswith", "beginswith", "hasprefix"), "write {0} starts with 'x'"),
     **dict.fromkeys(("endswith", "hassuffix"), "write {0} ends with 'x'"),
     **dict.fromkeys(("contains", "includes", "instr", "position", "strpos"), "write {0} contains 'x'"),

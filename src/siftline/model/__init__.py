@@ -2,9 +2,9 @@
 
 Pure Python, and below everything else: this package imports nothing of Siftline but its errors.
 
-`predicate.py`, `derived.py`, `expression.py`: immutable nodes. `event.py`: a JSON object as attributes with zero, one or several
-values; `structure.py`: what else stands for objects and arrays. `semantics.py`: the meaning, three-valued, in a
-hundred lines. `wildcard.py`: `like` and case folding. `timestamp.py`: which strings are times, and the constants that
+`predicate.py`, `derived.py`, `expression.py`: immutable nodes. `event.py`: a JSON object as attributes with zero, one
+or several values; `structure.py`: what else stands for objects and arrays. `semantics.py`: the meaning, three-valued,
+in a few pages. `wildcard.py`: `like` and case folding. `timestamp.py`: which strings are times, and the constants that
 are instants. `packing.py`: expressions as plain tuples, in which an engine keeps them: the garbage collector does not
 look at them again. Pure Python; everything else is measured against it.
 

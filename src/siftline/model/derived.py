@@ -55,7 +55,7 @@ class AttributeComparison(Expression):
     other: str
     offset: int | float | None
 
-    def __init__(self, attribute: str, op: str, other: str, offset: int | float | None = None) -> None:
+    def __init__(self, attribute: str | None, op: str, other: str | None, offset: int | float | None = None) -> None:
         if op not in COMPARISONS:
             raise SubscriptionError(f"'{op}' does not compare two attributes", hint="=, !=, <, <=, > and >= do")
         if attribute is None or other is None:

@@ -51,9 +51,7 @@ PRESENCES: Final = frozenset({"is null", "is not null", "exists"})
 # What stands behind the constants of an operator that folds case first, and behind its name in the model.
 IGNORING_CASE: Final = " ignoring case"
 CASELESS: Final = frozenset(
-    f"{op}{IGNORING_CASE}"
-    for op in ("=", "!=", *SETS, *TEXTS)
-    if not op.endswith(("like", "matches", "cidr"))
+    f"{op}{IGNORING_CASE}" for op in ("=", "!=", *SETS, *TEXTS) if not op.endswith(("like", "matches", "cidr"))
 )
 OPERATORS: Final = COMPARISONS | SETS | RANGES | TEXTS | PRESENCES | CASELESS
 
