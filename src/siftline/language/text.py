@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from siftline.errors import SubscriptionError
 from siftline.language.text_hints import ELEMENT_HINT
-from siftline.language.text_terms import TermReader
+from siftline.language.text_terms import TermReader, is_right_attribute
 from siftline.language.tokens import COMPARISONS, KEYWORDS, MAX_TEXT, NAME, RESERVED, kind, read_path
 from siftline.model import (
     FALSE,
@@ -227,22 +227,20 @@ class _Parser(TermReader):
         if self.elements:
             self._check_this(token)
         attribute = read_path(token) if '"' in token else token
-        other = self.tokens[self.index + 1]
-        if kind(other) == NAME and self.tokens[self.index] in COMPARISONS:
-            return self._attribute_comparison(attribute, other)
+        if kind(self.tokens[self.index + 1]) == NAME and self.tokens[self.index] in COMPARISONS:
+            return self._comparison_with_word(attribute)
         return self._predicate(attribute)
 
-    def _attribute_comparison(self, attribute: str, other: str) -> Expression:
+    def _comparison_with_word(self, attribute: str) -> Expression:
         """Read a comparison with another attribute, or with a constant that begins with a word."""
-        self.index += 1
-        if not self._is_right_attribute(other):
-            self.index -= 1
+        symbol, other, following = self.tokens[self.index : self.index + 3]
+        if not is_right_attribute(other, following):
             return self._predicate(attribute)
+        self.index += 1
         if self.elements:
             self._check_this(other)
-        op = COMPARISONS[self.tokens[self.index - 1]]
         self.index += 1
-        return AttributeComparison(attribute, op, read_path(other), self._offset())
+        return AttributeComparison(attribute, COMPARISONS[symbol], read_path(other), self._offset())
 
     def _predicate(self, attribute: str | None) -> Predicate:
         op = COMPARISONS.get(self.tokens[self.index])

@@ -79,18 +79,6 @@ class TermReader(TextReader):
         self.index -= 1
         return self._no_constant(token)
 
-    def _is_right_attribute(self, token: str) -> bool:
-        """Return whether a name on the right of a comparison is an attribute.
-
-        Words that others write for constants are not, nor is what may be meant as something else: names that need no
-        quotes have none, because `color = "red"` is nearly always meant as `color = 'red'`.
-        """
-        if token[0] == '"':
-            return write_right_path(read_path(token))[0] == '"'
-        if self.tokens[self.index + 1] == "(" or token.lower() in NOT_ON_THE_RIGHT:
-            return False
-        return not is_doubtful(token) and unquoted_hint(token) is None
-
     def _offset(self) -> int | float | None:
         """Read the number that is added to an attribute, or subtracted, if there is one."""
         sign = self.tokens[self.index]
@@ -235,3 +223,19 @@ class TermReader(TextReader):
             if not open_groups:
                 break
         return tokens[index] in COMPARISONS or tokens[index] in ARITHMETIC
+
+
+def is_right_attribute(token: str, following: str) -> bool:
+    """Return whether a name on the right of a comparison is an attribute.
+
+    Words that others write for constants are not, nor is what may be meant as something else: names that need no quotes
+    have none, because `color = "red"` is nearly always meant as `color = 'red'`.
+
+    >>> is_right_attribute("limit", "and"), is_right_attribute('"limit"', "and"), is_right_attribute("now", "(")
+    (True, False, False)
+    """
+    if token[0] == '"':
+        return write_right_path(read_path(token))[0] == '"'
+    if following == "(" or token.lower() in NOT_ON_THE_RIGHT:
+        return False
+    return not is_doubtful(token) and unquoted_hint(token) is None
