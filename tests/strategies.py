@@ -7,7 +7,22 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from siftline.engine.paged import PagedEngine
-from siftline.model import And, AnyElement, Expression, IsTrue, Not, Now, Or, Predicate, Timestamp, instant_of_text
+from siftline.model import (
+    And,
+    AnyElement,
+    AnyString,
+    AttributeComparison,
+    Expression,
+    IsTrue,
+    Length,
+    Not,
+    Now,
+    Or,
+    Predicate,
+    Timestamp,
+    instant_of_text,
+)
+from siftline.model.predicate import CASELESS
 
 if TYPE_CHECKING:
     from siftline import Engine
@@ -17,6 +32,24 @@ ATTRIBUTES = ["a", "b", "c.d"]
 NUMBERS: list[int | float] = [0, 1, 2, 3, 1.5, -1, -0.0, 2.0, 2**53, 2**53 + 1, -(2**53), 1e300]
 TEXTS = ["", "a", "ab", "abc", "b", "B", "ba", "%", "ß", "é", "a\nb", "\U0010ffff", "\ud800", "10.0.0.7", "2001:db8::1"]
 LONG_TEXT = "ünïcödé" * 40
+# Letters whose lower, upper and folded forms are several, few or of another length, and what looks like a pattern.
+CASED = [
+    "\u00df",
+    "\u1e9e",
+    "ss",
+    "SS",
+    "\u0130",
+    "i",
+    "I",
+    "\u0131",
+    "\u017f",
+    "S",
+    "\u03a3",
+    "\u03c3",
+    "\u03c2",
+    "\u00c9",
+]
+CASED += ["AB", "%", "_", "\\", "\ud800A", "\ud800a"]
 # One instant in many spellings, its neighbours, both ends of the calendar, and what looks like a time.
 TIMES = [
     "2026-01-31T10:00:00Z",
@@ -57,6 +90,7 @@ offsets = st.sampled_from([0, 1, -1, -10 * HOUR, 10 * HOUR, -(80_000 * 24 * HOUR
 moments = _short(st.one_of(times.map(Timestamp), offsets.map(Now)))
 constants = _short(st.one_of(numbers, texts, st.sampled_from(TIMES), st.booleans(), moments))
 attributes = st.sampled_from(ATTRIBUTES)
+cased = st.sampled_from(CASED + TEXTS[:7])
 patterns = st.text(alphabet="ab%_é\n", max_size=4)
 
 
@@ -92,7 +126,45 @@ def _predicates(paths: st.SearchStrategy[Any]) -> st.SearchStrategy[Expression]:
     tests = [
         st.builds(Predicate, paths, st.sampled_from([word, f"not {word}"]), operands.get(word, texts)) for word in words
     ]
+    for op in sorted(CASELESS):
+        operand = st.lists(cased, max_size=3).map(tuple) if op.removeprefix("not ").startswith("in") else cased
+        tests.append(st.builds(Predicate, paths, st.just(op), operand))
     return st.one_of([*parts, *tests])
+
+
+def _strings() -> st.SearchStrategy[Expression]:
+    """Return tests of all strings."""
+    several = st.lists(cased, max_size=3).map(tuple)
+    words = ["=", "!=", "<", ">=", "starts with", "ends with", "contains", "not contains", "like", "not ilike"]
+    return st.one_of(
+        st.builds(AnyString, st.sampled_from(words), patterns),
+        st.builds(AnyString, st.sampled_from(sorted(op for op in CASELESS if "in ignoring" not in op)), cased),
+        st.builds(AnyString, st.sampled_from(["in", "not in", "in ignoring case", "not in ignoring case"]), several),
+        st.builds(AnyString, st.sampled_from(["between", "not between"]), _pair(cased)),
+        st.builds(AnyString, st.just("matches"), st.sampled_from(["a", "^b", "(?i)AB"])),
+        st.builds(AnyString, st.sampled_from(["cidr", "not cidr"]), st.just("10.0.0.0/8")),
+    )
+
+
+def _lengths(paths: st.SearchStrategy[Any]) -> st.SearchStrategy[Expression]:
+    sizes = st.sampled_from([0, 1, 2, 3, 280, -1, 1.0, 2.5])
+    return st.one_of(
+        st.builds(Length, paths, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), sizes),
+        st.builds(Length, paths, st.sampled_from(["in", "not in"]), st.lists(sizes, max_size=2).map(tuple)),
+        st.builds(Length, paths, st.sampled_from(["between", "not between"]), _pair(sizes)),
+    )
+
+
+def _derived(paths: list[str], lengths: st.SearchStrategy[Any]) -> st.SearchStrategy[Expression]:
+    """Return comparisons of two of the given attributes, tests of all strings, and of lengths."""
+    comparisons = st.builds(
+        AttributeComparison,
+        st.sampled_from(paths),
+        st.sampled_from(["=", "!=", "<", "<=", ">", ">="]),
+        st.sampled_from(paths),
+        st.none() | st.sampled_from([0, 1, -1, 0.5, -0.1, 2**53, 1e-300, -(2**63)]),
+    )
+    return st.one_of(comparisons, comparisons, _strings(), _lengths(lengths))
 
 
 _all_predicates = _predicates(attributes)
@@ -101,7 +173,8 @@ predicates: st.SearchStrategy[Expression] = _short(_all_predicates)
 
 def _inside(path: str) -> st.SearchStrategy[Expression]:
     """Return conditions on one element: on the element itself, and on the attributes of an object."""
-    inner = _predicates(st.sampled_from([None, "d", "e"]))
+    paths = st.sampled_from([None, "d", "e"])
+    inner = st.one_of(_predicates(paths), _predicates(paths), _derived(["d", "e"], paths))
     groups = st.lists(inner, min_size=1, max_size=2).map(lambda parts: parts[0] if len(parts) == 1 else And(parts))
     return st.one_of(groups, groups.map(Not)).map(lambda operand: AnyElement(path, operand))
 
@@ -115,14 +188,16 @@ def _groups(children: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expres
 
 
 any_elements: st.SearchStrategy[Expression] = _short(_any_elements)
-_all_expressions = st.recursive(st.one_of(predicates, predicates, any_elements), _groups, max_leaves=6)
+derived: st.SearchStrategy[Expression] = _short(_derived(ATTRIBUTES, attributes))
+_all_expressions = st.recursive(st.one_of(predicates, predicates, any_elements, derived), _groups, max_leaves=6)
 expressions: st.SearchStrategy[Expression] = _short(_all_expressions)
 
 # A conjunction of plain comparisons: what most subscriptions are, and what indexes are made for.
 conjunctions = st.lists(predicates, min_size=1, max_size=4, unique=True).map(
     lambda parts: parts[0] if len(parts) == 1 else And(parts)
 )
-subscriptions = st.one_of(conjunctions, expressions)
+with_derived = st.tuples(derived, conjunctions).map(lambda parts: parts[0] & parts[1])
+subscriptions = st.one_of(conjunctions, conjunctions, with_derived, expressions, expressions)
 
 _all_leaves = st.one_of(
     numbers,
@@ -134,6 +209,7 @@ _all_leaves = st.one_of(
     st.just(float("inf")),
     st.just(2**70),
     st.just(LONG_TEXT),
+    st.sampled_from(CASED),
 )
 leaves: st.SearchStrategy[Any] = _short(_all_leaves)
 _small_objects = st.dictionaries(st.sampled_from(["d", "e"]), leaves | st.lists(leaves, max_size=2), max_size=2)

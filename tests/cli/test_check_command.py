@@ -61,6 +61,11 @@ def test_json(run: Run, write: Write) -> None:
         ("ship = 'x'", "unseen-attribute", "ship is an object in these events", "did you mean 'ship.city'?"),
         ("whatever = 'red'", "unseen-attribute", "no event has the attribute whatever", None),
         ("not (whatever = 'red')", "unseen-attribute", "no event has the attribute whatever", None),
+        ("brand = acme", "unseen-attribute", "no event has the attribute acme", "a string needs quotes: 'acme'"),
+        ("price < limit + 5", "unseen-attribute", "no event has the attribute limit", "a string needs quotes"),
+        ("length(whatever) > 5", "unseen-attribute", "no event has the attribute whatever", None),
+        ("brand = 'X' ignoring case", "never-true", "no event satisfies brand = 'X' ignoring case", None),
+        ("price = '5' ignoring case", "wrong-kind", "price is always a number, never a string", "constants without"),
         ("price = 'cheap'", "wrong-kind", "price is always a number, never a string", "constants without quotes"),
         (
             "zip > timestamp '2026-01-31'",

@@ -71,7 +71,7 @@ def row(subscription: int, clause: int, predicate: Predicate) -> dict[str, Any]:
     operand = predicate.operand
     if any(isinstance(constant, Timestamp) for constant in predicate.constants()):
         cells |= moment_cells(predicate)
-    elif predicate.op in ("in", "not in"):
+    elif predicate.op.removesuffix(" ignoring case") in ("in", "not in"):
         constants = list(predicate.constants())
         cells["numbers"] = [float(value) for value in constants if isinstance(value, (int, float))]
         cells["texts"] = [value for value in constants if isinstance(value, str)] or None

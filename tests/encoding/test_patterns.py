@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from siftline import Engine, Statistics, parse
 from siftline.encoding import patterns as module
-from siftline.encoding.clauses import constants_of, encode_covers
+from siftline.encoding.clauses import constants_of, encode_covers, pattern_of
 from siftline.encoding.domains import Domains, Pattern
 from siftline.encoding.events import encode_dict
 from siftline.encoding.patterns import Layer, append_patterns, matcher_of
@@ -101,6 +101,23 @@ def check_layers(asked: list[tuple[str, str]], values: list[str]) -> None:
 @given(asked=st.lists(conditions, min_size=1, max_size=12), values=st.lists(texts, min_size=1, max_size=4))
 def test_a_layer_finds_what_the_model_says(asked: list[tuple[str, str]], values: list[str]) -> None:
     check_layers(asked, values)
+
+
+caseless_texts = st.text(alphabet="aAsS\u017f\u00df\u1e9e\u0130\u03c3\u03a3%_\\\ud800\udc00", max_size=3)
+caseless = st.one_of(
+    st.tuples(st.sampled_from(["=", "starts with", "ends with", "contains"]), caseless_texts),
+    st.tuples(st.just("in"), st.lists(caseless_texts, min_size=1, max_size=4).map(tuple)),
+).map(lambda pair: Predicate("a", f"{pair[0]} ignoring case", pair[1]))
+
+
+@given(asked=st.lists(caseless, min_size=1, max_size=12), values=st.lists(caseless_texts, min_size=1, max_size=4))
+def test_a_layer_finds_what_ignores_case(asked: list[Predicate], values: list[str]) -> None:
+    found = [pattern_of(0, predicate) for predicate in asked]
+    layer = Layer([(i, pattern) for i, pattern in enumerate(found) if pattern is not None])
+    assert len(layer.entries) == len(asked)
+    for value in values:
+        event = Event({"a": value})
+        assert found_in(layer, value) == {i for i, predicate in enumerate(asked) if matches(predicate, event)}
 
 
 @pytest.mark.slow

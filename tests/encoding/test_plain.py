@@ -86,6 +86,8 @@ NEW = [
     "s like 'x%{n}'",
     "s like 'x{n}%'",
     "s ilike '%X{n}%'",
+    "s = 'X{n}' ignoring case and s contains 'x' ignoring case",
+    "s starts with 'X{n}' ignoring case and a in ({n}, 7)",
     "s matches 'x+{n}$'",
     "s cidr '10.0.{n}.0/24'",
     "s starts with 'x{n}'",

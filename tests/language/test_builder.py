@@ -5,16 +5,22 @@ from __future__ import annotations
 import datetime
 import decimal
 import enum
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from siftline.errors import SubscriptionError
-from siftline.language.builder import attr, now, this
+from siftline.language.builder import any_string, attr, now, this
 from siftline.language.text import parse
 from siftline.model import OPERATORS, Expression, Predicate
+from siftline.model.predicate import CASELESS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 price = attr("price")
+wrong: Any = price
 
 
 @pytest.mark.parametrize(
@@ -56,6 +62,20 @@ price = attr("price")
         (price.exists(), "exists price"),
         (attr("a b.not").is_null(), '"a b.not" is null'),
         (attr("x").any((attr("y") == 1) & (this > 2)), "any x (y = 1 and this > 2)"),
+        (price > attr("limit"), "price > limit"),
+        (price == attr("limit") + 5, "price = limit + 5"),
+        (price <= attr("a b") - 2.5, 'price <= "a b" - 2.5'),
+        (attr("limit") - decimal.Decimal("5") < price, "price > limit - 5"),
+        (price.length() > 5, "length(price) > 5"),
+        (price.length().not_in([1, 2]), "length(price) not in (1, 2)"),
+        (attr("x").any(this.length().between(1, 2)), "any x (length(this) between 1 and 2)"),
+        (price.ignoring_case() == "x", "price = 'x' ignoring case"),
+        (price.ignoring_case() != "x", "price != 'x' ignoring case"),
+        (price.ignoring_case().is_in(["x", "y"]), "price in ('x', 'y') ignoring case"),
+        (price.ignoring_case().not_in(["x"]), "price not in ('x') ignoring case"),
+        (any_string.contains("x"), "any string contains 'x'"),
+        (any_string != "x", "any string != 'x'"),
+        (any_string.ignoring_case().not_ends_with("x"), "any string not ends with 'x' ignoring case"),
         (
             (price == 1) & (price == 2) & ~((price == 3) | (price == 4)),
             "price = 1 and price = 2 and not (price = 3 or price = 4)",
@@ -70,9 +90,36 @@ def test_every_operator_can_be_built() -> None:
     built = {price.is_null().op, price.is_not_null().op, price.exists().op, price.is_in([1]).op, price.not_in([1]).op}
     built |= {(price == 1).op, (price != 1).op, (price < 1).op, (price <= 1).op, (price > 1).op, (price >= 1).op}
     built |= {price.between(1, 2).op, price.not_between(1, 2).op}
-    for op in OPERATORS - built:
+    for op in OPERATORS - built - CASELESS:
         method = getattr(price, op.replace(" ", "_"))
         assert method("10.0.0.0/8") == Predicate("price", op, "10.0.0.0/8")
+    for op in CASELESS:
+        positive = op.removesuffix(" ignoring case")
+        if positive not in built:
+            method = getattr(price.ignoring_case(), positive.replace(" ", "_"))
+            assert method("X") == Predicate("price", op, "X")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(lambda: price.ignoring_case() < "x", lambda: price.ignoring_case().like("x"), lambda: any_string.is_null()),
+        *(lambda: price.ignoring_case() == 5, lambda: any_string == 5, lambda: price.length() == "x"),
+        *(lambda: price.length().exists(), lambda: price.length().ignoring_case() == 5, lambda: price.is_in([wrong])),
+        *(lambda: price.length() > price, lambda: price > price.length(), lambda: any_string > price),
+        *(lambda: price.contains(wrong), lambda: price.between(wrong, wrong), lambda: price > this),
+        *(lambda: this > price, lambda: wrong + "x", lambda: price.length().any(price == 1)),
+        *(lambda: price + True, lambda: price.contains(price + 5)),  # type: ignore[arg-type]
+    ],
+)
+def test_impossible_combinations(make: Callable[[], object]) -> None:
+    with pytest.raises(SubscriptionError):
+        make()
+
+
+def test_what_stands_for_attributes_is_shown() -> None:
+    shown = price, this, any_string.ignoring_case(), price.length()
+    assert list(map(repr, shown)) == ["attr('price')", "this", "any_string.ignoring_case()", "attr('price').length()"]
 
 
 class Color(enum.StrEnum):
@@ -120,7 +167,7 @@ def test_enumerations_in_every_method() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        *(None, float("nan"), 2**63, b"x", price, [1], object(), Plain.NOTHING, Plain.PAIR),
+        *(None, float("nan"), 2**63, b"x", [1], object(), Plain.NOTHING, Plain.PAIR),
         *(np.timedelta64(1, "s"), np.complex128(1), np.bytes_(b"x"), np.array([1, 2])),
     ],
 )
@@ -144,7 +191,7 @@ def test_misuse() -> None:
         price.is_in("abc")
     with pytest.raises(TypeError, match="takes an Expression"):
         price.any("b = 1")  # type: ignore[arg-type]
-    with pytest.raises(SubscriptionError, match="any this"):
+    with pytest.raises(SubscriptionError, match="not about this"):
         this.any(price == 1)
     with pytest.raises(TypeError, match="truth value"):
         bool(price)

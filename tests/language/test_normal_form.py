@@ -9,10 +9,25 @@ from strategies import events, expressions
 
 from siftline.language.normal_form import MAX_CLAUSES, cnf, cover, dnf, nnf, parts_of
 from siftline.language.text import parse
-from siftline.model import And, AnyElement, Event, Expression, Or, Predicate, evaluate, matches
+from siftline.model import (
+    And,
+    AnyElement,
+    AnyString,
+    AttributeComparison,
+    Event,
+    Expression,
+    Length,
+    Or,
+    Predicate,
+    evaluate,
+    matches,
+)
 
 if TYPE_CHECKING:
     from siftline.language.normal_form import Clause
+
+
+DERIVED = AttributeComparison, AnyString, Length
 
 
 def holds(clause: Clause, event: Event) -> bool:
@@ -34,7 +49,7 @@ def test_nnf_has_negation_only_at_the_leaves(expression: Expression) -> None:
             pending += node.operands
         else:
             leaf, _ = parts_of(node)
-            assert isinstance(leaf, (Predicate, AnyElement))  # inside an `any`, expressions stay as they are
+            assert isinstance(leaf, (Predicate, *DERIVED, AnyElement))  # inside an `any`, expressions stay as they are
 
 
 @given(expression=expressions, tree=events)
@@ -97,3 +112,14 @@ def test_unknown_is_not_false() -> None:
     event = Event({})
     for text in ("not (a = 1)", "not (a is null and b = 1)", "(a = 1) is not true", "not ((not a = 1) is true)"):
         assert matches(nnf(parse(text)), event) is (evaluate(parse(text), event) is True)
+
+
+def test_what_no_index_decides_implies_conditions_on_single_attributes() -> None:
+    present = [Predicate(name, "is not null") for name in ("a", "b")]
+    string = Predicate("a", "starts with", "")
+    assert cover(parse("a > b + 1 and c = 1")) == ([(*present, Predicate("c", "=", 1))], False)
+    assert cover(parse("not (a > b)")) == ([tuple(present)], False)
+    assert cover(parse("(a > b) is not true")) == ([()], False)
+    assert cover(parse("length(a) > 1 or any string = 'x'")) == ([(string,), ()], False)
+    assert cover(parse("any a (length(this) > 1)")) == ([(string,)], False)
+    assert cover(parse("any c (a > b)")).clauses == [(Predicate("c.a", "is not null"), Predicate("c.b", "is not null"))]

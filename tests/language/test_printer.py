@@ -20,18 +20,21 @@ from siftline.model import (
     TRUE,
     And,
     AnyElement,
+    AnyString,
     Arithmetic,
+    AttributeComparison,
     Call,
     Constraint,
     Expression,
     IsTrue,
+    Length,
     Not,
     Or,
     Predicate,
     Term,
     Variable,
 )
-from siftline.model.predicate import COMPARISONS, PRESENCES, RANGES, SETS
+from siftline.model.predicate import CASELESS, COMPARISONS, IGNORING_CASE, PRESENCES, RANGES, SETS
 
 A = Predicate("a", "=", 1)
 B = Predicate("b", "=", 2)
@@ -47,13 +50,16 @@ constants = st.booleans() | integers | doubles | strings
 
 WORDS = (
     "and any between cidr contains date ends exists false ilike in is like matches not null or starts this timestamp "
-    "true with NOT This this.x a a.b a-b a--b -a a- .a a. a..b 1 1a 2.5 @a $a @ $ \u00e9 \u0939\u093f \u00b2 \u0661 "
+    "true with NOT This this.x length string ignoring case now nan none Today b-5 $b "
+    "a a.b a-b a--b -a a- .a a. a..b 1 1a 2.5 @a $a @ $ \u00e9 \u0939\u093f \u00b2 \u0661 "
 )
 names = st.sampled_from([*WORDS.split(" "), "a b", "a\nb", 'a"b', "a'b", "\x00", "\ud800", '"']) | any_text
 
 
 def operands(op: str) -> st.SearchStrategy[Any]:
     """Return what an operator takes."""
+    if op in CASELESS:
+        return st.lists(strings, max_size=4).map(tuple) if op.removesuffix(IGNORING_CASE) in SETS else strings
     if op in PRESENCES:
         return st.none()
     if op in SETS:
@@ -106,16 +112,36 @@ def _groups(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expressio
 
 
 @st.composite
+def derived(draw: st.DrawFn, attributes: st.SearchStrategy[str | None] = names) -> Expression:
+    """Draw a comparison of two attributes, a test of all strings, or one of lengths."""
+    match draw(st.integers(0, 2)):
+        case 0:
+            op, offset = draw(comparisons), draw(st.none() | integers | doubles)
+            return AttributeComparison(draw(names), op, draw(names), offset)
+        case 1:
+            op = draw(st.sampled_from(sorted(OPERATORS - PRESENCES)))
+            operand = st.lists(strings, max_size=2).map(tuple) if op in SETS else st.tuples(strings, strings)
+            return AnyString(op, draw(operand if op in SETS | RANGES else operands(op).filter(is_text)))
+    op = draw(st.sampled_from(sorted(COMPARISONS | SETS | RANGES)))
+    several = st.lists(numbers, max_size=2).map(tuple) if op in SETS else st.tuples(numbers, numbers)
+    return Length(draw(attributes), op, draw(several if op in SETS | RANGES else numbers))
+
+
+def is_text(operand: Any) -> bool:
+    return isinstance(operand, (str, tuple))
+
+
+@st.composite
 def quantified(draw: st.DrawFn, levels: int = 2) -> Expression:
     """Draw `any`, with `this` and more of `any` inside."""
-    inside = predicates(names | st.just(THIS))
+    inside = predicates(names | st.just(THIS)) | derived(names | st.just(THIS))
     return AnyElement(draw(names), draw(combined(inside | quantified(levels - 1) if levels else inside)))
 
 
 @st.composite
 def leaves(draw: st.DrawFn) -> Expression:
     """Draw anything that is not put together with and, or, not or `is true`."""
-    return draw(predicates() | calls | constraints | quantified())
+    return draw(predicates() | derived() | calls | constraints | quantified())
 
 
 expressions = combined(leaves())
@@ -174,6 +200,17 @@ def test_white_space_and_comments_do_not_matter(expression: Expression, data: st
         (Predicate("a b", "=", 1e300), '"a b" = 1e+300'),
         (Predicate("Not", "=", -0.0), '"Not" = -0.0'),
         (Predicate("like", "like", "x"), "like like 'x'"),
+        (Predicate("a", "!= ignoring case", "X"), "a != 'X' ignoring case"),
+        (Predicate("a", "not in ignoring case", ("X", "y")), "a not in ('X', 'y') ignoring case"),
+        (AttributeComparison("a", ">", "b"), "a > b"),
+        (AttributeComparison("a", "!=", "b", -2.5), "a != b - 2.5"),
+        (AttributeComparison("a", "=", "b", -0.0), "a = b - 0.0"),
+        (AttributeComparison("Not", "=", "today", -(2**63)), '"Not" = "today" - 9223372036854775808'),
+        (AnyString("contains ignoring case", "X"), "any string contains 'X' ignoring case"),
+        (AnyElement("string", AnyString("=", "x")), "any string (any string = 'x')"),
+        (Length("a b", "between", (1, 2)), 'length("a b") between 1 and 2'),
+        (AnyElement("a", Length(THIS, ">", 1)), "any a (length(this) > 1)"),
+        (Call("Length", ("x",)), "\"Length\"('x')"),
         (Call("loc_in", ("Bronx", Variable("x"))), "loc_in('Bronx', ?x)"),
         (Call("in", ()), '"in"()'),
         (Constraint(">", Variable("y"), Arithmetic("*", 2, Arithmetic("+", Variable("z"), 1))), "?y > 2 * (?z + 1)"),

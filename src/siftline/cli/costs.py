@@ -21,7 +21,7 @@ from siftline.encoding.domains import Domains
 from siftline.engine import Engine
 from siftline.language.normal_form import Asked, cover, parts_of
 from siftline.language.printer import to_text
-from siftline.model import AnyElement, Predicate, children
+from siftline.model import AnyElement, AttributeComparison, Length, Predicate, children, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -86,6 +86,9 @@ class Sample:
         self.engine.add_many(enumerate([*expressions, *literals]))
         self._counts: NDArray[np.int64] = np.zeros(self._n + len(literals), dtype=np.int64)
         self.seen = Seen()
+        self.seen.compared = {
+            node.other for each in expressions for node in walk(each) if isinstance(node, AttributeComparison)
+        }
 
     def take(self, events: Iterable[Event]) -> None:
         """Count which subscriptions and literals some events satisfy."""
@@ -148,8 +151,10 @@ class Sample:
 
 def _paths(expression: Expression, prefix: str = "") -> Iterator[str]:
     """Yield the attributes that an expression uses."""
-    if isinstance(expression, Predicate):
+    if isinstance(expression, (Predicate, Length)):
         yield _joined(prefix, expression.attribute)
+    elif isinstance(expression, AttributeComparison):
+        yield from (_joined(prefix, expression.attribute), _joined(prefix, expression.other))
     elif isinstance(expression, AnyElement):
         yield from _paths(expression.operand, _joined(prefix, expression.attribute))
     else:

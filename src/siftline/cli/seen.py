@@ -54,6 +54,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.attributes: dict[str, SeenAttribute] = {}
+        self.compared: set[str] = set()  # attributes on the right of comparisons, where quotes are easily forgotten
         self.n_events = 0
         self._close = lru_cache(maxsize=65536)(self._close_string)
         self._meant = lru_cache(maxsize=65536)(self._meant_path)
@@ -97,6 +98,8 @@ class Seen:
             return Finding("unseen-attribute", f"{name} has no value in any event")
         meant = self._meant(path)
         hint = f"did you mean {meant!r}?" if meant else None
+        if path in self.compared:
+            hint = f"a string needs quotes: {quoted(path, chr(39))}"
         return Finding("unseen-attribute", f"no event has the attribute {name}", hint)
 
     def _meant_path(self, path: str) -> str | None:

@@ -16,6 +16,7 @@ satisfies as far as codes can tell, and beside it names the *pattern*.
 
 from __future__ import annotations
 
+import json
 from enum import IntEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from siftline.encoding.domain import STRINGS, TRUE
-from siftline.encoding.domains import PATTERN_OPS, Domains, MomentOf, Pattern
+from siftline.encoding.domains import CASELESS_LIST, PATTERN_OPS, Domains, MomentOf, Pattern
 from siftline.encoding.flat_domains import kept as kept_constants
 from siftline.encoding.moments import ages_of, derived_comparison, has_moments
 from siftline.encoding.ranges import SECTIONS, boundaries, presence, simplified, spaces, subtract
@@ -31,7 +32,7 @@ from siftline.kernels import codes
 from siftline.kernels.literals import Literals
 from siftline.kernels.spans import span_owners, span_positions
 from siftline.language.normal_form import Asked, parts_of
-from siftline.model import Expression, Or, Predicate, kind_of
+from siftline.model import Expression, Or, Predicate, fold, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -332,6 +333,9 @@ def _coded_pattern(pattern: Pattern, asked: Asked, domains: Domains) -> tuple[li
 def pattern_of(attribute: int, predicate: Predicate) -> Pattern | None:
     """Return the pattern that a predicate asks for."""
     predicate = simplified(predicate)
+    if predicate.op == CASELESS_LIST:
+        texts = sorted({fold(str(constant)) for constant in predicate.constants()})
+        return Pattern(attribute, CASELESS_LIST, json.dumps(texts, ensure_ascii=False))
     if predicate.op not in PATTERN_OPS or not isinstance(predicate.operand, str):
         return None
     return Pattern(attribute, predicate.op, predicate.operand)

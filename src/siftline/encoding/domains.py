@@ -10,6 +10,7 @@ import numpy as np
 from siftline.encoding.domain import NO_LABEL, Domain
 from siftline.encoding.flat_domains import Base, empty_base, merged, merged_with
 from siftline.encoding.path_hash import Paths
+from siftline.model.predicate import IGNORING_CASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -32,8 +33,12 @@ _MERGE_MAX: Final = 1 << 14
 _PATHS_PER_EVENT: Final = 32
 
 
+# A list of strings to find in any case, written as JSON to be one operand.
+CASELESS_LIST: Final = f"in{IGNORING_CASE}"
 # Operators that look inside strings; their negative forms go to the exact check.
-PATTERN_OPS: Final = frozenset(("starts with", "ends with", "contains", "like", "ilike", "matches", "cidr"))
+PATTERN_OPS: Final = frozenset(
+    ("starts with", "ends with", "contains", "like", "ilike", "matches", "cidr", CASELESS_LIST)
+)
 
 
 # What a string that is a time has beside itself, as numbers of nanoseconds (see `moments.py`).

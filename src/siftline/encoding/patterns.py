@@ -10,6 +10,7 @@ In a layer
     ends with 'x', like '%x'     a table for each length of suffix, of which few go with the end of a string
     contains 'x', like '%x%'     an Aho-Corasick automaton: one pass over the string, however many texts it looks for
     ilike                        the same for folded text, with tables for equality and prefixes
+    in, ignoring case            the tables for equality of folded text
     other like, ilike            the longest literal part in the automaton; the model's own test where it is found
     matches                      like the above, by what `regex_literals` finds; without a literal, in sets of RE2
     cidr                         a table for each length of network prefix
@@ -20,6 +21,7 @@ Every answer is the model's (`model/semantics.py`): tests compare them.
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -29,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 import ahocorasick
 import re2
 
-from siftline.encoding.domains import PATTERN_OPS, prefixes_of
+from siftline.encoding.domains import CASELESS_LIST, PATTERN_OPS, prefixes_of
 from siftline.encoding.regex_literals import literal_of
 from siftline.model import leaf_of
 from siftline.model.predicate import compile_regex, parse_network
@@ -235,6 +237,9 @@ class Layer:
                     plain.add_like(operand, attribute)
                 case "ilike":
                     folded.add_like(fold(operand), attribute)
+                case _ if op == CASELESS_LIST:
+                    for text in json.loads(operand):
+                        folded.add_equal(text, attribute)
                 case "matches":
                     if not plain.add_regex(operand, attribute):
                         regexes.append((attribute, operand))

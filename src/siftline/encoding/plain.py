@@ -13,6 +13,7 @@ from siftline.encoding.domains import PATTERN_OPS, Pattern
 from siftline.encoding.moments import derived_comparison
 from siftline.encoding.ranges import satisfying_codes, simplified
 from siftline.model import And, Now, Predicate, Timestamp
+from siftline.model.predicate import IGNORING_CASE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +130,7 @@ def _plain(predicate: Expression) -> tuple[str | MomentOf, str, Any] | None:
     if type(predicate) is not Predicate or predicate.attribute is None:
         return None
     attribute, op, operand = predicate.attribute, predicate.op, predicate.operand
-    if op == _LIKE:
+    if op == _LIKE or op.endswith(IGNORING_CASE):
         predicate = simplified(predicate)
         op, operand = predicate.op, predicate.operand
     kind: type = type(operand)

@@ -61,7 +61,7 @@ class PredicateColumns:
         elif kind is not tuple:
             if operand is not None:
                 self._put("text" if kind is str else "flag", row, operand)
-        elif op in ("in", "not in"):
+        elif not op.endswith("between"):
             numbers = [value for value in operand if type(value) is not str]
             if numbers:
                 self._put("numbers", row, numbers)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from siftline.encoding.domain import BOOLEANS, NOT_NULL, NUMBERS, PRESENT, STRINGS, Bounds, after_prefix
 from siftline.model import POSITIVE_OF, Predicate, kind_of
-from siftline.model.wildcard import parse_like
+from siftline.model.predicate import IGNORING_CASE
+from siftline.model.wildcard import literal_like, parse_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,7 +63,9 @@ def spaces(predicate: Predicate, domain: Domain) -> Spaces:
 
 
 def simplified(predicate: Predicate) -> Predicate:
-    """Replace a `like` that is really an equality or a prefix test."""
+    """Replace a `like` that is really an equality or a prefix test, and what ignores case by an `ilike`."""
+    if predicate.op.endswith(IGNORING_CASE):
+        return _without_case(predicate)
     if not predicate.op.endswith("like") or predicate.op.endswith("ilike") or not isinstance(predicate.operand, str):
         return predicate
     first, *others = parse_like(predicate.operand)
@@ -73,6 +76,19 @@ def simplified(predicate: Predicate) -> Predicate:
     if others:
         return Predicate(predicate.attribute, "not starts with" if is_negative else "starts with", text)
     return Predicate(predicate.attribute, "!=" if is_negative else "=", text)
+
+
+def _without_case(predicate: Predicate) -> Predicate:
+    """Return an `ilike` that asks the same; a list of several strings stays as it is."""
+    positive = POSITIVE_OF.get(predicate.op, predicate.op).removesuffix(IGNORING_CASE)
+    is_negative, constants = predicate.op in POSITIVE_OF, tuple(predicate.constants())
+    if not constants:
+        return Predicate(predicate.attribute, "not in" if is_negative else "in", ())
+    if len(constants) > 1:
+        return predicate
+    text = literal_like(str(constants[0]))
+    pattern = {"starts with": f"{text}%", "ends with": f"%{text}", "contains": f"%{text}%"}.get(positive, text)
+    return Predicate(predicate.attribute, "not ilike" if is_negative else "ilike", pattern)
 
 
 def boundaries(predicate: Predicate) -> Iterable[Any]:
@@ -89,7 +105,7 @@ def boundaries(predicate: Predicate) -> Iterable[Any]:
 
 
 def _is_opaque(op: str) -> bool:
-    return op.endswith(("ends with", "contains", "like", "matches", "cidr"))
+    return op.endswith(("ends with", "contains", "like", "matches", "cidr", IGNORING_CASE))
 
 
 def satisfying_codes(positive: str, constants: tuple[Any, ...], domain: Domain) -> tuple[Ranges, Ranges] | None:

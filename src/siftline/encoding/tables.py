@@ -16,6 +16,7 @@ from siftline.encoding.sources import arrow_of
 from siftline.errors import SubscriptionError, TableError
 from siftline.language.tokens import read_timestamp
 from siftline.model import And, Expression, Or, Predicate, Timestamp, instant_of
+from siftline.model.predicate import IGNORING_CASE, SETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -275,7 +276,7 @@ def _operand(op: str, given: dict[str, Any]) -> tuple[set[str], Any]:
     """Return which columns an operator uses, and the operand that they make."""
     if op in ("is null", "is not null", "exists"):
         return set(), None
-    if op in ("in", "not in"):
+    if op.removesuffix(IGNORING_CASE) in SETS:
         if "timestamps" in given:
             return {"timestamps"}, tuple(map(_timestamp, given["timestamps"]))
         if not {"numbers", "texts"} & set(given):

@@ -22,17 +22,21 @@ from siftline.language.tokens import quoted, write_path
 from siftline.model import (
     And,
     AnyElement,
+    AnyString,
+    AttributeComparison,
     Call,
     Constraint,
     Event,
     Expression,
     IsTrue,
+    Length,
     Not,
     Now,
     Or,
     Predicate,
     best_substitution,
     children,
+    compare,
     evaluate,
     has_calls,
     kind_of,
@@ -220,6 +224,14 @@ def _condition(expression: Expression, record: Record, room: int) -> Condition:
         case Predicate():
             values = record.values(expression.attribute)
             return Condition(to_text(expression), truth, values, _reason(expression, record, truth))
+        case AttributeComparison(attribute, _, other):
+            values = [*record.values(attribute), *record.values(other)]
+            return Condition(to_text(expression), truth, values, _comparison_reason(expression, record, truth))
+        case AnyString():
+            reason = _strings_reason(expression, record, truth)
+            return Condition(to_text(expression), truth, record.strings(), reason)
+        case Length(attribute):
+            return Condition(to_text(expression), truth, record.values(attribute), _length_reason(expression, record))
         case AnyElement():
             return _any_condition(expression, record, truth, room)
         case Not(IsTrue(operand)):
@@ -317,7 +329,7 @@ def _any_condition(expression: AnyElement, record: Record, truth: Truth, room: i
 
 
 def _inside(operand: Expression) -> str:
-    return to_text(operand) if isinstance(operand, Predicate) else "..."
+    return to_text(operand) if isinstance(operand, (Predicate, AttributeComparison, AnyString, Length)) else "..."
 
 
 # Reasons
@@ -325,11 +337,8 @@ def _inside(operand: Expression) -> str:
 
 def _reason(predicate: Predicate, record: Record, truth: Truth) -> str:
     """Return the values that a predicate was compared with, in words."""
-    name = "the element" if predicate.attribute is None else _shortened(write_path(predicate.attribute), _MAX_VALUE)
     leaves = record.values(predicate.attribute)
-    if not leaves:
-        return f"{name} {_absence(predicate.attribute, record)}"
-    text = f"{name} is {_listed(leaves)}"
+    text = _found(predicate.attribute, record)
     values = [leaf for leaf in leaves if leaf is not None]
     if predicate.operand is None or not values:
         return text
@@ -339,6 +348,46 @@ def _reason(predicate: Predicate, record: Record, truth: Truth) -> str:
     if any(isinstance(constant, Now) for constant in predicate.constants()):
         remarks.append(f"now() is {text_of_instant(record.now)}")
     return text + (f" ({'; '.join(remarks)})" if remarks else "")
+
+
+def _found(path: str | None, record: Record) -> str:
+    """Say what the event has at a path."""
+    leaves = record.values(path)
+    return f"{_name(path)} {f'is {_listed(leaves)}' if leaves else _absence(path, record)}"
+
+
+def _name(path: str | None) -> str:
+    return "the element" if path is None else _shortened(write_path(path), _MAX_VALUE)
+
+
+def _comparison_reason(comparison: AttributeComparison, record: Record, truth: Truth) -> str:
+    """Say what the event has at two paths; the one on the right may be a string without its quotes."""
+    left, right = record.values(comparison.attribute), record.values(comparison.other)
+    text = f"{_found(comparison.attribute, record)}; {_found(comparison.other, record)}"
+    if truth is None and any(leaf is not None for leaf in left) and any(leaf is not None for leaf in right):
+        return f"{text}: not comparable"
+    if not right and comparison.offset is None and any(isinstance(leaf, str) for leaf in left):
+        return f"{text}: a string is written {_shown(comparison.other)}"
+    return text
+
+
+def _strings_reason(test: AnyString, record: Record, truth: Truth) -> str:
+    """Say which string of the event satisfies a test, or how many do not."""
+    texts = record.strings()
+    if truth is True:
+        return f"one is {_shown(next(text for text in texts if compare(text, test.op, test.operand)))}"
+    if truth is None and texts:
+        return f"not comparable: {_listed(texts)}"
+    return f"none of {len(texts):,} strings" if texts else "there is no string"
+
+
+def _length_reason(test: Length, record: Record) -> str:
+    """Say how long the strings of an attribute are."""
+    lengths = [len(leaf) for leaf in record.values(test.attribute) if isinstance(leaf, str)]
+    if not lengths:
+        text = _found(test.attribute, record)
+        return f"{text}: not a string" if any(leaf is not None for leaf in record.values(test.attribute)) else text
+    return f"the length of {_name(test.attribute)} is {_listed(lengths)}"
 
 
 def _absence(path: str | None, record: Record) -> str:

@@ -21,10 +21,13 @@ from siftline.model import (
     TRUE,
     And,
     AnyElement,
+    AnyString,
+    AttributeComparison,
     Call,
     Constraint,
     Expression,
     IsTrue,
+    Length,
     Not,
     Now,
     Or,
@@ -146,8 +149,9 @@ class Cover(NamedTuple):
 def cover(expression: Expression) -> Cover:
     """Return the strongest condition worth indexing that every matching event meets.
 
-    It is the DNF if that does not explode. Otherwise conjuncts that would make it explode are left out, and `any` is
-    replaced by what it implies for the attributes below; an exact check must then follow.
+    It is the DNF if that does not explode. Otherwise conjuncts that would make it explode are left out. What no index
+    decides (`any`, two attributes, all strings, lengths) is replaced by what it implies for single attributes. An exact
+    check must then follow.
 
     >>> from siftline.model import Predicate
     >>> sku, qty = Predicate("sku", "=", "x"), Predicate("qty", ">", 2)
@@ -194,6 +198,8 @@ def _cover(expression: Expression, product: type[And] | type[Or], *, is_relaxed:
             return _cover_of_any(leaf, asked)
         if isinstance(leaf, (Call, Constraint)):
             return Cover([()], False)  # operators decide it, on what the index leaves
+        if isinstance(leaf, (AttributeComparison, AnyString, Length)):
+            return Cover([_implied_by_derived(leaf, asked)], False)
     if isinstance(expression, Predicate) and _is_mixture(expression):
         return _cover(Or(merge_equalities((expression,))), product, is_relaxed=is_relaxed)
     return Cover([(expression,)], True)
@@ -260,6 +266,18 @@ def _equality(attribute: str | None, values: list[object]) -> Expression:
     return Predicate(attribute, "in", tuple(values))  # type: ignore[arg-type]
 
 
+def _implied_by_derived(leaf: Expression, asked: Asked) -> tuple[Predicate, ...]:
+    """Return what is true of single attributes if a literal holds that looks at more than their values."""
+    if asked in (Asked.NOT_TRUE, Asked.NOT_FALSE):
+        return ()
+    match leaf:
+        case AttributeComparison():
+            return Predicate(leaf.attribute, "is not null"), Predicate(leaf.other, "is not null")
+        case Length():
+            return (Predicate(leaf.attribute, "starts with", ""),)  # it is a string
+    return ()
+
+
 def _cover_of_any(leaf: AnyElement, asked: Asked) -> Cover:
     """Return what a literal over `any path (...)` implies for the attributes of the whole event."""
     if asked is Asked.TRUE:
@@ -280,7 +298,8 @@ def _implied(expression: Expression, prefix: str) -> Expression:
         return AnyElement(f"{prefix}.{leaf.attribute}", leaf.operand)
     if isinstance(leaf, Predicate):
         return _implied_by_predicate(leaf, asked, prefix)
-    return TRUE
+    implied = _implied_by_derived(leaf, asked)
+    return And([_implied_by_predicate(predicate, Asked.TRUE, prefix) for predicate in implied])
 
 
 def _implied_by_predicate(leaf: Predicate, asked: Asked, prefix: str) -> Expression:

@@ -18,6 +18,7 @@ from siftline.errors import SubscriptionError
 from siftline.language.connectives import any_of
 from siftline.language.json_source import close_to, elements_of, expected, members_of, one_or_more, only_member
 from siftline.model import THIS, And, Expression, IsTrue, Not, Predicate
+from siftline.model.wildcard import literal_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,18 +144,18 @@ def _text(value: Any) -> str:
 
 
 def _ignore_case(value: Any, dialect: Dialect) -> Expression:
-    return Predicate(THIS, "ilike", _like(_text(value)))
+    return Predicate(THIS, "ilike", literal_like(_text(value)))
 
 
 def _prefix(value: Any, dialect: Dialect) -> Expression:
     if (text := _ignoring_case(value, dialect)) is not None:
-        return Predicate(THIS, "ilike", _like(text) + "%")
+        return Predicate(THIS, "ilike", literal_like(text) + "%")
     return Predicate(THIS, "starts with", _text(value))
 
 
 def _suffix(value: Any, dialect: Dialect) -> Expression:
     if (text := _ignoring_case(value, dialect)) is not None:
-        return Predicate(THIS, "ilike", "%" + _like(text))
+        return Predicate(THIS, "ilike", "%" + literal_like(text))
     return Predicate(THIS, "ends with", _text(value))
 
 
@@ -169,11 +170,6 @@ def _ignoring_case(value: Any, dialect: Dialect) -> str | None:
     return _text(operand)
 
 
-def _like(text: str) -> str:
-    """Return a `like` pattern for the text itself."""
-    return re.sub(r"([\\%_])", r"\\\1", text)
-
-
 def _wildcard(value: Any, dialect: Dialect) -> Expression:
     match wildcard_pieces(_text(value)):
         case [text]:
@@ -185,7 +181,7 @@ def _wildcard(value: Any, dialect: Dialect) -> Expression:
         case ["", text, ""]:
             return Predicate(THIS, "contains", text)
         case pieces:
-            return Predicate(THIS, "like", "%".join(map(_like, pieces)))
+            return Predicate(THIS, "like", "%".join(map(literal_like, pieces)))
 
 
 def wildcard_pieces(pattern: str) -> list[str]:

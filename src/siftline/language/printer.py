@@ -11,16 +11,19 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from siftline.errors import SubscriptionError
-from siftline.language.tokens import ARITHMETIC, KEYWORDS, quoted, write_path, write_variable
+from siftline.language.tokens import ARITHMETIC, KEYWORDS, quoted, write_path, write_right_path, write_variable
 from siftline.model import (
     MAX_DEPTH,
     And,
     AnyElement,
+    AnyString,
     Arithmetic,
+    AttributeComparison,
     Call,
     Constraint,
     Expression,
     IsTrue,
+    Length,
     Not,
     Now,
     Or,
@@ -29,10 +32,10 @@ from siftline.model import (
     Variable,
     check_size,
 )
-from siftline.model.predicate import INT64_MAX, INT64_MIN
+from siftline.model.predicate import IGNORING_CASE, INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:
-    from siftline.model import Constant, Moment, Term
+    from siftline.model import Constant, Moment, Operand, Term
 
 __all__ = ["to_text"]
 
@@ -87,6 +90,12 @@ def _text(expression: Expression, place: int) -> str:
             return f"({_text(operand, _WHOLE)}) is true"
         case AnyElement(attribute, operand):
             return f"any {write_path(attribute)} ({_text(operand, _WHOLE)})"
+        case AttributeComparison():
+            return _attribute_comparison(expression)
+        case AnyString(op, operand):
+            return f"any string {_test(op, operand)}"
+        case Length(attribute, op, operand):
+            return f"length({_name(attribute)}) {_test(op, operand)}"
     return _operator_layer(expression)
 
 
@@ -96,17 +105,33 @@ def _group(operands: tuple[Expression, ...], connective: str, inside: int, place
 
 
 def _predicate(predicate: Predicate) -> str:
-    name = "this" if predicate.attribute is None else write_path(predicate.attribute)
-    op, operand = predicate.op, predicate.operand
-    if op == "exists":
-        return f"exists {name}"
+    name = _name(predicate.attribute)
+    return f"exists {name}" if predicate.op == "exists" else f"{name} {_test(predicate.op, predicate.operand)}"
+
+
+def _name(attribute: str | None) -> str:
+    return "this" if attribute is None else write_path(attribute)
+
+
+def _test(op: str, operand: Operand) -> str:
+    """Print what stands behind an attribute."""
+    if op.endswith(IGNORING_CASE):
+        return _test(op.removesuffix(IGNORING_CASE), operand) + IGNORING_CASE
     if operand is None:
-        return f"{name} {op}"
+        return op
     if not isinstance(operand, tuple):
-        return f"{name} {op} {_constant(operand)}"
+        return f"{op} {_constant(operand)}"
     if op.endswith("between"):
-        return f"{name} {op} {_constant(operand[0])} and {_constant(operand[1])}"
-    return f"{name} {op} ({', '.join(map(_constant, operand))})"
+        return f"{op} {_constant(operand[0])} and {_constant(operand[1])}"
+    return f"{op} ({', '.join(map(_constant, operand))})"
+
+
+def _attribute_comparison(comparison: AttributeComparison) -> str:
+    text = f"{write_path(comparison.attribute)} {comparison.op} {write_right_path(comparison.other)}"
+    offset = comparison.offset
+    if offset is None:
+        return text
+    return f"{text} {'-' if math.copysign(1, offset) < 0 else '+'} {abs(offset)!r}"
 
 
 def _constant(value: Constant | Moment) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from siftline.errors import SubscriptionError
 from siftline.language.text_hints import ELEMENT_HINT
-from siftline.language.text_terms import TermReader
+from siftline.language.text_terms import TermReader, is_right_attribute
 from siftline.language.tokens import COMPARISONS, KEYWORDS, MAX_TEXT, NAME, RESERVED, kind, read_path
 from siftline.model import (
     FALSE,
@@ -21,13 +21,17 @@ from siftline.model import (
     TRUE,
     And,
     AnyElement,
+    AnyString,
+    AttributeComparison,
     Expression,
     IsTrue,
+    Length,
     Not,
     Or,
     Predicate,
     check_size,
 )
+from siftline.model.predicate import CASELESS, IGNORING_CASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,6 +176,8 @@ class _Parser(TermReader):
 
     def _any(self) -> Expression:
         self.index += 1
+        if self.tokens[self.index].lower() == "string" and self.tokens[self.index + 1] != "(":
+            return self._any_string()
         path = self._path("any items (qty > 2)")
         if path is None:
             self._error("'any this' has no meaning: nested arrays count as one", self.index - 1)
@@ -181,6 +187,23 @@ class _Parser(TermReader):
         expression = self._in_parentheses()
         self.elements -= 1
         return AnyElement(path, expression)
+
+    def _any_string(self) -> Expression:
+        self.index += 1
+        at = self.index
+        test = self._predicate(THIS)
+        return self._checked(at, lambda: AnyString(test.op, test.operand))
+
+    def _length(self) -> Expression:
+        """Read what follows `length`: an attribute in parentheses, and a test of a number."""
+        self.index += 1
+        if kind(self.tokens[self.index]) != NAME or self.tokens[self.index + 1] != ")":
+            self._no_length()
+        path = self._path("length(name) > 5")
+        self.index += 1
+        at = self.index
+        test = self._predicate(THIS)
+        return self._checked(at, lambda: Length(path, test.op, test.operand))
 
     def _exists(self) -> Expression:
         self.index += 1
@@ -196,11 +219,28 @@ class _Parser(TermReader):
     def _named(self, token: str) -> Expression:
         """Read what begins with a name: a predicate, or an operator call."""
         self.index += 1
-        if self.tokens[self.index] == "(" and token.lower() not in KEYWORDS:
-            return self._call(read_path(token))
+        if self.tokens[self.index] == "(":
+            if token.lower() not in KEYWORDS:
+                return self._call(read_path(token))
+            if token.lower() == "length":
+                return self._length()
         if self.elements:
             self._check_this(token)
-        return self._predicate(read_path(token) if '"' in token else token)
+        attribute = read_path(token) if '"' in token else token
+        if kind(self.tokens[self.index + 1]) == NAME and self.tokens[self.index] in COMPARISONS:
+            return self._comparison_with_word(attribute)
+        return self._predicate(attribute)
+
+    def _comparison_with_word(self, attribute: str) -> Expression:
+        """Read a comparison with another attribute, or with a constant that begins with a word."""
+        symbol, other, following = self.tokens[self.index : self.index + 3]
+        if not is_right_attribute(other, following):
+            return self._predicate(attribute)
+        self.index += 1
+        if self.elements:
+            self._check_this(other)
+        self.index += 1
+        return AttributeComparison(attribute, COMPARISONS[symbol], read_path(other), self._offset())
 
     def _predicate(self, attribute: str | None) -> Predicate:
         op = COMPARISONS.get(self.tokens[self.index])
@@ -257,11 +297,27 @@ class _Parser(TermReader):
 
     def _made(self, attribute: str | None, op: str, operand: Operand, at: int) -> Predicate:
         """Make a predicate; what the model refuses is reported at token number `at`."""
+        if self.tokens[self.index].lower() == "ignoring":
+            op = self._ignoring_case(op)
         try:
             return Predicate(attribute, op, operand)
         except SubscriptionError as error:
             is_element = op.endswith("contains") and not error.hint
             self._error(error.reason, at, ELEMENT_HINT if is_element else error.hint)
+
+    def _ignoring_case(self, op: str) -> str:
+        """Return an operator that ignores case, which stands behind its constants."""
+        if self.tokens[self.index + 1].lower() != "case" or op + IGNORING_CASE not in CASELESS:
+            self._no_case(op, self.index)
+        self.index += 2
+        return op + IGNORING_CASE
+
+    def _checked(self, at: int, make: Callable[[], Expression]) -> Expression:
+        """Make a leaf; what the model refuses is reported at token number `at`."""
+        try:
+            return make()
+        except SubscriptionError as error:
+            self._error(error.reason, at, error.hint)
 
     def _path(self, example: str) -> str | None:
         """Read the attribute after `any` or `exists`."""

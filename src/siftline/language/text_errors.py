@@ -11,16 +11,14 @@ from siftline.errors import SubscriptionError
 from siftline.language import tokens as lexical
 from siftline.language.text_hints import (
     ALL_HINT,
+    CASE_WORDS,
     COMMENT_HINT,
     CONNECTIVES,
     CONSTANT_SYMBOL_HINTS,
     CURRENCIES,
     LEADING_WORDS,
-    MOMENTS,
     NEGATED_HINTS,
     NETWORK,
-    NOT_FINITE,
-    NULL_WORDS,
     OPERATOR_HINTS,
     SET_WORDS,
     SYMBOL_HINTS,
@@ -28,6 +26,7 @@ from siftline.language.text_hints import (
     TEST_PHRASES,
     TRAILING_WORDS,
     TRUTH_HINTS,
+    case_hint,
     comma_hint,
     function_hint,
     is_function,
@@ -43,7 +42,10 @@ from siftline.language.text_hints import (
 from siftline.language.tokens import (
     COMPARISONS,
     KEYWORDS,
+    MOMENTS,
     NAME,
+    NOT_FINITE,
+    NULL_WORDS,
     NUMBER,
     OPERATOR_WORDS,
     RESERVED,
@@ -60,6 +62,7 @@ from siftline.model import MAX_DEPTH
 if TYPE_CHECKING:
     from siftline.model import Term
 
+_TWO_COMPARISONS: Final = "two comparisons are joined by 'and': a > 1 and a < 5"
 _MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -101,6 +104,8 @@ class TextReader:
             return self._after_constant_hint(before, token, following)
         if token == "[" and kind(before) == NAME and before.lower() not in OPERATOR_WORDS:
             return self._bracket_hint(shortened(before))
+        if self.tokens[self.index - 2] in COMPARISONS and kind(before) == NAME:
+            return self._after_attribute_hint(before, token, following)
         if token == "/" and following == "/":
             return COMMENT_HINT
         if token in COMPARISONS and before == ")":
@@ -132,10 +137,27 @@ class TextReader:
         if word == "xor":
             return "there is no 'xor': write (… and not (…)) or (not (…) and …)"
         if token in COMPARISONS:
-            return "two comparisons are joined by 'and': a > 1 and a < 5"
+            return _TWO_COMPARISONS
+        if word in CASE_WORDS and kind(before) == STRING:
+            return "to ignore case, write 'ignoring case'"
         if word in TRAILING_WORDS:
             return f"{leading_hint(token)} and what follows"
         return None
+
+    def _after_attribute_hint(self, before: str, token: str, following: str) -> str | None:
+        """Return a hint for what stands behind an attribute on the right: it may be a string without quotes."""
+        unquoted = self._unquoted_hint(self.index - 1)
+        if unquoted is not None:
+            return unquoted
+        if token in COMPARISONS:
+            return _TWO_COMPARISONS
+        if token == "," and kind(following) == NAME:
+            return f"several strings are a list: in ('{shortened(before)}', '{shortened(following)}')"
+        if token.lower() == "ignoring":
+            return f"two attributes are compared as they are; a string needs quotes: '{shortened(before)}'"
+        if kind(token) not in (NAME, NUMBER) or following in COMPARISONS or word_hint(token, CONNECTIVES):
+            return None
+        return f"a string needs quotes: '{shortened(f'{before} {token}')}'"
 
     def _compared(self) -> str | None:
         """Return the attribute of the comparison that ends before the current token, if it is a simple one."""
@@ -258,11 +280,18 @@ class TextReader:
 
     def _operator_hint(self, name: str, token: str, negated: bool) -> str | None:
         word = token.lower()
+        if name.lower() == "string" and self.tokens[max(self.index - 2 - negated, 0)].lower() == "any":
+            return (negated and NEGATED_HINTS.get(word)) or "as in: any string contains 'x'"
         if name.lower() in LEADING_WORDS and self.index == 1 + negated:
             return leading_hint(name)
         if negated:
             return NEGATED_HINTS.get(word) or word_hint(token, TEST_PHRASES)
+        if name == ")":
+            return "as in: length(name) > 5"
         if word in ("and", "or", ")", ""):
+            unquoted = self._unquoted_alternative(name)
+            if unquoted is not None:
+                return unquoted
             return f"to test a boolean, write {shortened(name)} = true"
         following = self.tokens[self.index + 1]
         if word == "any" or (following == "(" and word in ("exists", "has", "having", "some", "where", "with")):
@@ -279,6 +308,15 @@ class TextReader:
                 return hint
         hint = self._symbols_hint(name, token, following) or OPERATOR_HINTS.get(word)
         return hint.format(shortened(name)) if hint else word_hint(token, TEST_PHRASES)
+
+    def _unquoted_alternative(self, name: str) -> str | None:
+        """Return how to write `color = red or blue`, if a name follows that."""
+        if self.index < 5:
+            return None
+        attribute, op, first, connective = self.tokens[self.index - 5 : self.index - 1]
+        if connective.lower() != "or" or op not in COMPARISONS or kind(first) != NAME:
+            return None
+        return f"strings need quotes: {shortened(attribute)} in ('{shortened(first)}', '{shortened(name)}')"
 
     def _symbols_hint(self, name: str, token: str, following: str) -> str | None:
         """Return what two symbols after a name may mean, such as `a->b`, `a::int` or `a !~ 'x'`."""
@@ -381,8 +419,12 @@ class TextReader:
             return f"leave out '{token[0]}'"
         if token[:1] == '"' and len(token) > 1:
             return string_hint(read_path(token))
+        if word in NULL_WORDS:
+            return "write 'is null' or 'is not null'"
         if kind(token) == NAME and word not in RESERVED:
             return self._name_hint(token, word, following)
+        if word == "this":
+            return "'this' stands on the left, and is compared with constants only"
         if kind(token) == VARIABLE:
             return "variables stand in operator calls, and in comparisons with variables and numbers"
         if token == "(":
@@ -405,16 +447,48 @@ class TextReader:
         if word in MOMENTS:
             return "for the moment of the match, write now()"
         if following == "(":
-            return "attributes are compared with constants only: there are no functions"
+            return "on the right stands a constant or an attribute: there are no functions"
         function = self._called(self.index - 1) if self.tokens[self.index - 1] in ("(", ",") else None
         if function is None:
             unquoted = self._unquoted_hint(self.index)
             if unquoted is not None:
                 return unquoted
-            return f"a string needs quotes: '{shortened(token)}'; two attributes cannot be compared"
+            return f"a string needs quotes: '{shortened(token)}'; {self._right_hint(token)}"
         if function.lower() in LEADING_WORDS and function is self.tokens[0]:
             return leading_hint(function)
         return function_hint(function, token)
+
+    def _right_hint(self, token: str) -> str:
+        """Return why a name is no attribute where a constant is needed."""
+        before, op = self.tokens[self.index - 2], self.tokens[self.index - 1]
+        if op not in COMPARISONS:
+            return "only = != < <= > >= compare two attributes"
+        if before.lower() in ("this", "string", ")"):
+            return "this, lengths and 'any string' are compared with constants only"
+        name, _, number = shortened(token).rpartition("-")
+        if number.isdecimal():
+            return f"a difference needs spaces: {name} - {number}"
+        return f"an attribute of that name is quoted: {lexical.quoted(shortened(token), chr(34))}"
+
+    def _no_offset(self) -> NoReturn:
+        """Report that no number follows the sign behind an attribute."""
+        name, sign = self.tokens[self.index - 2 : self.index]
+        self._expected(
+            f"a number after '{shortened(name)} {sign}'", f"an offset is a number: {shortened(name)} {sign} 5"
+        )
+
+    def _no_case(self, op: str, index: int) -> NoReturn:
+        """Report `ignoring case` behind an operator that does not take it, or an `ignoring` without `case`."""
+        if self.tokens[index + 1].lower() != "case":
+            self.index = index + 1
+            self._expected("'case' after 'ignoring'")
+        self._error(f"'{op}' does not take 'ignoring case'", index, case_hint(op))
+
+    def _no_length(self) -> NoReturn:
+        """Report that no attribute follows `length(`."""
+        self._expected(
+            "an attribute after 'length('", 'as in: length(name) > 5; an operator of that name is quoted: "length"(…)'
+        )
 
     def _no_comparison(self, start: int) -> NoReturn:
         """Report that no comparison follows a term."""

@@ -45,7 +45,7 @@ SYMBOL_HINTS: Final = {
     ":": "a path is written with dots, and a comparison with =",
     "#": COMMENT_HINT,
     "$": "paths begin at the event: leave out '$' and the dot",
-    **dict.fromkeys("+-*/", "constants are written out, and attributes take no arithmetic"),
+    **dict.fromkeys("+-*/", "constants are written out; an attribute on the right takes one number: a > b + 5"),
     **dict.fromkeys("\u2018\u2019\u201c\u201d\u00b4", "write straight quotes: '…' for strings, \"…\" for names"),
 }
 # What stands where a constant is needed.
@@ -56,7 +56,7 @@ CONSTANT_SYMBOL_HINTS: Final = {
 }
 _STARTS: Final = "did you mean 'starts with'?"
 _ENDS: Final = "did you mean 'ends with'?"
-_NO_COLLATION: Final = "there are no collations: to ignore case, write {} ilike 'x'"
+_NO_COLLATION: Final = "there are no collations: to ignore case, write {} = 'x' ignoring case"
 _REGEX_HINTS: Final = dict.fromkeys(("regex", "regexp", "rlike", "similar", "~"), "write 'matches'")
 # Words that stand where an operator does, also after `is`.
 TEST_HINTS: Final = {
@@ -96,28 +96,31 @@ TRUTH_HINTS: Final = {
     "null": "'is null' tests an attribute; 'is not true' holds where a condition is false or unknown",
     "unknown": "'is not true' holds where a condition is false or unknown",
 }
-NULL_WORDS: Final = frozenset({"absent", "missing", "nil", "none", "undefined", "unset"})
 SET_WORDS: Final = frozenset({"defined", "present", "set"})
-NOT_FINITE: Final = frozenset({"inf", "infinity", "nan"})
-MOMENTS: Final = frozenset({"current_date", "current_timestamp", "getdate", "now", "sysdate", "today"})
 CURRENCIES: Final = frozenset("$€£¥")
 # Clauses of queries: those that stand before a condition, and those that stand behind it.
 LEADING_WORDS: Final = frozenset({"filter", "having", "if", "select", "when", "where"})
 TRAILING_WORDS: Final = frozenset({"group", "having", "limit", "offset", "order", "then"})
 
-_NO_FUNCTIONS: Final = "there are no functions on attributes"
+# What may be meant by `ignoring case`, and what to write where that is not taken.
+CASE_WORDS: Final = frozenset({"case", "caseless", "ignore", "ignorecase", "ignores", "insensitive", "nocase"})
+_CASE_HINTS: Final = {"like": "write ilike", "matches": "write matches '(?i)…'"}
+_NO_FUNCTIONS: Final = "attributes have no functions but length"
 # `not any a (not (…))` would pass over elements for which the condition is unknown.
 ALL_HINT: Final = "write not any {0} ((…) is not true): {0} has elements, and the condition is true for each"
 _NO_CONVERSION: Final = "values keep the kind that they have in the event: compare {0} itself"
 # What stands for a function of an attribute; functions are looked up in lower case and without `_`.
 _FUNCTION_HINTS: Final = {
-    **dict.fromkeys(("lower", "upper", "lcase", "ucase", "tolower", "toupper"), "to ignore case, write {0} ilike 'x'"),
+    **dict.fromkeys(
+        ("lower", "upper", "lcase", "ucase", "tolower", "toupper"), "to ignore case, write {0} = 'x' ignoring case"
+    ),
     **dict.fromkeys(("startswith", "beginswith", "hasprefix"), "write {0} starts with 'x'"),
     **dict.fromkeys(("endswith", "hassuffix"), "write {0} ends with 'x'"),
     **dict.fromkeys(("contains", "includes", "instr", "position", "strpos"), "write {0} contains 'x'"),
     **dict.fromkeys(("matches", "regexmatch", "regexplike"), "write {0} matches 'x'"),
     **dict.fromkeys(("substr", "substring", "left"), "write {0} starts with 'x', or {0} like '__x%'"),
-    **dict.fromkeys(("len", "length", "size", "count"), "lengths cannot be tested"),
+    **dict.fromkeys(("len", "length", "charlength", "characterlength"), "write length({0}) > 5"),
+    **dict.fromkeys(("size", "count"), "write length({0}) > 5 for strings; elements of an array cannot be counted"),
     **dict.fromkeys(("all", "every"), ALL_HINT),
     "abs": "write {0} between -5 and 5 for abs({0}) <= 5, {0} not between -5 and 5 for abs({0}) > 5",
     **dict.fromkeys(("round", "floor", "ceil", "ceiling", "trunc"), "write a range: {0} >= 4.5 and {0} < 5.5"),
@@ -205,7 +208,7 @@ def method_hint(name: str) -> str | None:
     """Return a hint if a call looks like a method of an attribute.
 
     >>> method_hint("a.b.startsWith")
-    "there are no functions on attributes; write a.b starts with 'x'"
+    "attributes have no functions but length; write a.b starts with 'x'"
     """
     path, _, method = name.rpartition(".")
     return function_hint(method, path) if path and _plain(method) in _FUNCTION_HINTS else None
@@ -215,7 +218,7 @@ def function_hint(function: str, argument: str) -> str:
     """Return what to write instead of a function of an attribute.
 
     >>> function_hint("near", "home")
-    "there are no functions on attributes; an operator that takes a string takes it in quotes: 'home'"
+    "attributes have no functions but length; an operator that takes a string takes it in quotes: 'home'"
     """
     hint = _FUNCTION_HINTS.get(_plain(function), _STRING_ARGUMENT)
     return f"{_NO_FUNCTIONS}; {hint.format(shortened(argument))}"
@@ -250,6 +253,17 @@ def word_hint(token: str, phrases: tuple[str, ...]) -> str | None:
         return None
     near = difflib.get_close_matches(token.lower(), phrases, n=1, cutoff=0.65)
     return f"did you mean '{near[0]}'?" if near and near[0] != token.lower() else None
+
+
+def case_hint(op: str) -> str:
+    """Return what to write instead of `ignoring case` behind an operator that does not take it.
+
+    >>> case_hint("not like")
+    'write not ilike'
+    """
+    *negation, word = op.split()
+    hint = _CASE_HINTS.get(word, "=, in, starts with, ends with and contains take it")
+    return hint.replace("write", f"write {' '.join(negation)}".rstrip())
 
 
 def string_hint(name: str) -> str:

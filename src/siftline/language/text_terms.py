@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 from siftline.errors import SubscriptionError
 from siftline.language.text_errors import TextReader
+from siftline.language.text_hints import unquoted_hint
 from siftline.language.tokens import (
     AMOUNT,
     ARITHMETIC,
     COMPARISONS,
     END,
     NAME,
+    NOT_ON_THE_RIGHT,
     NUMBER,
     RESERVED,
     STRING,
     SYMBOL,
     VARIABLE,
+    is_doubtful,
     kind,
     read_date,
     read_interval,
@@ -24,6 +27,7 @@ from siftline.language.tokens import (
     read_path,
     read_string,
     read_timestamp,
+    write_right_path,
 )
 from siftline.model import MAX_DEPTH, Arithmetic, Call, Constraint, Now, Timestamp, Variable, iso_text_of_instant
 
@@ -74,6 +78,20 @@ class TermReader(TextReader):
             return self._now()
         self.index -= 1
         return self._no_constant(token)
+
+    def _offset(self) -> int | float | None:
+        """Read the number that is added to an attribute, or subtracted, if there is one."""
+        sign = self.tokens[self.index]
+        if sign not in ("+", "-"):
+            return None
+        self.index += 1
+        if kind(self.tokens[self.index]) != NUMBER:
+            self._no_offset()
+        self.index += 1
+        try:
+            return read_number(self.tokens[self.index - 1], -1 if sign == "-" else 1)
+        except SubscriptionError as error:
+            self._refused(error, self.index - 1)
 
     def _now(self) -> Now:
         """Read what follows `now`: parentheses, and intervals that are added or subtracted."""
@@ -205,3 +223,19 @@ class TermReader(TextReader):
             if not open_groups:
                 break
         return tokens[index] in COMPARISONS or tokens[index] in ARITHMETIC
+
+
+def is_right_attribute(token: str, following: str) -> bool:
+    """Return whether a name on the right of a comparison is an attribute.
+
+    Words that others write for constants are not, nor is what may be meant as something else: names that need no quotes
+    have none, because `color = "red"` is nearly always meant as `color = 'red'`.
+
+    >>> is_right_attribute("limit", "and"), is_right_attribute('"limit"', "and"), is_right_attribute("now", "(")
+    (True, False, False)
+    """
+    if token[0] == '"':
+        return write_right_path(read_path(token))[0] == '"'
+    if following == "(" or token.lower() in NOT_ON_THE_RIGHT:
+        return False
+    return not is_doubtful(token) and unquoted_hint(token) is None

@@ -39,7 +39,14 @@ RESERVED: Final = frozenset({"and", "any", "exists", "false", "not", "null", "or
 OPERATOR_WORDS: Final = frozenset(
     {"between", "cidr", "contains", "ends", "ilike", "in", "is", "like", "matches", "starts", "with"}
 )
-KEYWORDS: Final = RESERVED | OPERATOR_WORDS | {"date", "timestamp"}
+KEYWORDS: Final = RESERVED | OPERATOR_WORDS | {"date", "length", "timestamp"}
+
+# What other languages write for constants: moments, numbers that are none, and null.
+MOMENTS: Final = frozenset({"current_date", "current_timestamp", "getdate", "now", "sysdate", "today"})
+NOT_FINITE: Final = frozenset({"inf", "infinity", "nan"})
+NULL_WORDS: Final = frozenset({"absent", "missing", "nil", "none", "undefined", "unset"})
+# On the right of a comparison these are attributes only if they are quoted.
+NOT_ON_THE_RIGHT: Final = (KEYWORDS - {"length"}) | MOMENTS | NOT_FINITE | NULL_WORDS
 
 # The comparisons as they are written, and as the model names them.
 COMPARISONS: Final = {op: op for op in ("=", "!=", "<", "<=", ">", ">=")} | {"<>": "!="}
@@ -75,6 +82,8 @@ _TOKEN = re.compile(
 _SEGMENT = re.compile(rf"\.?(?:({_QUOTED})|([^\".]+))")
 _BARE_PATH = re.compile(rf"{_FIRST}(?:\.{_LATER})*+")
 _BARE_VARIABLE = re.compile(_VARIABLE)
+# A name that may be meant as a difference, a price or a placeholder: `b-5`, `$5`, `$limit`.
+_DOUBTFUL = re.compile(r"-[0-9]|\A\$")
 
 _ASCII_KINDS: Final = (
     dict.fromkeys("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_", NAME)
@@ -159,6 +168,24 @@ def write_path(path: str, taken: frozenset[str] = RESERVED) -> str:
     word = path.lower()
     is_bare = _BARE_PATH.fullmatch(path) and word not in taken and not word.startswith("this.")
     return path if is_bare else quoted(path, '"')
+
+
+def write_right_path(path: str) -> str:
+    """Return an attribute as it is written on the right of a comparison, where some names are quoted that need not be.
+
+    >>> write_right_path("limit"), write_right_path("today"), write_right_path("b-5")
+    ('limit', '"today"', '"b-5"')
+    """
+    return quoted(path, '"') if is_doubtful(path) else write_path(path, NOT_ON_THE_RIGHT)
+
+
+def is_doubtful(token: str) -> bool:
+    """Return whether a bare name on the right of a comparison may be meant as something else.
+
+    >>> is_doubtful("b-5"), is_doubtful("$limit"), is_doubtful("detail-type"), is_doubtful('"b-5"')
+    (True, True, False, False)
+    """
+    return '"' not in token and _DOUBTFUL.search(token) is not None
 
 
 def write_variable(name: str) -> str:

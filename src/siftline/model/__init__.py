@@ -2,9 +2,9 @@
 
 Pure Python, and below everything else: this package imports nothing of Siftline but its errors.
 
-`predicate.py`, `expression.py`: immutable nodes. `event.py`: a JSON object as attributes with zero, one or several
-values; `structure.py`: what else stands for objects and arrays. `semantics.py`: the meaning, three-valued, in a
-hundred lines. `wildcard.py`: `like` and case folding. `timestamp.py`: which strings are times, and the constants that
+`predicate.py`, `derived.py`, `expression.py`: immutable nodes. `event.py`: a JSON object as attributes with zero, one
+or several values; `structure.py`: what else stands for objects and arrays. `semantics.py`: the meaning, three-valued,
+in a few pages. `wildcard.py`: `like` and case folding. `timestamp.py`: which strings are times, and the constants that
 are instants. `packing.py`: expressions as plain tuples, in which an engine keeps them: the garbage collector does not
 look at them again. Pure Python; everything else is measured against it.
 
@@ -12,6 +12,7 @@ Event patterns and CloudEvents filters are two-valued and see explicit nulls. Th
 model: `IsTrue` (`x is true`), `exists`, and `any path (...)` with `this` for the element itself.
 """
 
+from siftline.model.derived import AnyString, AttributeComparison, Length
 from siftline.model.event import (
     MAX_INTEGER_DIGITS,
     Element,
@@ -85,7 +86,9 @@ __all__ = [
     "TRUE",
     "And",
     "AnyElement",
+    "AnyString",
     "Arithmetic",
+    "AttributeComparison",
     "Call",
     "Constant",
     "Constraint",
@@ -94,6 +97,7 @@ __all__ = [
     "Expression",
     "IsTrue",
     "Leaf",
+    "Length",
     "Moment",
     "Not",
     "NotPlainError",

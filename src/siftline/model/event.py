@@ -75,6 +75,10 @@ class Event:
         """Return the leaves of an attribute, nulls included, in document order."""
         return self.leaves.get(path, []) if path is not None else []
 
+    def strings(self) -> list[str]:
+        """Return all strings of the event, whichever attribute they belong to."""
+        return [leaf for leaves in self.leaves.values() for leaf in leaves if isinstance(leaf, str)]
+
     def elements(self, path: str) -> list[Event | Element]:
         """Return the elements at `path`: of arrays all their elements, otherwise the object or value itself."""
         found, now = _resolve(self.tree, path), self.now
@@ -93,6 +97,10 @@ class Element:
     def values(self, path: str | None) -> list[Leaf]:
         """Return the element for `THIS`, nothing for any other path."""
         return [self.leaf] if path is None else []
+
+    def strings(self) -> list[str]:
+        """Return the element, if it is a string."""
+        return [self.leaf] if isinstance(self.leaf, str) else []
 
     def elements(self, path: str) -> list[Event | Element]:
         """Return nothing: a value has no elements."""

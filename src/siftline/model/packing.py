@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from siftline.model.derived import AnyString, AttributeComparison, Length
 from siftline.model.expression import And, AnyElement, Expression, IsTrue, Not, Or
 from siftline.model.predicate import Predicate
 from siftline.model.timestamp import Now, Timestamp
@@ -22,6 +23,9 @@ _WRAPPERS: Final[dict[type, int]] = {Not: 2, IsTrue: 3}
 _ANY: Final = 4
 # A predicate with moments, whose constants have their kind beside them.
 _MOMENTS: Final = 5
+# Leaves whose fields are strings and numbers.
+_LEAVES: Final[dict[type, int]] = {AttributeComparison: 6, AnyString: 7, Length: 8}
+_LEAF_TYPES: Final[dict[int, Any]] = {number: kind for kind, number in _LEAVES.items()}
 _TYPES: Final[list[Any]] = [And, Or, Not, IsTrue]
 _CONSTANT, _TIMESTAMP, _NOW = 0, 1, 2
 
@@ -47,6 +51,8 @@ def pack(expression: Expression) -> Any:
         return _WRAPPERS[kind], pack(expression.operand)  # type: ignore[attr-defined]
     if kind is AnyElement:
         return _ANY, expression.attribute, pack(expression.operand)  # type: ignore[attr-defined]
+    if kind in _LEAVES:
+        return _LEAVES[kind], *expression.__getstate__()
     return expression
 
 
@@ -60,11 +66,13 @@ def unpack(packed: Any) -> Expression:
         return packed  # type: ignore[no-any-return]
     first = packed[0]
     if type(first) is not int:
-        return _predicate(*packed)
+        return _leaf(Predicate, packed)
+    if first in _LEAF_TYPES:
+        return _leaf(_LEAF_TYPES[first], packed[1:])
     if first == _MOMENTS:
         _, attribute, op, marked = packed
         is_one = type(marked[0]) is int
-        return _predicate(attribute, op, _unmarked(marked) if is_one else tuple(map(_unmarked, marked)))
+        return _leaf(Predicate, (attribute, op, _unmarked(marked) if is_one else tuple(map(_unmarked, marked))))
     if first == _ANY:
         return AnyElement(packed[1], unpack(packed[2]))
     if first in _WRAPPERS.values():
@@ -72,13 +80,11 @@ def unpack(packed: Any) -> Expression:
     return _TYPES[first](tuple(map(unpack, packed[1:])))  # type: ignore[no-any-return]
 
 
-def _predicate(attribute: str | None, op: str, operand: Any) -> Predicate:
-    """Return a predicate that was checked before."""
-    predicate = Predicate.__new__(Predicate)
-    object.__setattr__(predicate, "attribute", attribute)
-    object.__setattr__(predicate, "op", op)
-    object.__setattr__(predicate, "operand", operand)
-    return predicate
+def _leaf(kind: type[Expression], state: tuple[Any, ...]) -> Expression:
+    """Return a leaf that was checked before."""
+    leaf = kind.__new__(kind)
+    leaf.__setstate__(state)
+    return leaf
 
 
 def _marked(constant: Any) -> tuple[int, Any]:

@@ -47,10 +47,18 @@ TEXTS: Final = frozenset(
     for word in ("starts with", "ends with", "contains", "like", "ilike", "matches", "cidr")
 )
 PRESENCES: Final = frozenset({"is null", "is not null", "exists"})
-OPERATORS: Final = COMPARISONS | SETS | RANGES | TEXTS | PRESENCES
+
+# What stands behind the constants of an operator that folds case first, and behind its name in the model.
+IGNORING_CASE: Final = " ignoring case"
+CASELESS: Final = frozenset(
+    f"{op}{IGNORING_CASE}" for op in ("=", "!=", *SETS, *TEXTS) if not op.endswith(("like", "matches", "cidr"))
+)
+OPERATORS: Final = COMPARISONS | SETS | RANGES | TEXTS | PRESENCES | CASELESS
 
 # "Negative" operators ask for an element that does *not* satisfy the positive one.
-POSITIVE_OF: Final = {"!=": "="} | {op: op.removeprefix("not ") for op in OPERATORS if op.startswith("not ")}
+POSITIVE_OF: Final = {"!=": "=", f"!={IGNORING_CASE}": f"={IGNORING_CASE}"} | {
+    op: op.removeprefix("not ") for op in OPERATORS if op.startswith("not ")
+}
 
 # What booleans take; ordering booleans, or looking into them, is refused.
 _BOOLEAN_OPERATORS: Final = frozenset({"=", "!=", "in", "not in"})
@@ -69,7 +77,8 @@ class Predicate(Expression):
     op : str
         One of `OPERATORS`.
     operand : constant, tuple of constants, or None
-        A constant; a tuple for ``in``; (low, high) for ``between``; None for ``is null`` and its like.
+        A constant; a tuple for ``in``; (low, high) for ``between``; None for ``is null`` and its like. Operators that
+        end in ``ignoring case`` take strings only.
 
     Examples
     --------
@@ -87,7 +96,7 @@ class Predicate(Expression):
     def __init__(self, attribute: str | None, op: str, operand: Operand = None) -> None:
         object.__setattr__(self, "attribute", attribute)
         object.__setattr__(self, "op", op)
-        object.__setattr__(self, "operand", _checked(op, operand))
+        object.__setattr__(self, "operand", checked_operand(op, operand))
 
     def _key(self) -> tuple[Any, ...]:
         # True == 1 in Python, but `a = true` is not `a = 1`.
@@ -98,10 +107,15 @@ class Predicate(Expression):
 
     def constants(self) -> Iterator[Constant | Moment]:
         """Yield the constants of this predicate."""
-        if isinstance(self.operand, tuple):
-            yield from self.operand
-        elif self.operand is not None:
-            yield self.operand
+        yield from constants_of(self.operand)
+
+
+def constants_of(operand: Operand) -> Iterator[Constant | Moment]:
+    """Yield the constants of an operand."""
+    if isinstance(operand, tuple):
+        yield from operand
+    elif operand is not None:
+        yield operand
 
 
 def kind_of(value: object) -> str:
@@ -109,16 +123,16 @@ def kind_of(value: object) -> str:
     return TYPE_NAMES[type(value)]
 
 
-def _checked(op: str, operand: Operand) -> Operand:
+def checked_operand(op: str, operand: Operand) -> Operand:
     """Return the operand in its canonical form, or raise if `op` does not take it."""
     if op in COMPARISONS:
-        _check_constant(operand)
+        check_constant(operand)
         _check_boolean(op, operand)
         return operand
     if op in SETS:
         values = _as_tuple(op, operand)
         for value in values:
-            _check_constant(value)
+            check_constant(value)
         return values
     if op in RANGES:
         return _checked_bounds(op, _as_tuple(op, operand))
@@ -128,6 +142,8 @@ def _checked(op: str, operand: Operand) -> Operand:
         if operand is not None:
             raise SubscriptionError(f"'{op}' takes no constant")
         return None
+    if op in CASELESS:
+        return _checked_caseless(op, operand)
     raise SubscriptionError(f"unknown operator {op!r}")
 
 
@@ -137,7 +153,8 @@ def _as_tuple(op: str, operand: object) -> tuple[Constant | Moment, ...]:
     return tuple(operand)
 
 
-def _check_constant(value: object) -> None:
+def check_constant(value: object) -> None:
+    """Raise if a value cannot be a constant."""
     if value is None:
         raise SubscriptionError("null cannot be compared", hint="write 'is null' or 'is not null'")
     kind = type(value)
@@ -168,15 +185,23 @@ def _checked_bounds(op: str, bounds: tuple[Constant | Moment, ...]) -> tuple[Con
     if len(bounds) != 2:
         raise SubscriptionError(f"'{op}' needs two bounds, not {len(bounds)}")
     for bound in bounds:
-        _check_constant(bound)
+        check_constant(bound)
         _check_boolean(op, bound)
     if kind_of(bounds[0]) != kind_of(bounds[1]):
         raise SubscriptionError(f"the bounds of '{op}' are of two kinds: {kind_of(bounds[0])} and {kind_of(bounds[1])}")
     return bounds
 
 
+def _checked_caseless(op: str, operand: Operand) -> Operand:
+    operand = checked_operand(op.removesuffix(IGNORING_CASE), operand)
+    for constant in constants_of(operand):
+        if not isinstance(constant, str):
+            raise SubscriptionError(f"'ignoring case' is about strings, not about a {kind_of(constant)}")
+    return operand
+
+
 def _checked_text(op: str, operand: object) -> str:
-    _check_constant(operand)
+    check_constant(operand)
     if not isinstance(operand, str):
         raise SubscriptionError(f"'{op}' needs a string, not a {kind_of(operand)}")
     if op.endswith("like"):

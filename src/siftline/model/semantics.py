@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from siftline.model.derived import AnyString, AttributeComparison, Length
 from siftline.model.expression import And, AnyElement, Expression, IsTrue, Not, Or
-from siftline.model.predicate import POSITIVE_OF, Predicate, compile_regex, kind_of, parse_network
+from siftline.model.predicate import IGNORING_CASE, POSITIVE_OF, Predicate, compile_regex, kind_of, parse_network
 from siftline.model.timestamp import Now, Timestamp, instant_of_text
 from siftline.model.wildcard import fold, like
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from siftline.model.event import Element, Event, Leaf
     from siftline.model.predicate import Constant, Moment, Operand
@@ -54,6 +56,13 @@ def evaluate(expression: Expression, event: Event | Element) -> Truth:
             return evaluate(operand, event) is True
         case AnyElement(attribute, operand):
             return _some(evaluate(operand, element) for element in event.elements(attribute))
+        case AttributeComparison():
+            return _attribute_comparison(expression, event)
+        case AnyString(op, operand):
+            return _some(compare(text, op, operand) for text in event.strings())
+        case Length(attribute, op, operand):
+            texts = (leaf for leaf in event.values(attribute) if isinstance(leaf, str))
+            return _some(compare(len(text), op, operand) for text in texts)
     raise NotImplementedError(f"{type(expression).__name__} needs the operator layer")
 
 
@@ -100,6 +109,54 @@ def _predicate(predicate: Predicate, event: Event | Element) -> Truth:
     return _some(compare(leaf, op, operand, event.now) for leaf in leaves if leaf is not None)
 
 
+def _attribute_comparison(comparison: AttributeComparison, event: Event | Element) -> Truth:
+    """Compare every value of one attribute with every value of another that is of its kind."""
+    op, offset = comparison.op, comparison.offset
+    left, right = _by_kind(event.values(comparison.attribute)), _by_kind(event.values(comparison.other))
+    kinds = ["number"]
+    if offset is not None:
+        right["number"] = [_sum(value, offset) for value in right["number"]]
+    else:
+        kinds += ["string", "boolean"] if op in ("=", "!=") else ["string"]
+    return _some(_some_pair(left[kind], op, right[kind]) for kind in kinds)
+
+
+def _by_kind(leaves: Sequence[Leaf]) -> dict[str, list[Any]]:
+    values: dict[str, list[Any]] = {"number": [], "string": [], "boolean": []}
+    for leaf in leaves:
+        if leaf is not None:
+            values[kind_of(leaf)].append(leaf)
+    return values
+
+
+def _sum(value: int | float, offset: int | float) -> int | Fraction:
+    """Return the exact sum: a double is the number that it stands for, and nothing is rounded."""
+    if isinstance(value, int) and isinstance(offset, int):
+        return value + offset
+    return Fraction(value) + Fraction(offset)
+
+
+def _some_pair(left: Sequence[Any], op: str, right: Sequence[Any]) -> Truth:
+    """Return whether some pair of values of one kind satisfies a comparison; unknown if there is no pair.
+
+    The extremes decide, so that two arrays of many elements take no longer than to read them.
+    """
+    if not left or not right:
+        return None
+    match op:
+        case "=":
+            return not set(left).isdisjoint(right)
+        case "!=":
+            return len({*left, *right}) > 1
+        case "<":
+            return bool(min(left) < max(right))
+        case "<=":
+            return bool(min(left) <= max(right))
+        case ">":
+            return bool(max(left) > min(right))
+    return bool(max(left) >= min(right))
+
+
 def compare(leaf: Leaf, op: str, operand: Operand, now: int = 0) -> Truth:
     """Compare one value with the constants of a predicate; unknown if it cannot be compared with any.
 
@@ -117,11 +174,15 @@ def compare(leaf: Leaf, op: str, operand: Operand, now: int = 0) -> Truth:
 
 
 def _compare(leaf: Leaf, op: str, operand: Operand, now: int) -> Truth:
+    value: Any
+    if op.endswith(IGNORING_CASE):
+        value = fold(leaf) if isinstance(leaf, str) else leaf
+        return _compare(value, op.removesuffix(IGNORING_CASE), _folded(operand), now)
     if op == "in":
         return _in(leaf, operand, now)  # type: ignore[arg-type]
     if op == "between":
         low, high = operand  # type: ignore[misc, str-unpack]
-        value: Any = _seen_by(low, leaf)
+        value = _seen_by(low, leaf)
         return None if value is None else _value(low, now) <= value <= _value(high, now)
     value, constant = _seen_by(operand, leaf), _value(operand, now)
     if value is None:
@@ -138,6 +199,11 @@ def _compare(leaf: Leaf, op: str, operand: Operand, now: int) -> Truth:
         case ">=":
             return bool(value >= constant)
     return _text_test(value, op, constant)
+
+
+@lru_cache(maxsize=4096)
+def _folded(operand: Any) -> Any:
+    return tuple(map(fold, operand)) if isinstance(operand, tuple) else fold(operand)
 
 
 def _in(leaf: Leaf, constants: tuple[Constant | Moment, ...], now: int) -> Truth:

@@ -66,6 +66,15 @@ def _fits(value: str, start: int, segment: tuple[str | None, ...]) -> bool:
     return all(wanted is None or value[start + i] == wanted for i, wanted in enumerate(segment))
 
 
+def literal_like(text: str) -> str:
+    r"""Return the pattern that only the text itself fits.
+
+    >>> print(literal_like("100%"))
+    100\%
+    """
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
 def fold(text: str) -> str:
     """Return `text` with simple case folding, code point by code point (Unicode CaseFolding, status C and S).
 

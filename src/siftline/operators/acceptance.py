@@ -7,7 +7,7 @@ from typing import Final
 
 from siftline.errors import SubscriptionError
 from siftline.language.text import parse
-from siftline.model import And, AnyElement, Expression, Predicate, check_size, children, has_calls
+from siftline.model import And, AnyElement, Expression, Length, Predicate, check_size, children, has_calls
 
 # A conjunction of at most this many predicates, each with at most this many constants, needs no further checks.
 SMALL_CONJUNCTION: Final = 64
@@ -58,7 +58,7 @@ def _check_this(expression: Expression) -> None:
     pending = [expression]
     while pending:
         node = pending.pop()
-        if isinstance(node, Predicate) and node.attribute is None:
+        if isinstance(node, (Predicate, Length)) and node.attribute is None:
             raise SubscriptionError("'this' has a meaning only inside 'any path ( ... )'")
         if not isinstance(node, AnyElement):
             pending.extend(children(node))

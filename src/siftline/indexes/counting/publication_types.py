@@ -24,7 +24,7 @@ from siftline.encoding.domain import BOOLEANS, FALSE, NOT_NULL, NUMBERS, PRESENT
 from siftline.errors import SubscriptionError
 from siftline.model import AnyElement, Expression, Now, Predicate, Timestamp, kind_of
 from siftline.model.expression import children
-from siftline.model.predicate import TEXTS
+from siftline.model.predicate import CASELESS, TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -212,7 +212,7 @@ def _check_predicate(name: str, publication: PublicationType, predicate: Predica
         # A pattern is no value, nor is a timestamp: they need only be of a kind that the attribute has.
         if isinstance(constant, (Timestamp, Now)):
             is_allowed = "string" in publication.kinds
-        elif predicate.op in TEXTS:
+        elif predicate.op in TEXTS | CASELESS:
             is_allowed = kind_of(constant) in publication.kinds
         else:
             is_allowed = publication.allows(constant)
