@@ -1,0 +1,121 @@
+"""YAML: the documents of a text, and where in the text something of them stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from siftline.errors import SubscriptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+# libyaml's loader is about ten times as fast as Python's; PyYAML can be built without it.
+_FastLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+# Aliases make a short text a large document, or one that holds itself.
+_MAX_VALUES: Final = 200_000
+# libyaml composes by recursion in C, where nothing else stops it.
+_MAX_DEPTH: Final = 100
+
+
+class _Loader(_FastLoader):  # type: ignore[misc]
+    """Refuses keys that occur twice: the first of two selections of one name would be lost."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key.value, str):
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(None, None, f"the key {key.value!r} is there twice", key.start_mark)
+                seen.add(key.value)
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
+
+
+def read_documents(text: str) -> list[Any]:
+    """Return the documents of a YAML text, empty ones left out; raise SubscriptionError with the place of an error."""
+    try:
+        _check_depth(text)
+        documents = [document for document in yaml.load_all(text, Loader=_Loader) if document is not None]
+    except yaml.MarkedYAMLError as error:
+        raise _located(error, text) from None
+    except (yaml.YAMLError, ValueError) as error:  # a character that YAML does not have; a date that does not exist
+        raise SubscriptionError(f"not YAML: {str(error).splitlines()[0]}") from None
+    for document in documents:
+        _check_values(document)
+    return documents
+
+
+def _located(error: yaml.MarkedYAMLError, text: str) -> SubscriptionError:
+    mark = error.problem_mark or error.context_mark
+    reason = f"not YAML: {error.problem or error.context}"
+    return SubscriptionError(reason, text=text, position=None if mark is None else offset_of(text, mark))
+
+
+def _check_depth(text: str) -> None:
+    """Refuse brackets, or lists in lists, that nest so deep that libyaml might overflow the stack."""
+    if text.count("[") + text.count("{") <= _MAX_DEPTH and "- " * _MAX_DEPTH not in text:
+        return
+    depth = 0
+    for event in yaml.parse(text, Loader=_FastLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _MAX_DEPTH:
+                reason = f"the document nests deeper than {_MAX_DEPTH} levels"
+                raise SubscriptionError(reason, text=text, position=offset_of(text, event.start_mark))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _check_values(document: Any) -> None:
+    pending, n_values = [document], 0
+    while pending:
+        value = pending.pop()
+        n_values += 1
+        if n_values > _MAX_VALUES:
+            raise SubscriptionError(f"the document holds itself by an alias, or more than {_MAX_VALUES:,} values")
+        if isinstance(value, dict):
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)
+
+
+def offset_of(text: str, mark: Any) -> int:
+    """Return the position in a text of a mark, which has line and column from 0."""
+    start = 0
+    for _ in range(mark.line):
+        start = text.find("\n", start) + 1
+    return min(start + int(mark.column), len(text))
+
+
+def nodes_of(text: str) -> list[Any]:
+    """Return the documents of a good text as trees of nodes, which know their places."""
+    return [node for node in yaml.compose_all(text, Loader=_FastLoader) if not _is_null(node)]
+
+
+def _is_null(node: Any) -> bool:
+    return node is None or node.tag == "tag:yaml.org,2002:null"
+
+
+def members_of(node: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield keys and values of a mapping, as nodes; nothing of any other node."""
+    pairs: Iterable[tuple[Any, Any]] = node.value if isinstance(node, yaml.MappingNode) else ()
+    yield from pairs
+
+
+def elements_of(node: Any) -> list[Any]:
+    """Return the elements of a sequence, as nodes; none of any other node."""
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def value_of(node: Any) -> Any:
+    """Return what a scalar node means; of any other node, nothing."""
+    if not isinstance(node, yaml.ScalarNode):
+        return None
+    loader = yaml.SafeLoader("")
+    try:
+        return loader.construct_object(node)
+    finally:
+        loader.dispose()
