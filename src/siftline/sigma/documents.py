@@ -26,10 +26,10 @@ class _Loader(_FastLoader):  # type: ignore[misc]
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key, _ in node.value:
-            if isinstance(key.value, str):
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(None, None, f"the key {key.value!r} is there twice", key.start_mark)
-                seen.add(key.value)
+            name = key.value
+            if isinstance(name, str) and name in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {name!r} is there twice", key.start_mark)
+            seen.add(name if isinstance(name, str) else None)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         return mapping
 

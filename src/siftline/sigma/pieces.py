@@ -73,7 +73,8 @@ def any_of(pieces: Iterable[Piece]) -> Piece:
             places.setdefault(key, key)
         else:
             places.setdefault(piece, piece)
-    return _joined("or", [Equality(p[0], tuple(lists[p]), p[1]) if isinstance(p, tuple) else p for p in places.values()])
+    merged = {key: Equality(key[0], tuple(constants), key[1]) for key, constants in lists.items()}
+    return _joined("or", [merged[place] if isinstance(place, tuple) else place for place in places.values()])
 
 
 def _joined(word: str, pieces: Iterable[Piece]) -> Piece:

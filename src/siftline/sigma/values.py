@@ -202,7 +202,7 @@ def _comparison_piece(path: str, value: SigmaCompareExpression) -> Piece:
 
 def _reference_piece(path: str, value: SigmaFieldReference) -> Piece:
     if getattr(value, "starts_with", False) or getattr(value, "ends_with", False):
-        raise SubscriptionError("fieldref with startswith, endswith or contains is not supported: only whole values are")
+        raise SubscriptionError("fieldref compares whole values: startswith, endswith and contains are not supported")
     return f"{path} = {write_path(value.field)}"
 
 

@@ -1,26 +1,22 @@
 """Until the language has `ignoring case`, `any string` and comparisons of attributes, they are mapped to what it has.
 
-Once `parse` takes them, nothing here is used.
+Tests import the fixture. Once `parse` takes the new words, it does nothing and can go.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
 import siftline
 from siftline.language.tokens import unquoted
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-pytest.importorskip("sigma.rule", reason="pySigma is not installed")
-
 STRING = r"'(?:[^']|'')*'"
 PATH = r"(?:\"(?:[^\"]|\"\")*\"|[\w@$][\w.@$-]*)"
-FOLDED = re.compile(rf"({STRING})|({PATH}) (=|in|contains|starts with|ends with) (\(?)((?:{STRING}(?:, )?)+)\)? ignoring case")
+FOLDED = re.compile(
+    rf"({STRING})|({PATH}) (=|in|contains|starts with|ends with) (\(?)((?:{STRING}(?:, )?)+)\)? ignoring case"
+)
 REFERENCE = re.compile(rf"({STRING})|({PATH}) = ((?!true\b|false\b)[A-Za-z_][\w.]*)")
 SHAPES = {"=": "{}", "in": "{}", "contains": "%{}%", "starts with": "{}%", "ends with": "%{}"}
 
@@ -51,8 +47,7 @@ def _folded(found: re.Match[str]) -> str:
     return f"({' or '.join(tests)})"
 
 
-@pytest.fixture(autouse=True)
-def _older_language(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture(name="older_language", autouse=True)
+def older_language_fixture(monkeypatch: pytest.MonkeyPatch) -> None:
     if not has_new_words():
         monkeypatch.setattr("siftline.sigma.pieces.parse", lambda text: siftline.parse(older(text)))
-    yield
