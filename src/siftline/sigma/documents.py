@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
 _FastLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 # Aliases make a short text a large document, or one that holds itself.
-_MAX_VALUES: Final = 200_000
+_MAX_VALUES: Final = 20_000
+_MAX_CHARACTERS: Final = 524_288
 # libyaml composes by recursion in C, where nothing else stops it.
 _MAX_DEPTH: Final = 100
+_MANY_INDICATORS: Final = re.compile(r"(?:[-?][ \t]+){50}")
 
 
 class _Loader(_FastLoader):  # type: ignore[misc]
@@ -41,8 +44,12 @@ def read_documents(text: str) -> list[Any]:
         documents = [document for document in yaml.load_all(text, Loader=_Loader) if document is not None]
     except yaml.MarkedYAMLError as error:
         raise _located(error, text) from None
-    except (yaml.YAMLError, ValueError) as error:  # a character that YAML does not have; a date that does not exist
-        raise SubscriptionError(f"not YAML: {str(error).splitlines()[0]}") from None
+    except yaml.reader.ReaderError as error:  # a character that YAML does not have
+        raise SubscriptionError(f"not YAML: {error.reason}", text=text, position=error.position) from None
+    except SubscriptionError:
+        raise
+    except ValueError as error:  # a date that does not exist
+        raise SubscriptionError(f"not YAML: {error}", text=text, position=_bad_scalar(text)) from None
     for document in documents:
         _check_values(document)
     return documents
@@ -56,7 +63,7 @@ def _located(error: yaml.MarkedYAMLError, text: str) -> SubscriptionError:
 
 def _check_depth(text: str) -> None:
     """Refuse brackets, or lists in lists, that nest so deep that libyaml might overflow the stack."""
-    if text.count("[") + text.count("{") <= _MAX_DEPTH and "- " * _MAX_DEPTH not in text:
+    if text.count("[") + text.count("{") <= _MAX_DEPTH and _MANY_INDICATORS.search(text) is None:
         return
     depth = 0
     for event in yaml.parse(text, Loader=_FastLoader):
@@ -70,16 +77,33 @@ def _check_depth(text: str) -> None:
 
 
 def _check_values(document: Any) -> None:
-    pending, n_values = [document], 0
+    pending, n_values, n_characters = [document], 0, 0
     while pending:
         value = pending.pop()
         n_values += 1
+        n_characters += len(value) if isinstance(value, str) else 0
         if n_values > _MAX_VALUES:
-            raise SubscriptionError(f"the document holds itself by an alias, or more than {_MAX_VALUES:,} values")
+            raise SubscriptionError(f"the rule holds itself by an alias, or more than {_MAX_VALUES:,} values")
+        if n_characters > _MAX_CHARACTERS:
+            raise SubscriptionError(f"the rule has more than {_MAX_CHARACTERS:,} characters of text")
         if isinstance(value, dict):
             pending.extend(value.values())
         elif isinstance(value, list):
             pending.extend(value)
+
+
+def _bad_scalar(text: str) -> int | None:
+    """Return where the first value stands that cannot be made."""
+    pending = list(reversed(nodes_of(text)))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, yaml.ScalarNode):
+            try:
+                value_of(node)
+            except ValueError:
+                return offset_of(text, node.start_mark)
+        pending.extend(reversed([*elements_of(node), *(each for pair in members_of(node) for each in pair)]))
+    return None
 
 
 def offset_of(text: str, mark: Any) -> int:

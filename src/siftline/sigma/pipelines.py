@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sigma.exceptions import SigmaError
 from sigma.plugins import InstalledSigmaPlugins
@@ -14,6 +15,8 @@ from siftline.errors import UnknownPipelineError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+_THREAD: Final = threading.local()
 
 
 def resolved(
@@ -26,7 +29,26 @@ def resolved(
     placeholders : mapping, optional
         Values for the placeholders (`%name%`) of rules with the modifier `expand`.
     """
+    if placeholders is None and not isinstance(pipelines, str) and all(isinstance(each, str) for each in pipelines):
+        return _of_this_thread(tuple(map(str, pipelines)))
     chosen = [pipelines] if isinstance(pipelines, str) else list(pipelines)
+    return _joined(chosen, placeholders)
+
+
+def _of_this_thread(names: tuple[str, ...]) -> ProcessingPipeline:
+    """Return installed pipelines, made once for each thread: it takes longer than a rule, and they have a state."""
+    known: dict[tuple[str, ...], ProcessingPipeline] = _THREAD.__dict__.setdefault("pipelines", {})
+    if names not in known:
+        made = _joined(names, None)
+        if not all(name in _installed().pipelines for name in names):
+            return made  # a file may change
+        known[names] = made
+    return known[names]
+
+
+def _joined(
+    chosen: Sequence[str | ProcessingPipeline], placeholders: Mapping[str, Sequence[str]] | None
+) -> ProcessingPipeline:
     filled = [] if placeholders is None else [_filling(placeholders)]
     found = sorted((_one(each) for each in chosen), key=lambda pipeline: pipeline.priority)  # as pySigma does
     return sum([*found, *filled], ProcessingPipeline())

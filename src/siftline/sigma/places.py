@@ -8,8 +8,9 @@ from sigma.exceptions import SigmaError
 from sigma.rule.detection import SigmaDetectionItem
 
 from siftline.errors import SubscriptionError
-from siftline.sigma.documents import elements_of, members_of, nodes_of, offset_of
+from siftline.sigma.documents import elements_of, members_of, nodes_of, offset_of, value_of
 from siftline.sigma.pieces import expression_of
+from siftline.sigma.policy import POLICY
 from siftline.sigma.values import field_piece, keyword_piece
 
 if TYPE_CHECKING:
@@ -86,10 +87,8 @@ def _bad_nodes(definition: Any, reason: str) -> Iterator[Any]:
 
 
 def _is_bad(key: str | None, node: Any, reason: str) -> bool:
-    from siftline.sigma.documents import value_of
-
     try:
-        item = SigmaDetectionItem.from_mapping(key, value_of(node))
+        item = SigmaDetectionItem.from_mapping(key, value_of(node), **POLICY)
         for value in item.value:
             expression_of(keyword_piece(value) if item.field is None else field_piece(item.field, value))
     except Exception as error:

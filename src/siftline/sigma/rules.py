@@ -18,6 +18,7 @@ from siftline.sigma.documents import read_documents
 from siftline.sigma.pieces import expression_of
 from siftline.sigma.pipelines import resolved
 from siftline.sigma.places import line_of, located
+from siftline.sigma.policy import POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ PIPELINES: Final = ("sysmon", "windows-logsources")
 # What a rule weighs where the best matches are asked for, by its level.
 WEIGHTS: Final = {"informational": 1.0, "low": 2.0, "medium": 3.0, "high": 4.0, "critical": 5.0}
 _SUFFIXES: Final = (".yml", ".yaml")
+# The longest condition of the rules that the Sigma project publishes has some hundred characters.
+_MAX_CONDITION: Final = 10_000
 # Documents that are no rules, by the key that tells, and why they are refused.
 _OTHERS: Final = {
     "correlation": "a correlation counts or orders several events, and Siftline looks at one event at a time",
@@ -197,8 +200,9 @@ class Translator:
         for key, reason in _OTHERS.items():
             if key in document:
                 raise SubscriptionError(reason)
+        _check_conditions(document.get("detection"))
         with self.timed("rules"):
-            return SigmaRule.from_dict(document)
+            return SigmaRule.from_dict(document, **POLICY)
 
     def piece(self, rule: SigmaRule) -> Piece:
         """Return the condition of a rule, log source and all."""
@@ -206,6 +210,14 @@ class Translator:
             self._pipeline.apply(rule)
         with self.timed("conversion"):
             return rule_piece(rule)
+
+
+def _check_conditions(detection: Any) -> None:
+    """Refuse conditions so long that pySigma would parse them for a minute."""
+    conditions = detection.get("condition") if isinstance(detection, dict) else None
+    for condition in conditions if isinstance(conditions, list) else [conditions]:
+        if isinstance(condition, str) and len(condition) > _MAX_CONDITION:
+            raise SubscriptionError(f"the condition is longer than {_MAX_CONDITION:,} characters")
 
 
 class _Reader:
