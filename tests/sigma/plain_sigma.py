@@ -30,7 +30,12 @@ SIGNS = {"LT": lambda a, b: a < b, "LTE": lambda a, b: a <= b, "GT": lambda a, b
 
 def fires(rule: SigmaRule, event: dict[str, Any]) -> bool:
     """Return whether one of the conditions of a rule holds for a flat event."""
-    return any(holds(condition.parsed, event) for condition in rule.detection.parsed_condition)
+    return any(holds(condition, event) for condition in conditions_of(rule))
+
+
+def conditions_of(rule: SigmaRule) -> list[Any]:
+    """Return the parsed conditions of a rule; pySigma parses anew at every access."""
+    return [condition.parsed for condition in rule.detection.parsed_condition]
 
 
 def holds(condition: Any, event: dict[str, Any]) -> bool:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import runpy
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from older_language import older_language_fixture  # noqa: F401
 
 from siftline.cli import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SOURCE = "logsource: {category: process_creation, product: windows}"
 EVENTS: list[Any] = [
@@ -116,3 +115,12 @@ def test_without_pysigma_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "sigma.rule", None)
     status, _, err = run(capfd, "check", "--sigma", folder)
     assert (status, err) == (2, "siftline: Sigma rules need pySigma: pip install 'siftline[sigma]'\n")
+
+
+def test_the_example(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "sigma_logs.py"))
+    example["report"](*example["write_samples"](tmp_path, 200))
+    out = capfd.readouterr().out
+    assert "3 rules read" in out
+    assert "Shell started by an office program" in out
+    assert "1 rules did not fire" in out
