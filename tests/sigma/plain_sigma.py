@@ -106,7 +106,7 @@ def plain(value: SigmaString) -> str:
 
 
 def pattern(value: SigmaString) -> re.Pattern[str]:
-    signs = {SpecialChars.WILDCARD_MULTI: ".*", SpecialChars.WILDCARD_SINGLE: "."}
+    signs: dict[object, str] = {SpecialChars.WILDCARD_MULTI: ".*", SpecialChars.WILDCARD_SINGLE: "."}
     text = "".join(re.escape(part) if isinstance(part, str) else signs[part] for part in value.s)
     return re.compile(text, re.DOTALL | (0 if isinstance(value, SigmaCasedString) else re.IGNORECASE))
 

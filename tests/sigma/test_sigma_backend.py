@@ -26,7 +26,8 @@ def rules(condition: str = "s and not f") -> SigmaCollection:
 
 
 def test_pysigma_finds_the_backend() -> None:
-    assert InstalledSigmaPlugins.autodiscover().backends["siftline"] is SiftlineBackend
+    found: dict[str, object] = dict(InstalledSigmaPlugins.autodiscover().backends)
+    assert found["siftline"] is SiftlineBackend
 
 
 def test_conversion_with_a_pipeline() -> None:

@@ -80,7 +80,7 @@ def _bad_nodes(definition: Any, reason: str) -> Iterator[Any]:
         if bad:
             yield bad[0] if len(values) > 1 and len(bad) < len(values) else key
     for element in elements_of(definition):
-        if elements_of(element) or next(members_of(element), None):
+        if elements_of(element) or any(members_of(element)):
             yield from _bad_nodes(element, reason)
         elif _is_bad(None, element, reason):
             yield element

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
 from functools import lru_cache
 from typing import Any, Final
 
 import re2
 
-try:
-    from sigma.policy import SigmaPolicy
-    from sigma.policy.regex_engine import RE2RegexEngine
-except ImportError:  # pySigma 1 checks with Python's engine, and what RE2 refuses is refused later
-    POLICY: Final[dict[str, Any]] = {}
-else:
+_FLAGS: Final = {2: "i", 8: "m", 16: "s"}  # as the module `re` numbers them
 
-    class _QuietEngine(RE2RegexEngine):
+
+def _policy() -> dict[str, Any]:
+    """Return what constructors of pySigma take to check regular expressions by our function.
+
+    pySigma 1 has no such choice: it checks with Python's engine, and what RE2 refuses is refused later.
+    """
+    try:
+        policy: Any = importlib.import_module("sigma.policy")
+    except ImportError:
+        return {}
+
+    class QuietEngine(policy.RE2RegexEngine):  # type: ignore[misc]
         def compile(self, pattern: str, flags: int = 0) -> Any:
             return _compiled(pattern, int(flags))
 
-    POLICY = {"policy": SigmaPolicy(regex_engine=_QuietEngine())}
-
-_FLAGS: Final = {2: "i", 8: "m", 16: "s"}  # as the module `re` numbers them
+    return {"policy": policy.SigmaPolicy(regex_engine=QuietEngine())}
 
 
 @lru_cache(maxsize=1024)
@@ -34,3 +39,6 @@ def _compiled(pattern: str, flags: int) -> Any:
     except re2.error as error:
         said = error.args[0]
         raise re2.error(said.decode() if isinstance(said, bytes) else said) from None
+
+
+POLICY: Final = _policy()
