@@ -27,16 +27,20 @@ def test_each_distribution_asks_for_its_own_version_of_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "package"), [(ROOT, "siftline"), (ROOT / "bench", "siftline_bench")], ids=lambda each: str(each)[-8:]
+    ("folder", "package", "others"),
+    [(ROOT, "siftline", {"sigma"}), (ROOT / "bench", "siftline_bench", set())],
+    ids=["product", "laboratory"],
 )
-def test_a_wheel_carries_its_package_and_nothing_else(folder: Path, package: str, tmp_path: Path) -> None:
+def test_a_wheel_carries_its_package_and_nothing_else(
+    folder: Path, package: str, others: set[str], tmp_path: Path
+) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(build, cwd=folder, check=True, capture_output=True)
     (wheel,) = tmp_path.iterdir()
     assert wheel.name == f"{package}-{siftline.__version__}-py3-none-any.whl"
     names = zipfile.ZipFile(wheel).namelist()
     about = f"{package}-{siftline.__version__}.dist-info"
-    assert {name.partition("/")[0] for name in names} == {package, about}
+    assert {name.partition("/")[0] for name in names} == {package, about, *others}
     sources = {path.relative_to(folder / "src").as_posix() for path in (folder / "src").rglob("*.py")}
     assert sources <= set(names)
     figures = [name for name in names if name.endswith(".yaml")]

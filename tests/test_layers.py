@@ -22,6 +22,7 @@ FOLDERS = (
     "encoding",
     "operators",
     "files",
+    "sigma",
     "storage",
     "indexes",
     "engine",

@@ -41,6 +41,7 @@ _HOMES = {
     "parse": "siftline.language.text",
     "parse_filters": "siftline.language.cloudevents",
     "parse_pattern": "siftline.language.event_pattern",
+    "parse_sigma": "siftline.sigma",
     "to_text": "siftline.language.printer",
 }
 
@@ -62,6 +63,7 @@ __all__ = [
     "parse",
     "parse_filters",
     "parse_pattern",
+    "parse_sigma",
     "to_text",
 ]
 
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from siftline.language.text import parse
     from siftline.model import Expression
     from siftline.operators.operator import operator
+    from siftline.sigma import parse_sigma
     from siftline.storage.store import Store
 
 

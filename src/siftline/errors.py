@@ -34,6 +34,7 @@ __all__ = [
     "TooLargeError",
     "UnknownIdError",
     "UnknownIndexError",
+    "UnknownPipelineError",
     "WrongTicketError",
 ]
 
@@ -162,6 +163,10 @@ class UnknownIdError(SiftlineError, KeyError):
 
 class UnknownIndexError(SiftlineError, ValueError):
     """An index name, or an option of an index, that does not exist."""
+
+
+class UnknownPipelineError(SiftlineError, ValueError):
+    """A pipeline of pySigma that is not installed, or a file that is none."""
 
 
 class TooLargeError(SiftlineError):

@@ -74,6 +74,17 @@ def test_the_column_or_the_option_names_the_language(spark: Any, tmp_path: Path)
     assert found(by_column, {"a": "x"}) == found(by_option, {"a": "x"}) == {1}
 
 
+def test_sigma_rules_stand_in_a_column_of_their_own(spark: Any, tmp_path: Path) -> None:
+    rule = (
+        "title: t\nlogsource: {{product: test}}\ndetection:\n  s: {{{}}}\n  condition: s\n"
+    )
+    rows = [("good", rule.format("EventID: 5")), ("bad", rule.format("EventID|frobs: 5"))]
+    index = compile(spark.createDataFrame(rows, "subscription string, sigma string"), tmp_path)
+    assert found(index, {"EventID": 5}) == found(index, {"EventID": "5"}) == {"good"}
+    refused = quarantine(spark, index)["bad"]
+    assert (refused.reason, refused.line) == ("Unknown modifier 'frobs'", 4)
+
+
 def test_bad_subscriptions_are_quarantined_with_reason_and_place(spark: Any, tmp_path: Path) -> None:
     rows = [
         (1, "a = 1", 1.0),

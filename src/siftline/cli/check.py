@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from siftline.cli.match import count
 from siftline.cli.operator_modules import add_operators, load_operators
 from siftline.cli.problems import BAD_INPUT, OK, CannotRunError, Reporter, counted, show
+from siftline.cli.sigma_rules import add_sigma, read_sigma
 from siftline.files.problems import Problem
 
 if TYPE_CHECKING:
@@ -34,12 +35,16 @@ event has, are reported too. The cost of each subscription is counted:
   clauses  how many alternatives an index keeps for it
   check    whether an index only finds candidates, for which the whole expression has to be evaluated
 
+--sigma reads a folder of Sigma rules instead of a file. A rule can never match logs that lack a field of it, or
+the channel and event number that its log source stands for.
+
 exit status: 0 all valid; 1 some are invalid, can never match, or use unknown attributes; 2 could not run
 """
 EXAMPLES: Final = """\
 examples:
   siftline check subscriptions.jsonl
   siftline check rules.sift --against events.jsonl --json > report.json
+  siftline check --sigma rules/windows --events logs.jsonl
 """
 
 _DEFAULT_SAMPLE: Final = 100_000
@@ -49,8 +54,12 @@ _COSTLIEST: Final = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the options."""
-    parser.add_argument("file", metavar="FILE", help="the subscriptions; formats as for `siftline match`")
-    parser.add_argument("--against", metavar="EVENTS", help="events to match the subscriptions with")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("file", metavar="FILE", nargs="?", help="the subscriptions; formats as for `siftline match`")
+    add_sigma(parser, which)
+    parser.add_argument(
+        "--against", "--events", dest="against", metavar="EVENTS", help="events to match the subscriptions with"
+    )
     parser.add_argument("--sample", metavar="N", type=count, help="use the first N events (100000)")
     parser.add_argument("--event", metavar="COLUMN", help="the column of a Parquet file that holds whole events")
     add_operators(parser)
@@ -74,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     events = None
     if args.against is not None:
         events = EventFile(args.against, event_column=args.event, has_only_strings=args.strings)
-    subscriptions = read_file(args.file, is_quiet=args.quiet)
+    subscriptions = read_sigma(args) if args.sigma else read_file(args.file, is_quiet=args.quiet)
     report = _Report(subscriptions, args)
     if events is not None:
         report.sample(events)
@@ -153,7 +162,8 @@ class _Report:
     def _place(self, position: int) -> str:
         subscriptions = self._subscriptions
         line = subscriptions.lines[position] if subscriptions.lines else None
-        return Problem(subscriptions.file, line, None, "", unit=subscriptions.unit).place
+        file = subscriptions.files[position] if subscriptions.files else subscriptions.file
+        return Problem(file, line, None, "", unit=subscriptions.unit).place
 
     def _print_costliest(self) -> None:
         ranked = sorted(range(len(self._costs)), key=lambda i: (-self._costs[i].share, -self._costs[i].clauses, i))
@@ -206,4 +216,5 @@ class _Report:
     def _json_cost(self, position: int) -> dict[str, Any]:
         subscriptions = self._subscriptions
         line = subscriptions.lines[position] if subscriptions.lines else None
-        return {"id": subscriptions.ids[position], "line": line, **self._costs[position].to_dict()}
+        where = {"file": subscriptions.files[position], "line": line} if subscriptions.files else {"line": line}
+        return {"id": subscriptions.ids[position], **where, **self._costs[position].to_dict()}

@@ -8,13 +8,14 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siftline.cli.files import is_stream, refuse_overwriting
 from siftline.cli.moments import add_now, moment_of
 from siftline.cli.operator_modules import add_operators, load_operators
 from siftline.cli.problems import BAD_INPUT, MAX_REPORTED, OK, CannotRunError, Reporter, counted, say
 from siftline.cli.progress import announce
+from siftline.cli.sigma_rules import add_sigma, read_sigma
 from siftline.files.formats import CSV, JSONL, PARQUET, STANDARD
 from siftline.files.problems import Problem
 
@@ -35,14 +36,16 @@ Writes a row for every event and every subscription that it satisfies:
   event         position of the event in its file, from 0, including invalid events
   line          its line in the file (JSON Lines and CSV)
   subscription  the id
+  title, level  of a Sigma rule
 Events are in the order of the file; the rows of one event are in no particular order, unless --top is given.
 
 The extension gives the format of a file: .jsonl .ndjson .json (JSON Lines), .csv, .parquet, and for
 subscriptions also .txt .sift (one expression per line). Inputs may be compressed (.jsonl.gz, .csv.zst). A single
 - is standard input or output, as JSON Lines; so are pipes and devices (/dev/stdin) without an extension.
 
-subscriptions, from a file (--subscriptions), a store (--store, without expired ones; its owners are tenants) or
-a snapshot of Engine.save (--snapshot)
+subscriptions, from a file (--subscriptions), a store (--store, without expired ones; its owners are tenants), a
+snapshot of Engine.save (--snapshot) or a folder of Sigma rules (--sigma; their levels are weights, so that --top
+takes the most severe)
   JSON Lines  {"id": "ann", "expression": "price <= 580", "weight": 2}
               "pattern" (an event pattern; "dialect": "sns" for filter policies) or "filters" (CloudEvents)
               may replace "expression"; a bare string is an expression whose id is its line
@@ -61,6 +64,7 @@ examples:
   siftline match --subscriptions subscriptions.jsonl --events events.jsonl
   siftline match --subscriptions rules.sift --events orders.csv --output matches.parquet
   siftline match --store subscriptions.db --events orders.csv.gz --tenant ann
+  siftline match --sigma rules/windows --events logs.jsonl --skip-bad
   tail -f log.jsonl | siftline match --subscriptions subscriptions.jsonl --events - --skip-bad
 """
 
@@ -76,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--subscriptions", metavar="FILE", help="a file of subscriptions")
     which.add_argument("--store", metavar="FILE", help="a store of subscriptions; a server may be running on it")
     which.add_argument("--snapshot", metavar="DIR", help="a snapshot that was written by Engine.save")
+    add_sigma(parser, which)
     parser.add_argument(
         "--tenant", metavar="NAME", help="only the subscriptions of one tenant, or of one owner of a store"
     )
@@ -120,36 +125,47 @@ def run(args: argparse.Namespace) -> int:
     if args.subscriptions == args.events == STANDARD:
         raise CannotRunError("subscriptions and events cannot both come from standard input")
     kind = output_format(args.output, args.format)
-    refuse_overwriting(args.output, args.subscriptions, args.store, args.snapshot, args.events, args.statistics)
+    sources = (args.subscriptions, args.store, args.snapshot, args.sigma, args.events, args.statistics)
+    refuse_overwriting(args.output, *sources)
     events = EventFile(args.events, event_column=args.event, has_only_strings=args.strings)
     load_operators(args)
     start = time.perf_counter()
     loaded = _loaded(args)
     if loaded is None:
         return BAD_INPUT
-    engine, n_bad = loaded
-    events.warm_up(engine)
-    return _Run(args, engine, events, n_bad, time.perf_counter() - start).run(kind)
+    events.warm_up(loaded.engine)
+    return _Run(args, loaded, events, time.perf_counter() - start).run(kind)
 
 
-def _loaded(args: argparse.Namespace) -> tuple[Engine, int] | None:
-    """Return an engine with the subscriptions, and how many were left out; None if nothing can be matched."""
+class _Loaded(NamedTuple):
+    engine: Engine
+    n_bad: int  # subscriptions that were left out
+    about: dict[Id, tuple[str, str]] | None = None  # title and level of each, where subscriptions have them
+
+
+def _loaded(args: argparse.Namespace) -> _Loaded | None:
+    """Return an engine with the subscriptions; None if nothing can be matched."""
     if args.snapshot is not None:
-        return _opened(args), 0
+        return _Loaded(_opened(args), 0)
     engine = _engine(args)
     if args.store is not None:
         n_bad = _load_store(engine, args)
-        return None if n_bad is None else (engine, n_bad)
+        return None if n_bad is None else _Loaded(engine, n_bad)
     from siftline.cli.reading import read_file
 
-    stop_after = None if args.skip_bad else MAX_REPORTED
-    subscriptions = read_file(args.subscriptions, is_quiet=args.quiet, stop_after=stop_after)
+    about: dict[Id, tuple[str, str]] | None = None
+    if args.sigma is not None:
+        about = {}
+        subscriptions = read_sigma(args, about)
+    else:
+        stop_after = None if args.skip_bad else MAX_REPORTED
+        subscriptions = read_file(args.subscriptions, is_quiet=args.quiet, stop_after=stop_after)
     if not _are_usable(subscriptions, args.skip_bad):
         return None
     if len(subscriptions) >= _ANNOUNCED_MIN:
         announce(f"building the index ({len(subscriptions):,} subscriptions) ...", is_quiet=args.quiet)
     engine.add_many(subscriptions, on_error="collect")  # the invalid ones have been reported
-    return engine, len(subscriptions.problems)
+    return _Loaded(engine, len(subscriptions.problems), about)
 
 
 def _opened(args: argparse.Namespace) -> Engine:
@@ -231,15 +247,13 @@ class _Run:
     def __init__(
         self,
         args: argparse.Namespace,
-        engine: Engine,
+        loaded: _Loaded,
         events: EventFile,
-        n_bad_subscriptions: int,
         loading_seconds: float,
     ) -> None:
         self._args = args
-        self._engine = engine
+        self._engine, self._n_bad_subscriptions, self._about = loaded
         self._events = events
-        self._n_bad_subscriptions = n_bad_subscriptions
         self._loading_seconds = loading_seconds
         self._bad_events = Reporter()
         # A pipe may stay open for days, so each chunk of it is matched at its own instant.
@@ -254,7 +268,9 @@ class _Run:
         are_ids_text = str(self._engine.match_batch([]).schema.field("subscription").type) == "string"
         has_lines = self._events.format != PARQUET
         try:
-            with match_writer(self._args.output, kind, are_ids_text=are_ids_text, has_lines=has_lines) as writer:
+            with match_writer(
+                self._args.output, kind, are_ids_text=are_ids_text, has_lines=has_lines, about=self._about
+            ) as writer:
                 self._match_all(writer, has_lines)
         except _BadEventError:
             written = "the matches before it were written" if is_stream(self._args.output) else "nothing was written"

@@ -88,6 +88,7 @@ class Subscriptions:
     weights: list[float] = field(default_factory=list)
     tenants: list[str | None] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)  # of each, if they come from several
     positions: list[int] = field(default_factory=list)  # among all entries, invalid ones included, from 0
     are_ids_spelled: bool = False  # from a CSV file, in which numbers may be meant as text
     # The columnar form is kept as a table, so that loading needs no objects; then the lists above are empty.

@@ -82,7 +82,8 @@ def compile(
     subscriptions : DataFrame
         `subscription` (an integer or a string), `expression`, and optionally `weight`; or one row per predicate, in the
         columnar form (see docs/library.md). An expression is text (LANGUAGE.md), an event pattern, or CloudEvents
-        filters; the last two begin with a bracket, by which they are recognised.
+        filters; the last two begin with a bracket, by which they are recognised. Sigma rules, as YAML, stand in a
+        column `sigma` instead, and need `siftline[sigma]` on all machines.
     path : str or path
         The index directory: a path or a `file:` URI that means the same on all machines, or a URI of any other file
         system that Spark knows (`hdfs://`, `s3a://`, ...), which machines then copy versions from.
@@ -90,7 +91,7 @@ def compile(
         Statistics of events (`profile`), which help to choose the predicates to check first, and the pivots.
     shards : int or "auto"
         How many parts; "auto" makes one for every four million subscriptions.
-    language : {'text', 'eventbridge', 'sns', 'cloudevents', 'predicates'}, optional
+    language : {'text', 'eventbridge', 'sns', 'cloudevents', 'sigma', 'predicates'}, optional
         The language of the table, if it is not to be detected.
     operators : sequence of str
         Modules, or .py files, that define operators, besides those that packages offer by entry points. Workers load

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from siftline.model import Expression
 
 PREDICATES: Final = "predicates"
-LANGUAGES: Final = (*DIALECTS, PREDICATES)
+SIGMA: Final = "sigma"
+LANGUAGES: Final = (*DIALECTS, SIGMA, PREDICATES)
 
 # The output of a worker: a row holds a packed `Parsed` if it is good, otherwise a packed batch of the quarantine, and n
 # is the number of subscriptions in it.
@@ -41,7 +42,7 @@ _SUBSCRIPTIONS_PER_ROW: Final = 20_000
 
 _IDS: Final = ("subscription", "id")
 # The columns that may hold an expression, and the language that each implies.
-SOURCES: Final = {"expression": None, "pattern": EVENTBRIDGE, "filters": CLOUDEVENTS}
+SOURCES: Final = {"expression": None, "pattern": EVENTBRIDGE, "filters": CLOUDEVENTS, "sigma": SIGMA}
 _INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 _NUMBERS: Final = (*_INTEGERS, "float", "double")
 # Columns of predicates, and the types that they are cast to.
@@ -248,6 +249,11 @@ def parsed_text(text: str, language: str | None) -> tuple[str, Expression]:
     chosen = language or _BY_BRACKET.get(text.lstrip()[:1], TEXT)
     if chosen == TEXT:
         return text, accepted(text)
+    if chosen == SIGMA:
+        from siftline.sigma import parse_sigma
+
+        rule = parse_sigma(text)
+        return to_text(rule), rule
     expression = Written(chosen, text).expression()
     if "\\u" in text:
         _check_attributes(expression)
