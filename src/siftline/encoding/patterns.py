@@ -92,8 +92,8 @@ _LAST_FOLDED: Final = 0x1FFFF
 # The forms in which an attribute's strings are searched.
 _AS_IT_IS: Final = 0
 _FOLDED: Final = 1
-# The bit set has about this many bits for each literal, so that one gram in sixteen passes it for nothing.
-_BITS_A_LITERAL: Final = 16
+# The bit set has this many bits for each slot, 16 to 32 for each literal: one gram in a hundred passes it for nothing.
+_BITS_A_SLOT: Final = 8
 
 
 class Matcher:
@@ -519,9 +519,9 @@ class _Literals:
         order = np.argsort(keys, kind="stable")
         literals = [literals[i] for i in order.tolist()]
         keys = keys[order]
-        n_bits = max(64, _BITS_A_LITERAL * n_slots // 4)
-        shifts = np.array([65 - n_bits.bit_length(), 65 - n_slots.bit_length()], dtype=np.uint64)
-        bits, slots = np.zeros(n_bits // 64, dtype=np.uint64), np.full(n_slots, -1, dtype=np.int32)
+        n_words = n_slots * _BITS_A_SLOT // 64
+        shifts = np.array([65 - n_words.bit_length(), 65 - n_slots.bit_length()], dtype=np.uint64)
+        bits, slots = np.zeros(n_words, dtype=np.uint64), np.full(n_slots, -1, dtype=np.int32)
         enter_literals(keys, shifts, bits, slots)
         texts, starts = _flat([text for (_, text, _), _ in literals])
         target_starts, targets, tests = _asked([asked for _, asked in literals])

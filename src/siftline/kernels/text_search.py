@@ -53,7 +53,8 @@ _OWNER: Final = np.uint64(34)
 _SIZE: Final = np.uint64(32)
 _GRAM_BYTES: Final = np.uint64(0xFFFFFFFF)
 _WORD_BITS: Final = np.uint64(63)
-_WORD_SHIFT: Final = np.uint64(6)
+_FIRST_BIT: Final = np.uint64(26)
+_SECOND_BIT: Final = np.uint64(32)
 _ONE: Final = np.uint64(1)
 
 
@@ -61,7 +62,7 @@ class SearchTable(NamedTuple):
     """Literals in the order of their keys, and how they are found."""
 
     shifts: NDArray[np.uint64]  # of a hash, for `bits` and for `slots`
-    bits: NDArray[np.uint64]  # one for each hash that some literal has
+    bits: NDArray[np.uint64]  # two in a word for each hash that some literal has
     slots: NDArray[np.int32]  # by hash, with open addressing: the first literal of a key; -1: none
     keys: NDArray[np.uint64]  # of each literal, see `gram_key`
     offsets: NDArray[np.int32]  # where in a literal its gram begins
@@ -113,6 +114,12 @@ def _gram(texts: NDArray[np.uint8], position: int, size: int) -> Any:
     return gram
 
 
+@inline_kernel
+def _two_bits(mixed: Any) -> Any:
+    """Return two bits of a word of the bit set, by bits of a hash that do not choose the word."""
+    return (_ONE << ((mixed >> _FIRST_BIT) & _WORD_BITS)) | (_ONE << ((mixed >> _SECOND_BIT) & _WORD_BITS))
+
+
 @kernel
 def file_literals(
     texts: NDArray[np.uint8], starts: NDArray[np.int64], owners: NDArray[np.int64], n_bits: int
@@ -149,8 +156,7 @@ def enter_literals(
         if i and keys[i] == keys[i - 1]:
             continue
         mixed = keys[i] * _MIX
-        bit = mixed >> shifts[0]
-        bits[bit >> _WORD_SHIFT] |= _ONE << (bit & _WORD_BITS)
+        bits[mixed >> shifts[0]] |= _two_bits(mixed)
         place = np.int64(mixed >> shifts[1])
         while slots[place] >= 0:
             place = (place + 1) & mask
@@ -332,7 +338,7 @@ def _search(
 ) -> Any:
     """Search the string in the scratch, of n bytes, for the literals of an attribute in one form."""
     text, bits, slots = scratch.text, table.bits, table.slots
-    bit_shift, slot_shift, mask = table.shifts[0], table.shifts[1], len(table.slots) - 1
+    word_shift, slot_shift, mask = table.shifts[0], table.shifts[1], len(table.slots) - 1
     for k in range(table.always_starts[owner], table.always_starts[owner + 1]):
         counts = _report(table, k, table.always, table.always_tests, n, leaf, scratch, found, counts)
     sizes = table.sizes[owner]
@@ -344,8 +350,8 @@ def _search(
         for position in range(n - size + 1):
             key = prefix | (load_word(text, position, len(text)) & kept)
             mixed = key * _MIX
-            bit = mixed >> bit_shift
-            if not (bits[bit >> _WORD_SHIFT] >> (bit & _WORD_BITS)) & _ONE:
+            wanted = _two_bits(mixed)
+            if bits[mixed >> word_shift] & wanted != wanted:
                 continue
             place = np.int64(mixed >> slot_shift)
             while slots[place] >= 0 and table.keys[slots[place]] != key:
