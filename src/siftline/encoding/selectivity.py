@@ -119,7 +119,8 @@ def _frequencies(used: Sequence[int], domains: Domains, statistics: Statistics) 
         path = domains.names[owner]
         sample, frequency = statistics.samples.get(path, []), statistics.frequency(path)
         patterns = [entry for entry in group if entry[1].op in PATTERN_OPS]
-        shares |= _pattern_shares(patterns, sample, frequency)
+        if patterns:
+            shares |= _pattern_shares(patterns, sample, frequency)
         if len(patterns) < len(group):
             share = frequency * len(_instants(path, statistics)) / max(1, len(sample))
             shares |= {attribute: share for attribute, pattern in group if pattern.op not in PATTERN_OPS}
