@@ -20,7 +20,7 @@ from siftline.encoding import patterns as module
 from siftline.encoding.clauses import constants_of, encode_covers, pattern_of
 from siftline.encoding.domains import Domains, Pattern
 from siftline.encoding.events import encode_dict
-from siftline.encoding.patterns import Layer, append_patterns, matcher_of
+from siftline.encoding.patterns import Layer, Matcher, append_patterns, hits_of, matcher_of
 from siftline.encoding.regex_literals import literal_of
 from siftline.encoding.selectivity import literal_shares
 from siftline.errors import SubscriptionError
@@ -78,10 +78,10 @@ def expected(asked: list[tuple[str, str]], tree: dict[str, Any], path: str = "a"
     return {i for i, (op, operand) in enumerate(asked) if matches(Predicate(path, op, operand), event)}
 
 
-def found_in(layer: Layer, text: str) -> set[int]:
-    found: set[int] = set()
-    layer.find(text, found)
-    return found
+def found_in(finder: Layer | Matcher, text: str) -> set[int]:
+    starts, found = hits_of(finder, 0, [text])
+    assert len(found) == starts[1] == len(set(found.tolist()))
+    return set(found.tolist())
 
 
 def check_layers(asked: list[tuple[str, str]], values: list[str]) -> None:
@@ -292,15 +292,14 @@ def test_patterns_added_one_by_one_are_merged_now_and_then(monkeypatch: pytest.M
     domains.add({"a": ()})
     for n in range(1_000):
         domains.pattern_attribute(Pattern(0, "contains", f"{n:03}"))
-        found = matcher_of(domains).found("a", "--007--")
-        assert found == ([8] if n >= 7 else [])
+        found = found_in(matcher_of(domains), "--007--")
+        assert found == ({8} if n >= 7 else set())
     assert n_built < 1_000 * (64 + 10)
-    assert len(matcher_of(domains).by_path["a"]) < 10
+    assert len(matcher_of(domains).layers) < 10
 
 
 def test_large_layers_are_merged_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_AT_ONCE", 600)
-    monkeypatch.setattr(module, "_LARGEST", 2048)
     monkeypatch.setattr("siftline.engine.updates.PATTERNS_LEFT_TO_EVENT_MAX", 64)
     built: list[tuple[str, int]] = []
 
@@ -326,9 +325,8 @@ def test_large_layers_are_merged_in_the_background(monkeypatch: pytest.MonkeyPat
     # 512 come between two looks at them.
     assert max(n for name, n in built if name == "MainThread") <= 600
     assert max(n for name, n in built if name == "siftline-compaction") > 1024
-    sizes = [len(layer.entries) for layer in matcher_of(engine._state.domains).by_path["a"]]
+    sizes = [len(layer.entries) for layer in matcher_of(engine._state.domains).layers]
     assert sum(sizes) == 6_000
-    assert max(sizes) <= 2048
     assert len(sizes) < 12
 
 
@@ -339,9 +337,10 @@ def test_a_layer_that_was_merged_meanwhile_is_not_put_back() -> None:
     for text in "xy":
         domains.pattern_attribute(Pattern(0, "contains", text))
         matcher = matcher_of(domains)
-    layers = matcher.by_path["a"]
-    assert matcher.merged("a", [*layers, Layer([])], Layer([])) is matcher
-    assert matcher.merged("a", layers, Layer([(1, Pattern(0, "contains", "x"))])).found("a", "xy") == [1]
+    layers = matcher.layers
+    other = Layer([(1, Pattern(0, "contains", "x"))])
+    assert matcher.merged([*layers, other], other) is matcher
+    assert found_in(matcher.merged(layers, other), "xy") == {1}
 
 
 def test_a_copy_of_domains_goes_its_own_way() -> None:
@@ -352,9 +351,9 @@ def test_a_copy_of_domains_goes_its_own_way() -> None:
     other = domains.copied()
     other.pattern_attribute(Pattern(0, "contains", "y"))
     other.check()
-    assert matcher_of(other).found("a", "xy") == [1, 2]
+    assert found_in(matcher_of(other), "xy") == {1, 2}
     assert matcher_of(domains) is before
-    assert before.found("a", "xy") == [1]
+    assert found_in(before, "xy") == {1}
 
 
 def test_a_snapshot_and_a_pickle_keep_patterns(tmp_path: Path) -> None:
@@ -383,9 +382,7 @@ def test_a_set_that_does_not_report_its_witness_is_not_believed() -> None:
     regexes._set = re2.Set.SearchSet()
     regexes._set.Add("never")
     regexes._set.Compile()
-    found: set[int] = set()
-    regexes.find("b", found)
-    assert found == {1}
+    assert regexes.found(b"b") == [1]
 
 
 def test_many_regular_expressions_need_several_sets() -> None:

@@ -13,7 +13,6 @@ Columns that no subscription asks about are not looked at.
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -42,7 +41,7 @@ from siftline.encoding.domain import NULL, TRUE
 from siftline.encoding.domain_tables import tables_of
 from siftline.encoding.json_events import JsonSource, joined
 from siftline.encoding.moments import Instants
-from siftline.encoding.patterns import matcher_of
+from siftline.encoding.patterns import hits_of, matcher_of
 from siftline.errors import EventError, TableError
 from siftline.kernels.arrange import arrange
 from siftline.model import MAX_EVENT_DEPTH
@@ -265,10 +264,11 @@ class _Block:
 
     def _add_patterns(self, values: Values, path: str, rows: NDArray[np.int64] | None, chosen: Mask) -> None:
         """Take in which patterns the (chosen) values satisfy, each different string tried once."""
-        strings = texts_of(values) if path in self._matcher.by_path else None
+        strings = texts_of(values) if path in self._matcher.paths else None
         if strings is not None:
             texts, places, numbers = strings.distinct(chosen)
-            self._add_hits(_hits(texts, path, self._matcher), places if rows is None else rows[places], numbers)
+            hits = hits_of(self._matcher, self._matcher.paths[path], texts)
+            self._add_hits(hits, places if rows is None else rows[places], numbers)
 
     def _add_hits(self, hits: Hits, rows: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
         """Take in the pattern attributes of strings that stand, by their numbers, in rows."""
@@ -372,9 +372,9 @@ class _Block:
             if len(dictionary):
                 values = self._read(dictionary, None, repr)
                 codes[:-1] = values.located(*self._tables.line_of(attribute))
-                strings = texts_of(values) if path in self._matcher.by_path else None
+                strings = texts_of(values) if path in self._matcher.paths else None
                 if strings is not None:
-                    hits = _hits(strings.strings(), path, self._matcher)
+                    hits = hits_of(self._matcher, self._matcher.paths[path], strings.strings())
                 moments = self._moments(values, attribute, None)
             known = self._dictionaries[key] = _Coded(codes, hits, moments)
         return known
@@ -407,17 +407,10 @@ class _Block:
             base = self._tables.several(used.tolist())
             codes = values.located_each(base, np.searchsorted(used, np.maximum(attributes, 0)).astype(np.int32))
         self._add_ragged(rows, attributes, codes)
-        for i in [i for i, path in enumerate(paths) if path in self._matcher.by_path]:
+        for i in [i for i, path in enumerate(paths) if path in self._matcher.paths]:
             self._add_patterns(values, paths[i], rows, keys == i)
         for i in [i for i, attribute in enumerate(ids.tolist()) if attribute in self._tables.domains.moments]:
             self._add_moments(values, int(ids[i]), rows, keys == i)
-
-
-def _hits(texts: Sequence[str | None], path: str, matcher: Matcher) -> Hits:
-    """Return which pattern attributes each of several strings has; a null has none."""
-    found = [[] if text is None else matcher.found(path, text) for text in texts]
-    starts = np.concatenate([[0], np.cumsum([len(part) for part in found])]).astype(np.int64)
-    return starts, np.fromiter(chain.from_iterable(found), dtype=np.int32, count=int(starts[-1]))
 
 
 def _event_column(table: Any, name: str | None) -> Any:

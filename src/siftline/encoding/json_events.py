@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -281,21 +281,7 @@ def _locator() -> Callable[[LeafColumns, Any], NDArray[np.int32]]:
 
 def _pattern_leaves(leaves: Leaves, domains: Domains) -> Arrays:
     """Return the pattern attributes of all events."""
-    matcher, texts = matcher_of(domains), leaves.texts
-    is_tried = np.zeros(len(domains), dtype=np.bool_)
-    is_tried[[domains.ids[path] for path in matcher.by_path]] = True
-    chosen = np.flatnonzero((leaves.kinds == STRING) & is_tried[leaves.attributes])
-    events = np.searchsorted(leaves.event_starts, chosen, side="right") - 1
-    columns = events, leaves.attributes[chosen], leaves.text_starts[chosen], leaves.text_ends[chosen]
-    known: dict[tuple[int, bytes], list[int]] = {}
-    found: list[set[int]] = [set() for _ in leaves.statuses]
-    for event, attribute, start, end in zip(*(column.tolist() for column in columns), strict=True):
-        key = attribute, texts[start:end].tobytes()
-        if key not in known:
-            known[key] = matcher.found(domains.names[attribute], key[1].decode("utf-8", "surrogatepass"))
-        found[event].update(known[key])
-    starts = np.concatenate([[0], np.cumsum([len(part) for part in found])]).astype(np.int64)
-    attributes = np.fromiter(chain.from_iterable(found), dtype=np.int32, count=int(starts[-1]))
+    starts, attributes = matcher_of(domains).found_in(leaves.columns, leaves.event_starts)
     return starts, attributes, np.full(len(attributes), TRUE, dtype=np.int32)
 
 

@@ -1,62 +1,82 @@
-"""Patterns: which of all the patterns of an attribute a string satisfies, found together and not one by one.
+"""Patterns: which of all the patterns of all attributes the strings of events satisfy, found together.
 
-Patterns of one attribute are kept in a few immutable *layers*, old and large ones first. New patterns make a new layer
-when the next event comes, which is merged with the one before unless that is much larger: adding n patterns, with an
-event after each, costs O(n log n) in all. An event waits for a thousand of them at most; larger layers are merged in
-the background (`tidying.py`), up to a size whose automaton holds up other threads for some milliseconds only.
+Patterns are kept in a few immutable *layers*, old and large ones first. New patterns make a new layer when the next
+event comes, which is merged with the one before unless that is much larger: adding n patterns, with an event after
+each, costs O(n log n) in all. An event waits for a thousand of them at most; larger layers are merged in the background
+(`engine/compaction.py`).
 
 In a layer
 
-    ends with 'x', like '%x'     a table for each length of suffix, of which few go with the end of a string
-    contains 'x', like '%x%'     an Aho-Corasick automaton: one pass over the string, however many texts it looks for
-    ilike                        the same for folded text, with tables for equality and prefixes
-    in, ignoring case            the tables for equality of folded text
-    other like, ilike            the longest literal part in the automaton; the model's own test where it is found
-    matches                      like the above, by what `regex_literals` finds; without a literal, in sets of RE2
-    cidr                         a table for each length of network prefix
+    starts with, ends with, contains     a literal text, found by the compiled search (`kernels/text_search.py`)
+    in, ignoring case                    literal texts, each of which is a whole string, folded
+    like, ilike                          its longest literal text is searched for; where it is found, the kernel tests
+                                         the whole pattern
+    matches                              the same with what `regex_literals` finds, and RE2 tests the expression; one
+                                         without a literal is tried on every string, in sets of RE2
+    cidr                                 a table for each length of network prefix
 
 Every answer is the model's (`model/semantics.py`): tests compare them.
 """
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import json
 import re
+import threading
+from collections import defaultdict
 from collections.abc import Mapping
-from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
-import ahocorasick
+import numpy as np
 import re2
 
 from siftline.encoding.domains import CASELESS_LIST, PATTERN_OPS, prefixes_of
 from siftline.encoding.regex_literals import literal_of
+from siftline.kernels.compiler import direct
+from siftline.kernels.json_leaves import STRING
+from siftline.kernels.leaves import LeafColumns
+from siftline.kernels.pointers import handle_of, no_arrays
+from siftline.kernels.spans import side_by_side
+from siftline.kernels.text_search import (
+    ANY_CHARACTER,
+    ANY_TEXT,
+    AT_END,
+    AT_START,
+    FOLDED_GROWTH,
+    GRAM_MAX,
+    MARGIN,
+    NO_TEST,
+    OPEN_TEST,
+    Found,
+    SearchScratch,
+    SearchTable,
+    enter_literals,
+    file_literals,
+    search_leaves,
+)
 from siftline.model import leaf_of
 from siftline.model.predicate import compile_regex, parse_network
-from siftline.model.semantics import without_surrogates
-from siftline.model.wildcard import fold, like, parse_like
+from siftline.model.wildcard import fold, parse_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
 
     from siftline.encoding.domains import Domains, Pattern
 
     # A pattern attribute and its pattern.
     Entry = tuple[int, Pattern]
-    # Adds the pattern attributes that a string has.
-    Finder = Callable[[str, set[int]], None]
-    Test = Callable[[str], bool]
+    # The pattern attributes of each event: those of event i are at starts[i] : starts[i + 1].
+    Hits = tuple[NDArray[np.int64], NDArray[np.int32]]
 
 # A layer below this many patterns is made anew with what comes.
 _REBUILT_PATTERNS_MAX: Final = 64
-# An event that meets new patterns merges layers up to this size, in two milliseconds.
+# An event that meets new patterns merges layers up to this size, in a few milliseconds.
 _AT_ONCE: Final = 1024
-# Merging goes up to this size: an automaton is made, and freed, in one go that no other thread can interrupt.
-_LARGEST: Final = 1 << 14
-# This many texts are looked for one by one: the automaton has something to say at every place where one of them is.
-_FEW_PARTS: Final = 8
 # A shorter literal is found too often to be worth a test each time.
 _SHORTEST_LITERAL: Final = 3
 # RE2 builds its automata while it matches, and keeps building if there are many expressions in one. Measured with 320
@@ -65,7 +85,17 @@ _SHORTEST_LITERAL: Final = 3
 _SET_SIZE: Final = 16
 _SET_BYTES: Final = 1 << 21
 # Everything that may be an address, and little else.
-_LIKE_ADDRESS: Final = re.compile(r"[0-9a-fA-F:.]{2,45}(?:%.*)?", re.DOTALL)
+_LIKE_ADDRESS: Final = re.compile(rb"[0-9a-fA-F:.]{2,45}(?:%.*)?", re.DOTALL)
+# A lone surrogate as Python writes it; RE2 reads UTF-8, in which U+FFFD must stand in for it.
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+_REPLACEMENT: Final = "\ufffd".encode()
+# No code point above this one has another case.
+_LAST_FOLDED: Final = 0x1FFFF
+# The forms in which an attribute's strings are searched.
+_AS_IT_IS: Final = 0
+_FOLDED: Final = 1
+# The bit set has this many bits for each slot, 16 to 32 for each literal: one gram in a hundred passes it for nothing.
+_BITS_A_SLOT: Final = 8
 
 
 class Matcher:
@@ -73,61 +103,66 @@ class Matcher:
 
     Attributes
     ----------
-    by_path : dict
-        The layers of each path.
+    paths : dict of str to int
+        The attributes whose strings are searched.
+    layers : tuple of Layer
+        Old ones first.
     wants_merge : bool
         Whether some layers should become one, in the background.
     """
 
-    __slots__ = ("_last", "by_path", "n_patterns", "prefixes", "wants_merge")
+    __slots__ = ("_last", "layers", "n_patterns", "paths", "prefixes", "wants_merge")
 
     def __init__(self, domains: Domains, previous: Matcher | None) -> None:
         last: int = previous._last if previous else -1
         new = list(takewhile(lambda entry: entry[0] > last, reversed(domains.pattern_attributes.items())))[::-1]
-        self.by_path: dict[str, tuple[Layer, ...]] = dict(previous.by_path) if previous else {}
+        self.paths: dict[str, int] = previous.paths if previous else {}
+        self.layers: tuple[Layer, ...] = previous.layers if previous else ()
+        self.prefixes = previous.prefixes if previous else prefixes_of(())
         self.n_patterns = len(domains.pattern_attributes)
         self._last: int = new[-1][0] if new else last
-        groups: dict[str, list[Entry]] = {}
-        for entry in new:
-            if entry[1].op in PATTERN_OPS:
-                groups.setdefault(domains.names[entry[1].attribute], []).append(entry)
-        for path, entries in groups.items():
-            self.by_path[path] = _extended(self.by_path.get(path, ()), entries)
-        # What may hold a string with patterns somewhere below it.
-        self.prefixes = prefixes_of(self.by_path)
-        self.wants_merge = any(_mergeable(self.by_path[path]) for path in groups)
-        if previous is not None and previous.wants_merge and not self.wants_merge:
-            self.wants_merge = self.mergeable() is not None
+        entries = [entry for entry in new if entry[1].op in PATTERN_OPS]
+        if entries:
+            self.layers = _extended(self.layers, entries)
+            owners = {pattern.attribute for _, pattern in entries}
+            self.paths = self.paths | {domains.names[owner]: owner for owner in owners}
+            # What may hold a string with patterns somewhere below it.
+            self.prefixes = prefixes_of(self.paths)
+        self.wants_merge = bool(_mergeable(self.layers))
 
-    def mergeable(self) -> tuple[str, Sequence[Layer]] | None:
-        """Return layers of a path that should become one, if there are any."""
-        for path, layers in self.by_path.items():
-            if chosen := _mergeable(layers):
-                return path, chosen
-        return None
+    def mergeable(self) -> Sequence[Layer]:
+        """Return layers that should become one, if there are any."""
+        return _mergeable(self.layers)
 
-    def merged(self, path: str, chosen: Sequence[Layer], layer: Layer) -> Matcher:
+    def merged(self, chosen: Sequence[Layer], layer: Layer) -> Matcher:
         """Return a matcher with one layer in the place of several; the same if these are gone."""
-        layers = self.by_path.get(path, ())
-        places = [place for place, each in enumerate(layers) if any(each is old for old in chosen)]
+        places = [place for place, each in enumerate(self.layers) if any(each is old for old in chosen)]
         if len(places) < len(chosen):
             return self
         other = Matcher.__new__(Matcher)
-        other.by_path = {**self.by_path, path: (*layers[: places[0]], layer, *layers[places[-1] + 1 :])}
-        other.n_patterns, other._last, other.prefixes = self.n_patterns, self._last, self.prefixes
-        other.wants_merge = other.mergeable() is not None
+        other.layers = (*self.layers[: places[0]], layer, *self.layers[places[-1] + 1 :])
+        other.paths, other.prefixes = self.paths, self.prefixes
+        other.n_patterns, other._last = self.n_patterns, self._last
+        other.wants_merge = bool(other.mergeable())
         return other
 
-    def find(self, path: str, text: str, found: set[int]) -> None:
-        """Add the pattern attributes that an event with this string at the path has."""
-        for layer in self.by_path.get(path, ()):
-            layer.find(text, found)
+    def found_in(self, leaves: LeafColumns, event_starts: NDArray[np.int64]) -> Hits:
+        """Return the pattern attributes of events, whose leaves come one behind the other."""
+        found: Hits | None = None
+        for layer in self.layers:
+            hits = layer.found_in(leaves, event_starts)
+            found = hits if found is None else side_by_side(*found, *hits)
+        if found is None:
+            return np.zeros(len(event_starts), dtype=np.int64), np.empty(0, dtype=np.int32)
+        return found
 
-    def found(self, path: str, text: str) -> list[int]:
-        """Return the pattern attributes that an event with this string at the path has."""
-        found: set[int] = set()
-        self.find(path, text, found)
-        return sorted(found)
+
+def hits_of(finder: Matcher | Layer, attribute: int, texts: Sequence[str | None]) -> Hits:
+    """Return the pattern attributes of each of several strings of an attribute; a null has none."""
+    data = [b"" if text is None else text.encode("utf-8", "surrogatepass") for text in texts]
+    is_text = np.array([text is not None for text in texts], dtype=np.bool_)
+    leaves = _as_leaves(np.full(len(texts), attribute, dtype=np.int32), data, is_text)
+    return finder.found_in(leaves, np.arange(len(texts) + 1))
 
 
 def matcher_of(domains: Domains) -> Matcher:
@@ -146,27 +181,51 @@ def n_new_patterns(domains: Domains) -> int:
 def append_patterns(tree: Mapping[str, Any], domains: Domains, owners: list[int], values: list[Any]) -> None:
     """Append the pattern attributes of one event that was found to be in order, each as true."""
     matcher = matcher_of(domains)
-    by_path, found = matcher.by_path, set[int]()
+    attributes: list[int] = []
+    texts: list[str] = []
     for key, value in tree.items():
-        if key in by_path and type(value) is str:
-            matcher.find(key, value, found)
-        elif key in by_path or key in matcher.prefixes:
-            _look_into(value, key, matcher, found)
-    owners += found
-    values += [True] * len(found)
+        if key in matcher.paths or key in matcher.prefixes:
+            _collect(value, key, matcher, attributes, texts)
+    if texts:
+        data = [text.encode("utf-8", "surrogatepass") for text in texts]
+        leaves = _as_leaves(np.array(attributes, dtype=np.int32), data, np.ones(len(data), dtype=np.bool_))
+        _, found = matcher.found_in(leaves, np.array((0, len(data))))
+        owners += found.tolist()
+        values += [True] * len(found)
 
 
-def _look_into(value: Any, path: str, matcher: Matcher, found: set[int]) -> None:
-    if isinstance(value, Mapping):
+def _collect(value: Any, path: str, matcher: Matcher, attributes: list[int], texts: list[str]) -> None:
+    """Append the strings at a path and below that are to be searched, and their attributes."""
+    if type(value) is str:
+        if path in matcher.paths:
+            attributes.append(matcher.paths[path])
+            texts.append(value)
+    elif isinstance(value, Mapping):
         for key, child in value.items():
-            _look_into(child, f"{path}.{key}", matcher, found)
+            _collect(child, f"{path}.{key}", matcher, attributes, texts)
     elif isinstance(value, (list, tuple)):
         for element in value:
-            _look_into(element, path, matcher, found)
-    elif path in matcher.by_path:
+            _collect(element, path, matcher, attributes, texts)
+    elif path in matcher.paths:
         leaf = leaf_of(value, path)
         if isinstance(leaf, str):
-            matcher.find(path, leaf, found)
+            attributes.append(matcher.paths[path])
+            texts.append(leaf)
+
+
+def _as_leaves(attributes: NDArray[np.int32], texts: list[bytes], is_text: NDArray[np.bool_]) -> LeafColumns:
+    """Return strings as parsed JSON would have them."""
+    ends = np.cumsum([0, *map(len, texts)])
+    nothing = no_arrays(LeafColumns)
+    return LeafColumns(
+        attributes=attributes,
+        kinds=np.where(is_text, np.uint8(STRING), np.uint8(0)),
+        numbers=nothing.numbers,
+        residuals=nothing.residuals,
+        text_starts=ends[:-1],
+        text_ends=ends[1:],
+        texts=np.frombuffer(b"".join(texts), dtype=np.uint8).copy(),
+    )
 
 
 def _extended(layers: tuple[Layer, ...], entries: Sequence[Entry]) -> tuple[Layer, ...]:
@@ -191,7 +250,7 @@ def _mergeable(layers: tuple[Layer, ...]) -> Sequence[Layer]:
         end -= 1
     while end > 1:
         first, size = end - 1, sizes[end - 1]
-        while first and sizes[first - 1] < 2 * size and size + sizes[first - 1] <= _LARGEST:
+        while first and sizes[first - 1] < 2 * size:
             first -= 1
             size += sizes[first]
         if end - first > 1:
@@ -206,115 +265,232 @@ def merged_layer(layers: Iterable[Layer]) -> Layer:
 
 
 class Layer:
-    """Some patterns of one attribute.
+    """Some patterns of some attributes.
 
     Examples
     --------
     >>> from siftline.encoding.domains import Pattern
     >>> layer = Layer([(7, Pattern(0, "contains", "b")), (8, Pattern(0, "ends with", "b"))])
-    >>> found = set()
-    >>> layer.find("abc", found)
-    >>> found
-    {7}
+    >>> leaves = _as_leaves(np.zeros(2, dtype=np.int32), [b"abc", b"b"], np.ones(2, dtype=np.bool_))
+    >>> starts, found = layer.found_in(leaves, np.arange(3))
+    >>> starts.tolist(), sorted(found[1:].tolist())
+    ([0, 1, 3], [7, 8])
     """
 
-    __slots__ = ("_finders", "entries")
+    __slots__ = ("_n_owners", "_n_targets", "_others", "_regexes", "_table", "entries", "handle")
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = entries
-        plain, folded = _Texts(), _Texts()
-        regexes: list[tuple[int, str]] = []
-        networks: list[tuple[int, str]] = []
-        for attribute, (_, op, operand) in entries:
+        literals = _Literals()
+        sets: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+        networks: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+        self._regexes: dict[int, _Regex] = {}
+        for target, (attribute, op, operand) in entries:
             match op:
                 case "starts with":
-                    plain.add_prefix(operand, attribute)
+                    literals.add(attribute, _AS_IT_IS, operand, AT_START, target)
                 case "ends with":
-                    plain.add_suffix(operand, attribute)
+                    literals.add(attribute, _AS_IT_IS, operand, AT_END, target)
                 case "contains":
-                    plain.add_part(operand, attribute)
+                    literals.add(attribute, _AS_IT_IS, operand, 0, target)
                 case "like":
-                    plain.add_like(operand, attribute)
+                    literals.add_like(attribute, _AS_IT_IS, operand, target)
                 case "ilike":
-                    folded.add_like(fold(operand), attribute)
+                    literals.add_like(attribute, _FOLDED, fold(operand), target)
                 case _ if op == CASELESS_LIST:
                     for text in json.loads(operand):
-                        folded.add_equal(text, attribute)
+                        literals.add_equal(attribute, _FOLDED, text, target)
                 case "matches":
-                    if not plain.add_regex(operand, attribute):
-                        regexes.append((attribute, operand))
+                    if not literals.add_regex(attribute, operand, target):
+                        sets[attribute].append((target, operand))
+                    self._regexes[target] = _Regex(operand)
                 case "cidr":
-                    networks.append((attribute, operand))
+                    networks[attribute].append((target, operand))
                 case _:
                     raise ValueError(f"unknown operator {op!r}")
-        self._finders: list[Finder] = plain.finders()
-        if folded_finders := folded.finders():
-            self._finders.append(partial(_find_folded, folded_finders))
-        self._finders += [
-            _Regexes(regexes[first : first + _SET_SIZE]).find for first in range(0, len(regexes), _SET_SIZE)
+        self._table = literals.table()
+        self._n_targets = len(self._table.targets) + len(self._table.always)
+        self._n_owners = 1 + max(target for target, _ in entries)
+        self.handle: Any = handle_of(self._table)
+        # What finds the targets of strings that no literal tells of, by attribute.
+        self._others: dict[int, list[Callable[[bytes], Iterable[int]]]] = defaultdict(list)
+        for attribute, regexes in sets.items():
+            parts = (regexes[first : first + _SET_SIZE] for first in range(0, len(regexes), _SET_SIZE))
+            self._others[attribute] += [_Regexes(part).found for part in parts]
+        for attribute, each in networks.items():
+            self._others[attribute].append(_Networks(each).found)
+
+    def found_in(self, leaves: LeafColumns, event_starts: NDArray[np.int64]) -> Hits:
+        """Return the pattern attributes of this layer that events have, whose leaves come one behind the other."""
+        workspace = _workspace()
+        longest = int((leaves.text_ends - leaves.text_starts).max(initial=0))
+        found = workspace.searched(self, self._n_owners, self._n_targets, longest, leaves, event_starts)
+        more = self._confirmed(leaves, found)
+        if self._others:
+            more += self._found_otherwise(leaves, event_starts)
+        starts, targets = found.starts, found.targets
+        return _with_more(starts, targets, more) if more else (starts, targets)
+
+    def _confirmed(self, leaves: LeafColumns, found: Found) -> list[tuple[int, int]]:
+        """Return (event, target) of regular expressions that match, among those whose literal was found."""
+        n_open = len(found.open_targets)
+        if not n_open:
+            return []
+        events = np.searchsorted(found.open_starts, np.arange(n_open), side="right") - 1
+        columns = events.tolist(), found.open_leaves.tolist(), found.open_targets.tolist()
+        return [
+            (event, target)
+            for event, leaf, target in zip(*columns, strict=True)
+            if self._regexes[target].holds(_text(leaves, leaf))
         ]
-        if networks:
-            self._finders.append(_Networks(networks).find)
 
-    def find(self, text: str, found: set[int]) -> None:
-        """Add the pattern attributes of the patterns that a string satisfies."""
-        for finder in self._finders:
-            finder(text, found)
+    def _found_otherwise(self, leaves: LeafColumns, event_starts: NDArray[np.int64]) -> list[tuple[int, int]]:
+        """Return (event, target) of what is tried on every string of its attribute."""
+        is_tried = np.isin(leaves.attributes, list(self._others)) & (leaves.kinds == STRING)
+        chosen = np.flatnonzero(is_tried)
+        events = np.searchsorted(event_starts, chosen, side="right") - 1
+        more: list[tuple[int, int]] = []
+        known: dict[tuple[int, bytes], list[int]] = {}
+        for event, leaf in zip(events.tolist(), chosen.tolist(), strict=True):
+            key = int(leaves.attributes[leaf]), _text(leaves, leaf)
+            if key not in known:
+                known[key] = [target for find in self._others[key[0]] for target in find(key[1])]
+            more += [(event, target) for target in known[key]]
+        return more
 
 
-def _find_folded(finders: list[Finder], text: str, found: set[int]) -> None:
-    folded = fold(text)
-    for finder in finders:
-        finder(folded, found)
+def _text(leaves: LeafColumns, leaf: int) -> bytes:
+    return leaves.texts[leaves.text_starts[leaf] : leaves.text_ends[leaf]].tobytes()
 
 
-class _Texts:
-    """Literal texts that a string is asked for: to be equal to one, to start or end with it, or to contain it."""
+def _with_more(starts: NDArray[np.int64], targets: NDArray[np.int32], more: list[tuple[int, int]]) -> Hits:
+    """Add targets to those of some events, each once for an event."""
+    events, others = np.array(sorted(set(more)), dtype=np.int64).T
+    more_starts = np.searchsorted(events, np.arange(len(starts)))
+    joined: Hits = side_by_side(starts, targets, more_starts, others.astype(np.int32))
+    return joined
+
+
+class _Workspace:
+    """What one thread keeps for the search, with room for what it has met so far."""
 
     def __init__(self) -> None:
-        self._always: list[int] = []
-        self._equals: dict[str, list[int]] = {}
-        self._prefixes: dict[int, dict[str, list[int]]] = {}
-        self._suffixes: dict[int, dict[str, list[int]]] = {}
-        self._suffix_lengths: dict[str, list[int]] = {}
-        self._shortest_suffix = 0
-        self._parts: dict[str, _Part] = {}
-        self._tests: list[tuple[int, Test]] = []
-        self._automaton: Any = None
-        self._numbered: list[tuple[tuple[int, ...], tuple[tuple[int, Test], ...]]] = []
+        self._scratch = SearchScratch(
+            text=np.zeros(1024, dtype=np.uint8),
+            stamps=np.zeros(64, dtype=np.int64),
+            open_stamps=np.zeros(64, dtype=np.int64),
+            folded=np.zeros(0, dtype=np.int32),
+            serials=np.zeros(2, dtype=np.int64),
+        )
+        self._handle: Any = handle_of(self._scratch)
+        self._targets = np.empty(1024, dtype=np.int32)
+        self._open_leaves, self._open_targets = np.empty(1024, dtype=np.int64), np.empty(1024, dtype=np.int32)
 
-    # filling
+    def _replace(self, **arrays: NDArray[Any]) -> None:
+        self._scratch = self._scratch._replace(**arrays)
+        self._handle = handle_of(self._scratch)
 
-    def add_equal(self, text: str, attribute: int) -> None:
-        self._equals.setdefault(text, []).append(attribute)
+    def searched(
+        self,
+        layer: Layer,
+        n_owners: int,
+        n_targets: int,
+        longest: int,
+        leaves: LeafColumns,
+        event_starts: NDArray[np.int64],
+    ) -> Found:
+        """Return what a layer finds, in arrays of their own."""
+        if len(self._scratch.stamps) < n_owners:
+            size = 2 * n_owners
+            self._replace(stamps=np.zeros(size, dtype=np.int64), open_stamps=np.zeros(size, dtype=np.int64))
+        if len(self._scratch.text) < FOLDED_GROWTH * longest + MARGIN:
+            self._replace(text=np.zeros(2 * FOLDED_GROWTH * longest + MARGIN, dtype=np.uint8))
+        n_events = len(event_starts) - 1
+        starts, open_starts = np.zeros(n_events + 1, dtype=np.int64), np.zeros(n_events + 1, dtype=np.int64)
+        event, search = 0, _searcher()
+        while True:
+            found = Found(starts, self._targets, open_starts, self._open_leaves, self._open_targets)
+            done = search(leaves, event_starts, layer.handle, self._handle, found, event)
+            if done == n_events:
+                break
+            event = done if done >= 0 else -1 - done
+            if done < 0:
+                self._replace(folded=_folded_characters())
+            else:
+                self._grow(n_targets)
+        n_found, n_open = int(starts[-1]), int(open_starts[-1])
+        return Found(
+            starts,
+            self._targets[:n_found].copy(),
+            open_starts,
+            self._open_leaves[:n_open].copy(),
+            self._open_targets[:n_open].copy(),
+        )
 
-    def add_prefix(self, text: str, attribute: int) -> None:
-        self._prefixes.setdefault(len(text), {}).setdefault(text, []).append(attribute)
+    def _grow(self, n_targets: int) -> None:
+        self._targets = np.resize(self._targets, 2 * (len(self._targets) + n_targets))
+        self._open_leaves = np.resize(self._open_leaves, 2 * (len(self._open_leaves) + n_targets))
+        self._open_targets = np.resize(self._open_targets, 2 * (len(self._open_targets) + n_targets))
 
-    def add_suffix(self, text: str, attribute: int) -> None:
+
+class _OfThread(threading.local):
+    workspace: _Workspace | None = None
+
+
+_of_thread = _OfThread()
+
+
+def _workspace() -> _Workspace:
+    workspace = _of_thread.workspace
+    if workspace is None:
+        workspace = _of_thread.workspace = _Workspace()
+    return workspace
+
+
+@functools.cache
+def _searcher() -> Callable[..., int]:
+    """Return `search_leaves` for arguments whose types are known."""
+    handle = np.empty(0, dtype=np.int64)
+    return direct(search_leaves, no_arrays(LeafColumns), handle, handle, handle, no_arrays(Found), 0)
+
+
+@functools.cache
+def _folded_characters() -> NDArray[np.int32]:
+    """Return each code point with simple case folding, as the model has it."""
+    points = range(_LAST_FOLDED + 1)
+    return np.array([ord(fold(chr(point))) for point in points], dtype=np.int32)
+
+
+class _Literals:
+    """Literal texts, and what is asked of a string in which one of them stands."""
+
+    def __init__(self) -> None:
+        # By owner (attribute and form), text and anchors: (target, test).
+        self._by_literal: defaultdict[tuple[int, bytes, int], list[tuple[int, int]]] = defaultdict(list)
+        self._always: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._patterns: list[bytes] = []
+
+    def add(self, attribute: int, form: int, text: str, anchors: int, target: int, test: int = NO_TEST) -> None:
+        """Ask for a text somewhere in a string, or at an end of it, and for what a test says of the string."""
+        owner = 2 * attribute + form
+        data = text.encode("utf-8", "surrogatepass")
+        if data:
+            self._by_literal[owner, data, anchors].append((target, test))
+        else:
+            self._always[owner].append((target, test))
+
+    def add_equal(self, attribute: int, form: int, text: str, target: int) -> None:
+        """Ask for a text that is the whole string."""
         if text:
-            self._suffixes.setdefault(len(text), {}).setdefault(text, []).append(attribute)
+            self.add(attribute, form, text, AT_START | AT_END, target)
         else:
-            self._always.append(attribute)
+            self._add_pattern(attribute, form, [()], target)
 
-    def add_part(self, text: str, attribute: int, test: Test | None = None) -> None:
-        """Ask for a text somewhere in a string, and for what the test says of the string."""
-        if not text:
-            self._add_test(attribute, test)
-            return
-        part = self._parts.setdefault(text, _Part())
-        if test is None:
-            part.attributes.append(attribute)
-        else:
-            part.tests.append((attribute, test))
+    def _add_pattern(self, attribute: int, form: int, segments: Sequence[tuple[str | None, ...]], target: int) -> None:
+        self._patterns.append(_coded(segments))
+        self.add(attribute, form, _longest_part(segments), 0, target, len(self._patterns) - 1)
 
-    def _add_test(self, attribute: int, test: Test | None) -> None:
-        if test is None:
-            self._always.append(attribute)
-        else:
-            self._tests.append((attribute, test))
-
-    def add_like(self, pattern: str, attribute: int) -> None:
+    def add_like(self, attribute: int, form: int, pattern: str, target: int) -> None:
         """Ask for what a wildcard pattern says."""
         first, *others = parse_like(pattern)
         middle = [segment for segment in others[:-1] if segment]
@@ -323,132 +499,108 @@ class _Texts:
         has_gaps = any(None in segment for segment in segments)
         match texts:
             case [text] if not has_gaps:
-                self.add_equal(text, attribute)
+                self.add_equal(attribute, form, text, target)
             case [text, ""] if not has_gaps:
-                self.add_prefix(text, attribute)
+                self.add(attribute, form, text, AT_START, target)
             case ["", text] if not has_gaps:
-                self.add_suffix(text, attribute)
+                self.add(attribute, form, text, AT_END, target)
             case ["", text, ""] if not has_gaps:
-                self.add_part(text, attribute)
+                self.add(attribute, form, text, 0, target)
             case _:
-                self.add_part(_longest_part(segments), attribute, partial(_is_like, pattern))
+                self._add_pattern(attribute, form, segments, target)
 
-    def add_regex(self, regex: str, attribute: int) -> bool:
+    def add_regex(self, attribute: int, regex: str, target: int) -> bool:
         """Ask for what a regular expression says, if there is a literal text to look for."""
         literal = literal_of(regex)
-        if literal is None:
+        if literal is None or not literal.text:
             return False
-        if not literal.is_all:
-            if len(literal.text) < _SHORTEST_LITERAL:
-                return False
-            self.add_part(literal.text, attribute, _Regex(regex).holds)
-        elif literal.is_at_start and literal.is_at_end:
-            self.add_equal(literal.text, attribute)
-        elif literal.is_at_start:
-            self.add_prefix(literal.text, attribute)
-        elif literal.is_at_end:
-            self.add_suffix(literal.text, attribute)
+        if literal.is_all:
+            anchors = AT_START * literal.is_at_start | AT_END * literal.is_at_end
+            self.add(attribute, _AS_IT_IS, literal.text, anchors, target)
+        elif len(literal.text) >= _SHORTEST_LITERAL:
+            self.add(attribute, _AS_IT_IS, literal.text, 0, target, OPEN_TEST)
         else:
-            self.add_part(literal.text, attribute)
+            return False
         return True
 
-    # finding
-
-    def finders(self) -> list[Finder]:
-        """Return what finds everything that was added; nothing may be added any more."""
-        finders: list[Finder] = []
-        if self._always:
-            finders.append(self._find_always)
-        if self._equals:
-            finders.append(self._find_equals)
-        for tables, finder in ((self._prefixes, self._find_prefixes), (self._suffixes, self._find_suffixes)):
-            if tables:
-                finders.append(finder)
-        self._prefixes = dict(sorted(self._prefixes.items()))
-        self._sort_suffixes()
-        if len(self._parts) > _FEW_PARTS:
-            self._build_automaton()
-            finders.append(self._find_parts)
-        elif self._parts:
-            finders.append(self._find_few_parts)
-        if self._tests:
-            finders.append(self._find_by_tests)
-        return finders
-
-    def _sort_suffixes(self) -> None:
-        """Note which lengths there are for each ending: few, while all suffixes together have dozens."""
-        self._shortest_suffix = min(self._suffixes, default=0)
-        for length in sorted(self._suffixes):
-            for ending in {text[-self._shortest_suffix :] for text in self._suffixes[length]}:
-                self._suffix_lengths.setdefault(ending, []).append(length)
-
-    def _build_automaton(self) -> None:
-        self._automaton = ahocorasick.Automaton(ahocorasick.STORE_INTS)
-        # Tuples of numbers cost the garbage collector nothing.
-        self._numbered = [(tuple(part.attributes), tuple(part.tests)) for part in self._parts.values()]
-        for number, text in enumerate(self._parts):
-            self._automaton.add_word(text, number)
-        self._automaton.make_automaton()
-        self._parts = {}
-
-    def _find_always(self, text: str, found: set[int]) -> None:
-        found.update(self._always)
-
-    def _find_equals(self, text: str, found: set[int]) -> None:
-        found.update(self._equals.get(text, ()))
-
-    def _find_prefixes(self, text: str, found: set[int]) -> None:
-        for length, table in self._prefixes.items():
-            if length > len(text):
-                break
-            found.update(table.get(text[:length], ()))
-
-    def _find_suffixes(self, text: str, found: set[int]) -> None:
-        for length in self._suffix_lengths.get(text[-self._shortest_suffix :], ()):
-            if length > len(text):
-                break
-            found.update(self._suffixes[length].get(text[-length:], ()))
-
-    def _find_parts(self, text: str, found: set[int]) -> None:
-        for number in {number for _, number in self._automaton.iter(text)}:
-            attributes, tests = self._numbered[number]
-            found.update(attributes)
-            if tests:
-                found.update(attribute for attribute, test in tests if test(text))
-
-    def _find_few_parts(self, text: str, found: set[int]) -> None:
-        for wanted, part in self._parts.items():
-            if wanted in text:
-                part.find(text, found)
-
-    def _find_by_tests(self, text: str, found: set[int]) -> None:
-        found.update(attribute for attribute, test in self._tests if test(text))
+    def table(self) -> SearchTable:
+        """Return everything for the search."""
+        literals = list(self._by_literal.items())
+        n = len(literals)
+        texts, starts = _flat([text for (_, text, _), _ in literals])
+        owners = np.array([owner for (owner, _, _), _ in literals], dtype=np.int64)
+        n_slots = 1 << max(4, int(2 * n).bit_length())
+        keys, offsets = file_literals(texts, starts, owners, max(10, n_slots.bit_length() + 2))
+        order = np.argsort(keys, kind="stable")
+        literals = [literals[i] for i in order.tolist()]
+        keys = keys[order]
+        n_words = n_slots * _BITS_A_SLOT // 64
+        shifts = np.array([65 - n_words.bit_length(), 65 - n_slots.bit_length()], dtype=np.uint64)
+        bits, slots = np.zeros(n_words, dtype=np.uint64), np.full(n_slots, -1, dtype=np.int32)
+        enter_literals(keys, shifts, bits, slots)
+        texts, starts = _flat([text for (_, text, _), _ in literals])
+        target_starts, targets, tests = _asked([asked for _, asked in literals])
+        n_owners = 1 + max(self._always.keys() | {int(owners.max(initial=-1))}, default=-1)
+        n_owners += n_owners & 1  # both forms of each attribute
+        always_starts, always, always_tests = _asked([self._always.get(owner, []) for owner in range(n_owners)])
+        sizes = np.zeros(n_owners, dtype=np.uint8)
+        lengths = np.clip(np.diff(starts), 1, GRAM_MAX).astype(np.uint8)
+        np.bitwise_or.at(sizes, owners[order], np.left_shift(np.uint8(1), lengths - np.uint8(1)))
+        patterns, pattern_starts = _flat(self._patterns)
+        return SearchTable(
+            shifts=shifts,
+            bits=bits,
+            slots=slots,
+            keys=keys,
+            offsets=offsets[order],
+            text_starts=starts,
+            texts=texts,
+            anchors=np.array([anchors for (_, _, anchors), _ in literals], dtype=np.uint8),
+            target_starts=target_starts,
+            targets=targets,
+            tests=tests,
+            pattern_starts=pattern_starts.astype(np.int32),
+            patterns=patterns,
+            sizes=sizes,
+            always_starts=always_starts,
+            always=always,
+            always_tests=always_tests,
+        )
 
 
-class _Part:
-    """The patterns with one literal text in common: those that ask for nothing else, and those with a test."""
+def _flat(texts: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    starts = np.cumsum([0, *map(len, texts)])
+    return np.frombuffer(b"".join(texts), dtype=np.uint8).copy(), starts
 
-    __slots__ = ("attributes", "tests")
 
-    def __init__(self) -> None:
-        self.attributes: list[int] = []
-        self.tests: list[tuple[int, Test]] = []
+def _asked(lists: list[list[tuple[int, int]]]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """Return (starts, targets, tests) of lists of (target, test)."""
+    starts = np.cumsum([0, *map(len, lists)]).astype(np.int32)
+    both = np.array([pair for each in lists for pair in each], dtype=np.int32).reshape(-1, 2)
+    return starts, both[:, 0].copy(), both[:, 1].copy()
 
-    def find(self, text: str, found: set[int]) -> None:
-        """Add what is found in a string that contains the text."""
-        found.update(self.attributes)
-        if self.tests:
-            found.update(attribute for attribute, test in self.tests if test(text))
+
+def _coded(segments: Iterable[tuple[str | None, ...]]) -> bytes:
+    """Return a wildcard pattern as the kernel reads it."""
+    any_character = bytes([ANY_CHARACTER])
+    coded = (
+        b"".join(any_character if c is None else c.encode("utf-8", "surrogatepass") for c in segment)
+        for segment in segments
+    )
+    return bytes([ANY_TEXT]).join(coded)
 
 
 def _longest_part(segments: Iterable[tuple[str | None, ...]]) -> str:
     """Return the longest text without wildcards."""
-    parts = [part for segment in segments for part in "".join(c or "\0" for c in segment).split("\0")]
+    parts: list[str] = []
+    for segment in segments:
+        parts.append("")
+        for character in segment:
+            if character is None:
+                parts.append("")
+            else:
+                parts[-1] += character
     return max(parts, key=len)
-
-
-def _is_like(pattern: str, text: str) -> bool:
-    return like(text, pattern)
 
 
 class _Regex:
@@ -460,22 +612,11 @@ class _Regex:
         self._regex = regex
         self._compiled: Any = None
 
-    def holds(self, text: str) -> bool:
-        """Return whether the expression matches somewhere in the text."""
-        return self.holds_for(_utf8(text))
-
-    def holds_for(self, data: bytes) -> bool:
-        """Return the same for a text in UTF-8."""
+    def holds(self, data: bytes) -> bool:
+        """Return whether the expression matches somewhere in a text in UTF-8."""
         if self._compiled is None:
             self._compiled = compile_regex(self._regex)
-        return self._compiled.search(data) is not None
-
-
-def _utf8(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return without_surrogates(text).encode()
+        return self._compiled.search(_SURROGATE.sub(_REPLACEMENT, data)) is not None
 
 
 class _Regexes:
@@ -490,13 +631,13 @@ class _Regexes:
         self._regexes = [_Regex(regex) for _, regex in regexes]
         self._set = _regex_set([regex for _, regex in regexes])
 
-    def find(self, text: str, found: set[int]) -> None:
-        """Add the pattern attributes of the expressions that match somewhere in the text."""
-        data, witness = _utf8(text), len(self._regexes)
-        numbers = self._set.Match(data) if self._set is not None else None
+    def found(self, data: bytes) -> list[int]:
+        """Return the pattern attributes of the expressions that match somewhere in a text in UTF-8."""
+        witness = len(self._regexes)
+        numbers = self._set.Match(_SURROGATE.sub(_REPLACEMENT, data)) if self._set is not None else None
         if numbers is None or witness not in numbers:
-            numbers = [number for number, regex in enumerate(self._regexes) if regex.holds_for(data)]
-        found.update(self._attributes[number] for number in numbers if number != witness)
+            numbers = [number for number, regex in enumerate(self._regexes) if regex.holds(data)]
+        return [self._attributes[number] for number in numbers if number != witness]
 
 
 def _regex_set(regexes: Sequence[str]) -> Any:
@@ -525,14 +666,13 @@ class _Networks:
             table = self._tables[network.version].setdefault(n_host_bits, {})
             table.setdefault(int(network.network_address) >> n_host_bits, []).append(attribute)
 
-    def find(self, text: str, found: set[int]) -> None:
-        """Add the pattern attributes of the networks that an address is in."""
-        if _LIKE_ADDRESS.fullmatch(text) is None:
-            return
+    def found(self, data: bytes) -> list[int]:
+        """Return the pattern attributes of the networks that an address is in."""
+        if _LIKE_ADDRESS.fullmatch(data) is None:
+            return []
         try:
-            address = ipaddress.ip_address(text)
+            address = ipaddress.ip_address(data.decode("utf-8", "surrogatepass"))
         except ValueError:
-            return
-        number = int(address)
-        for n_host_bits, table in self._tables[address.version].items():
-            found.update(table.get(number >> n_host_bits, ()))
+            return []
+        number, tables = int(address), self._tables[address.version]
+        return [target for n_bits, table in tables.items() for target in table.get(number >> n_bits, ())]

@@ -11,7 +11,7 @@ import numpy as np
 
 from siftline.encoding.domains import INSTANT, PATTERN_OPS
 from siftline.encoding.events import locate
-from siftline.encoding.patterns import Layer
+from siftline.encoding.patterns import Layer, hits_of
 from siftline.kernels.selectivity import count_predicates, shares_in_samples, shares_of_spans
 from siftline.model import instant_of_text
 
@@ -119,7 +119,8 @@ def _frequencies(used: Sequence[int], domains: Domains, statistics: Statistics) 
         path = domains.names[owner]
         sample, frequency = statistics.samples.get(path, []), statistics.frequency(path)
         patterns = [entry for entry in group if entry[1].op in PATTERN_OPS]
-        shares |= _pattern_shares(patterns, sample, frequency)
+        if patterns:
+            shares |= _pattern_shares(patterns, sample, frequency)
         if len(patterns) < len(group):
             share = frequency * len(_instants(path, statistics)) / max(1, len(sample))
             shares |= {attribute: share for attribute, pattern in group if pattern.op not in PATTERN_OPS}
@@ -129,12 +130,9 @@ def _frequencies(used: Sequence[int], domains: Domains, statistics: Statistics) 
 
 def _pattern_shares(entries: list[Entry], sample: Sequence[Leaf], frequency: float) -> dict[int, float]:
     """Return the share of events that satisfy each of some patterns of one attribute."""
-    layer, counts = Layer(entries), Counter[int]()
-    for leaf in sample:
-        if isinstance(leaf, str):
-            found: set[int] = set()
-            layer.find(leaf, found)
-            counts.update(found)
+    texts = [leaf for leaf in sample if isinstance(leaf, str)]
+    _, found = hits_of(Layer(entries), entries[0][1].attribute, texts)
+    counts = Counter(found.tolist())
     return {attribute: frequency * (counts[attribute] + 0.5) / (len(sample) + 1.0) for attribute, _ in entries}
 
 

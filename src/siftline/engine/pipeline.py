@@ -26,8 +26,8 @@ from siftline.encoding.sources import source_of
 from siftline.engine.ranking import best_rows
 from siftline.errors import EventError
 from siftline.indexes.protocol import Many
-from siftline.indexes.sift.batch_kernels import side_by_side
 from siftline.kernels.sharing import with_duplicates
+from siftline.kernels.spans import side_by_side
 from siftline.model import matches
 
 if TYPE_CHECKING:

@@ -441,13 +441,12 @@ class Updates:
 
     def merge_patterns(self) -> None:
         """Merge layers of patterns until none needs it; without the writers' lock."""
-        while (matcher := self.state.domains.matcher) is not None and (chosen := matcher.mergeable()) is not None:
-            path, layers = chosen
+        while (matcher := self.state.domains.matcher) is not None and (layers := matcher.mergeable()):
             layer = merged_layer(layers)
             with self.state.publishing:
                 domains = self.state.domains
                 if domains.matcher is not None:
-                    domains.matcher = domains.matcher.merged(path, layers, layer)
+                    domains.matcher = domains.matcher.merged(layers, layer)
 
     def clauses_of(self, slots: NDArray[np.int32]) -> Clauses:
         """Return the clauses of some ascending slots."""

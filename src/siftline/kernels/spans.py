@@ -1,8 +1,8 @@
-"""Positions of consecutive spans. Kernels, because `np.repeat` would hold the GIL."""
+"""Consecutive spans: their positions, and two results event by event. Kernels, because `np.repeat` would hold the GIL."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,3 +31,21 @@ def span_owners(starts: NDArray[np.int64]) -> NDArray[np.int64]:
     for span in range(len(starts) - 1):
         owners[starts[span] : starts[span + 1]] = span
     return owners
+
+
+@kernel
+def side_by_side(
+    starts: NDArray[np.int64], slots: NDArray[np.int32], other_starts: NDArray[np.int64], other_slots: NDArray[np.int32]
+) -> Any:
+    """Return two flat results as one: (starts, slots), those of one event together."""
+    joined_starts = starts + other_starts
+    joined = np.empty(joined_starts[len(starts) - 1], dtype=np.int32)
+    n = np.uint64(0)
+    for i in range(len(starts) - 1):
+        for k in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
+            joined[n] = slots[k]
+            n += np.uint64(1)
+        for k in range(np.uint64(other_starts[i]), np.uint64(other_starts[i + 1])):
+            joined[n] = other_slots[k]
+            n += np.uint64(1)
+    return joined_starts, joined

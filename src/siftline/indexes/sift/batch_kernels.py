@@ -256,24 +256,6 @@ def _complete(
 
 
 @kernel
-def side_by_side(
-    starts: NDArray[np.int64], slots: NDArray[np.int32], other_starts: NDArray[np.int64], other_slots: NDArray[np.int32]
-) -> Any:
-    """Join two flat results event by event; return (starts, slots)."""
-    joined_starts = starts + other_starts
-    joined = np.empty(joined_starts[len(starts) - 1], dtype=np.int32)
-    n = np.uint64(0)
-    for i in range(len(starts) - 1):
-        for k in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
-            joined[n] = slots[k]
-            n += np.uint64(1)
-        for k in range(np.uint64(other_starts[i]), np.uint64(other_starts[i + 1])):
-            joined[n] = other_slots[k]
-            n += np.uint64(1)
-    return joined_starts, joined
-
-
-@kernel
 def distinct_in_events(
     starts: NDArray[np.int64],
     sure: NDArray[np.int32],

@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from siftline.indexes.protocol import Many
-from siftline.indexes.sift.batch_kernels import side_by_side
 from siftline.indexes.sift.bit_kernels import (
     HEAD,
     BitClauses,
@@ -53,6 +52,7 @@ from siftline.indexes.sift.bit_kernels import (
 from siftline.indexes.sift.bitmaps import EVENTS, empty_bitmaps
 from siftline.kernels.literals import Events, order_literals
 from siftline.kernels.spaces import cut_attributes, spaces_of_ranges
+from siftline.kernels.spans import side_by_side
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
