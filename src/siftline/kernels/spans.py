@@ -1,4 +1,4 @@
-"""Consecutive spans: their positions, and two results event by event. Kernels, because `np.repeat` would hold the GIL."""
+"""Consecutive spans: their positions, and two results joined. Kernels, because `np.repeat` would hold the GIL."""
 
 from __future__ import annotations
 
