@@ -75,9 +75,7 @@ def test_the_column_or_the_option_names_the_language(spark: Any, tmp_path: Path)
 
 
 def test_sigma_rules_stand_in_a_column_of_their_own(spark: Any, tmp_path: Path) -> None:
-    rule = (
-        "title: t\nlogsource: {{product: test}}\ndetection:\n  s: {{{}}}\n  condition: s\n"
-    )
+    rule = "title: t\nlogsource: {{product: test}}\ndetection:\n  s: {{{}}}\n  condition: s\n"
     rows = [("good", rule.format("EventID: 5")), ("bad", rule.format("EventID|frobs: 5"))]
     index = compile(spark.createDataFrame(rows, "subscription string, sigma string"), tmp_path)
     assert found(index, {"EventID": 5}) == found(index, {"EventID": "5"}) == {"good"}
