@@ -163,6 +163,7 @@ def test_an_id_that_occurs_twice_is_refused(tmp_path: Path) -> None:
     assert rules.ids == [ID]
     (problem,) = rules.refused
     assert problem.file.endswith("two.yml")
+    assert problem.id == ID
     assert problem.reason == f"duplicate id {ID}: {tmp_path / 'one.yml'}:1 has it already"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -277,5 +277,5 @@ class _Reader:
         return f"{name}#{index + 1}" if index else name
 
     def _refuse(self, path: Path, error: SubscriptionError, rule: SigmaRule | None) -> None:
-        problem = problem_of(error, str(path), error.line)
-        self.rules.refused.append(problem)
+        id = None if rule is None or rule.id is None else str(rule.id)
+        self.rules.refused.append(replace(problem_of(error, str(path), error.line), id=id))
