@@ -293,7 +293,7 @@ def test_missing_file_directory_and_extension(run: Run, write: Write, tmp_path: 
     assert match(run, write("s.sift", "a = 1"), str(tmp_path / "no.parquet")).status == 2
     odd = match(run, write("s.xml", "a = 1"), good)
     assert odd.status == 2
-    assert "'.xml' names no format" in odd.err
+    assert "'.xml' is not supported here" in odd.err
 
 
 def test_unknown_index(run: Run, write: Write) -> None:
@@ -557,7 +557,7 @@ def test_parquet_under_another_name(run: Run, write: Write, tmp_path: Path, name
         (
             "x.json",
             '[{"a": 1}, {"a": 2}]',
-            "this is a JSON array; Siftline reads JSON Lines, one object a line (jq -c '.[]'",
+            "this is a JSON array; Siftline reads JSON Lines, one object per line (jq -c '.[]'",
         ),
         ("x.json", "[]", "this is a JSON array"),
         ("x.jsonl", '\n[\n  {"a": 1}\n]\n', "this is a JSON array"),
@@ -602,4 +602,4 @@ def test_help_without_a_command_and_of_match(run: Run) -> None:
     assert "examples:" in outcome.err
     text = " ".join(run("match", "--help").out.split())
     assert f"the index: {', '.join(own_indexes())}" in text
-    assert "the rows of one event come in no particular order" in text
+    assert "the rows of one event are in no particular order" in text

@@ -198,7 +198,7 @@ def test_attributes_that_are_there_are_no_finding(run: Run, write: Write) -> Non
 def test_sample_needs_events(run: Run, write: Write) -> None:
     outcome = run("check", write("s.sift", "a = 1"), "--sample", "3")
     assert outcome.status == 2
-    assert "--sample is about the events of --against" in outcome.err
+    assert "--sample needs --against" in outcome.err
 
 
 def test_no_subscriptions(run: Run, write: Write) -> None:

@@ -48,7 +48,7 @@ def test_bench_says_how_to_install_it(arguments: tuple[str, ...]) -> None:
     outcome = siftline(*arguments)
     assert outcome.returncode == 2
     assert outcome.stdout == ""
-    assert outcome.stderr == "siftline: `siftline bench` is not installed: pip install 'siftline[bench]' brings it\n"
+    assert outcome.stderr == "siftline: `siftline bench` is not installed: pip install 'siftline[bench]' installs it\n"
 
 
 def test_the_help_says_that_bench_is_not_installed() -> None:

@@ -79,7 +79,7 @@ def test_bad_subscriptions_stop_an_import(run: Run, write: Write, path: str) -> 
     outcome = run("store", "import", path, rules)
     assert outcome.status == 1
     assert f"{rules}:2:29: subscription 2: expected a constant" in outcome.err
-    assert "1 bad subscription: nothing was imported; --quarantine FILE keeps them apart" in outcome.err
+    assert "1 bad subscription: nothing was imported; --quarantine FILE sets them aside" in outcome.err
     assert texts(path) == {}
 
 
@@ -191,7 +191,7 @@ def test_what_cannot_run(run: Run, write: Write, path: str, tmp_path: Path) -> N
     assert "also an input" in run("store", "import", path, rules, "--quarantine", rules).err
     assert "only once" in run("store", "import", path, "-", "-").err
     assert "No such file" in run("store", "import", path, rules, str(tmp_path / "absent.jsonl")).err
-    assert "names no format" in run("store", "import", path, write("s.xyz", "")).err
+    assert "is not supported here" in run("store", "import", path, write("s.xyz", "")).err
     assert not Path(path).exists()
     assert run("store", "list", write("empty.db", "")).err.endswith("is empty: there is no store in it yet\n")
     assert run("store").status == 2

@@ -288,7 +288,7 @@ def test_numbers_in_a_csv_file_are_text_where_ids_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
     [
-        ("rules.xlsx", b"", "names no format"),
+        ("rules.xlsx", b"", "is not supported here"),
         ("rules.jsonl.gz", b'{"id": 1}\n', "not compressed"),
         ("rules.jsonl.gz", gzip.compress(json_lines(ROWS))[:-12], "cannot be unpacked"),
         ("rules.jsonl.zst", compressed(json_lines(ROWS) * 999, "zst")[:-12], "cannot be unpacked"),

@@ -120,7 +120,7 @@ def test_everything_beside_a_live_server_and_then_a_kill(tmp_path: Path) -> None
             wait_for(lambda: client.post("/match", **tried).json()["subscriptions"] == ["imported"])
             second = run("serve", "--store", path, "--port", "0")
             assert second.returncode == 2
-            assert f"is taken by process {process.pid} on" in second.stderr
+            assert f"is owned by process {process.pid} on" in second.stderr
             assert second.stderr.count("\n") == 1
             load.go_on()
             for suffix in ("-wal", "-shm"):  # the ones that are open are the ones that are there

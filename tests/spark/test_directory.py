@@ -68,7 +68,7 @@ def test_the_newest_version_is_current_and_a_few_stay(tmp_path: Path) -> None:
     assert found(tmp_path, {"a": 5}) == [1]
     assert sorted(path.name for path in (tmp_path / "versions").iterdir()) == ["3", "4", "5"]
     assert IndexDirectory.open(tmp_path, 3).version == 3
-    with pytest.raises(SnapshotError, match=r"no version 2 any more: version 5 is current.*anew by `match`"):
+    with pytest.raises(SnapshotError, match=r"no version 2 any more: version 5 is current.*again with `match`"):
         IndexDirectory.open(tmp_path, 2)
     with pytest.raises(SnapshotError, match=r"has no version 7: there is no .*versions/7/version.json"):
         IndexDirectory.open(tmp_path, 7)

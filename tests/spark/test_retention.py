@@ -95,4 +95,4 @@ def test_a_job_older_than_the_kept_versions(spark: Any, tmp_path: Path, plan: st
         own = own_error(error.value)
         assert isinstance(own, SnapshotError)
         assert str(own).startswith(f"the index {index} has no version 1 any more: version 5 is current")
-        assert "make this DataFrame anew by `match`" in str(own)
+        assert "make this DataFrame again with `match`" in str(own)

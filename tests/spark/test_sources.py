@@ -131,7 +131,7 @@ def test_a_partition_that_ends_too_early(kafka: tuple[Any, str], monkeypatch: py
     part = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))[0]
     part.end += 1
     monkeypatch.setattr("siftline.spark.sources.kafka._WAIT_SECONDS", 1.0)
-    with pytest.raises(SparkError, match="nothing came"):
+    with pytest.raises(SparkError, match="no message"):
         list(reader.read(part))
     reader.stop()
 

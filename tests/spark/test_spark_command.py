@@ -54,7 +54,7 @@ def test_bad_subscriptions_are_counted(spark: Any, tmp_path: Path, capfd: pytest
     ("arguments", "message"),
     [
         (["none.parquet"], "none.parquet: No such file"),
-        (["s.txt"], "names no format that fits here"),
+        (["s.txt"], "is not supported here"),
         (["s.parquet", "s.csv"], "several formats"),
         (["s.parquet", "--language", "klingon"], "unknown language 'klingon'"),
         (["s.parquet", "--language", "predicates"], "'attribute'"),

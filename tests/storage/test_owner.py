@@ -156,7 +156,7 @@ def test_a_second_owner_is_refused_with_the_name_of_the_first(tmp_path: Path) ->
     with Store(path) as store:
         store.add("a = 1", 1)
         for attempt in (Store, Broker):
-            with pytest.raises(StoreLockedError, match=r"taken by this process itself since 20.*is_guest"):
+            with pytest.raises(StoreLockedError, match=r"owned by this process itself since 20.*is_guest"):
                 attempt(path)
         link = tmp_path / "link.db"
         link.symlink_to(path)
@@ -164,7 +164,7 @@ def test_a_second_owner_is_refused_with_the_name_of_the_first(tmp_path: Path) ->
             Store(link)
         code = "import sys; from siftline import Store; Store(sys.argv[1])"
         other = subprocess.run([*PYTHON, code, str(path)], capture_output=True, text=True, check=False)
-        assert f"StoreLockedError: {path} is taken by process {os.getpid()} on " in other.stderr
+        assert f"StoreLockedError: {path} is owned by process {os.getpid()} on " in other.stderr
         who = json.loads(Path(f"{path}-owner").read_text())
         assert who["pid"] == os.getpid()
         assert who["since"].endswith("Z")

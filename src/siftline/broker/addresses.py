@@ -46,7 +46,7 @@ def check_url(url: str, *, allow_private: bool) -> Target:
         address = ipaddress.ip_address(target.host)
     except ValueError:
         if not allow_private and (target.host == "localhost" or target.host.endswith(".localhost")):
-            raise LimitError("a webhook may not go to this machine itself") from None
+            raise LimitError("a webhook may not go to this machine") from None
         return target
     if not allow_private and not is_public(str(address)):
         raise LimitError(f"a webhook may not go to the private address {address}")
@@ -89,5 +89,5 @@ def is_public(text: str) -> bool:
 def chosen_address(addresses: list[str], *, allow_private: bool) -> str:
     """Return one of the addresses of a host; raise if a webhook may not have one of them."""
     if not allow_private and not all(map(is_public, addresses)):
-        raise LimitError("the name leads to a private address, where no webhook may go")
+        raise LimitError("the name resolves to a private address, which a webhook may not have")
     return addresses[0]

@@ -137,7 +137,7 @@ class Broker:
                 os.chmod(file, 0o600)  # it holds the secrets of webhooks
         try:
             self.keys = Keys(self.store)
-            self._live = LiveEngine(self.store, index, self.now, self._hear)
+            self._live = LiveEngine(self.store, index, self.now, self._on_changes)
             self._webhook_of = webhooks_of(self.store)
             self.log = NotificationLog(f"{self.store.path}-notifications", self.limits, self._now_us())
         except BaseException:
@@ -325,7 +325,7 @@ class Broker:
         """Apply the changes of the store to the engine, up to a number or all of them."""
         self._live.follow(sequence)
 
-    def _hear(self, changes: list[Change]) -> None:
+    def _on_changes(self, changes: list[Change]) -> None:
         """Apply changes of the store to webhooks and streams."""
         gone = [change.id for change in changes if change.subscription is None]
         here = [change.id for change in changes if change.subscription is not None]
@@ -482,7 +482,7 @@ class Broker:
             Numbers of published events (`cluster.read`), each with the subscriptions that it matches.
         """
         if self.cluster is None:
-            raise LimitError("this broker matches events itself, and takes no matches")
+            raise LimitError("this broker matches events itself, and accepts no matches")
         self._live.evict()
         return self.cluster.deliver(matches, self._now_us(), self.engine.__contains__, self._webhook_of, self._tell)
 

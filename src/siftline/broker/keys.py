@@ -74,7 +74,7 @@ class Keys:
         if role not in ROLES:
             raise LimitError(f"the role of a key is one of {', '.join(ROLES)}, not {role!r}")
         if (owner is not None) is not (role == SUBSCRIBE):
-            raise LimitError("a key to subscribe has an owner (subscribe:NAME), and no other key has")
+            raise LimitError("a subscribe key needs an owner (subscribe:NAME), and other keys have none")
         id = f"key_{secrets.token_hex(6)}"
         secret = new_secret(f"{id}.")
         row = (id, *sealed(secret), role, owner, time.time_ns() // 1000)

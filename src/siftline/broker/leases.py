@@ -133,9 +133,9 @@ def check_lease(select: Select, id: Id, proof: Proof, now: int) -> None:
     _, owner, salt, digest = rows[0]
     if isinstance(proof, OwnerKey):
         if proof.owner != owner:
-            raise WrongTicketError("the subscription is not one of the key's owner")
+            raise WrongTicketError("the subscription does not belong to the owner of the key")
     elif proof is not None and (salt is None or not fits(proof, Seal(salt, digest))):
-        raise WrongTicketError("the ticket is not that of the subscription")
+        raise WrongTicketError("the ticket does not belong to the subscription")
 
 
 def webhooks_of(store: Store, ids: list[Id] | None = None) -> dict[Id, Webhook]:

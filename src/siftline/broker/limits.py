@@ -100,7 +100,7 @@ class Limits:
         """
         asked = _duration(validity)
         if not timedelta(0) < asked <= self.validity:
-            raise LimitError(f"the validity must be more than nothing and at most {self.validity.days} days")
+            raise LimitError(f"the validity must be positive and at most {self.validity.days} days")
         return asked
 
 

@@ -55,7 +55,7 @@ class LiveEngine:
         The index of the engine.
     now : callable
         Returns the time that decides whether a lease has ended.
-    hear : callable
+    on_changes : callable
         Called under the lock with changes that the engine has applied.
 
     Attributes
@@ -65,9 +65,9 @@ class LiveEngine:
     """
 
     def __init__(
-        self, store: Store, index: str, now: Callable[[], datetime], hear: Callable[[list[Change]], None]
+        self, store: Store, index: str, now: Callable[[], datetime], on_changes: Callable[[list[Change]], None]
     ) -> None:
-        self._store, self._index, self._now, self._hear = store, index, now, hear
+        self._store, self._index, self._now, self._on_changes = store, index, now, on_changes
         self.lock = threading.Lock()
         self._saving = threading.Lock()
         self.unreadable: set[Id] = set()
@@ -76,7 +76,7 @@ class LiveEngine:
         self.engine, self.sequence, self._evicted_until = opened_engine(store, index, now(), self.unreadable)
         self._clean_until = datetime.min.replace(tzinfo=UTC)
         self._next_expiry = store.next_expiry()
-        self._look: tuple[float, datetime] | None = None
+        self._first_check: tuple[float, datetime] | None = None
 
     def follow(self, sequence: int | None = None) -> None:
         """Apply the changes of the store to the engine, up to a number or all of them."""
@@ -92,8 +92,8 @@ class LiveEngine:
                 self._evicted_until = max(self._evicted_until, now)
             last = catch_up(self.engine, taken, by_owner=False, skipped=self.unreadable)
             if last is not None:
-                self._hear(changes)
-                self.sequence = last  # set last: if `_hear` raises, the changes are applied again
+                self._on_changes(changes)
+                self.sequence = last  # set last: if `_on_changes` raises, the changes are applied again
 
     def _expect(self, changes: list[Change]) -> None:
         """Update the time at which the next lease ends."""
@@ -138,14 +138,14 @@ class LiveEngine:
     def purge_patiently(self) -> None:
         """Remove some subscriptions from the store that were already expired some seconds ago."""
         now, at = self._now(), time.monotonic()
-        if self._look is None or now < self._look[1]:
-            self._look = at, now
-        then, found = self._look
+        if self._first_check is None or now < self._first_check[1]:
+            self._first_check = at, now
+        then, found = self._first_check
         if at - then < PATIENCE_SECONDS:
             return
         for _ in range(_MOST_PURGES):
             if not self._purge(found):
-                self._look = at, now
+                self._first_check = at, now
                 return
 
     def _purge(self, moment: datetime) -> int:

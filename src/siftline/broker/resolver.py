@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Concurrent lookups: of one owner, of all owners with quick names, and of all owners with slow names.
-_AT_ONCE_OF_ONE: Final = 2
-_AT_ONCE: Final = 64
-_AT_ONCE_SLOW: Final = 32
+_LOOKUPS_PER_OWNER: Final = 2
+_QUICK_LOOKUPS_MAX: Final = 64
+_SLOW_LOOKUPS_MAX: Final = 32
 # Threads in all: slow lookups have freed their slots, but their threads still run.
 _MOST_THREADS: Final = 512
 # After this time a lookup counts as slow, and for this long its owner counts as one with slow names.
@@ -75,11 +75,11 @@ class Resolver:
             await self._changed.wait()
 
     def _has_room(self, owner: str) -> bool:
-        if self._counts[owner] >= _AT_ONCE_OF_ONE or len(self._running) >= _MOST_THREADS:
+        if self._counts[owner] >= _LOOKUPS_PER_OWNER or len(self._running) >= _MOST_THREADS:
             return False
         if self._is_slow(owner):
-            return self._n_slow < _AT_ONCE_SLOW
-        return len(self._running) - self._n_slow < _AT_ONCE
+            return self._n_slow < _SLOW_LOOKUPS_MAX
+        return len(self._running) - self._n_slow < _QUICK_LOOKUPS_MAX
 
     def _is_slow(self, owner: str) -> bool:
         return time.monotonic() < self._slow_until.get(owner, 0.0)

@@ -38,14 +38,14 @@ RETRY_SECONDS: Final = (1.0, 5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0)
 
 # Open connections, and the bytes of the events that are sent on them. Owners share both (`shares.py`), so that hanging
 # receivers of one owner leave room for others.
-_AT_ONCE: Final = 256
+_CONNECTIONS_MAX: Final = 256
 _MOST_BYTES: Final = 32 << 20
 # The bytes of events that are read at a time.
 _MOST_READ_BYTES: Final = 8 << 20
 # How long a receiver may take.
 _TIMEOUT_SECONDS: Final = 10.0
 # How long closing a TLS connection may take; it no longer counts in anybody's share.
-_GOODBYE_SECONDS: Final = 1.0
+_CLOSE_SECONDS: Final = 1.0
 _NO_LINGERING: Final = struct.pack("ii", 1, 0)
 _POLL_SECONDS: Final = 0.5
 _GONE: Final = 410
@@ -82,7 +82,7 @@ class Webhooks:
         self._retry_seconds = RETRY_SECONDS if retry_seconds is None else tuple(retry_seconds)
         self._tls = ssl.create_default_context()
         self._busy: dict[Id, asyncio.Task[None]] = {}
-        self._connections, self._bytes = Shares(_AT_ONCE), Shares(_MOST_BYTES)
+        self._connections, self._bytes = Shares(_CONNECTIONS_MAX), Shares(_MOST_BYTES)
         self._loop = asyncio.new_event_loop()
         self._has_work = asyncio.Event()
         self._resolver = Resolver()
@@ -201,7 +201,7 @@ class Webhooks:
         found = await self._resolver.addresses(target.host, target.port, _whose(webhook))
         address = chosen_address(found, allow_private=self._allow_private)
         context = self._tls if target.is_secure else None
-        host, seconds = (target.host, _GOODBYE_SECONDS) if context else (None, None)
+        host, seconds = (target.host, _CLOSE_SECONDS) if context else (None, None)
         reader, writer = await asyncio.open_connection(
             address, target.port, ssl=context, server_hostname=host, ssl_shutdown_timeout=seconds, limit=1 << 16
         )

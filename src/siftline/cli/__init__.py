@@ -178,7 +178,7 @@ def _add_other(subparsers: Any, name: str) -> None:
     if entry is not None:
         _add_command(subparsers, name, _loaded(entry))
     elif name in _APART:
-        raise CannotRunError(f"`siftline {name}` is not installed: {_APART[name][1]} brings it")
+        raise CannotRunError(f"`siftline {name}` is not installed: {_APART[name][1]} installs it")
 
 
 def _list_others(subparsers: Any) -> None:

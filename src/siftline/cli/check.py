@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     from siftline.cli.reading import read_file
 
     if args.sample is not None and args.against is None:
-        raise CannotRunError("--sample is about the events of --against, and that is absent")
+        raise CannotRunError("--sample needs --against")
     if args.file == "-" == args.against:
         raise CannotRunError("subscriptions and events cannot both come from standard input")
     events = None

@@ -32,7 +32,7 @@ class Reporter:
         if self.n_problems <= MAX_REPORTED:
             say(str(problem))
         elif self.n_problems == MAX_REPORTED + 1:
-            say("... further ones are only counted")
+            say("... more problems are only counted")
 
 
 def counted(n: int, one: str, many: str | None = None) -> str:

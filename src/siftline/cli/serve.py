@@ -148,7 +148,7 @@ def _serve(args: argparse.Namespace, path: str) -> int:
         server = _server(args, broker)
         broker.warm_up()
         sys.setswitchinterval(_SWITCH_SECONDS)
-        _rest_from_old_objects()
+        _freeze_old_objects()
         if not _is_loopback(args.host) and not broker.keys.listed():
             say("there is no key yet: other machines can only reach /healthz (--new-key makes a key)")
         elif not broker.keys.has_role("admin") and not args.quiet and not args.demo:
@@ -179,7 +179,7 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
-def _rest_from_old_objects() -> None:
+def _freeze_old_objects() -> None:
     """Exclude all existing objects from garbage collection.
 
     The engine, kernels and libraries have very many permanent objects. Traversing them took 100 ms of processor time

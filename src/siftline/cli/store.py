@@ -134,7 +134,7 @@ def _finish(job: Import, args: argparse.Namespace, start: float) -> int:
     n_bad = len(job.problems)
     if n_bad and args.quarantine is None:
         more = " (stopped there)" if n_bad >= MAX_REPORTED else ""
-        say(f"{counted(n_bad, 'bad subscription')}{more}: nothing was imported; --quarantine FILE keeps them apart")
+        say(f"{counted(n_bad, 'bad subscription')}{more}: nothing was imported; --quarantine FILE sets them aside")
         return BAD_INPUT
     job.commit(args.quarantine)
     if not args.quiet:

@@ -149,7 +149,7 @@ def _written(entry: Entry) -> Written:
 def _kept(entry: Entry) -> dict[str, Any]:
     """Return the owner and the times; raise ValueError if they are invalid."""
     if entry.tenant is not None:
-        raise ValueError("a store keeps an owner, not a tenant: name it so")
+        raise ValueError("a store has owners, not tenants: name it owner")
     kept = {name: entry.kept[name] for name in KEPT if entry.kept.get(name) is not None}
     if not isinstance(kept.get("owner", ""), str):
         raise ValueError(f"an owner must be a string, not {kept['owner']!r}")

@@ -69,7 +69,7 @@ def result_of(call: Call[Result], response: httpx.Response) -> Result:
     try:
         return call.read(call.parse(response.content.decode()) if response.content else None)
     except (ValueError, KeyError, TypeError) as error:
-        raise ServerError(f"the answer is not that of a broker: {error!r}", response.status_code) from None
+        raise ServerError(f"the response is not one of a broker: {error!r}", response.status_code) from None
 
 
 def refusal_of(

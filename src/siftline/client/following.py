@@ -82,7 +82,7 @@ class Following:
         if self._failing_since is None:
             self._failing_since = now
         if self._patience is not None and now - self._failing_since >= self._patience:
-            raise error or ServerError("the server ends the stream again and again")
+            raise error or ServerError("the server ends the stream repeatedly")
         seconds = min(_MOST_SECONDS, _FIRST_SECONDS * 2.0 ** min(self._n_failures, 10))
         self._n_failures += 1
         asked = error.retry_after if isinstance(error, (BusyError, ServerError)) else None

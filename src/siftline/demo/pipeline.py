@@ -78,7 +78,7 @@ def run_demo(
     figures = Figures(sizes.subscriptions, sizes.events, sizes.streamed, seed)
     stages = Stages(tell)
     data = _new_folder(output / DATA)
-    with _kernels_on_the_way() as wait_for_kernels:
+    with _kernels_in_background() as wait_for_kernels:
         n_drawn = sizes.events + sizes.streamed
         with stages.stage("draw", f"{sizes.subscriptions:,} wish lists, {n_drawn:,} products", n_drawn, "products"):
             shop = _drawn(data, sizes, seed)
@@ -217,7 +217,7 @@ def _drawn(data: Path, sizes: Sizes, seed: int) -> Shop:
 
 
 @contextmanager
-def _kernels_on_the_way() -> Iterator[Callable[[], int]]:
+def _kernels_in_background() -> Iterator[Callable[[], int]]:
     """Compile the kernels in a background process; later runs on the same machine load them from a cache."""
     process = subprocess.Popen([sys.executable, "-c", _WARM_UP], stderr=subprocess.DEVNULL)
     try:
@@ -238,7 +238,7 @@ def _spark(
 
     is_ours = SparkSession.getActiveSession() is None
     if is_ours:
-        _log_less(data)
+        _log_errors_only(data)
     spark = None
     try:
         with stages.stage("start", "Spark; the kernels, which are compiled if they are new to this machine"):
@@ -250,7 +250,7 @@ def _spark(
             _stop(spark)
 
 
-def _log_less(data: Path) -> None:
+def _log_errors_only(data: Path) -> None:
     """Make JVMs that are started from now on log errors only."""
     file = data / "log4j2.properties"
     file.write_text(_LOGGING, encoding="utf-8")

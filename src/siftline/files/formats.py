@@ -63,7 +63,7 @@ def input_format(path: str, accepted: tuple[str, ...]) -> str:
         return JSONL
     found = _by_suffix(path, suffix, accepted)
     if found == PARQUET and _is_named_compressed(path):
-        raise FileError(f"{path}: Parquet is compressed inside: its name ends in .parquet")
+        raise FileError(f"{path}: Parquet files are compressed inside: the name must end in .parquet")
     return found
 
 
@@ -72,7 +72,7 @@ def _by_suffix(path: str, suffix: str, accepted: tuple[str, ...]) -> str:
     if found in accepted:
         return found
     known = ", ".join(extension for extension, name in _FORMATS.items() if name in accepted)
-    raise FileError(f"{path}: the extension {suffix!r} names no format that fits here (there are: {known})")
+    raise FileError(f"{path}: the extension {suffix!r} is not supported here (supported: {known})")
 
 
 def _inner(path: str) -> Path:
@@ -179,7 +179,7 @@ def refuse_document(file: Any, path: str) -> None:
     if _SPREAD_OBJECT.match(head):
         name = shown_name(path)
         raise FileError(
-            f"{name}: this is a JSON object over several lines; Siftline reads JSON Lines, one object a line "
+            f"{name}: this is a JSON object over several lines; Siftline reads JSON Lines, one object per line "
             f"(jq -c . {name})"
         )
 
@@ -187,7 +187,9 @@ def refuse_document(file: Any, path: str) -> None:
 def array_error(path: str) -> FileError:
     """Return the error for a file that is one JSON array."""
     name = shown_name(path)
-    return FileError(f"{name}: this is a JSON array; Siftline reads JSON Lines, one object a line (jq -c '.[]' {name})")
+    return FileError(
+        f"{name}: this is a JSON array; Siftline reads JSON Lines, one object per line (jq -c '.[]' {name})"
+    )
 
 
 def size_of(path: str) -> int | None:

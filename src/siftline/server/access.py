@@ -62,7 +62,7 @@ class Access:
         if key is not None:
             raise ProblemError(403, f"this key is for the role {key.role!r}, not {role!r}")
         hint = "siftline serve --new-key makes one" if not keys.has_role(role) else None
-        reason = "the key is not known" if token is not None else f"a key for the role {role!r} is needed"
+        reason = "the key is unknown" if token is not None else f"a key for the role {role!r} is needed"
         raise ProblemError(401, reason, hint=hint)
 
     def proof(self, connection: HTTPConnection) -> Proof:

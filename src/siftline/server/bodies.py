@@ -71,7 +71,7 @@ class Bodies:
                     self._n_bytes += len(chunk)
                     _check_size(held[0], most)
                     if self._n_bytes > self._limits.bodies_bytes:
-                        raise BusyError("the requests that are being worked on are too large together")
+                        raise BusyError("the bodies of all current requests are too large together")
                     body += chunk
         except TimeoutError:
             reason = f"the request was not complete within {self._limits.request_seconds:g} s"
@@ -96,7 +96,9 @@ def json_of(body: Body) -> Any:
         reason = f"the body is not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
         raise ProblemError(400, reason, line=error.lineno, column=error.colno, position=error.pos) from None
     except (RecursionError, ValueError):
-        raise ProblemError(400, "the body is not JSON that can be read: too deep, or a number too long") from None
+        raise ProblemError(
+            400, "the body is not readable JSON: it is nested too deeply, or a number is too long"
+        ) from None
 
 
 def _refuse(name: str) -> NoReturn:

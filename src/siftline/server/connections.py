@@ -117,7 +117,7 @@ class SendTimer:
         """Start when the write buffer is full."""
         self.stop()
         self._n_bytes = self._transport.get_write_buffer_size()
-        self._timer = self._loop.call_later(self._seconds, self._look)
+        self._timer = self._loop.call_later(self._seconds, self._check)
 
     def stop(self) -> None:
         """Stop when the peer has caught up or the connection has ended."""
@@ -125,7 +125,7 @@ class SendTimer:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         n_sent = self._n_bytes - self._transport.get_write_buffer_size()
         if n_sent < _LEAST_BYTES_PER_SECOND * self._seconds:
             self._transport.abort()

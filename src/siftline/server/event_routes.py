@@ -56,7 +56,9 @@ class EventRoutes:
                 async with asyncio.timeout(seconds):
                     published = await asyncio.wrap_future(answer)
             except TimeoutError:
-                raise ProblemError(503, "not acknowledged in time: it may happen yet", retry_seconds=1) from None
+                raise ProblemError(
+                    503, "not acknowledged in time: the events may still be published", retry_seconds=1
+                ) from None
         return JsonResponse({"accepted": published.events}, 202)
 
     def _scope(self, request: Request, key: Key | None) -> str:
@@ -79,7 +81,7 @@ class EventRoutes:
     def _matched(self, headers: Headers, body: Body, limit: int) -> bytes:
         events, _ = events_of(headers, body, self._shared.limits)
         if len(events) != 1:
-            raise ProblemError(422, "one event, not several, can be tried at a time")
+            raise ProblemError(422, "only one event can be matched at a time")
         ids = self._broker.match(events[0])
         return JsonResponse.written({"matches": len(ids), "subscriptions": ids[:limit]})
 
@@ -112,7 +114,9 @@ class EventRoutes:
         """`GET /events`."""
         self._access.require(request, ADMIN)
         if self._broker.cluster is None:
-            raise ProblemError(404, "events are not kept here", hint="siftline serve --match-elsewhere keeps them")
+            raise ProblemError(
+                404, "this server keeps no events for a cluster", hint="siftline serve --match-elsewhere keeps them"
+            )
         after = number_of(request, "after", 0, 10**15, least=0) if "after" in request.query_params else None
         return await self._shared.answer(self._kept, after, number_of(request, "limit", 1000, _MOST_PUBLISHED))
 

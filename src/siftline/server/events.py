@@ -90,7 +90,7 @@ def idempotency_key(headers: Headers) -> str | None:
         return None
     found = _STRING.fullmatch(given[0].strip())
     if len(given) > 1 or not found:
-        raise ProblemError(400, "the header Idempotency-Key must be one text, in quotes or without any")
+        raise ProblemError(400, "the header Idempotency-Key must be one text, with or without quotes")
     return _ESCAPE.sub(r"\1", found[1]) if found[1] is not None else found[0]
 
 
@@ -135,9 +135,9 @@ def _check_cloudevent(event: Any, where: str = "") -> Any:
         raise EventError(f"{where}a CloudEvent must be a JSON object")
     for name in _REQUIRED:
         if not isinstance(event.get(name), str) or not event[name]:
-            raise EventError(f"{where}the attribute {name!r} of a CloudEvent is missing or no text")
+            raise EventError(f"{where}the attribute {name!r} of a CloudEvent is missing or not a text")
     if event["specversion"] != "1.0":
-        raise EventError(f"{where}CloudEvents of version 1.0 are understood, not {event['specversion'][:20]!r}")
+        raise EventError(f"{where}only CloudEvents of version 1.0 are supported, not {event['specversion'][:20]!r}")
     return event
 
 

@@ -61,9 +61,9 @@ class Metrics:
                 "publish_seconds": self._seconds,
                 "latency_counts": list(self._counts),
             }
-        return counted | {"latency_bounds": list(_BOUNDS)} | self._looked_at()
+        return counted | {"latency_bounds": list(_BOUNDS)} | self._collected()
 
-    def _looked_at(self) -> dict[str, Any]:
+    def _collected(self) -> dict[str, Any]:
         """Return the values that have to be collected; they are cached, so that frequent requests cost little."""
         now, broker = time.monotonic(), self._broker
         then, found = self._seen

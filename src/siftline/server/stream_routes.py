@@ -103,4 +103,4 @@ def _short(reason: str) -> str:
 def _check_same(before: Proof, now: Proof) -> None:
     """Raise if a token means something else than before: once its key is revoked, it is read as a ticket."""
     if before != now:
-        raise ProblemError(401, "the key is not known")
+        raise ProblemError(401, "the key is unknown")

@@ -354,7 +354,7 @@ async def _send_all(websocket: WebSocket, stream: Stream) -> None:
                 await websocket.send_text(text)
         await asyncio.sleep(0)
     if stream.is_revoked:
-        await websocket.close(_REVOKED, "the key opens this no more")
+        await websocket.close(_REVOKED, "the key was revoked")
     else:
         await websocket.close(1000, "the subscription has ended")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from siftline.server.connections import Connections, HttpConnection
 
 # How long closing a connection may take before it is aborted.
-_GOODBYE_SECONDS: Final = 2.0
+_CLOSE_SECONDS: Final = 2.0
 # How long to wait if the process has no free file descriptor for a connection.
 _PAUSE_SECONDS: Final = 0.2
 
@@ -152,7 +152,7 @@ class TlsListener:
                     plain,
                     ssl=self._context,
                     ssl_handshake_timeout=self._connections.limits.header_seconds,
-                    ssl_shutdown_timeout=_GOODBYE_SECONDS,
+                    ssl_shutdown_timeout=_CLOSE_SECONDS,
                 )
         finally:
             self._connections.release(handshake)

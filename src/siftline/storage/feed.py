@@ -32,7 +32,7 @@ def fill(
 
     A subscription that can no longer be parsed is an error, unless `skipped` is given: then its id is added to it.
     """
-    with _no_search_for_cycles():
+    with _without_garbage_collection():
         for tenant, rows in _by_tenant(subscriptions, by_owner, skipped).items():
             add_rows(engine, rows, tenant)
 
@@ -64,7 +64,7 @@ def _by_tenant(
 
 
 @contextlib.contextmanager
-def _no_search_for_cycles() -> Iterator[None]:
+def _without_garbage_collection() -> Iterator[None]:
     """Turn the garbage collector off: it would take a third of the time to traverse all expressions repeatedly."""
     was_enabled = gc.isenabled()
     gc.disable()

@@ -142,10 +142,10 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
             step(connection)
         execute(f"PRAGMA application_id = {APPLICATION_ID}")
         execute(f"PRAGMA user_version = {VERSION}")
-    _let_it_shrink(connection)
+    _enable_vacuum(connection)
 
 
-def _let_it_shrink(connection: sqlite3.Connection) -> None:
+def _enable_vacuum(connection: sqlite3.Connection) -> None:
     """Enable incremental vacuum for a file of an older version, which rewrites the file once; new files have it."""
     if connection.execute("PRAGMA auto_vacuum").fetchone() == (0,):
         with contextlib.suppress(sqlite3.OperationalError):  # not enough disk space; free pages are reused anyway

@@ -49,9 +49,9 @@ class Owner:
             raise StoreError(str(error)) from error
         try:
             if not self._file.try_lock():
-                raise StoreLockedError(f"{store} is taken by {self._whom()}: {_ADVICE}")
+                raise StoreLockedError(f"{store} is owned by {self._description()}: {_ADVICE}")
             self._check_lock(store)
-            self._say()
+            self._write_identity()
         except BaseException as error:
             self._file.close()
             if isinstance(error, StorageError) and not isinstance(error, StoreError):
@@ -68,7 +68,7 @@ class Owner:
         finally:
             second.close()
 
-    def _say(self) -> None:
+    def _write_identity(self) -> None:
         """Write the identity of this process."""
         who = {
             "pid": os.getpid(),
@@ -82,7 +82,7 @@ class Owner:
         except StorageError:  # the disk is full, but the lock is held
             return
 
-    def _whom(self) -> str:
+    def _description(self) -> str:
         """Return a description of the owner, as far as it is known."""
         try:
             who: dict[str, Any] = json.loads(self._file.read(_MOST_BYTES, 0))

@@ -52,7 +52,7 @@ class StoreFile:
         try:
             with plain_errors(self.path):
                 self._own()
-                self._look_over(is_checked)
+                self._check_file(is_checked)
                 if not is_read_only:
                     self._writer = self._opened_writer()
         except BaseException:
@@ -65,7 +65,7 @@ class StoreFile:
         if self._is_read_only or self._is_guest:
             return
         if os.path.exists(self.path):
-            self._seen(is_checked=False)  # no file is made beside a file that is not a store
+            self._version_and_last(is_checked=False)  # no file is made beside a file that is not a store
         self._owner = Owner(self.path)
 
     def _disown(self) -> None:
@@ -75,12 +75,12 @@ class StoreFile:
     def _open(self) -> sqlite3.Connection:
         return open_sqlite(self.path, is_read_only=self._is_read_only, wait_seconds=self._wait_seconds)
 
-    def _look_over(self, is_checked: bool) -> None:
+    def _check_file(self, is_checked: bool) -> None:
         """Raise if the file is damaged, lacks acknowledged changes, or has a version that cannot be read."""
         marked = self._mark.read()  # read first, because others may be writing
         version = last = 0
         if self._is_read_only or os.path.exists(self.path):
-            version, last = self._seen(is_checked)
+            version, last = self._version_and_last(is_checked)
         if last < marked:
             raise StoreError(
                 f"{self.path} ends with change {last:,}, but change {marked:,} was acknowledged: its log or the file "
@@ -91,7 +91,7 @@ class StoreFile:
         if self._is_read_only and version < VERSION:
             raise StoreError(f"{self.path} is of an older version: open it once for writing")
 
-    def _seen(self, is_checked: bool) -> tuple[int, int]:
+    def _version_and_last(self, is_checked: bool) -> tuple[int, int]:
         """Return the version of an intact file, and the number of its last change."""
         # A file with a log is opened read-only: otherwise SQLite would remove the log, even a damaged one.
         is_read_only = self._is_read_only or has_log(self.path)

@@ -78,7 +78,7 @@ def _mirrored(place: str) -> Path:
 
 def _make(root: Path) -> None:
     """Make a mirror without shards, in one step."""
-    source = _brought(root.name) / VERSION
+    source = _copied_folder(root.name) / VERSION
     root.parent.mkdir(parents=True, exist_ok=True)
     _remove_unused(root.parent)
     draft = Path(tempfile.mkdtemp(prefix=DRAFT_PREFIX, dir=root.parent))
@@ -93,7 +93,7 @@ def _make(root: Path) -> None:
             raise
 
 
-def _brought(name: str) -> Path:
+def _copied_folder(name: str) -> Path:
     """Return the folder that Spark has copied."""
     from pyspark import SparkFiles
 
@@ -119,7 +119,7 @@ def unpacked(path: Path) -> bool:
             return True
         with tempfile.TemporaryDirectory(prefix=DRAFT_PREFIX, dir=root) as folder:
             draft = Path(folder, path.name)
-            for batch in _chunks(_brought(root.name) / SHARDS, int(path.name)):
+            for batch in _chunks(_copied_folder(root.name) / SHARDS, int(path.name)):
                 _write(batch, draft)
             if not draft.is_dir():
                 return False

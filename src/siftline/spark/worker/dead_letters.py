@@ -75,7 +75,7 @@ class DeadLetters:
     def __post_init__(self) -> None:
         check_fail_above(self.fail_above)
         if self.fail_above is not None and not self.has_folder:
-            raise ValueError("fail_above needs a folder in which tasks can add up: dead_letters='...'")
+            raise ValueError("fail_above needs a folder for the counts of tasks: dead_letters='...'")
         # Workers have another working directory, and would take a `file:` URI for a name.
         if self.path is not None and self.has_folder and not is_remote(self.path):
             object.__setattr__(self, "path", str(local_path(self.path)))

@@ -111,7 +111,7 @@ class EventFiles(NamedTuple):
     def reader(self, shape: Shape) -> Reader:
         """Return the reader of workers for the columns of a shape."""
         if shape.is_variant:
-            raise TableError("a VARIANT is read by Spark alone; use `match`")
+            raise TableError("only Spark can read a VARIANT; use `match`")
         names = [path[0] for path in shape.paths if path[0] not in self.partition_names]
         return Reader(shape.paths, self.partition_names, {name: self.united(name, "event") for name in names})
 

@@ -82,7 +82,7 @@ class TaskLearning:
                 continue
             if not self._stages:
                 merge(folder, run=self._owner.run, pause=self._owner.merge_pause)
-            _go_on(stage, total_file(folder))
+            _start_from(stage, total_file(folder))
             stage.record()
             self._stages.append(stage)
 
@@ -103,7 +103,7 @@ class TaskLearning:
             stage.recorded()
 
 
-def _go_on(stage: Stage, total: Path) -> None:
+def _start_from(stage: Stage, total: Path) -> None:
     """Let a stage start from the sum, unless it has read it already."""
     try:
         stamp = total.stat().st_mtime_ns
