@@ -6,7 +6,6 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from older_language import has_new_words, older_language_fixture  # noqa: F401
 from plain_sigma import fires
 from sigma.rule import SigmaRule
 
@@ -46,12 +45,11 @@ item = st.one_of(
     items("|lte", st.sampled_from([5, 5.5])),
     items("|exists", st.booleans()),
     items("|cidr", st.just("10.0.0.0/8")),
+    items("|fieldref", st.sampled_from(FIELDS)),
 )
-if has_new_words():
-    item = st.one_of(item, items("|fieldref", st.sampled_from(FIELDS)))
 mapping = st.lists(item, min_size=1, max_size=3).map(dict)
 keywords = st.lists(st.sampled_from(["x", "XY", "x*y", "5", "-"]), min_size=1, max_size=2)
-selection = st.one_of(mapping, st.lists(mapping, min_size=1, max_size=2), *([keywords] if has_new_words() else []))
+selection = st.one_of(mapping, st.lists(mapping, min_size=1, max_size=2), keywords)
 
 
 @settings(max_examples=400, deadline=None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from older_language import older_language_fixture  # noqa: F401
 
 import siftline
 from siftline.sigma import parse_sigma, read_rules

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from older_language import has_new_words, older
 from plain_sigma import conditions_of, holds
 from sigma.rule import SigmaRule
 
@@ -41,11 +40,8 @@ def unpacked_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", name="rules")
-def rules_fixture(unpacked: Path) -> Iterator[Rules]:
-    with pytest.MonkeyPatch.context() as patch:
-        if not has_new_words():
-            patch.setattr("siftline.sigma.pieces.parse", lambda text: siftline.parse(older(text)))
-        yield read_rules(unpacked / "sigma-rules", placeholders=PLACEHOLDERS)
+def rules_fixture(unpacked: Path) -> Rules:
+    return read_rules(unpacked / "sigma-rules", placeholders=PLACEHOLDERS)
 
 
 @pytest.fixture(scope="module", name="engine")
@@ -102,7 +98,6 @@ def flat(document: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not has_new_words(), reason="the language has no `any string` yet")
 def test_real_events_fire_what_a_direct_evaluation_fires(unpacked: Path, rules: Rules, engine: siftline.Engine) -> None:
     truth = dict(true_rules(unpacked / "sigma-rules"))
     with lzma.open(Path(RULES or "") / "process-events.jsonl.xz", "rt", encoding="utf-8") as lines:

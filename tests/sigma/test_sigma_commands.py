@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from older_language import older_language_fixture  # noqa: F401
 
 from siftline.cli import main
 

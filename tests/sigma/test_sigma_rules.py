@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from older_language import older_language_fixture  # noqa: F401
 
 import siftline
 from siftline.errors import FileError, UnknownPipelineError

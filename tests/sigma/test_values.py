@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from older_language import older_language_fixture  # noqa: F401
 from sigma.rule.detection import SigmaDetectionItem
 
 from siftline.errors import SubscriptionError

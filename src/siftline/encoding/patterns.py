@@ -118,7 +118,7 @@ class Matcher:
         new = list(takewhile(lambda entry: entry[0] > last, reversed(domains.pattern_attributes.items())))[::-1]
         self.paths: dict[str, int] = previous.paths if previous else {}
         self.layers: tuple[Layer, ...] = previous.layers if previous else ()
-        self.prefixes = previous.prefixes if previous else prefixes_of(())
+        self.prefixes: frozenset[str] = previous.prefixes if previous else frozenset()
         self.n_patterns = len(domains.pattern_attributes)
         self._last: int = new[-1][0] if new else last
         entries = [entry for entry in new if entry[1].op in PATTERN_OPS]
