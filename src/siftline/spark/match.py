@@ -16,7 +16,7 @@ from siftline.operators.modules import module_names
 from siftline.spark.directory.state import state_of
 from siftline.spark.directory.versions import IndexDirectory
 from siftline.spark.runtime.failures import own_errors
-from siftline.spark.runtime.sessions import is_connect, local_session, tasks_at_a_time
+from siftline.spark.runtime.sessions import is_connect, session, tasks_at_a_time
 from siftline.spark.runtime.tasks import function_of
 from siftline.spark.worker.dead_letters import DeadLetters
 from siftline.spark.worker.event_files import event_files, key_columns, mounted, task_rows
@@ -194,7 +194,7 @@ def match_files(
     >>> match_files("/data/events", "/data/index", "/data/matches")          # doctest: +SKIP
     Written(path='/data/matches', files=8, rows=265041)
     """
-    spark = local_session()
+    spark = session()
     directory = index if isinstance(index, IndexDirectory) else IndexDirectory.open(index)
     folder = mounted(target, "matches")
     files = event_files(spark, [events] if isinstance(events, (str, os.PathLike)) else events)

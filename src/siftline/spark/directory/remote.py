@@ -33,7 +33,7 @@ from siftline.spark.directory.layout import SHARDS, STATISTICS, VERSION
 from siftline.spark.directory.mirror import PREFIX, mirror_of, reference_to
 from siftline.spark.directory.retention import MIN_VERSIONS, RETENTION_PERIOD
 from siftline.spark.directory.versions import IndexDirectory, Shard, description_of
-from siftline.spark.runtime.sessions import local_session
+from siftline.spark.runtime.sessions import session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +121,7 @@ def _forget(context: Any, uris: Sequence[str]) -> None:
 
 def open_remote(uri: str, version: int | None, spark: Any = None) -> RemoteDirectory:
     """Read the description of the current version, or of a given one."""
-    folder = HadoopFolder(uri, spark or local_session())
+    folder = HadoopFolder(uri, spark or session())
     chosen = _current(folder) if version is None else version
     if not chosen:
         raise SnapshotError(f"there is no index at {uri}: it has no commits")

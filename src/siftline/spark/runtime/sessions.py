@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from siftline.spark.runtime.java import find_java
 from siftline.spark.runtime.settings import LOCAL_SETTINGS, SETTINGS, SHORT_LIVED_JAVA_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-DEFAULT_MEMORY: Final = "2g"
-DEFAULT_NAME: Final = "siftline"
 
 
 def is_connect(spark: Any) -> bool:
@@ -31,15 +28,29 @@ def tasks_at_a_time(spark: Any) -> int:
     return int(spark.sparkContext.defaultParallelism if is_fixed else spark.conf.get("spark.sql.shuffle.partitions"))
 
 
-def local_session(
+def session(
     cores: int | None = None,
     *,
-    memory: str = DEFAULT_MEMORY,
-    name: str = DEFAULT_NAME,
+    memory: str = "2g",
+    name: str = "siftline",
     short_lived: bool = False,
     settings: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Return the session that is running, or start one on this machine."""
+    """Return the Spark session that is running, or start one on this machine.
+
+    Parameters
+    ----------
+    cores : int, optional
+        How many tasks run at a time; by default all cores.
+    memory : str
+        The memory of the JVM only. Indexes are mapped files, which the workers share.
+    name : str
+        The name of the application.
+    short_lived : bool
+        Start quickly, for tests and jobs of a few seconds.
+    settings : mapping, optional
+        More settings of Spark; they override those of Siftline (`SETTINGS`).
+    """
     running = _running_session()
     if running is not None:
         return running
