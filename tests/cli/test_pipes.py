@@ -145,7 +145,7 @@ def test_options_that_exclude_each_other(rules: Path, tmp_path: Path) -> None:
         (["--snapshot", tmp_path / "saved", "--index", "scan", *events], b"leave it out with --snapshot"),
         (["--store", rules, *events], b"not a store"),
         (["--store", rules, "--subscriptions", rules, *events], b"not allowed with"),
-        (events, b"one of the arguments --subscriptions --store --snapshot is required"),
+        (events, b"one of the arguments --subscriptions --store --snapshot --sigma is required"),
     ):
         done = siftline_of("match", *arguments)
         assert (done.returncode, done.stdout) == (2, b"")

@@ -99,7 +99,7 @@ def test_check_finds_rules_that_cannot_fire_on_these_logs(folder: Path, capfd: p
     logs.write_text(json.dumps(EVENTS[2]) + "\n")
     status, out, _ = run(capfd, "check", "--sigma", folder, "--events", logs)
     assert status == 1
-    assert f"{folder}/high.yml:1: subscription '{IDS[1]}' can never fire on these events" in out
+    assert f"{folder}/high.yml:1: subscription '{IDS[1]}' can never match on these events" in out
     assert "no event satisfies EventID in (1, '1')" in out
     status, out, _ = run(capfd, "check", "--sigma", folder, "--events", logs, "--json")
     found = json.loads(out)
