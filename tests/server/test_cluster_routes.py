@@ -53,7 +53,10 @@ def test_events_changes_and_matches(tmp_path: Path) -> None:
 
 def test_only_for_admins(tmp_path: Path) -> None:
     with serving(tmp_path / "s.db") as service:
-        with siftline.Client(service.url, use_proxies=False) as client, pytest.raises(ServerError, match="keeps no events"):
+        with (
+            siftline.Client(service.url, use_proxies=False) as client,
+            pytest.raises(ServerError, match="keeps no events"),
+        ):
             client.published()
         key = service.broker.keys.add("publish")
         service.broker.keys.add("admin")
