@@ -91,6 +91,8 @@ _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _REPLACEMENT: Final = "\ufffd".encode()
 # No code point above this one has another case.
 _LAST_FOLDED: Final = 0x1FFFF
+# A thread keeps at most this much room for strings from one search to the next.
+_KEPT_TEXT_BYTES: Final = 1 << 16
 # The forms in which an attribute's strings are searched.
 _AS_IT_IS: Final = 0
 _FOLDED: Final = 1
@@ -418,6 +420,8 @@ class _Workspace:
                 self._replace(folded=_folded_characters())
             else:
                 self._grow(n_targets)
+        if len(self._scratch.text) > _KEPT_TEXT_BYTES:
+            self._replace(text=np.zeros(_KEPT_TEXT_BYTES, dtype=np.uint8))
         n_found, n_open = int(starts[-1]), int(open_starts[-1])
         return Found(
             starts,
