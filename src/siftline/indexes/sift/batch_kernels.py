@@ -134,10 +134,10 @@ def _find_in_turn(n_lists: Any, position: Any, origin: Any, turns: Turns, worksp
 @inline_kernel
 def _test_in_turn(n_records: Any, n_rows: Any, position: Any, origin: Any, turns: Turns, workspace: Workspace) -> Any:
     """Test the entries that `_find_in_turn` found for an event; return as `match_entries` does."""
-    wanted, _, _, scratch, literals, layout = workspace
+    scratch, layout = workspace.scratch, workspace.layout
     event, findings = _event_at(position, origin, turns), _findings_at(position, turns)
     n_spread = spread_codes(event, scratch, layout)
-    counts = match_entries(n_records, n_rows, event, findings, scratch, wanted, literals, layout)
+    counts = match_entries(n_records, n_rows, event, findings, workspace)
     clear_codes(n_spread, event, scratch, layout)
     scratch.work[EVENTS] += 1
     return counts

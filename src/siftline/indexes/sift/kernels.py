@@ -11,11 +11,11 @@ from siftline.indexes.sift.arrays import (
     Findings,
     Layout,
     Scratch,
-    Wanted,
     Workspace,
 )
 from siftline.indexes.sift.layout_kernels import (
     CLAUSE,
+    FLAGGED,
     LINE,
     LOW1,
     LOW2,
@@ -67,7 +67,6 @@ from siftline.kernels.verify import clause_holds, fetch_literals
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from siftline.kernels.literals import Literals
 
 _U0 = np.uint64(0)
 _U1 = np.uint64(1)
@@ -210,15 +209,15 @@ def _match_records(
     n_sure: Any,
     n_possible: Any,
     records: NDArray[np.int32],
-    scratch: Scratch,
-    wanted: Wanted,
-    literals: Literals,
-    layout: Layout,
+    workspace: Workspace,
 ) -> Any:
     """Match the entries of blocks that are left; return how many slots there are now.
 
-    Each step takes some hundred entries and prefetches what the next step reads, as `match_rows` does.
+    Each step takes some hundred entries and prefetches what the next step reads, as `match_rows` does; most of those
+    that are inside match, so their ids are prefetched together with their rows.
     """
+    wanted, ids, _, scratch, literals, layout = workspace
+    has_ids = len(ids.ids) > 0
     touched: Any = 0
     for k in range(n_left):
         touched += layout.flat[np.uint64(records[_U2 * k])]
@@ -233,9 +232,12 @@ def _match_records(
             records[left + n_inside] = at
             n_inside += np.uint64(holds)
         for k in range(n_inside):
-            row = layout.flat[np.uint64(records[left + k]) + _ROW]
+            at = np.uint64(records[left + k])
+            row = layout.flat[at + _ROW]
             if row >= 0:
                 fetch(layout.rows, np.uint64(row))
+            if has_ids:
+                fetch(ids.ids, np.uint64(layout.flat[at + _SLOT] & ~FLAGGED))
         n_passed = _U0
         n_more = _U0
         for k in range(n_inside):
@@ -395,12 +397,10 @@ def match_entries(
     n_rows: Any,
     event: Event,
     findings: Findings,
-    scratch: Scratch,
-    wanted: Wanted,
-    literals: Literals,
-    layout: Layout,
+    workspace: Workspace,
 ) -> Any:
     """Test the entries that `find_entries` left by codes; return n_sure + n_possible * 2**32."""
+    wanted, _, _, scratch, literals, layout = workspace
     n_sure: Any = 0
     n_possible: Any = 0
     for p in range(np.uint64(len(event.attributes) if len(layout.alone_starts) > 0 else 0)):
@@ -412,9 +412,7 @@ def match_entries(
                 node = leaf_of(np.uint64(event.ordinals[p]), size)
                 n_sure = copy_alone(base, node, n_sure, wanted, scratch, layout)
     if n_records > _U0:
-        n_sure, n_possible = _match_records(
-            n_records, n_sure, n_possible, findings.records, scratch, wanted, literals, layout
-        )
+        n_sure, n_possible = _match_records(n_records, n_sure, n_possible, findings.records, workspace)
     if n_rows > _U0:
         n_sure, n_possible = match_rows(n_rows, n_sure, n_possible, findings, scratch, wanted, literals, layout)
     return np.int64(n_sure) | (np.int64(n_possible) << 32)
@@ -428,7 +426,7 @@ def _match(event: Event, workspace: Workspace) -> Any:
     `heaviest`. Unless `ids` is empty, the ids of `sure` go to `ids.found`; unless `next_duplicates` is empty, together
     with the ids of their live duplicates, and n_sure counts all of them.
     """
-    wanted, ids, findings, scratch, literals, layout = workspace
+    _, ids, findings, scratch, _, layout = workspace
     n_values = np.uint64(len(event.attributes))
     has_trees = len(layout.cuts) > 0
     if n_values > np.uint64(len(event.ordinals)):
@@ -441,7 +439,7 @@ def _match(event: Event, workspace: Workspace) -> Any:
     if n_spread == n_values:
         n_lists = collect_lists(event, findings.lists, scratch, layout) if has_trees else _U0
         n_records, n_rows = find_entries(n_lists, event, findings, scratch, layout)
-        counts = match_entries(n_records, n_rows, event, findings, scratch, wanted, literals, layout)
+        counts = match_entries(n_records, n_rows, event, findings, workspace)
     clear_codes(n_spread, event, scratch, layout)
     if counts == SEVERAL:
         return counts
