@@ -18,6 +18,7 @@ from siftline.kernels.json_leaves import (
     FALSE,
     FRAME_FIELDS,
     FRAME_WORDS,
+    NO_OTHERS,
     NULL,
     NUMBER,
     OK,
@@ -61,7 +62,7 @@ class Leaves(NamedTuple):
     positions : int64[n_events]
         Where in the event the parser stopped, in bytes; 0 if its status is OK.
     attributes : int32[n_leaves]
-        Positions in the list of paths.
+        Positions in the list of paths; one behind the last of them for strings at unknown paths, if these are kept.
     kinds : uint8[n_leaves]
         NULL, FALSE, TRUE, NUMBER or STRING.
     numbers, residuals : float64[n_leaves], int64[n_leaves]
@@ -113,6 +114,7 @@ class _Workspace:
             frames=np.zeros(FRAME_FIELDS * (MAX_EVENT_DEPTH + 1), dtype=np.int64),
             frame_words=np.zeros(FRAME_WORDS * (MAX_EVENT_DEPTH + 1), dtype=np.uint64),
             path=np.zeros(1024, dtype=np.uint64),
+            unknown=np.zeros(1024, dtype=np.uint64),
         )
         self.handle: Any = handle_of(self.scratch)
 
@@ -135,7 +137,7 @@ def _parser() -> Callable[..., tuple[int, int]]:
     """Return `parse_events` for arguments whose types are known: to look at them takes longer than a small event."""
     data, places = (_read_only(np.empty(0, dtype), dtype) for dtype in (np.uint8, np.int64))
     handle, outcome, columns = np.empty(0, dtype=np.int64), no_arrays(Statuses), no_arrays(LeafColumns)
-    return direct(parse_events, data, places, places, handle, handle, outcome, columns, 0, 0)
+    return direct(parse_events, data, places, places, handle, handle, outcome, columns, 0, 0, 0)
 
 
 def parse_json(
@@ -143,8 +145,12 @@ def parse_json(
     starts: NDArray[np.integer[Any]],
     ends: NDArray[np.integer[Any]],
     paths: Paths,
+    *,
+    keeps_strings: bool = False,
 ) -> Leaves:
     r"""Parse the events `data[starts[i]:ends[i]]`, each of them a JSON object in UTF-8, keeping known attributes.
+
+    With `keeps_strings`, the strings at all other paths are kept as well, as one more attribute behind the last.
 
     SLOW are: a key twice in one object (and a dotted key behind the same path nested), integers beyond int64, decimals
     of which the nearest double is hard to tell, more than MAX_EVENT_DEPTH levels, and raw surrogates in UTF-8. UTF-16
@@ -177,9 +183,12 @@ def parse_json(
         workspace = _of_thread.workspace = _Workspace()
     if workspace.scratch.stamps.size < paths.hash.slots.size >> 2:
         workspace.replace(stamps=np.zeros(paths.hash.slots.size >> 2, dtype=np.int64))
+    others = paths.n_paths if keeps_strings else NO_OTHERS
     event, n_texts, parse = 0, 0, _parser()
     while True:
-        event, n_texts = parse(source, firsts, lasts, paths.handle, workspace.handle, outcome, columns, event, n_texts)
+        event, n_texts = parse(
+            source, firsts, lasts, paths.handle, workspace.handle, outcome, columns, event, n_texts, others
+        )
         if event == n_events:
             break
         start, end = int(firsts[event]), int(lasts[event])
@@ -187,6 +196,8 @@ def parse_json(
             raise ValueError(f"event {event} is from {start} to {end}, outside the {n_bytes} bytes of data")
         if (end - start) // 8 >= workspace.scratch.path.size:
             workspace.replace(path=np.zeros((end - start) // 4 + 1, dtype=np.uint64))
+        if keeps_strings and end - start > workspace.scratch.unknown.size:
+            workspace.replace(unknown=np.zeros(2 * (end - start), dtype=np.uint64))
         columns = _with_room(columns, end - start, int(outcome.event_starts[event]), n_texts)
     n_leaves = outcome.event_starts[n_events]
     return Leaves(
