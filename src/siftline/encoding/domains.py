@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.encoding.domain import Line, Relabelling
+    from siftline.encoding.one_event import EventEncoder
     from siftline.encoding.patterns import Matcher
     from siftline.kernels.lines import NewNumbers, NewTexts
 
@@ -105,6 +106,8 @@ class Domains:
         self.has_ages = False  # whether what is encoded depends on the time
         # What tries all patterns on a string, as `patterns.matcher_of` made it last; never changed, but replaced.
         self.matcher: Matcher | None = None
+        # What encodes single events, as `one_event.encoder_of` made it last; never changed, but replaced.
+        self.encoder: EventEncoder | None = None
         self.crowded: dict[LineKey, dict[Any, None]] = {}  # in the order in which they came
         self.heirs: dict[LineKey, Heir | None] = {}  # None: not there yet, and no constant gets a label meanwhile
         self._placed: list[tuple[int, Any, int]] | None = None  # what came while new flat arrays are being made
@@ -124,7 +127,14 @@ class Domains:
 
     def __getstate__(self) -> dict[str, Any]:
         # An automaton cannot be pickled, nor need it be; nor can domains that look into the memory of others.
-        state = self.__dict__ | {"matcher": None, "_paths": None, "_n_new": 0, "heirs": {}, "_placed": None}
+        state = self.__dict__ | {
+            "matcher": None,
+            "encoder": None,
+            "_paths": None,
+            "_n_new": 0,
+            "heirs": {},
+            "_placed": None,
+        }
         return state | {"lines": (self.merged_base(), {})}
 
     def __len__(self) -> int:
@@ -226,7 +236,7 @@ class Domains:
     def renewed(self, heirs: Mapping[LineKey, Heir]) -> Domains:
         """Return domains in which heirs are in the place of their lines; everything else is shared."""
         other = Domains()
-        other.__dict__.update(self.__dict__)
+        other.__dict__.update(self.__dict__ | {"encoder": None})
         base, changed = self.lines
         changed = changed.copy()
         for (attribute, is_text), heir in heirs.items():

@@ -108,20 +108,25 @@ class _Workspace:
     __slots__ = ("handle", "scratch")
 
     def __init__(self) -> None:
-        self.scratch = Scratch(
-            powers=powers(),
-            stamps=np.zeros(1024, dtype=np.int64),
-            frames=np.zeros(FRAME_FIELDS * (MAX_EVENT_DEPTH + 1), dtype=np.int64),
-            frame_words=np.zeros(FRAME_WORDS * (MAX_EVENT_DEPTH + 1), dtype=np.uint64),
-            path=np.zeros(1024, dtype=np.uint64),
-            unknown=np.zeros(1024, dtype=np.uint64),
-        )
+        self.scratch = parser_scratch(1024, 1024)
         self.handle: Any = handle_of(self.scratch)
 
     def replace(self, **arrays: NDArray[Any]) -> None:
         """Take larger arrays."""
         self.scratch = self.scratch._replace(**arrays)
         self.handle = handle_of(self.scratch)
+
+
+def parser_scratch(n_slots: int, n_words: int) -> Scratch:
+    """Return scratch for tables of paths with this many slots, and paths of this many words."""
+    return Scratch(
+        powers=powers(),
+        stamps=np.zeros(n_slots, dtype=np.int64),
+        frames=np.zeros(FRAME_FIELDS * (MAX_EVENT_DEPTH + 1), dtype=np.int64),
+        frame_words=np.zeros(FRAME_WORDS * (MAX_EVENT_DEPTH + 1), dtype=np.uint64),
+        path=np.zeros(n_words, dtype=np.uint64),
+        unknown=np.zeros(n_words, dtype=np.uint64),
+    )
 
 
 class _OfThread(threading.local):
@@ -175,9 +180,9 @@ def parse_json(
     n_events = firsts.size
     if lasts.size != n_events:
         raise ValueError(f"{n_events} starts of events, but {lasts.size} ends")
-    outcome = _empty_statuses(n_events)
+    outcome = empty_statuses(n_events)
     n_bytes = source.size
-    columns = _empty_columns(n_bytes // 2 + 1 if n_bytes <= _SMALL_BYTES else n_bytes // 8, n_bytes + TEXT_MARGIN)
+    columns = empty_columns(n_bytes // 2 + 1 if n_bytes <= _SMALL_BYTES else n_bytes // 8, n_bytes + TEXT_MARGIN)
     workspace = _of_thread.workspace
     if workspace is None:
         workspace = _of_thread.workspace = _Workspace()
@@ -231,13 +236,15 @@ def _converted(array: NDArray[Any], dtype: type[Any]) -> NDArray[Any]:
     return np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
 
 
-def _empty_statuses(n_events: int) -> Statuses:
+def empty_statuses(n_events: int) -> Statuses:
+    """Return room for the outcome of some events."""
     event_starts = np.empty(n_events + 1, dtype=np.int64)
     event_starts[0] = 0
     return Statuses(event_starts, np.empty(n_events, dtype=np.uint8), np.empty(n_events, dtype=np.int64))
 
 
-def _empty_columns(n_leaves: int, n_texts: int) -> LeafColumns:
+def empty_columns(n_leaves: int, n_texts: int) -> LeafColumns:
+    """Return room for some leaves and the bytes of their strings."""
     return LeafColumns(
         attributes=np.empty(n_leaves, dtype=np.int32),
         kinds=np.empty(n_leaves, dtype=np.uint8),
@@ -257,7 +264,7 @@ def _with_room(columns: LeafColumns, n_bytes: int, n_leaves: int, n_texts: int) 
         leaf_room *= 2
     if text_room > columns.texts.size:
         text_room *= 2
-    larger = _empty_columns(leaf_room, text_room)
+    larger = empty_columns(leaf_room, text_room)
     for name in LeafColumns._fields:
         n_used = n_texts if name == "texts" else n_leaves
         getattr(larger, name)[:n_used] = getattr(columns, name)[:n_used]

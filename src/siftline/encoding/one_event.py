@@ -24,18 +24,18 @@ import orjson
 from siftline.encoding.domain import TRUE
 from siftline.encoding.domain_tables import tables_of
 from siftline.encoding.events import DictSource, EncodedEvents
-from siftline.encoding.json_events import OneText
+from siftline.encoding.json_events import one_json
 from siftline.encoding.json_leaves import empty_columns, empty_statuses, parser_scratch
 from siftline.encoding.patterns import matcher_of
 from siftline.kernels.compiler import direct
 from siftline.kernels.json_event import NO_ROOM, EventPlaces, EventScratch, encode_event
 from siftline.kernels.json_leaves import TEXT_MARGIN
 from siftline.kernels.leaves import LeafColumns
-from siftline.kernels.pointers import HEADER_SIZE, IS_COMPILED, address_of, handle_of
+from siftline.kernels.pointers import HEADER_SIZE, address_of, event_describer, handle_of
 from siftline.model import MAX_EVENT_DEPTH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 _MOST_BYTES: Final = 1 << 16
 _FEWEST_BYTES: Final = 1 << 12
 
+_NOT_MAPPED: Final = np.zeros(0, dtype=np.int32)
+
 _LEAVES: Final = frozenset((str, int, float, bool, type(None)))
 _NESTED: Final = frozenset((dict, list, tuple))
 _PLAIN: Final = _LEAVES | _NESTED
 # What these types may hold is opened by `model.opened` or refused, but orjson has a reading of its own.
-_OPTIONS: Final = (
-    orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
-)
+_OPTIONS: Final = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
 
 class Workspace:
@@ -81,11 +81,23 @@ class Workspace:
         self.address: Any = address_of(self._handle)
         self.header: Any = self.scratch.header.ctypes.data
 
-    def make_room(self, n_bytes: int, n_slots: int, n_found: int = 0) -> None:
-        """Make room for a text of this many bytes, a table of paths, and so many pattern attributes."""
-        n_bytes = max(n_bytes, 2 * n_found, len(self.scratch.leaves.texts) - TEXT_MARGIN)
+    def make_room(self, n_bytes: int, n_slots: int) -> None:
+        """Make room for a text of this many bytes, and a table of this many paths; what is there is lost."""
+        n_bytes = max(n_bytes, len(self.scratch.leaves.texts) - TEXT_MARGIN)
         self.scratch = _scratch(2 * n_bytes, max(n_slots, len(self.scratch.parser.stamps)))
         self._describe()
+
+    def append(self, attributes: NDArray[np.int32], code: int) -> None:
+        """Append attributes that all have the same code."""
+        n, end = self.n_leaves, self.n_leaves + len(attributes)
+        if end > len(self.scratch.codes):
+            known = self.taken()
+            self.make_room(2 * end, 0)
+            self.scratch.leaves.attributes[:n], self.scratch.codes[:n] = known
+        self.scratch.leaves.attributes[n:end] = attributes
+        self.scratch.codes[n:end] = code
+        self.n_leaves = end
+        event_describer()(self.scratch.leaves.attributes[:end], self.scratch.codes[:end], self.scratch.header)
 
     def columns(self) -> LeafColumns:
         """Return the leaves, as views."""
@@ -105,10 +117,15 @@ class Workspace:
         self._starts[1] = self.n_leaves
         return self._starts
 
+    def values(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the attributes and the codes, as views."""
+        n = self.n_leaves
+        return self.scratch.leaves.attributes[:n], self.scratch.codes[:n]
+
     def taken(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return copies of the attributes and the codes."""
-        n = self.n_leaves
-        return self.scratch.leaves.attributes[:n].copy(), self.scratch.codes[:n].copy()
+        attributes, codes = self.values()
+        return attributes.copy(), codes.copy()
 
 
 def _scratch(n_bytes: int, n_slots: int) -> EventScratch:
@@ -173,10 +190,83 @@ class EventEncoder:
     def _add_patterns(self, matcher: Matcher, workspace: Workspace) -> None:
         """Append the pattern attributes of the event."""
         _, found = matcher.found_in(workspace.columns(), workspace.starts())
-        ...
+        workspace.append(found, TRUE)
 
     def encoded(self, workspace: Workspace, event: Any, now: int | None) -> EncodedEvents:
-        """Return the event that was located last in arrays of its own."""
+        """Return the event that was located last, in arrays of its own."""
         attributes, codes = workspace.taken()
-        source = DictSource((event,)) if type(event) is dict else OneText(_text_of(event))
-        return EncodedEvents.of_one(source, self.domains, self.version, now, attributes, codes)
+        source = DictSource((event,)) if type(event) is dict else one_json(_text_of(event) or b"")
+        return EncodedEvents.of_one(source, self, now, attributes, codes)
+
+
+@functools.cache
+def _event_encoder() -> Callable[[bytes, Any, Any], int]:
+    """Return `encode_event` for arguments whose types are known."""
+    return direct(encode_event, b"", 0, 0)
+
+
+def encoder_of(domains: Domains) -> EventEncoder | None:
+    """Return the encoder for the domains as they are now; None if single events must take the careful way.
+
+    Making one takes a while: then the events that wait for it count, as they do for the tables that batches need.
+    """
+    encoder = domains.encoder
+    if encoder is not None and encoder.version == domains.version:
+        return encoder
+    domains.encoder = None
+    if domains.moments:
+        return None
+    tables = tables_of(domains)
+    if not tables.is_worth_merging(1) or domains.current_paths() is None:
+        return None
+    mapped = tables.path_attributes if domains.pattern_attributes else _NOT_MAPPED
+    places = EventPlaces(paths=tables.path_hash.hash, path_attributes=mapped, flat=tables.base.flat)
+    domains.encoder = EventEncoder(domains, places)
+    return domains.encoder
+
+
+def _text_of(event: object) -> bytes | None:
+    """Return an event as JSON text in UTF-8; None if it must take the careful way."""
+    kind = type(event)
+    if kind is bytes:
+        return event  # type: ignore[return-value]
+    if kind is dict:
+        return plain_json(event)  # type: ignore[arg-type]
+    if kind is str:
+        try:
+            return event.encode()  # type: ignore[attr-defined, no-any-return]
+        except UnicodeEncodeError:
+            return None
+    return None
+
+
+def plain_json(tree: dict[str, Any]) -> bytes | None:
+    """Return a dict as JSON text if it holds only what JSON has, and orjson can write it; else None.
+
+    >>> plain_json({"a": [1, None], "b": {"c": 0.5}}), plain_json({"a": {1, 2}}), plain_json({"a": 2**64})
+    (b'{"a":[1,null],"b":{"c":0.5}}', None, None)
+    """
+    kinds = {*map(type, tree.values())}
+    if not kinds <= _LEAVES and not (kinds <= _PLAIN and _are_plain(tree.values(), MAX_EVENT_DEPTH)):
+        return None
+    try:
+        return orjson.dumps(tree, None, _OPTIONS)
+    except TypeError:
+        return None
+
+
+def _are_plain(values: Iterable[Any], depth: int) -> bool:
+    """Return whether there is only plain JSON in objects and arrays among some values, which are plain on the surface.
+
+    What nests deeper than an event may is not plain, so that this ends if an object contains itself.
+    """
+    for value in values:
+        kind = type(value)
+        if kind in _NESTED:
+            inner = value.values() if kind is dict else value
+            kinds = {*map(type, inner)}
+            if kinds <= _LEAVES:
+                continue
+            if not (kinds <= _PLAIN and depth and _are_plain(inner, depth - 1)):
+                return False
+    return True

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from siftline.kernels.compiler import kernel
-from siftline.kernels.json_leaves import OK, Scratch, Statuses, _parse_events
-from siftline.kernels.json_path import PathHash
+from siftline.kernels.json_leaves import NO_OTHERS, OK, Scratch, Statuses, _parse_events
+from siftline.kernels.json_path import SLOT_WORDS, PathHash
 from siftline.kernels.leaves import LeafColumns
 from siftline.kernels.locate import FlatDomains, _locate_leaves
 from siftline.kernels.pointers import EventValues, arrays_at, describe, octets_of, part_of
@@ -54,9 +54,10 @@ def encode_event(text: bytes, places_at: Any, scratch_at: Any) -> int:
     outcome, leaves, bounds = scratch.outcome, scratch.leaves, scratch.bounds
     data = octets_of(text)
     bounds[1] = len(data)
-    n_done, _ = _parse_events(
-        data, part_of(bounds, 0, 1), part_of(bounds, 1, 2), places.paths, scratch.parser, outcome, leaves, 0, 0
-    )
+    if len(places.paths.slots) > SLOT_WORDS * len(scratch.parser.stamps):
+        return NO_ROOM
+    starts, ends = part_of(bounds, 0, 1), part_of(bounds, 1, 2)
+    n_done, _ = _parse_events(data, starts, ends, places.paths, scratch.parser, outcome, leaves, 0, 0, NO_OTHERS)
     if n_done == 0:
         return NO_ROOM
     if outcome.statuses[0] != OK:
