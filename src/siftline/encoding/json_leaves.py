@@ -108,7 +108,7 @@ class _Workspace:
     __slots__ = ("handle", "scratch")
 
     def __init__(self) -> None:
-        self.scratch = parser_scratch(1024, 1024)
+        self.scratch = parser_scratch(1024, 1024, 1024)
         self.handle: Any = handle_of(self.scratch)
 
     def replace(self, **arrays: NDArray[Any]) -> None:
@@ -117,15 +117,18 @@ class _Workspace:
         self.handle = handle_of(self.scratch)
 
 
-def parser_scratch(n_slots: int, n_words: int) -> Scratch:
-    """Return scratch for tables of paths with this many slots, and paths of this many words."""
+def parser_scratch(n_slots: int, n_words: int, n_unknown: int) -> Scratch:
+    """Return scratch for tables of paths with this many slots, paths of this many words, and so long a table of others.
+
+    An event of n bytes needs n words in the table of unknown paths.
+    """
     return Scratch(
         powers=powers(),
         stamps=np.zeros(n_slots, dtype=np.int64),
         frames=np.zeros(FRAME_FIELDS * (MAX_EVENT_DEPTH + 1), dtype=np.int64),
         frame_words=np.zeros(FRAME_WORDS * (MAX_EVENT_DEPTH + 1), dtype=np.uint64),
         path=np.zeros(n_words, dtype=np.uint64),
-        unknown=np.zeros(n_words, dtype=np.uint64),
+        unknown=np.zeros(n_unknown, dtype=np.uint64),
     )
 
 

@@ -279,7 +279,7 @@ class Layer:
     ([0, 1, 3], [7, 8])
     """
 
-    __slots__ = ("_n_owners", "_n_targets", "_others", "_regexes", "_table", "entries", "handle")
+    __slots__ = ("_others", "_regexes", "_table", "entries", "handle", "n_owners", "n_targets")
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = entries
@@ -311,8 +311,8 @@ class Layer:
                 case _:
                     raise ValueError(f"unknown operator {op!r}")
         self._table = literals.table()
-        self._n_targets = len(self._table.targets) + len(self._table.always)
-        self._n_owners = 1 + max(target for target, _ in entries)
+        self.n_targets = len(self._table.targets) + len(self._table.always)
+        self.n_owners = 1 + max(target for target, _ in entries)
         self.handle: Any = handle_of(self._table)
         # What finds the targets of strings that no literal tells of, by attribute.
         self._others: dict[int, list[Callable[[bytes], Iterable[int]]]] = defaultdict(list)
@@ -326,12 +326,30 @@ class Layer:
         """Return the pattern attributes of this layer that events have, whose leaves come one behind the other."""
         workspace = _workspace()
         longest = int((leaves.text_ends - leaves.text_starts).max(initial=0))
-        found = workspace.searched(self, self._n_owners, self._n_targets, longest, leaves, event_starts)
+        found = workspace.searched(self, self.n_owners, self.n_targets, longest, leaves, event_starts)
         more = self._confirmed(leaves, found)
         if self._others:
             more += self._found_otherwise(leaves, event_starts)
         starts, targets = found.starts, found.targets
         return _with_more(starts, targets, more) if more else (starts, targets)
+
+    @property
+    def tries_all(self) -> bool:
+        """Whether some patterns are tried on every string of their attribute, in Python."""
+        return bool(self._others)
+
+    def found_one_by_one(
+        self, leaves: LeafColumns, n_leaves: int, open_leaves: list[int], open_targets: list[int]
+    ) -> set[int]:
+        """Return the pattern attributes of one event that the search leaves to Python, given what it left open."""
+        pairs = zip(open_leaves, open_targets, strict=True)
+        found = {target for leaf, target in pairs if self._regexes[target].holds(_text(leaves, leaf))}
+        if self._others:
+            for leaf, attribute in enumerate(leaves.attributes[:n_leaves].tolist()):
+                if attribute in self._others and leaves.kinds.item(leaf) == STRING:
+                    text = _text(leaves, leaf)
+                    found.update(target for find in self._others[attribute] for target in find(text))
+        return found
 
     def _confirmed(self, leaves: LeafColumns, found: Found) -> list[tuple[int, int]]:
         """Return (event, target) of regular expressions that match, among those whose literal was found."""
@@ -373,17 +391,33 @@ def _with_more(starts: NDArray[np.int64], targets: NDArray[np.int32], more: list
     return joined
 
 
+def empty_search_scratch(n_bytes: int, n_owners: int) -> SearchScratch:
+    """Return scratch for strings of this many bytes in any form, and targets below `n_owners`."""
+    return SearchScratch(
+        text=np.zeros(FOLDED_GROWTH * n_bytes + MARGIN, dtype=np.uint8),
+        stamps=np.zeros(n_owners, dtype=np.int64),
+        open_stamps=np.zeros(n_owners, dtype=np.int64),
+        folded=np.zeros(0, dtype=np.int32),
+        serials=np.zeros(2, dtype=np.int64),
+    )
+
+
+def empty_found(n_events: int, n_targets: int) -> Found:
+    """Return room for what is found in some events, whose targets are this many."""
+    return Found(
+        starts=np.zeros(n_events + 1, dtype=np.int64),
+        targets=np.empty(n_targets, dtype=np.int32),
+        open_starts=np.zeros(n_events + 1, dtype=np.int64),
+        open_leaves=np.empty(n_targets, dtype=np.int64),
+        open_targets=np.empty(n_targets, dtype=np.int32),
+    )
+
+
 class _Workspace:
     """What one thread keeps for the search, with room for what it has met so far."""
 
     def __init__(self) -> None:
-        self._scratch = SearchScratch(
-            text=np.zeros(1024, dtype=np.uint8),
-            stamps=np.zeros(64, dtype=np.int64),
-            open_stamps=np.zeros(64, dtype=np.int64),
-            folded=np.zeros(0, dtype=np.int32),
-            serials=np.zeros(2, dtype=np.int64),
-        )
+        self._scratch = empty_search_scratch(1024, 64)
         self._handle: Any = handle_of(self._scratch)
         self._targets = np.empty(1024, dtype=np.int32)
         self._open_leaves, self._open_targets = np.empty(1024, dtype=np.int64), np.empty(1024, dtype=np.int32)
@@ -417,7 +451,7 @@ class _Workspace:
                 break
             event = done if done >= 0 else -1 - done
             if done < 0:
-                self._replace(folded=_folded_characters())
+                self._replace(folded=folded_characters())
             else:
                 self._grow(n_targets)
         if len(self._scratch.text) > _KEPT_TEXT_BYTES:
@@ -459,7 +493,7 @@ def _searcher() -> Callable[..., int]:
 
 
 @functools.cache
-def _folded_characters() -> NDArray[np.int32]:
+def folded_characters() -> NDArray[np.int32]:
     """Return each code point with simple case folding, as the model has it."""
     points = range(_LAST_FOLDED + 1)
     return np.array([ord(fold(chr(point))) for point in points], dtype=np.int32)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from siftline.encoding.events import DictSource, EncodedEvents
+from siftline.encoding.events import EncodedEvents
 from siftline.engine.arguments import check_top, checked_now, checked_statistics, checked_tenant, checked_weight
 from siftline.engine.fast_path import current_encoder, fast_ids, fast_ids_at
 from siftline.engine.interface import CommonEngine

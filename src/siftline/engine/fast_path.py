@@ -73,12 +73,11 @@ def fast_ids_at(state: State, workspace: Workspace, encoder: EventEncoder) -> li
 
 def current_encoder(state: State) -> EventEncoder | None:
     """Return what encodes single events for the engine as it is; None if they must take the careful way."""
-    domains = state.domains
-    encoder = domains.encoder
-    if encoder is None or encoder.version != domains.version:
-        with state.publishing:
-            return encoder_of(state.domains)
-    return encoder
+    encoder = state.domains.encoder
+    if encoder is not None and encoder.is_current():
+        return encoder
+    with state.publishing:
+        return encoder_of(state.domains)
 
 
 def _new_path(state: State) -> FastPath | None:
