@@ -36,10 +36,14 @@ _PATHS_PER_EVENT: Final = 32
 
 # A list of strings to find in any case, written as JSON to be one operand.
 CASELESS_LIST: Final = f"in{IGNORING_CASE}"
+# A list of whole strings, written likewise; where single attributes are meant, codes decide it.
+TEXT_LIST: Final = "in strings"
 # Operators that look inside strings; their negative forms go to the exact check.
 PATTERN_OPS: Final = frozenset(
-    ("starts with", "ends with", "contains", "like", "ilike", "matches", "cidr", CASELESS_LIST)
+    ("starts with", "ends with", "contains", "like", "ilike", "matches", "cidr", CASELESS_LIST, TEXT_LIST)
 )
+# Instead of an attribute, for patterns that are tried on all strings of an event.
+ANY_STRING: Final = -1
 
 
 # What a string that is a time has beside itself, as numbers of nanoseconds (see `moments.py`).
@@ -56,7 +60,10 @@ class MomentOf(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """What some predicates ask of the strings of an attribute; with an op of moments, that they are times."""
+    """What some predicates ask of the strings of an attribute; with an op of moments, that they are times.
+
+    With ANY_STRING for an attribute, it is asked of all strings, those of attributes without a name here among them.
+    """
 
     attribute: int
     op: str
@@ -139,6 +146,11 @@ class Domains:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def takes_all_strings(self) -> bool:
+        """Whether some pattern is tried on all strings of an event, whatever attributes they belong to."""
+        return self.pattern_counts[ANY_STRING] > 0
 
     @property
     def domains(self) -> _DomainsOf:
@@ -298,7 +310,8 @@ class Domains:
         attribute = self._pattern_attribute_ids.get(pattern)
         if attribute is None:
             attribute = len(self.names)
-            name, operand = self.names[pattern.attribute], "" if pattern.op in _MOMENT_OPS else f" {pattern.operand!r}"
+            name = "any string" if pattern.attribute == ANY_STRING else self.names[pattern.attribute]
+            operand = "" if pattern.op in _MOMENT_OPS else f" {pattern.operand!r}"
             self.append_pattern_attribute(f"{name} {pattern.op}{operand}", pattern)
             self.version += 1
         return attribute
@@ -398,13 +411,13 @@ class Domains:
         assert self.pattern_counts == Counter(counted)
         for attribute, pattern in self.pattern_attributes.items():
             assert self._pattern_attribute_ids[pattern] == attribute
-            assert pattern.attribute in paths
+            assert pattern.attribute in paths or pattern.attribute == ANY_STRING
             assert are_moments[attribute] or not len(self.domains[attribute].numbers)
             assert not len(self.domains[attribute].strings)
             assert ((attribute, pattern.op) in self.moments.get(pattern.attribute, ())) is are_moments[attribute]
         assert self.has_ages is any(pattern.op == AGE for pattern in self.pattern_attributes.values())
         assert [self._pattern_ids[pattern] for pattern in self.patterns] == list(range(len(self.patterns)))
-        assert all(pattern.attribute < len(self.names) for pattern in self.patterns)
+        assert all(0 <= pattern.attribute < len(self.names) for pattern in self.patterns)
         for domain in self.domains:
             domain.numbers.check()
             domain.strings.check()

@@ -98,6 +98,13 @@ class Leaves(NamedTuple):
             texts=self.texts,
         )
 
+    def of_paths(self) -> Leaves:
+        """Return the leaves without those whose attribute is negative."""
+        is_kept = self.attributes >= 0
+        ends = np.concatenate([[0], np.cumsum(is_kept)])
+        kept: dict[str, Any] = {name: getattr(self, name)[is_kept] for name in LeafColumns._fields if name != "texts"}
+        return self._replace(event_starts=ends[self.event_starts], **kept)
+
 
 class _Workspace:
     """What the kernel needs besides its input and output, kept from call to call, one for each thread.
