@@ -427,6 +427,83 @@ def test_path_hash_finds_every_path(paths: list[str], other: str) -> None:
         assert parse_one(json.dumps({other: 1}).encode(), path_hash).attributes.size == 0
 
 
+OTHERS = "all other strings"
+
+
+def check_strings(event: bytes) -> int:
+    """Compare the parser with Python on one event, of which it keeps all strings; return its status."""
+    data = event, np.array([0]), np.array([len(event)]), PATH_HASH
+    leaves, without = parse_json(*data, keeps_strings=True), parse_json(*data)
+    status = int(leaves.statuses[0])
+    assert (status == BAD) == (without.statuses[0] == BAD)
+    assert status >= without.statuses[0] or status == BAD
+    if status == OK:
+        all_leaves = Event(json.loads(event)).leaves
+        expected = {path: all_leaves[path] for path in PATHS if all_leaves.get(path)}
+        found = leaf_values(leaves, 0, [*PATHS, OTHERS])
+        others = found.pop(OTHERS, [])
+        assert typed(found) == typed(expected)
+        wanted = [leaf for path in all_leaves.keys() - PATHS for leaf in all_leaves[path] if isinstance(leaf, str)]
+        assert sorted(others) == sorted(wanted)
+    return status
+
+
+@given(json_texts())
+@settings(max_examples=2 * EXAMPLES, deadline=None)
+def test_all_strings_are_kept_if_asked_for(text: str) -> None:
+    check_strings(text.encode())
+
+
+@given(objects)
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_all_strings_of_documents(tree: dict[str, Any]) -> None:
+    text = json.dumps(tree)
+    status = check_strings(text.encode())
+    has_big_integers = any(not -(2**63) <= int(digits) < 2**63 for digits in re.findall(r"-?\d{19,}", text))
+    if not has_big_integers and "." not in "".join(map(str, all_keys(tree))):
+        assert status == OK
+
+
+@pytest.mark.parametrize(
+    ("event", "status"),
+    [
+        (b'{"x": "p", "y": ["q", 1, {"z": "r"}], "a": "s", "b": 2}', OK),
+        (b'{"x": "p", "x": "q"}', SLOW),
+        (b'{"x": "p", "\\u0078": "q"}', SLOW),
+        (b'{"x": {"y": "p"}, "x": 1}', SLOW),
+        (b'{"a": {"x": "p", "y": 1, "x": 2}}', SLOW),
+        (b'{"x": [{"y": "p"}, {"y": "q"}, ["r", {"y": {"y": "s"}}]]}', OK),
+        (b'{"x": [{"y": "p"}, {"y": "q", "z": "r", "y": "s"}]}', SLOW),
+        (b'{"x": {"y": {"z": "p"}}, "y": {"z": "q"}, "z": "r"}', OK),
+        (b'{"": {"": {"": "p"}}, "longer than eight bytes": "q", "longer than eight": "r"}', OK),
+        (b'{"x": "\xff"}', BAD),
+    ],
+)
+def test_keys_of_unknown_paths(event: bytes, status: int) -> None:
+    assert check_strings(event) == status
+
+
+def test_many_unknown_keys_fit_in_their_table() -> None:
+    """One-letter keys fill the table more than any others; a second event finds nothing that the first one left."""
+    n = 200 if config.DISABLE_JIT else 20_000
+    letters = [chr(c) for c in range(0x100, 0x100 + n) if not 0xD800 <= c < 0xE000]
+    wide = {"unknown": dict.fromkeys(letters, 1), "last": "x"}
+    text = json.dumps(wide, ensure_ascii=False, separators=(",", ":")).encode()
+    small = b'{"last":"y","unknown":"z"}'
+    data = text + small + text
+    starts = np.array([0, len(text), len(text) + len(small)])
+    leaves = parse_json(data, starts, np.array([*starts[1:], len(data)]), PATH_HASH, keeps_strings=True)
+    assert leaves.statuses.tolist() == [OK, OK, OK]
+    assert [leaf_values(leaves, i, [*PATHS, OTHERS]) for i in range(3)] == [
+        {OTHERS: ["x"]},
+        {OTHERS: ["y", "z"]},
+        {OTHERS: ["x"]},
+    ]
+    repeated = text[:-1] + b',"last":"y"}'
+    status = parse_json(repeated, np.array([0]), np.array([len(repeated)]), PATH_HASH, keeps_strings=True).statuses
+    assert status.tolist() == [SLOW]
+
+
 def test_path_hash_refuses_repeated_paths() -> None:
     with pytest.raises(ValueError, match="'b' occurs twice"):
         build_path_hash(["a", "b", "b.c", "b"])

@@ -25,7 +25,7 @@ from siftline.encoding.regex_literals import literal_of
 from siftline.encoding.selectivity import literal_shares
 from siftline.errors import SubscriptionError
 from siftline.language.normal_form import cover
-from siftline.model import Event, Predicate, matches
+from siftline.model import AnyElement, AnyString, Event, Expression, IsTrue, Not, Predicate, evaluate, matches
 from siftline.model.predicate import compile_regex
 
 if TYPE_CHECKING:
@@ -225,6 +225,142 @@ def test_arrow_columns_give_the_same(asked: list[tuple[str, tuple[str, str]]], d
         _, attributes, codes = encode_dict(tree, engine._state.domains)
         pairs = zip(encoded.attributes[start:end].tolist(), encoded.codes[start:end].tolist(), strict=True)
         assert sorted(pairs) == sorted(zip(attributes.tolist(), codes.tolist(), strict=True))
+
+
+WORDS = ["x", "any", "", "a", "abcd", "b.c"]
+all_strings = st.one_of(
+    st.builds(lambda pair: AnyString(*pair), conditions),
+    st.builds(AnyString, st.sampled_from(["starts with", "contains", "="]), texts),
+    st.builds(AnyString, st.sampled_from(["=", "contains", "ends with"]).map("{} ignoring case".format), texts),
+    st.builds(AnyString, st.sampled_from(["in", "not in", "in ignoring case"]), st.lists(texts, max_size=3).map(tuple)),
+    st.builds(AnyString, st.sampled_from(["!=", "<", "not contains", "not starts with", "not like"]), texts),
+)
+asked_of_all = st.builds(
+    lambda test, wrap: wrap(test),
+    all_strings,
+    st.sampled_from([lambda t: t, Not, lambda t: Not(IsTrue(t)), lambda t: Not(IsTrue(Not(t)))]),
+)
+inner_trees = st.dictionaries(st.sampled_from(WORDS), values, max_size=3)
+wide_trees = st.dictionaries(
+    st.sampled_from([*WORDS, *PATHS]), st.one_of(values, inner_trees, st.lists(inner_trees, max_size=2)), max_size=4
+)
+
+
+@settings(max_examples=2 * N_EXAMPLES)
+@given(
+    asked=st.lists(asked_of_all, min_size=1, max_size=5),
+    plain=st.lists(st.tuples(st.sampled_from(PATHS), conditions), max_size=3),
+    trees=st.lists(wide_trees, min_size=1, max_size=3),
+)
+def test_all_strings_are_searched_every_way_in(
+    asked: list[Expression], plain: list[tuple[str, tuple[str, str]]], trees: list[dict[str, Any]]
+) -> None:
+    expressions = [*asked, *(Predicate(path, op, operand) for path, (op, operand) in plain)]
+    expressions += [AnyElement("a", each) for each in asked[:1]]
+    engine = Engine()
+    engine.add_many(enumerate(expressions))
+    wanted = [[i for i, each in enumerate(expressions) if matches(each, Event(tree))] for tree in trees]
+    lines = [json.dumps(tree) for tree in trees]
+    for tree, line, expected in zip(trees, lines, wanted, strict=True):
+        assert sorted(engine.match(tree)) == expected
+        assert sorted(engine.match(line)) == expected
+    pairs = [(i, j) for i, expected in enumerate(wanted) for j in expected]
+    for batch in (trees, lines):
+        found = engine.match_batch(batch).to_pydict()
+        assert sorted(zip(found["event"], found["subscription"], strict=True)) == pairs
+    engine._check()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "any string contains 'x'",
+        "(any string contains 'x') is not true",
+        "not any string ends with 'x'",
+        "any string in ('x', 'y') or any string = 'z'",
+        "any string matches 'x+y' and any string like '%x_y'",
+        "any string in ('x', 'y') ignoring case and any string starts with 'a'",
+        "any string cidr '10.0.0.0/8'",
+        "(any string cidr '10.0.0.0/8') is not true",
+    ],
+)
+def test_the_index_decides_tests_of_all_strings(text: str) -> None:
+    engine = Engine()
+    engine.add(text, id=1)
+    assert engine._state.clauses[0].is_exact.all()
+    assert engine._state.table.n_slots == 1
+    copy = pickle.loads(pickle.dumps(engine))
+    for tree in ({}, {"b": "xxy"}, {"b": ["X", {"c": "aX_y"}]}, {"b": 5}, {"b": "10.0.0.1"}, {"b": "z"}):
+        expected = [1] if matches(parse(text), Event(tree)) else []
+        assert engine.match(tree) == copy.match(tree) == engine.match(json.dumps(tree)) == expected
+
+
+def test_repeated_keys_count_where_all_strings_are_searched() -> None:
+    engine = Engine()
+    engine.add("any string contains 'x'", id=1)
+    engine.add("any string contains 'y'", id=2)
+    assert engine.match('{"unknown": "x", "unknown": "y"}') == [2]
+    assert engine.match('{"u": {"v": "x"}, "u": 1}') == []
+    assert engine.match_batch(['{"u": {"v": "x"}, "u": "y"}', '{"u": ["x", "y"]}']).to_pydict() == {
+        "event": [0, 1, 1],
+        "subscription": [2, 1, 2],
+    }
+
+
+def test_tests_of_all_strings_come_and_go(tmp_path: Path) -> None:
+    engine = Engine()
+    engine.add("a contains 'x'", id=1)
+    engine.add("any string contains 'x' and b = 1", id=2)
+    engine.add("not any string ends with 'q'", id=3)
+    tree = {"c": "xq", "b": 1}
+    assert sorted(engine.match(tree)) == [2]
+    engine.save(tmp_path / "engine")
+    other = Engine.open(tmp_path / "engine")
+    assert sorted(other.match(tree)) == sorted(other.match(json.dumps(tree))) == [2]
+    for each in (engine, other):
+        each.remove(2)
+        each._updates.sweep_all()
+        each._check()
+        assert sorted(each.match({"c": "x", "b": 1})) == [3]
+        each.remove(3)
+        each._updates.sweep_all()
+        each._check()
+        assert not each._state.domains.takes_all_strings
+        assert each.match(json.dumps({"c": "x", "b": 1, "a": "xq"})) == [1]
+
+
+def test_shares_of_patterns_that_any_string_may_satisfy() -> None:
+    statistics = Statistics.from_events({"a": f"x{n}", "b": "y" if n % 2 else 5} for n in range(100))
+    texts = ["any string contains 'x'", "any string = 'y'", "any string contains 'nowhere'", "any string ends with '7'"]
+    covers = [cover(parse(text)) for text in texts]
+    domains = Domains()
+    domains.add(constants_of(covers))
+    clauses = encode_covers(covers, 0, domains)
+    # The one value that a pattern attribute has counts as one and a half of two samples.
+    often, half, never, seldom = (literal_shares(clauses, domains, statistics) / 0.75).tolist()
+    assert often == 1.0
+    assert 0.3 < half < 0.7
+    assert never < 0.02 < seldom < 0.3
+
+
+@settings(max_examples=N_EXAMPLES)
+@given(asked=st.lists(all_strings, min_size=1, max_size=5), paths=st.lists(column_paths, max_size=2), data=st.data())
+def test_all_strings_of_arrow_columns(asked: list[AnyString], paths: list[str], data: st.DataObject) -> None:
+    n_rows = data.draw(st.integers(1, 5))
+    days = st.one_of(st.none(), st.sampled_from([0, 31, -(10**6), 10**6 * 3]))
+    columns: dict[str, Any] = {}
+    for name, (type_, cell) in {**COLUMNS, "day": (pa.date32(), days), "n": (pa.int64(), st.integers(0, 2))}.items():
+        columns[name] = pa.array(data.draw(st.lists(cell, min_size=n_rows, max_size=n_rows)), type_)
+    table = pa.table(columns)
+    engine = Engine()
+    engine.add_many(enumerate([*asked, *(Predicate(path, "contains", "b") for path in paths)]))
+    encoded = engine.encode(table)
+    found = engine.match_batch(table).to_pydict()
+    pairs = sorted(zip(found["event"], found["subscription"], strict=True))
+    trees = [encoded.source.tree(position) for position in range(n_rows)]
+    events = [Event(tree) for tree in trees]
+    expected = [(i, j) for i, event in enumerate(events) for j, each in enumerate(asked) if evaluate(each, event)]
+    assert [pair for pair in pairs if pair[1] < len(asked)] == expected
 
 
 def test_nulls_in_a_dictionary_satisfy_nothing() -> None:

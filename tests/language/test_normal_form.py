@@ -17,6 +17,7 @@ from siftline.model import (
     Event,
     Expression,
     Length,
+    Not,
     Or,
     Predicate,
     evaluate,
@@ -120,6 +121,10 @@ def test_what_no_index_decides_implies_conditions_on_single_attributes() -> None
     assert cover(parse("a > b + 1 and c = 1")) == ([(*present, Predicate("c", "=", 1))], False)
     assert cover(parse("not (a > b)")) == ([tuple(present)], False)
     assert cover(parse("(a > b) is not true")) == ([()], False)
-    assert cover(parse("length(a) > 1 or any string = 'x'")) == ([(string,), ()], False)
+    assert cover(parse("length(a) > 1 or a = b")) == ([(string,), tuple(present)], False)
+    some = AnyString("contains", "x")
+    assert cover(parse("any string contains 'x' and not any string contains 'x'")) == ([(some, Not(some))], True)
+    assert cover(parse("any a (any string contains 'x' and b = 1)")) == ([(some, Predicate("a.b", "=", 1))], False)
+    assert cover(parse("any a (not any string contains 'x')")) == ([()], False)
     assert cover(parse("any a (length(this) > 1)")) == ([(string,)], False)
     assert cover(parse("any c (a > b)")).clauses == [(Predicate("c.a", "is not null"), Predicate("c.b", "is not null"))]

@@ -39,6 +39,7 @@ from siftline.encoding.arrow_values import (
 from siftline.encoding.clauses import spans
 from siftline.encoding.domain import NULL, TRUE
 from siftline.encoding.domain_tables import tables_of
+from siftline.encoding.domains import ANY_STRING
 from siftline.encoding.json_events import JsonSource, joined
 from siftline.encoding.moments import Instants
 from siftline.encoding.patterns import hits_of, matcher_of
@@ -158,12 +159,12 @@ class ArrowSource:
         if self._json is not None:
             return self._json.encode(domains, now)
         tables = tables_of(domains)
-        used = [(path, column) for path, column in self._columns if _is_used(path, tables)]
+        matcher = matcher_of(domains)
+        used = [(path, column) for path, column in self._columns if matcher.takes_all or _is_used(path, tables)]
         if not used:
             nothing = np.zeros(0, dtype=np.int32)
             return np.zeros(len(self) + 1, dtype=np.int64), nothing, nothing
         table = pa.table([column for _, column in used], names=[str(i) for i in range(len(used))])
-        matcher = matcher_of(domains)
         dictionaries: dict[Any, _Coded] = {}
         first_row, parts = 0, []
         for batch in table.to_batches(max_chunksize=_BLOCK_ROWS):
@@ -209,7 +210,7 @@ class _Block:
 
     def add(self, array: Any, path: str | None, rows: NDArray[np.int64] | None) -> None:
         """Take in what an array holds; `rows` says to which row each of its elements belongs, None: one to each."""
-        if len(array) == 0 or not _is_used(path, self._tables):
+        if len(array) == 0 or not self._is_used(path):
             return
         type_ = array.type
         if path is not None and reader_of(type_) is not None:
@@ -227,6 +228,9 @@ class _Block:
         else:
             elements, lengths = _elements(array)
             self.add(elements, path, np.repeat(self._rows_under(array, path, rows), lengths))
+
+    def _is_used(self, path: str | None) -> bool:
+        return self._matcher.takes_all or _is_used(path, self._tables)
 
     def arranged(self) -> Arrays:
         """Return the events."""
@@ -261,13 +265,31 @@ class _Block:
             self._add_codes(values.located(*self._tables.line_of(attribute)), attribute, rows)
             self._add_patterns(values, path, rows, None)
             self._add_moments(values, attribute, rows, None)
+        elif self._matcher.takes_all:
+            self._add_strings(array, rows)
 
-    def _add_patterns(self, values: Values, path: str, rows: NDArray[np.int64] | None, chosen: Mask) -> None:
+    def _add_strings(self, array: Any, rows: NDArray[np.int64] | None) -> None:
+        """Take in which patterns the strings of an attribute satisfy that nobody asks about by its name."""
+        mask = _mask(array, rows)
+        try:
+            values = reader_of(array.type)(array, mask)  # type: ignore[misc]
+        except ValueFaultError:  # such values count as null where nobody uses their attribute
+            array = pa.array([python_value(scalar) for scalar in array], pa.string())
+            values = reader_of(array.type)(array, _mask(array, rows))  # type: ignore[misc]
+        self._add_patterns(values, None, rows, None)
+
+    def _searched_as(self, path: str | None) -> int | None:
+        """Return the attribute as which the strings at a path are searched, None if they are not."""
+        default = ANY_STRING if self._matcher.takes_all else None
+        return default if path is None else self._matcher.paths.get(path, default)
+
+    def _add_patterns(self, values: Values, path: str | None, rows: NDArray[np.int64] | None, chosen: Mask) -> None:
         """Take in which patterns the (chosen) values satisfy, each different string tried once."""
-        strings = texts_of(values) if path in self._matcher.paths else None
-        if strings is not None:
+        attribute = self._searched_as(path)
+        strings = texts_of(values)
+        if strings is not None and attribute is not None:
             texts, places, numbers = strings.distinct(chosen)
-            hits = hits_of(self._matcher, self._matcher.paths[path], texts)
+            hits = hits_of(self._matcher, attribute, texts)
             self._add_hits(hits, places if rows is None else rows[places], numbers)
 
     def _add_hits(self, hits: Hits, rows: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
@@ -340,7 +362,9 @@ class _Block:
             self.add(array.dictionary_decode(), path, rows)
             return
         attribute = self._tables.ids.get(str(path))
-        if attribute is not None:
+        if attribute is None and self._matcher.takes_all:
+            self.add(array.dictionary_decode(), path, rows)
+        elif attribute is not None:
             indices, mask = array.indices, _mask(array, rows)
             places = _integers(indices.fill_null(0) if indices.null_count else indices)
             coded = self._dictionary_codes(dictionary, attribute, str(path))
@@ -372,9 +396,10 @@ class _Block:
             if len(dictionary):
                 values = self._read(dictionary, None, repr)
                 codes[:-1] = values.located(*self._tables.line_of(attribute))
-                strings = texts_of(values) if path in self._matcher.paths else None
-                if strings is not None:
-                    hits = hits_of(self._matcher, self._matcher.paths[path], strings.strings())
+                searched = self._searched_as(path)
+                strings = texts_of(values)
+                if strings is not None and searched is not None:
+                    hits = hits_of(self._matcher, searched, strings.strings())
                 moments = self._moments(values, attribute, None)
             known = self._dictionaries[key] = _Coded(codes, hits, moments)
         return known
@@ -387,7 +412,7 @@ class _Block:
         paths = [_join(path, name) for name in names]
         if reader_of(items.type) is None:
             for i, inner in enumerate(paths):
-                if _is_used(inner, self._tables):
+                if self._is_used(inner):
                     self.add(items, inner, np.where(keys == i, rows, _NOWHERE))
         else:
             self._add_items(items, rows, paths, keys)
@@ -395,11 +420,13 @@ class _Block:
     def _add_items(self, items: Any, rows: NDArray[np.int64], paths: list[str], keys: NDArray[np.int64]) -> None:
         """Take in the plain values of maps, each of the attribute that its key says."""
         ids = np.array([self._tables.ids.get(path, -1) for path in paths], dtype=np.int32)
+        attributes = ids[keys]
+        if self._matcher.takes_all:
+            self._add_strings(items, np.where(attributes < 0, rows, _NOWHERE))
         if not (ids >= 0).any():
             return
-        attributes = ids[keys]
         rows = np.where(attributes >= 0, rows, _NOWHERE)
-        values = self._read(items, rows, lambda i: paths[keys[i]])
+        values: Values = self._read(items, rows, lambda i: paths[keys[i]])
         if self._tables.is_worth_merging(len(items)):
             codes = values.located_each(self._tables.base, np.maximum(attributes, 0))
         else:
@@ -407,7 +434,7 @@ class _Block:
             base = self._tables.several(used.tolist())
             codes = values.located_each(base, np.searchsorted(used, np.maximum(attributes, 0)).astype(np.int32))
         self._add_ragged(rows, attributes, codes)
-        for i in [i for i, path in enumerate(paths) if path in self._matcher.paths]:
+        for i in [i for i, path in enumerate(paths) if ids[i] >= 0 and self._searched_as(path) is not None]:
             self._add_patterns(values, paths[i], rows, keys == i)
         for i in [i for i, attribute in enumerate(ids.tolist()) if attribute in self._tables.domains.moments]:
             self._add_moments(values, int(ids[i]), rows, keys == i)

@@ -24,7 +24,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from siftline.encoding.domain import STRINGS, TRUE
-from siftline.encoding.domains import CASELESS_LIST, PATTERN_OPS, Domains, MomentOf, Pattern
+from siftline.encoding.domains import (
+    ANY_STRING,
+    CASELESS_LIST,
+    PATTERN_OPS,
+    TEXT_LIST,
+    Domains,
+    MomentOf,
+    Pattern,
+)
 from siftline.encoding.flat_domains import kept as kept_constants
 from siftline.encoding.moments import ages_of, derived_comparison, has_moments
 from siftline.encoding.ranges import SECTIONS, boundaries, presence, simplified, spaces, subtract
@@ -32,7 +40,7 @@ from siftline.kernels import codes
 from siftline.kernels.literals import Literals
 from siftline.kernels.spans import span_owners, span_positions
 from siftline.language.normal_form import Asked, parts_of
-from siftline.model import Expression, Or, Predicate, fold, kind_of
+from siftline.model import AnyString, Expression, Or, Predicate, fold, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -270,9 +278,11 @@ def _coded_alternatives(part: Or, coding: Coding) -> tuple[list[Coded] | None, E
 def _coded_literal(literal: Expression, coding: Coding) -> tuple[list[Coded], Exactness]:
     """Return what a literal asks of codes, all of which must hold, and how exact that is."""
     leaf, asked = parts_of(literal)
+    domains = coding.domains
+    if isinstance(leaf, AnyString):
+        return _coded_any_string(leaf, asked, domains)
     if not isinstance(leaf, Predicate) or leaf.attribute is None:
         return [], Exactness.NONE
-    domains = coding.domains
     attribute = domains.attribute_id(leaf.attribute)
     if leaf.op in ("exists", "is null", "is not null"):
         section, is_wanted = presence(leaf.op)
@@ -327,7 +337,36 @@ def _coded_pattern(pattern: Pattern, asked: Asked, domains: Domains) -> tuple[li
         return [none_satisfies], Exactness.FULL
     # With `cidr` only addresses can be compared, and codes do not tell them from other strings.
     exactness = Exactness.NONE if pattern.op == "cidr" else Exactness.FULL
-    return [Coded(pattern.attribute, [STRINGS], True), none_satisfies], exactness
+    is_any = pattern.attribute == ANY_STRING
+    some_string = _some_string(domains) if is_any else Coded(pattern.attribute, [STRINGS], True)
+    return [some_string, none_satisfies], exactness
+
+
+def _some_string(domains: Domains) -> Coded:
+    """Return what asks that an event has any string at all."""
+    return Coded(domains.pattern_attribute(Pattern(ANY_STRING, "contains", "")), SATISFIED, True)
+
+
+def _coded_any_string(leaf: AnyString, asked: Asked, domains: Domains) -> tuple[list[Coded], Exactness]:
+    """Return what a test of all strings asks of pattern attributes."""
+    pattern = pattern_of_any_string(leaf)
+    if pattern is not None:
+        return _coded_pattern(pattern, asked, domains)
+    if asked in (Asked.NOT_TRUE, Asked.NOT_FALSE):
+        return [], Exactness.NONE
+    return [_some_string(domains)], Exactness.NONE
+
+
+def pattern_of_any_string(test: AnyString) -> Pattern | None:
+    """Return the pattern that some string must satisfy for a test of all strings to be true; None if it is none.
+
+    >>> pattern_of_any_string(AnyString("contains", "X"))
+    Pattern(attribute=-1, op='contains', operand='X')
+    """
+    predicate = simplified(Predicate("any string", test.op, test.operand))
+    if predicate.op in ("=", "in") and (texts := sorted({str(constant) for constant in predicate.constants()})):
+        return Pattern(ANY_STRING, TEXT_LIST, json.dumps(texts, ensure_ascii=False))
+    return pattern_of(ANY_STRING, predicate)
 
 
 def pattern_of(attribute: int, predicate: Predicate) -> Pattern | None:
@@ -472,9 +511,9 @@ def swept(domains: Domains, clauses: Clauses, checked: Iterable[Expression] = ()
         is_used[[age for age in ages if age is not None]] = True
     old_patterns = {a: pattern for a, pattern in domains.pattern_attributes.items() if is_used[a]}
     is_used[list(old_patterns)] = True
-    is_used[[pattern.attribute for pattern in old_patterns.values()]] = True
+    is_used[[pattern.attribute for pattern in old_patterns.values() if pattern.attribute != ANY_STRING]] = True
     used = np.flatnonzero(is_used)
-    new_ids = np.full(len(domains), -1, dtype=np.int32)
+    new_ids = np.full(len(domains) + 1, ANY_STRING, dtype=np.int32)  # with a last place for ANY_STRING
     new_ids[used] = np.arange(len(used), dtype=np.int32)
     patterns = {
         int(new_ids[attribute]): pattern._replace(attribute=int(new_ids[pattern.attribute]))

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from siftline.encoding.domains import Domains, prefixes_of
+from siftline.encoding.domains import ANY_STRING, Domains, prefixes_of
 from siftline.encoding.flat_domains import flatten
 
 if TYPE_CHECKING:
@@ -65,10 +65,13 @@ class DomainTables:
 
     @property
     def path_attributes(self) -> NDArray[np.int32]:
-        """The attribute at each path of `path_hash`; pattern attributes are between them and have none."""
+        """The attribute at each path of `path_hash`; pattern attributes are between them and have none.
+
+        One behind the last is for strings at other paths.
+        """
         with self._lock:
             if self._path_attributes is None:
-                self._path_attributes = np.fromiter(self.ids.values(), dtype=np.int32, count=len(self.ids))
+                self._path_attributes = np.array([*self.ids.values(), ANY_STRING], dtype=np.int32)
             return self._path_attributes
 
     @property

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.encoding.domain import Line, Relabelling
+    from siftline.encoding.one_event import EventEncoder
     from siftline.encoding.patterns import Matcher
     from siftline.kernels.lines import NewNumbers, NewTexts
 
@@ -35,10 +36,14 @@ _PATHS_PER_EVENT: Final = 32
 
 # A list of strings to find in any case, written as JSON to be one operand.
 CASELESS_LIST: Final = f"in{IGNORING_CASE}"
+# A list of whole strings, written likewise; where single attributes are meant, codes decide it.
+TEXT_LIST: Final = "in strings"
 # Operators that look inside strings; their negative forms go to the exact check.
 PATTERN_OPS: Final = frozenset(
-    ("starts with", "ends with", "contains", "like", "ilike", "matches", "cidr", CASELESS_LIST)
+    ("starts with", "ends with", "contains", "like", "ilike", "matches", "cidr", CASELESS_LIST, TEXT_LIST)
 )
+# Instead of an attribute, for patterns that are tried on all strings of an event.
+ANY_STRING: Final = -1
 
 
 # What a string that is a time has beside itself, as numbers of nanoseconds (see `moments.py`).
@@ -55,7 +60,10 @@ class MomentOf(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """What some predicates ask of the strings of an attribute; with an op of moments, that they are times."""
+    """What some predicates ask of the strings of an attribute; with an op of moments, that they are times.
+
+    With ANY_STRING for an attribute, it is asked of all strings, those of attributes without a name here among them.
+    """
 
     attribute: int
     op: str
@@ -105,6 +113,8 @@ class Domains:
         self.has_ages = False  # whether what is encoded depends on the time
         # What tries all patterns on a string, as `patterns.matcher_of` made it last; never changed, but replaced.
         self.matcher: Matcher | None = None
+        # What encodes single events, as `one_event.encoder_of` made it last; never changed, but replaced.
+        self.encoder: EventEncoder | None = None
         self.crowded: dict[LineKey, dict[Any, None]] = {}  # in the order in which they came
         self.heirs: dict[LineKey, Heir | None] = {}  # None: not there yet, and no constant gets a label meanwhile
         self._placed: list[tuple[int, Any, int]] | None = None  # what came while new flat arrays are being made
@@ -124,11 +134,23 @@ class Domains:
 
     def __getstate__(self) -> dict[str, Any]:
         # An automaton cannot be pickled, nor need it be; nor can domains that look into the memory of others.
-        state = self.__dict__ | {"matcher": None, "_paths": None, "_n_new": 0, "heirs": {}, "_placed": None}
+        state = self.__dict__ | {
+            "matcher": None,
+            "encoder": None,
+            "_paths": None,
+            "_n_new": 0,
+            "heirs": {},
+            "_placed": None,
+        }
         return state | {"lines": (self.merged_base(), {})}
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def takes_all_strings(self) -> bool:
+        """Whether some pattern is tried on all strings of an event, whatever attributes they belong to."""
+        return self.pattern_counts[ANY_STRING] > 0
 
     @property
     def domains(self) -> _DomainsOf:
@@ -226,7 +248,7 @@ class Domains:
     def renewed(self, heirs: Mapping[LineKey, Heir]) -> Domains:
         """Return domains in which heirs are in the place of their lines; everything else is shared."""
         other = Domains()
-        other.__dict__.update(self.__dict__)
+        other.__dict__.update(self.__dict__ | {"encoder": None})
         base, changed = self.lines
         changed = changed.copy()
         for (attribute, is_text), heir in heirs.items():
@@ -288,7 +310,8 @@ class Domains:
         attribute = self._pattern_attribute_ids.get(pattern)
         if attribute is None:
             attribute = len(self.names)
-            name, operand = self.names[pattern.attribute], "" if pattern.op in _MOMENT_OPS else f" {pattern.operand!r}"
+            name = "any string" if pattern.attribute == ANY_STRING else self.names[pattern.attribute]
+            operand = "" if pattern.op in _MOMENT_OPS else f" {pattern.operand!r}"
             self.append_pattern_attribute(f"{name} {pattern.op}{operand}", pattern)
             self.version += 1
         return attribute
@@ -388,13 +411,13 @@ class Domains:
         assert self.pattern_counts == Counter(counted)
         for attribute, pattern in self.pattern_attributes.items():
             assert self._pattern_attribute_ids[pattern] == attribute
-            assert pattern.attribute in paths
+            assert pattern.attribute in paths or pattern.attribute == ANY_STRING
             assert are_moments[attribute] or not len(self.domains[attribute].numbers)
             assert not len(self.domains[attribute].strings)
             assert ((attribute, pattern.op) in self.moments.get(pattern.attribute, ())) is are_moments[attribute]
         assert self.has_ages is any(pattern.op == AGE for pattern in self.pattern_attributes.values())
         assert [self._pattern_ids[pattern] for pattern in self.patterns] == list(range(len(self.patterns)))
-        assert all(pattern.attribute < len(self.names) for pattern in self.patterns)
+        assert all(0 <= pattern.attribute < len(self.names) for pattern in self.patterns)
         for domain in self.domains:
             domain.numbers.check()
             domain.strings.check()

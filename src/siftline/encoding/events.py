@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from itertools import repeat
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from siftline.encoding.domain import Domain
     from siftline.encoding.domains import Domains
+    from siftline.encoding.one_event import EventEncoder
     from siftline.encoding.path_hash import Paths
 
 _KINDS: Final[dict[type, int]] = {
@@ -50,6 +52,7 @@ _NUMBERS: Final = frozenset((int, float))
 _PLAIN: Final = frozenset(_KINDS)
 _ODD: Final[set[type]] = {object}
 _NOBODY: Final = repeat(-1)
+_NO_ERRORS: Final[Mapping[int, str]] = MappingProxyType({})
 
 _NO_INTEGERS: Final = np.zeros(0, dtype=np.int64)
 _NO_BYTES: Final = read_only(np.zeros(0, dtype=np.uint8))
@@ -125,6 +128,24 @@ class EncodedEvents:
         self._header = np.empty(HEADER_SIZE if self.is_single else 0, dtype=np.int64)
         self._events: dict[int, Event] = {}
         self._latest: EncodedEvents | None = None
+
+    @classmethod
+    def of_one(
+        cls,
+        source: Source,
+        encoder: EventEncoder,
+        now: int | None,
+        attributes: NDArray[np.int32],
+        codes: NDArray[np.int32],
+    ) -> EncodedEvents:
+        """Return one event that was encoded already, by domains without ages."""
+        events = cls.__new__(cls)
+        events.source, events.domains, events.version, events.now = source, encoder.domains, encoder.version, now
+        events.starts, events.attributes, events.codes = np.array((0, len(codes))), attributes, codes
+        events.errors, events.is_single = _NO_ERRORS, True
+        events.address, events._header = 0, np.empty(HEADER_SIZE, dtype=np.int64)
+        events._events, events._latest = {}, None
+        return events
 
     def __len__(self) -> int:
         return len(self.starts) - 1

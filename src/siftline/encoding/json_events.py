@@ -145,12 +145,15 @@ class JsonSource:
         if data.size > _BLOCK_BYTES and end > first:
             low, high = int(starts.min()), int(ends.max())
             data, starts, ends = data[low:high], starts - low, ends - low
-        leaves = parse_json(data, starts, ends, tables.path_hash)
+        leaves = parse_json(data, starts, ends, tables.path_hash, keeps_strings=domains.takes_all_strings)
+        satisfied = None
         if domains.pattern_attributes:
             leaves = leaves._replace(attributes=tables.path_attributes[leaves.attributes])
+            satisfied = _pattern_leaves(leaves, domains)
+            leaves = leaves.of_paths() if domains.takes_all_strings else leaves
         arrays = leaves.event_starts, leaves.attributes, _locator()(leaves.columns, tables.base.handle)
-        if domains.pattern_attributes:
-            arrays = _merged(arrays, np.arange(end - first), _pattern_leaves(leaves, domains))
+        if satisfied is not None:
+            arrays = _merged(arrays, np.arange(end - first), satisfied)
         if domains.moments:
             arrays = _merged(arrays, np.arange(end - first), _moment_leaves(leaves, domains, tables.base, now))
         odd = np.flatnonzero(leaves.statuses != OK)

@@ -18,6 +18,7 @@ from siftline.kernels.json_leaves import (
     FALSE,
     FRAME_FIELDS,
     FRAME_WORDS,
+    NO_OTHERS,
     NULL,
     NUMBER,
     OK,
@@ -61,7 +62,7 @@ class Leaves(NamedTuple):
     positions : int64[n_events]
         Where in the event the parser stopped, in bytes; 0 if its status is OK.
     attributes : int32[n_leaves]
-        Positions in the list of paths.
+        Positions in the list of paths; one behind the last of them for strings at unknown paths, if these are kept.
     kinds : uint8[n_leaves]
         NULL, FALSE, TRUE, NUMBER or STRING.
     numbers, residuals : float64[n_leaves], int64[n_leaves]
@@ -97,6 +98,13 @@ class Leaves(NamedTuple):
             texts=self.texts,
         )
 
+    def of_paths(self) -> Leaves:
+        """Return the leaves without those whose attribute is negative."""
+        is_kept = self.attributes >= 0
+        ends = np.concatenate([[0], np.cumsum(is_kept)])
+        kept: dict[str, Any] = {name: getattr(self, name)[is_kept] for name in LeafColumns._fields if name != "texts"}
+        return self._replace(event_starts=ends[self.event_starts], **kept)
+
 
 class _Workspace:
     """What the kernel needs besides its input and output, kept from call to call, one for each thread.
@@ -107,19 +115,28 @@ class _Workspace:
     __slots__ = ("handle", "scratch")
 
     def __init__(self) -> None:
-        self.scratch = Scratch(
-            powers=powers(),
-            stamps=np.zeros(1024, dtype=np.int64),
-            frames=np.zeros(FRAME_FIELDS * (MAX_EVENT_DEPTH + 1), dtype=np.int64),
-            frame_words=np.zeros(FRAME_WORDS * (MAX_EVENT_DEPTH + 1), dtype=np.uint64),
-            path=np.zeros(1024, dtype=np.uint64),
-        )
+        self.scratch = parser_scratch(1024, 1024, 1024)
         self.handle: Any = handle_of(self.scratch)
 
     def replace(self, **arrays: NDArray[Any]) -> None:
         """Take larger arrays."""
         self.scratch = self.scratch._replace(**arrays)
         self.handle = handle_of(self.scratch)
+
+
+def parser_scratch(n_slots: int, n_words: int, n_unknown: int) -> Scratch:
+    """Return scratch for tables of paths with this many slots, paths of this many words, and so long a table of others.
+
+    An event of n bytes needs n words in the table of unknown paths.
+    """
+    return Scratch(
+        powers=powers(),
+        stamps=np.zeros(n_slots, dtype=np.int64),
+        frames=np.zeros(FRAME_FIELDS * (MAX_EVENT_DEPTH + 1), dtype=np.int64),
+        frame_words=np.zeros(FRAME_WORDS * (MAX_EVENT_DEPTH + 1), dtype=np.uint64),
+        path=np.zeros(n_words, dtype=np.uint64),
+        unknown=np.zeros(n_unknown, dtype=np.uint64),
+    )
 
 
 class _OfThread(threading.local):
@@ -135,7 +152,7 @@ def _parser() -> Callable[..., tuple[int, int]]:
     """Return `parse_events` for arguments whose types are known: to look at them takes longer than a small event."""
     data, places = (_read_only(np.empty(0, dtype), dtype) for dtype in (np.uint8, np.int64))
     handle, outcome, columns = np.empty(0, dtype=np.int64), no_arrays(Statuses), no_arrays(LeafColumns)
-    return direct(parse_events, data, places, places, handle, handle, outcome, columns, 0, 0)
+    return direct(parse_events, data, places, places, handle, handle, outcome, columns, 0, 0, 0)
 
 
 def parse_json(
@@ -143,8 +160,12 @@ def parse_json(
     starts: NDArray[np.integer[Any]],
     ends: NDArray[np.integer[Any]],
     paths: Paths,
+    *,
+    keeps_strings: bool = False,
 ) -> Leaves:
     r"""Parse the events `data[starts[i]:ends[i]]`, each of them a JSON object in UTF-8, keeping known attributes.
+
+    With `keeps_strings`, the strings at all other paths are kept as well, as one more attribute behind the last.
 
     SLOW are: a key twice in one object (and a dotted key behind the same path nested), integers beyond int64, decimals
     of which the nearest double is hard to tell, more than MAX_EVENT_DEPTH levels, and raw surrogates in UTF-8. UTF-16
@@ -169,17 +190,20 @@ def parse_json(
     n_events = firsts.size
     if lasts.size != n_events:
         raise ValueError(f"{n_events} starts of events, but {lasts.size} ends")
-    outcome = _empty_statuses(n_events)
+    outcome = empty_statuses(n_events)
     n_bytes = source.size
-    columns = _empty_columns(n_bytes // 2 + 1 if n_bytes <= _SMALL_BYTES else n_bytes // 8, n_bytes + TEXT_MARGIN)
+    columns = empty_columns(n_bytes // 2 + 1 if n_bytes <= _SMALL_BYTES else n_bytes // 8, n_bytes + TEXT_MARGIN)
     workspace = _of_thread.workspace
     if workspace is None:
         workspace = _of_thread.workspace = _Workspace()
     if workspace.scratch.stamps.size < paths.hash.slots.size >> 2:
         workspace.replace(stamps=np.zeros(paths.hash.slots.size >> 2, dtype=np.int64))
+    others = paths.n_paths if keeps_strings else NO_OTHERS
     event, n_texts, parse = 0, 0, _parser()
     while True:
-        event, n_texts = parse(source, firsts, lasts, paths.handle, workspace.handle, outcome, columns, event, n_texts)
+        event, n_texts = parse(
+            source, firsts, lasts, paths.handle, workspace.handle, outcome, columns, event, n_texts, others
+        )
         if event == n_events:
             break
         start, end = int(firsts[event]), int(lasts[event])
@@ -187,6 +211,8 @@ def parse_json(
             raise ValueError(f"event {event} is from {start} to {end}, outside the {n_bytes} bytes of data")
         if (end - start) // 8 >= workspace.scratch.path.size:
             workspace.replace(path=np.zeros((end - start) // 4 + 1, dtype=np.uint64))
+        if keeps_strings and end - start > workspace.scratch.unknown.size:
+            workspace.replace(unknown=np.zeros(2 * (end - start), dtype=np.uint64))
         columns = _with_room(columns, end - start, int(outcome.event_starts[event]), n_texts)
     n_leaves = outcome.event_starts[n_events]
     return Leaves(
@@ -220,13 +246,15 @@ def _converted(array: NDArray[Any], dtype: type[Any]) -> NDArray[Any]:
     return np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
 
 
-def _empty_statuses(n_events: int) -> Statuses:
+def empty_statuses(n_events: int) -> Statuses:
+    """Return room for the outcome of some events."""
     event_starts = np.empty(n_events + 1, dtype=np.int64)
     event_starts[0] = 0
     return Statuses(event_starts, np.empty(n_events, dtype=np.uint8), np.empty(n_events, dtype=np.int64))
 
 
-def _empty_columns(n_leaves: int, n_texts: int) -> LeafColumns:
+def empty_columns(n_leaves: int, n_texts: int) -> LeafColumns:
+    """Return room for some leaves and the bytes of their strings."""
     return LeafColumns(
         attributes=np.empty(n_leaves, dtype=np.int32),
         kinds=np.empty(n_leaves, dtype=np.uint8),
@@ -246,7 +274,7 @@ def _with_room(columns: LeafColumns, n_bytes: int, n_leaves: int, n_texts: int) 
         leaf_room *= 2
     if text_room > columns.texts.size:
         text_room *= 2
-    larger = _empty_columns(leaf_room, text_room)
+    larger = empty_columns(leaf_room, text_room)
     for name in LeafColumns._fields:
         n_used = n_texts if name == "texts" else n_leaves
         getattr(larger, name)[:n_used] = getattr(columns, name)[:n_used]

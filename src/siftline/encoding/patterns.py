@@ -8,7 +8,7 @@ each, costs O(n log n) in all. An event waits for a thousand of them at most; la
 In a layer
 
     starts with, ends with, contains     a literal text, found by the compiled search (`kernels/text_search.py`)
-    in, ignoring case                    literal texts, each of which is a whole string, folded
+    in strings; in, ignoring case        literal texts, each of which is a whole string, as it is or folded
     like, ilike                          its longest literal text is searched for; where it is found, the kernel tests
                                          the whole pattern
     matches                              the same with what `regex_literals` finds, and RE2 tests the expression; one
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import re2
 
-from siftline.encoding.domains import CASELESS_LIST, PATTERN_OPS, prefixes_of
+from siftline.encoding.domains import ANY_STRING, CASELESS_LIST, PATTERN_OPS, TEXT_LIST, prefixes_of
 from siftline.encoding.regex_literals import literal_of
 from siftline.kernels.compiler import direct
 from siftline.kernels.json_leaves import STRING
@@ -107,13 +107,15 @@ class Matcher:
     ----------
     paths : dict of str to int
         The attributes whose strings are searched.
+    takes_all : bool
+        Whether all other strings of an event are searched as well.
     layers : tuple of Layer
         Old ones first.
     wants_merge : bool
         Whether some layers should become one, in the background.
     """
 
-    __slots__ = ("_last", "layers", "n_patterns", "paths", "prefixes", "wants_merge")
+    __slots__ = ("_last", "layers", "n_patterns", "paths", "prefixes", "takes_all", "wants_merge")
 
     def __init__(self, domains: Domains, previous: Matcher | None) -> None:
         last: int = previous._last if previous else -1
@@ -121,12 +123,13 @@ class Matcher:
         self.paths: dict[str, int] = previous.paths if previous else {}
         self.layers: tuple[Layer, ...] = previous.layers if previous else ()
         self.prefixes: frozenset[str] = previous.prefixes if previous else frozenset()
+        self.takes_all = domains.takes_all_strings
         self.n_patterns = len(domains.pattern_attributes)
         self._last: int = new[-1][0] if new else last
         entries = [entry for entry in new if entry[1].op in PATTERN_OPS]
         if entries:
             self.layers = _extended(self.layers, entries)
-            owners = {pattern.attribute for _, pattern in entries}
+            owners = {pattern.attribute for _, pattern in entries} - {ANY_STRING}
             self.paths = self.paths | {domains.names[owner]: owner for owner in owners}
             # What may hold a string with patterns somewhere below it.
             self.prefixes = prefixes_of(self.paths)
@@ -143,7 +146,7 @@ class Matcher:
             return self
         other = Matcher.__new__(Matcher)
         other.layers = (*self.layers[: places[0]], layer, *self.layers[places[-1] + 1 :])
-        other.paths, other.prefixes = self.paths, self.prefixes
+        other.paths, other.prefixes, other.takes_all = self.paths, self.prefixes, self.takes_all
         other.n_patterns, other._last = self.n_patterns, self._last
         other.wants_merge = bool(other.mergeable())
         return other
@@ -186,7 +189,7 @@ def append_patterns(tree: Mapping[str, Any], domains: Domains, owners: list[int]
     attributes: list[int] = []
     texts: list[str] = []
     for key, value in tree.items():
-        if key in matcher.paths or key in matcher.prefixes:
+        if matcher.takes_all or key in matcher.paths or key in matcher.prefixes:
             _collect(value, key, matcher, attributes, texts)
     if texts:
         data = [text.encode("utf-8", "surrogatepass") for text in texts]
@@ -199,8 +202,8 @@ def append_patterns(tree: Mapping[str, Any], domains: Domains, owners: list[int]
 def _collect(value: Any, path: str, matcher: Matcher, attributes: list[int], texts: list[str]) -> None:
     """Append the strings at a path and below that are to be searched, and their attributes."""
     if type(value) is str:
-        if path in matcher.paths:
-            attributes.append(matcher.paths[path])
+        if matcher.takes_all or path in matcher.paths:
+            attributes.append(matcher.paths.get(path, ANY_STRING))
             texts.append(value)
     elif isinstance(value, Mapping):
         for key, child in value.items():
@@ -208,10 +211,10 @@ def _collect(value: Any, path: str, matcher: Matcher, attributes: list[int], tex
     elif isinstance(value, (list, tuple)):
         for element in value:
             _collect(element, path, matcher, attributes, texts)
-    elif path in matcher.paths:
+    elif matcher.takes_all or path in matcher.paths:
         leaf = leaf_of(value, path)
         if isinstance(leaf, str):
-            attributes.append(matcher.paths[path])
+            attributes.append(matcher.paths.get(path, ANY_STRING))
             texts.append(leaf)
 
 
@@ -279,7 +282,7 @@ class Layer:
     ([0, 1, 3], [7, 8])
     """
 
-    __slots__ = ("_n_owners", "_n_targets", "_others", "_regexes", "_table", "entries", "handle")
+    __slots__ = ("_others", "_regexes", "_table", "entries", "handle", "n_owners", "n_targets")
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = entries
@@ -299,9 +302,9 @@ class Layer:
                     literals.add_like(attribute, _AS_IT_IS, operand, target)
                 case "ilike":
                     literals.add_like(attribute, _FOLDED, fold(operand), target)
-                case _ if op == CASELESS_LIST:
+                case _ if op in (CASELESS_LIST, TEXT_LIST):
                     for text in json.loads(operand):
-                        literals.add_equal(attribute, _FOLDED, text, target)
+                        literals.add_equal(attribute, _FOLDED if op == CASELESS_LIST else _AS_IT_IS, text, target)
                 case "matches":
                     if not literals.add_regex(attribute, operand, target):
                         sets[attribute].append((target, operand))
@@ -311,8 +314,8 @@ class Layer:
                 case _:
                     raise ValueError(f"unknown operator {op!r}")
         self._table = literals.table()
-        self._n_targets = len(self._table.targets) + len(self._table.always)
-        self._n_owners = 1 + max(target for target, _ in entries)
+        self.n_targets = len(self._table.targets) + len(self._table.always)
+        self.n_owners = 1 + max(target for target, _ in entries)
         self.handle: Any = handle_of(self._table)
         # What finds the targets of strings that no literal tells of, by attribute.
         self._others: dict[int, list[Callable[[bytes], Iterable[int]]]] = defaultdict(list)
@@ -326,12 +329,30 @@ class Layer:
         """Return the pattern attributes of this layer that events have, whose leaves come one behind the other."""
         workspace = _workspace()
         longest = int((leaves.text_ends - leaves.text_starts).max(initial=0))
-        found = workspace.searched(self, self._n_owners, self._n_targets, longest, leaves, event_starts)
+        found = workspace.searched(self, self.n_owners, self.n_targets, longest, leaves, event_starts)
         more = self._confirmed(leaves, found)
         if self._others:
             more += self._found_otherwise(leaves, event_starts)
         starts, targets = found.starts, found.targets
         return _with_more(starts, targets, more) if more else (starts, targets)
+
+    @property
+    def tries_all(self) -> bool:
+        """Whether some patterns are tried on every string of their attribute, in Python."""
+        return bool(self._others)
+
+    def found_one_by_one(
+        self, leaves: LeafColumns, n_leaves: int, open_leaves: list[int], open_targets: list[int]
+    ) -> set[int]:
+        """Return the pattern attributes of one event that the search leaves to Python, given what it left open."""
+        pairs = zip(open_leaves, open_targets, strict=True)
+        found = {target for leaf, target in pairs if self._regexes[target].holds(_text(leaves, leaf))}
+        if self._others:
+            for leaf, attribute in enumerate(leaves.attributes[:n_leaves].tolist()):
+                if attribute in self._others and leaves.kinds.item(leaf) == STRING:
+                    text = _text(leaves, leaf)
+                    found.update(target for find in self._others[attribute] for target in find(text))
+        return found
 
     def _confirmed(self, leaves: LeafColumns, found: Found) -> list[tuple[int, int]]:
         """Return (event, target) of regular expressions that match, among those whose literal was found."""
@@ -348,7 +369,10 @@ class Layer:
 
     def _found_otherwise(self, leaves: LeafColumns, event_starts: NDArray[np.int64]) -> list[tuple[int, int]]:
         """Return (event, target) of what is tried on every string of its attribute."""
-        is_tried = np.isin(leaves.attributes, list(self._others)) & (leaves.kinds == STRING)
+        is_tried = leaves.kinds == STRING
+        everywhere = self._others.get(ANY_STRING, [])
+        if not everywhere:
+            is_tried &= np.isin(leaves.attributes, list(self._others))
         chosen = np.flatnonzero(is_tried)
         events = np.searchsorted(event_starts, chosen, side="right") - 1
         more: list[tuple[int, int]] = []
@@ -356,7 +380,8 @@ class Layer:
         for event, leaf in zip(events.tolist(), chosen.tolist(), strict=True):
             key = int(leaves.attributes[leaf]), _text(leaves, leaf)
             if key not in known:
-                known[key] = [target for find in self._others[key[0]] for target in find(key[1])]
+                own = self._others.get(key[0], []) if key[0] != ANY_STRING else []
+                known[key] = [target for find in (*own, *everywhere) for target in find(key[1])]
             more += [(event, target) for target in known[key]]
         return more
 
@@ -373,17 +398,33 @@ def _with_more(starts: NDArray[np.int64], targets: NDArray[np.int32], more: list
     return joined
 
 
+def empty_search_scratch(n_bytes: int, n_owners: int) -> SearchScratch:
+    """Return scratch for strings of this many bytes in any form, and targets below `n_owners`."""
+    return SearchScratch(
+        text=np.zeros(FOLDED_GROWTH * n_bytes + MARGIN, dtype=np.uint8),
+        stamps=np.zeros(n_owners, dtype=np.int64),
+        open_stamps=np.zeros(n_owners, dtype=np.int64),
+        folded=np.zeros(0, dtype=np.int32),
+        serials=np.zeros(2, dtype=np.int64),
+    )
+
+
+def empty_found(n_events: int, n_targets: int) -> Found:
+    """Return room for what is found in some events, whose targets are this many."""
+    return Found(
+        starts=np.zeros(n_events + 1, dtype=np.int64),
+        targets=np.empty(n_targets, dtype=np.int32),
+        open_starts=np.zeros(n_events + 1, dtype=np.int64),
+        open_leaves=np.empty(n_targets, dtype=np.int64),
+        open_targets=np.empty(n_targets, dtype=np.int32),
+    )
+
+
 class _Workspace:
     """What one thread keeps for the search, with room for what it has met so far."""
 
     def __init__(self) -> None:
-        self._scratch = SearchScratch(
-            text=np.zeros(1024, dtype=np.uint8),
-            stamps=np.zeros(64, dtype=np.int64),
-            open_stamps=np.zeros(64, dtype=np.int64),
-            folded=np.zeros(0, dtype=np.int32),
-            serials=np.zeros(2, dtype=np.int64),
-        )
+        self._scratch = empty_search_scratch(1024, 64)
         self._handle: Any = handle_of(self._scratch)
         self._targets = np.empty(1024, dtype=np.int32)
         self._open_leaves, self._open_targets = np.empty(1024, dtype=np.int64), np.empty(1024, dtype=np.int32)
@@ -417,7 +458,7 @@ class _Workspace:
                 break
             event = done if done >= 0 else -1 - done
             if done < 0:
-                self._replace(folded=_folded_characters())
+                self._replace(folded=folded_characters())
             else:
                 self._grow(n_targets)
         if len(self._scratch.text) > _KEPT_TEXT_BYTES:
@@ -459,7 +500,7 @@ def _searcher() -> Callable[..., int]:
 
 
 @functools.cache
-def _folded_characters() -> NDArray[np.int32]:
+def folded_characters() -> NDArray[np.int32]:
     """Return each code point with simple case folding, as the model has it."""
     points = range(_LAST_FOLDED + 1)
     return np.array([ord(fold(chr(point))) for point in points], dtype=np.int32)
@@ -476,7 +517,7 @@ class _Literals:
 
     def add(self, attribute: int, form: int, text: str, anchors: int, target: int, test: int = NO_TEST) -> None:
         """Ask for a text somewhere in a string, or at an end of it, and for what a test says of the string."""
-        owner = 2 * attribute + form
+        owner = 2 * (attribute - ANY_STRING) + form
         data = text.encode("utf-8", "surrogatepass")
         if data:
             self._by_literal[owner, data, anchors].append((target, test))

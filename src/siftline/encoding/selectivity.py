@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from siftline.encoding.domains import INSTANT, PATTERN_OPS
+from siftline.encoding.domains import ANY_STRING, INSTANT, PATTERN_OPS
 from siftline.encoding.events import locate
 from siftline.encoding.patterns import Layer, hits_of
 from siftline.kernels.selectivity import count_predicates, shares_in_samples, shares_of_spans
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from siftline.encoding.patterns import Entry
     from siftline.encoding.statistics import Statistics
     from siftline.model import Leaf
+
+# So many sampled values of each attribute are searched for patterns that any string may satisfy.
+_ANY_STRING_SAMPLES: Final = 64
 
 
 def literal_shares(clauses: Clauses, domains: Domains, statistics: Statistics | None) -> NDArray[np.float64]:
@@ -116,6 +119,9 @@ def _frequencies(used: Sequence[int], domains: Domains, statistics: Statistics) 
             entries.setdefault(pattern.attribute, []).append((attribute, pattern))
     shares: dict[int, float] = {}
     for owner, group in entries.items():
+        if owner == ANY_STRING:
+            shares |= _any_string_shares(group, statistics)
+            continue
         path = domains.names[owner]
         sample, frequency = statistics.samples.get(path, []), statistics.frequency(path)
         patterns = [entry for entry in group if entry[1].op in PATTERN_OPS]
@@ -134,6 +140,23 @@ def _pattern_shares(entries: list[Entry], sample: Sequence[Leaf], frequency: flo
     _, found = hits_of(Layer(entries), entries[0][1].attribute, texts)
     counts = Counter(found.tolist())
     return {attribute: frequency * (counts[attribute] + 0.5) / (len(sample) + 1.0) for attribute, _ in entries}
+
+
+def _any_string_shares(entries: list[Entry], statistics: Statistics) -> dict[int, float]:
+    """Return the share of events some string of which satisfies each of some patterns, if attributes are independent.
+
+    A few samples of each attribute are looked at.
+    """
+    layer, left = Layer(entries), {attribute: 1.0 for attribute, _ in entries}
+    for path, sample in statistics.samples.items():
+        texts = [leaf for leaf in sample[:_ANY_STRING_SAMPLES] if isinstance(leaf, str)]
+        if texts:
+            _, found = hits_of(layer, ANY_STRING, texts)
+            share = statistics.frequency(path) / min(len(sample), _ANY_STRING_SAMPLES)
+            for attribute, count in Counter(found.tolist()).items():
+                left[attribute] *= 1.0 - min(1.0, share * count)
+    least = 0.5 / (1.0 + max(map(len, statistics.samples.values()), default=0))
+    return {attribute: max(least, 1.0 - each) for attribute, each in left.items()}
 
 
 def _spans(attribute: int, domains: Domains) -> tuple[float, ...]:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from siftline.encoding.events import DictSource, EncodedEvents
+from siftline.encoding.events import EncodedEvents
 from siftline.engine.arguments import check_top, checked_now, checked_statistics, checked_tenant, checked_weight
-from siftline.engine.fast_path import fast_ids
+from siftline.engine.fast_path import current_encoder, fast_ids, fast_ids_at
 from siftline.engine.interface import CommonEngine
 from siftline.engine.pipeline import find, find_at_once, moment_of, source_for
 from siftline.engine.state import State
@@ -301,22 +301,28 @@ class Engine(CommonEngine):
         ([3], 2, None)
         """
         instant = None if now is None else checked_now(now)
-        state = self._state
-        if type(event) is dict:
-            with state.publishing:
-                event = EncodedEvents(DictSource((event,)), state.domains, instant)
-        elif (instant is not None or state.domains.has_ages) and type(event) is EncodedEvents:
-            with state.publishing:
-                event = event.at(instant, state.domains)
-        is_plain = top is None and within is None and tenant is None and type(event) is EncodedEvents
-        if is_plain and event.is_single:
-            if not as_slots and not first:
-                ids = fast_ids(state, event)
-                if ids is not None:
-                    return ids
-            found = find_at_once(state, event)
+        state, found = self._state, None
+        is_plain = top is None and within is None and tenant is None
+        if type(event) is not EncodedEvents:
+            encoder = current_encoder(state)
+            located = None if encoder is None else encoder.locate(event)
+            if located is not None:
+                if is_plain and not as_slots and not first:
+                    ids = fast_ids_at(state, located, encoder)
+                    if ids is not None:
+                        return ids
+                event = encoder.encoded(located, event, instant)
+                found = find_at_once(state, event) if is_plain else None
         else:
-            found = None
+            if instant is not None or state.domains.has_ages:
+                with state.publishing:
+                    event = event.at(instant, state.domains)
+            if is_plain and event.is_single:
+                if not as_slots and not first:
+                    ids = fast_ids(state, event)
+                    if ids is not None:
+                        return ids
+                found = find_at_once(state, event)
         if top is not None:
             check_top(top)
         if first and (top is not None or as_slots):

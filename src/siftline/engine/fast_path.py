@@ -16,13 +16,18 @@ from threading import get_ident
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from siftline.encoding.one_event import encoder_of
 from siftline.indexes.protocol import MOST_FOUND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from siftline.encoding.domains import Domains
     from siftline.encoding.events import EncodedEvents
+    from siftline.encoding.one_event import EventEncoder, Workspace
     from siftline.engine.state import State
     from siftline.engine.subscriptions import SubscriptionTable
     from siftline.engine.write_buffer import WriteBuffer
@@ -48,8 +53,31 @@ def fast_ids(state: State, event: EncodedEvents) -> list[Id] | None:
         return None
     ids: Any = path.ids_found[:n_found].tolist()
     if path.has_more:
-        ids = path.with_more(ids, event)
+        ids = path.with_more(ids, event.address, event.attributes, event.codes)
     return ids if state.generation == path.generation else None
+
+
+def fast_ids_at(state: State, workspace: Workspace, encoder: EventEncoder) -> list[Id] | None:
+    """Return the ids that the event matches which was encoded last in the arrays of this thread; None as above."""
+    path = state.fast_paths.by_thread.get(get_ident()) or _new_path(state)
+    if path is None or encoder.version != path.version or encoder.domains is not path.domains:
+        return None
+    n_found = path.call(workspace.header, path.table_at)
+    if not 0 <= n_found <= MOST_FOUND:
+        return None
+    ids: Any = path.ids_found[:n_found].tolist()
+    if path.has_more:
+        ids = path.with_more(ids, workspace.header, *workspace.values())
+    return ids if state.generation == path.generation else None
+
+
+def current_encoder(state: State) -> EventEncoder | None:
+    """Return what encodes single events for the engine as it is; None if they must take the careful way."""
+    encoder = state.domains.encoder
+    if encoder is not None and encoder.is_current():
+        return encoder
+    with state.publishing:
+        return encoder_of(state.domains)
 
 
 def _new_path(state: State) -> FastPath | None:
@@ -153,15 +181,17 @@ class FastPath:
         self._finders = finders
         self._table, self._buffer, self._n_buffered = table, buffer, n_buffered
 
-    def with_more(self, ids: list[Id], event: EncodedEvents) -> list[Id] | None:
+    def with_more(
+        self, ids: list[Id], header: int, attributes: NDArray[np.int32], codes: NDArray[np.int32]
+    ) -> list[Id] | None:
         """Return these ids and those of the other parts and the write buffer; None if the full pipeline is needed."""
         for call, table_at, ids_found, _ in self._finders[1:]:
-            n_found = call(event.address, table_at)
+            n_found = call(header, table_at)
             if not 0 <= n_found <= MOST_FOUND:
                 return None
             ids += ids_found[:n_found].tolist()
         if self._n_buffered:
-            slots, possible = self._buffer.match(event.attributes, event.codes, self._n_buffered)
+            slots, possible = self._buffer.match(attributes, codes, self._n_buffered)
             if len(possible):
                 return None
             if self._table.sharing is not None:

@@ -9,6 +9,11 @@ Serials only grow, so if the path was read in this object or inside of it, its s
 object. This never misses a repeated key. It also reports {"a": {"b": 1}, "a.b": 2}, which is rare and left to Python.
 Keys that are not in the table cannot lead to a leaf, repeated or not.
 
+With an attribute for the `others`, all strings are leaves, those at unknown paths under that attribute. Then every key
+may lead to a leaf, and every path is followed. The unknown ones have stamps too, in a hash table that lasts for one
+event: what is older than its outermost object counts as empty. Two paths of one hash share an entry, whose stamp is
+that of the later one; so no repeated key is missed, but an event may be left to Python for nothing.
+
 Every value is written after the leaves so far, but only a value with a known attribute moves the end.
 """
 
@@ -20,9 +25,19 @@ import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
 from siftline.kernels.json_number import NULL, NUMBER, parse_number, skip_infinity, skip_number
-from siftline.kernels.json_path import DOT, HASH_SEED, NO_ATTRIBUTE, PathHash, attribute_of, extend_path, find_path
+from siftline.kernels.json_path import (
+    DOT,
+    HASH_SEED,
+    NO_ATTRIBUTE,
+    PathHash,
+    attribute_of,
+    extend_path,
+    find_path,
+    finish_hash,
+)
 from siftline.kernels.json_string import decode_string
 from siftline.kernels.json_words import (
+    ONE,
     ZERO,
     bad,
     byte_at,
@@ -48,6 +63,7 @@ __all__ = [
     "FALSE",
     "FRAME_FIELDS",
     "FRAME_WORDS",
+    "NO_OTHERS",
     "NULL",
     "NUMBER",
     "OK",
@@ -70,12 +86,22 @@ OK: Final = 0
 BAD: Final = 1
 SLOW: Final = 2
 
+# Instead of the attribute of strings at unknown paths: they are no leaves.
+NO_OTHERS: Final = -1
+
 # Strings are written eight bytes at a time, so this many bytes after the last text are scratch.
 TEXT_MARGIN: Final = 8
 
+# In a table of unknown paths, the slots for an event are a quarter as many as its bytes, or up to twice as many. No key
+# takes less than five bytes, with its colon, its value and what separates it from the next.
+_BYTES_PER_SLOT: Final = 4
+# Two words for each slot: the hash of a path, and its stamp.
+UNKNOWN_WORDS: Final = 2
+
 # A frame has in `frames`: the byte that closes it; the length of its path; the attribute of an array's elements,
 # _UNKNOWN if nothing inside can be a leaf; the serial of an object. In `frame_words`: the state of its path and the
-# incomplete last word. The path of an object ends with a dot, except that of the outermost one.
+# incomplete last word. The path of an object ends with a dot, except that of the outermost one. Frame 0 has, instead of
+# a length, the last slot of the table of unknown paths for this event.
 FRAME_FIELDS: Final = 4
 FRAME_WORDS: Final = 2
 _LENGTH: Final = np.uint64(1)
@@ -113,6 +139,7 @@ class Scratch(NamedTuple):
     frames: NDArray[np.int64]
     frame_words: NDArray[np.uint64]
     path: NDArray[np.uint64]  # the complete words of a path
+    unknown: NDArray[np.uint64]  # a hash table of unknown paths; as long as an event, if there are `others`
 
 
 class Statuses(NamedTuple):
@@ -134,11 +161,13 @@ def parse_events(
     leaves: LeafColumns,
     first_event: int,
     n_texts: int,
+    others: int,
 ) -> tuple[int, int]:
     """Parse the events from `first_event` on, until one might not fit in the arrays or lies outside the data.
 
     An event of n bytes has at most n / 2 leaves, n bytes of text and n bytes in a path. Paths and scratch come as
-    handles (see `kernels/pointers.py`).
+    handles (see `kernels/pointers.py`). Strings at unknown paths belong to the attribute `others`, unless that is
+    NO_OTHERS.
 
     Returns
     -------
@@ -146,7 +175,7 @@ def parse_events(
         The number of events that were parsed, and the end of the texts.
     """
     paths, scratch = arrays_at(path_hash, PathHash), arrays_at(thread_scratch, Scratch)
-    return _parse_events(data, starts, ends, paths, scratch, outcome, leaves, first_event, n_texts)
+    return _parse_events(data, starts, ends, paths, scratch, outcome, leaves, first_event, n_texts, others)
 
 
 @inline_kernel
@@ -160,6 +189,7 @@ def _parse_events(
     leaves: LeafColumns,
     first_event: int,
     n_texts: int,
+    others: int,
 ) -> tuple[int, int]:
     """Parse as `parse_events` does, with arrays instead of handles."""
     event_starts, statuses, positions = outcome.event_starts, outcome.statuses, outcome.positions
@@ -174,10 +204,11 @@ def _parse_events(
             or n_leaves + ((end - start) >> 1) >= leaves.attributes.size
             or n_texts + (end - start) + TEXT_MARGIN > leaves.texts.size
             or ((end - start) >> 3) >= scratch.path.size
+            or (others != NO_OTHERS and end - start > scratch.unknown.size)
         ):
             return event, n_texts
         result, event_starts[event + 1], new_texts = _parse_event(
-            data, start, end, paths, scratch, leaves, n_leaves, n_texts
+            data, start, end, paths, scratch, leaves, n_leaves, n_texts, others
         )
         if result >= 0:
             statuses[event] = OK
@@ -200,9 +231,12 @@ def _parse_event(
     leaves: LeafColumns,
     n_leaves: int,
     n_texts: int,
+    others: int,
 ) -> tuple[int, int, int]:
     """Parse one event; return the end of it or a failure, the number of leaves, and the end of the texts."""
     frames, frame_words, path = scratch.frames, scratch.frame_words, scratch.path
+    if others != NO_OTHERS:
+        frames[_LENGTH] = _last_slot(end - position)
     position = _open_event(data, position, end, frames, frame_words)
     depth = 1
     if position >= 0 and byte_at(data, position, end) == _CLOSE_OBJECT:
@@ -220,7 +254,7 @@ def _parse_event(
             if position < 0:
                 break
             if attribute != _UNKNOWN:
-                attribute = _look_up(paths, path, state, tail, length, scratch.stamps, frames[frame + _SERIAL])
+                attribute = _look_up(paths, scratch, state, tail, length, frames[frame + _SERIAL], others)
                 if attribute == _REPEATED:
                     position = slow(position)
                     break
@@ -235,6 +269,8 @@ def _parse_event(
             if byte_at(data, position, end) != byte + _OPEN_TO_CLOSE:
                 continue
         else:
+            if byte == _QUOTE and attribute < 0:
+                attribute = others
             position, text_end = _read_scalar(data, position, end, scratch.powers, attribute, leaves, n_leaves, n_texts)
             if position < 0:
                 break
@@ -343,22 +379,47 @@ def _extend_by_text(
 
 @inline_kernel
 def _look_up(
-    paths: PathHash,
-    path: NDArray[np.uint64],
-    state: np.uint64,
-    tail: np.uint64,
-    length: int,
-    stamps: NDArray[np.int64],
-    serial: int,
+    paths: PathHash, scratch: Scratch, state: np.uint64, tail: np.uint64, length: int, serial: int, others: int
 ) -> Any:
-    """Return the attribute of a path, NO_ATTRIBUTE for a prefix of a known path, _UNKNOWN, or _REPEATED."""
-    slot = find_path(paths.slots, paths.words, path, state, tail, length)
+    """Return the attribute of a path, NO_ATTRIBUTE for a prefix of a known path, _UNKNOWN, or _REPEATED.
+
+    If strings at unknown paths are leaves, every path is as good as a prefix.
+    """
+    slot = find_path(paths.slots, paths.words, scratch.path, state, tail, length)
     if slot < 0:
-        return np.int64(_UNKNOWN)
-    if stamps[np.uint64(slot)] >= serial:
+        if others == NO_OTHERS:
+            return np.int64(_UNKNOWN)
+        return _stamp_unknown(scratch, finish_hash(state, tail, length), serial)
+    if scratch.stamps[np.uint64(slot)] >= serial:
         return np.int64(_REPEATED)
-    stamps[np.uint64(slot)] = serial
+    scratch.stamps[np.uint64(slot)] = serial
     return np.int64(attribute_of(paths.slots, slot))
+
+
+@inline_kernel
+def _last_slot(n_bytes: int) -> int:
+    """Return the last slot of the table of unknown paths for an event."""
+    n_slots = 4
+    while n_slots * _BYTES_PER_SLOT < n_bytes:
+        n_slots *= 2
+    return n_slots - 1
+
+
+@inline_kernel
+def _stamp_unknown(scratch: Scratch, hashed: np.uint64, serial: int) -> Any:
+    """Take note of an unknown path; return NO_ATTRIBUTE, or _REPEATED if it was read in this object before."""
+    unknown, frames = scratch.unknown, scratch.frames
+    last, oldest = np.uint64(frames[_LENGTH]), np.uint64(frames[np.uint64(FRAME_FIELDS) + _SERIAL])
+    slot = hashed & last
+    while unknown[(slot << ONE) + ONE] >= oldest:
+        if unknown[slot << ONE] == hashed:
+            if unknown[(slot << ONE) + ONE] >= np.uint64(serial):
+                return np.int64(_REPEATED)
+            break
+        slot = (slot + ONE) & last
+    unknown[slot << ONE] = hashed
+    unknown[(slot << ONE) + ONE] = np.uint64(serial)
+    return np.int64(NO_ATTRIBUTE)
 
 
 @inline_kernel

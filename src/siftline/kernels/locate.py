@@ -272,14 +272,16 @@ def locate_texts(
 
 @inline_kernel
 def _locate_leaves(leaves: LeafColumns, flat: FlatDomains, codes: NDArray[np.int32]) -> None:
-    """Write the codes of leaves."""
+    """Write the codes of leaves, except of those whose attribute is below zero."""
     attributes, kinds, numbers = leaves.attributes, leaves.kinds, leaves.numbers
     n = len(attributes)
     for i in range(n):
-        if i + _FAR < n:
+        if i + _FAR < n and attributes[i + _FAR] >= 0:
             fetch(flat.lines, np.int64(attributes[i + _FAR]) * LINE_COLUMNS)
-        if i + _NEAR < n and kinds[i + _NEAR] == KIND_NUMBER:
+        if i + _NEAR < n and kinds[i + _NEAR] == KIND_NUMBER and attributes[i + _NEAR] >= 0:
             _fetch_entry(numbers[i + _NEAR], np.uint64(attributes[i + _NEAR]), flat)
+        if attributes[i] < 0:
+            continue
         line = np.uint64(attributes[i])
         if kinds[i] < 3:
             codes[i] = kinds[i]

@@ -47,15 +47,30 @@ def table_of(arrays: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
 def handle_of(arrays: Any) -> Any:
     """Return the handle of a NamedTuple of arrays, from which `arrays_at` makes one of the same class in a kernel.
 
-    It is a table of their addresses; for interpreted kernels, the NamedTuple itself.
+    It is a table of their addresses; for interpreted kernels, the NamedTuple itself. A field can be a NamedTuple of
+    arrays itself.
     """
-    if not IS_COMPILED:
-        return arrays
-    for array, (dtype, columns) in zip(arrays, _shapes(arrays.__class__), strict=True):
+    return table_of(_checked_arrays(arrays)) if IS_COMPILED else arrays
+
+
+def _checked_arrays(arrays: Any) -> list[NDArray[Any]]:
+    """Return the arrays of a NamedTuple, one after the other, each of the type that its annotation names."""
+    found = []
+    for array, shape in zip(arrays, _shapes(arrays.__class__), strict=True):
+        if isinstance(shape, type):
+            found += _checked_arrays(array)
+            continue
+        dtype, columns = shape
         assert array.dtype == dtype
         assert array.shape[1:] == (() if columns is None else (columns,))
         assert array.flags.aligned
-    return table_of(arrays)
+        found.append(array)
+    return found
+
+
+def address_of(handle: Any) -> Any:
+    """Return what a kernel takes that is called with the address of a handle; interpreted, the handle itself."""
+    return handle.ctypes.data if IS_COMPILED else handle
 
 
 def empty_handle(arrays: tuple[NDArray[Any], ...]) -> Any:
@@ -217,11 +232,35 @@ def _slice_of(array: NDArray[Any], begin: Any, end: Any) -> NDArray[Any]:
     return array[begin:end]
 
 
+def _octets_of(typing_context: Any, data: Any) -> Any:
+    """Return the bytes of a `bytes` object as an array, without counting a reference; the caller keeps it alive."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source = make_array(signature.args[0])(context, builder, arguments[0])
+        octets = make_array(signature.return_type)(context, builder)
+        populate_array(
+            octets,
+            data=source.data,
+            shape=cgutils.unpack_tuple(builder, source.shape, 1),
+            strides=cgutils.unpack_tuple(builder, source.strides, 1),
+            itemsize=source.itemsize,
+            meminfo=None,
+        )
+        return octets._getvalue()
+
+    return types.Array(types.uint8, 1, "C", readonly=True)(data), code
+
+
+def _octets_from(data: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(data, dtype=np.uint8)
+
+
 # Interpreted kernels get the arrays instead of a table (`handle_of`).
 arrays_at = intrinsic(_arrays_at) if IS_COMPILED else _arrays_themselves
 describe = intrinsic(_describe) if IS_COMPILED else _describe_nothing
 fetch = intrinsic(_fetch) if IS_COMPILED else _fetch_nothing
 part_of = intrinsic(_part_of) if IS_COMPILED else _slice_of
+octets_of = intrinsic(_octets_of) if IS_COMPILED else _octets_from
 
 
 class EventValues(NamedTuple):

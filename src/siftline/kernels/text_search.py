@@ -45,6 +45,9 @@ MARGIN: Final = 16
 FOLDED_GROWTH: Final = 2
 
 _STRING: Final = 4
+# The number of an attribute and a form, its *owner*, is twice the attribute plus two, and one more if folded. Those of
+# the attribute -1 are for literals that any string may have.
+_ALL_STRINGS: Final = 0
 _FIRST_UPPER: Final = np.uint64(0x3F3F3F3F3F3F3F3F)  # 0x80 - "A", for each byte
 _BEHIND_UPPER: Final = np.uint64(0x2525252525252525)  # 0x80 - "Z" - 1
 _TO_LOWER: Final = np.uint64(2)  # 0x80 shifted by this is 0x20
@@ -376,6 +379,7 @@ def search_leaves(
 ) -> int:
     """Search the strings of events from `first_event` on; return the event that might not fit, or needs the table.
 
+    Each is searched for the literals of its attribute, and for those that any string may have.
     The result is the number of events when all are done; -1 - event if the table of folded characters is missing.
     `found` must have room for all targets, for one event.
     """
@@ -388,14 +392,18 @@ def search_leaves(
         counts = n_found, n_open
         scratch.serials[0] += 1
         for leaf in range(event_starts[event], event_starts[event + 1]):
-            owner = 2 * np.int64(leaves.attributes[leaf])
-            if leaves.kinds[leaf] != _STRING or owner >= n_owners:
+            own = 2 * (np.int64(leaves.attributes[leaf]) + 1)
+            if leaves.kinds[leaf] != _STRING:
                 continue
             if counts[1] + n_targets > len(found.open_targets):
                 return event
             scratch.serials[1] += 1
             start, end = leaves.text_starts[leaf], leaves.text_ends[leaf]
-            for form in range(2):
+            for k in range(2 if own == _ALL_STRINGS else 4):
+                form = k & 1
+                owner = own if k < 2 else _ALL_STRINGS
+                if owner >= n_owners:
+                    continue
                 has_any = table.always_starts[owner + form] < table.always_starts[owner + form + 1]
                 if not (table.sizes[owner + form] or has_any):
                     continue

@@ -150,7 +150,7 @@ def cover(expression: Expression) -> Cover:
     """Return the strongest condition worth indexing that every matching event meets.
 
     It is the DNF if that does not explode. Otherwise conjuncts that would make it explode are left out. What no index
-    decides (`any`, two attributes, all strings, lengths) is replaced by what it implies for single attributes. An exact
+    decides (`any`, two attributes, lengths) is replaced by what it implies for single attributes. An exact
     check must then follow.
 
     >>> from siftline.model import Predicate
@@ -177,7 +177,8 @@ def cover_with_alternatives(expression: Expression) -> Cover:
     if len(found.clauses) <= 1 and found.is_exact:
         return found
     clauses = cnf(expression)
-    if clauses is None or not all(isinstance(parts_of(part)[0], Predicate) for clause in clauses for part in clause):
+    leaves = (parts_of(part)[0] for clause in clauses or () for part in clause)
+    if clauses is None or not all(isinstance(leaf, (Predicate, AnyString)) for leaf in leaves):
         return found
     if found.is_exact and sum(map(len, found.clauses)) <= sum(map(len, clauses)):
         return found
@@ -198,7 +199,7 @@ def _cover(expression: Expression, product: type[And] | type[Or], *, is_relaxed:
             return _cover_of_any(leaf, asked)
         if isinstance(leaf, (Call, Constraint)):
             return Cover([()], False)  # operators decide it, on what the index leaves
-        if isinstance(leaf, (AttributeComparison, AnyString, Length)):
+        if isinstance(leaf, (AttributeComparison, Length)):
             return Cover([_implied_by_derived(leaf, asked)], False)
     if isinstance(expression, Predicate) and _is_mixture(expression):
         return _cover(Or(merge_equalities((expression,))), product, is_relaxed=is_relaxed)
@@ -298,6 +299,8 @@ def _implied(expression: Expression, prefix: str) -> Expression:
         return AnyElement(f"{prefix}.{leaf.attribute}", leaf.operand)
     if isinstance(leaf, Predicate):
         return _implied_by_predicate(leaf, asked, prefix)
+    if isinstance(leaf, AnyString):
+        return leaf if asked is Asked.TRUE else TRUE  # the strings of an element are strings of the event
     implied = _implied_by_derived(leaf, asked)
     return And([_implied_by_predicate(predicate, Asked.TRUE, prefix) for predicate in implied])
 
