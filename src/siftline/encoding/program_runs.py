@@ -97,7 +97,8 @@ class Run:
         while True:
             n_waiting = run(pairs, columns, starts, decided, handle, workspace.handle, seconds, nanoseconds)
             if n_waiting == 0:
-                return places == HOLDS
+                holds: NDArray[np.bool_] = places == HOLDS
+                return holds
             if n_waiting < 0:
                 workspace.replace(folded=folded_characters())
                 continue

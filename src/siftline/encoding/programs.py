@@ -19,8 +19,8 @@ import numpy as np
 
 from siftline.encoding.flat_domains import split_numbers
 from siftline.encoding.growable import Growable
-from siftline.encoding.path_hash import NO_PATHS, Paths
 from siftline.encoding.leaf_tests import Constant, LeafTest, leaf_test
+from siftline.encoding.path_hash import NO_PATHS, Paths
 from siftline.kernels.json_leaves import NUMBER
 from siftline.kernels.pointers import handle_of, no_arrays
 from siftline.kernels.programs import (

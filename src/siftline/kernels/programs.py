@@ -1,7 +1,7 @@
 """Programs: expressions over the values of an event, run without Python.
 
-A *test* is a predicate, or another leaf of an expression. It is true, unknown or false of an event, as the model says. A
-program asks tests one after the other, and jumps:
+A *test* is a predicate, or another leaf of an expression. It is true, unknown or false of an event, as the model says.
+A program asks tests one after the other, and jumps:
 
     a = 1 and not (b > 2 or c is null)      place   asks          of test     jumps if so    otherwise
                                               2     is true       a = 1            1          FAILS
@@ -292,7 +292,7 @@ def _evaluated(
     is_undecided = False
     while leaf >= 0:
         found = _truth_of_value(table, test, leaves, leaf, begin, scratch, now)
-        if found == IS_TRUE or found == _NO_TABLE:
+        if found in (IS_TRUE, _NO_TABLE):
             return found
         if found == IS_FALSE:
             truth = np.int64(IS_FALSE)
@@ -504,7 +504,7 @@ def _truth_of_range(
         return np.int64(IS_UNKNOWN)
     if is_between:
         return np.int64(IS_TRUE if order >= 0 and upper_order <= 0 else IS_FALSE)
-    is_equal_enough = order == 0 and (asks == AT_MOST or asks == AT_LEAST)
+    is_equal_enough = order == 0 and asks in (AT_MOST, AT_LEAST)
     is_on_side = order < 0 if asks <= AT_MOST else order > 0
     return np.int64(IS_TRUE if is_equal_enough or is_on_side else IS_FALSE)
 
@@ -525,7 +525,7 @@ def _truth_of_text(
     """Return whether a string begins or ends with a text, has it, or fits a pattern."""
     asks, constant = np.int64(table.tests[test]), np.int64(table.operands[test])
     first, last = table.text_starts[constant], table.text_ends[constant]
-    if asks == STARTS or asks == ENDS:
+    if asks in (STARTS, ENDS):
         n = last - first
         if n > end - start:
             return np.int64(IS_FALSE)
@@ -577,7 +577,7 @@ def _truth_of_pairs(table: ProgramTable, test: Any, leaves: LeafColumns, begin: 
         while right >= 0:
             n_pairs += 1
             found = _truth_of_pair(table, asks, offset, leaves, left, right)
-            if found == IS_TRUE or found == UNDECIDED or n_pairs > _PAIRS_MAX:
+            if found in (IS_TRUE, UNDECIDED) or n_pairs > _PAIRS_MAX:
                 return np.int64(UNDECIDED) if found != IS_TRUE else found
             if found == IS_FALSE:
                 truth = np.int64(IS_FALSE)
@@ -600,7 +600,7 @@ def _truth_of_pair(table: ProgramTable, asks: Any, offset: Any, leaves: LeafColu
         order = compare_texts(
             leaves.texts, start, end, leaves.texts, leaves.text_starts[right], leaves.text_ends[right]
         )
-    elif (kind == FALSE or kind == TRUE) and (other == FALSE or other == TRUE) and asks <= PAIR_DIFFERENT:
+    elif kind in (FALSE, TRUE) and other in (FALSE, TRUE) and asks <= PAIR_DIFFERENT:
         order = 0 if kind == other else 1
     else:
         return np.int64(IS_UNKNOWN)
