@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from siftline.encoding.domain_tables import DomainTables
     from siftline.encoding.domains import Domains
     from siftline.encoding.events import Arrays
+    from siftline.encoding.json_leaves import Leaves
+    from siftline.encoding.path_hash import Paths
     from siftline.encoding.patterns import Matcher
 
     # The pattern attributes of string i are attributes[starts[i] : starts[i + 1]].
@@ -153,6 +155,10 @@ class ArrowSource:
             scalar = column[position]
             pairs += python_pairs(scalar) if path is None else [(path, python_value(scalar))]
         return merged(pairs)
+
+    def parsed(self, positions: NDArray[np.int64], paths: Paths) -> Leaves | None:
+        """Return the leaves of some events, which ascend and are at least one; None if they are no JSON texts."""
+        return None if self._json is None else self._json.parsed(positions, paths)
 
     def encode(self, domains: Domains, now: int = 0) -> Arrays:
         """Encode all rows."""

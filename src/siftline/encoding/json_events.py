@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from siftline.encoding.events import Arrays
     from siftline.encoding.flat_domains import Base
     from siftline.encoding.json_leaves import Leaves
+    from siftline.encoding.path_hash import Paths
 
 # Texts are parsed in blocks of about this many bytes: the parser's arrays are several times as large as its input.
 _BLOCK_BYTES: Final = 1 << 22
@@ -129,6 +130,14 @@ class JsonSource:
             return self._encode_objects(range(len(self)), domains, now)
         parts = [self._encode_block(first, end, tables, domains, now) for first, end in self._blocks()]
         return joined(parts)
+
+    def parsed(self, positions: NDArray[np.int64], paths: Paths) -> Leaves:
+        """Return the leaves of some events, which ascend and are at least one, with these attributes."""
+        starts, ends, data = self._starts[positions], self._ends[positions], self._data
+        if data.size > _BLOCK_BYTES:
+            low, high = int(starts.min()), int(ends.max())
+            data, starts, ends = data[low:high], starts - low, ends - low
+        return parse_json(data, starts, ends, paths)
 
     def _blocks(self) -> list[tuple[int, int]]:
         """Return ranges of events with about _BLOCK_BYTES of text."""

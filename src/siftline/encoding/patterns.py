@@ -532,8 +532,8 @@ class _Literals:
             self._add_pattern(attribute, form, [()], target)
 
     def _add_pattern(self, attribute: int, form: int, segments: Sequence[tuple[str | None, ...]], target: int) -> None:
-        self._patterns.append(_coded(segments))
-        self.add(attribute, form, _longest_part(segments), 0, target, len(self._patterns) - 1)
+        self._patterns.append(coded_pattern(segments))
+        self.add(attribute, form, longest_part(segments), 0, target, len(self._patterns) - 1)
 
     def add_like(self, attribute: int, form: int, pattern: str, target: int) -> None:
         """Ask for what a wildcard pattern says."""
@@ -625,7 +625,7 @@ def _asked(lists: list[list[tuple[int, int]]]) -> tuple[NDArray[np.int32], NDArr
     return starts, both[:, 0].copy(), both[:, 1].copy()
 
 
-def _coded(segments: Iterable[tuple[str | None, ...]]) -> bytes:
+def coded_pattern(segments: Iterable[tuple[str | None, ...]]) -> bytes:
     """Return a wildcard pattern as the kernel reads it."""
     any_character = bytes([ANY_CHARACTER])
     coded = (
@@ -635,7 +635,7 @@ def _coded(segments: Iterable[tuple[str | None, ...]]) -> bytes:
     return bytes([ANY_TEXT]).join(coded)
 
 
-def _longest_part(segments: Iterable[tuple[str | None, ...]]) -> str:
+def longest_part(segments: Iterable[tuple[str | None, ...]]) -> str:
     """Return the longest text without wildcards."""
     parts: list[str] = []
     for segment in segments:

@@ -421,7 +421,12 @@ class Engine(CommonEngine):
     # looking in
 
     def stats(self) -> dict[str, Any]:
-        """Return counts, bytes by structure, and the work that matching has done so far."""
+        """Return counts, bytes by structure, and the work that matching has done so far.
+
+        `programs` counts the expressions that were compiled for the exact check, because an event met a clause of
+        theirs that does not say everything; `program_tests` the predicates that they share; `regex_calls` how often a
+        regular expression was run on a string for them.
+        """
         with self._state.writing:
             clauses = self._updates.joined_clauses()
             return {
@@ -435,6 +440,7 @@ class Engine(CommonEngine):
                 "clause_bytes": sum(array.nbytes for array in clauses),
                 "laid_out_s": self._state.laid_out_s,
                 **self._state.index.stats(),
+                **self._state.table.programs.stats(),
                 **({} if self._state.table.stage is None else {"operators": self._state.table.stage.stats()}),
             }
 

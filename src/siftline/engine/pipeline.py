@@ -1,7 +1,8 @@
 """How an engine matches events, in five steps.
 
     candidates   index and write buffer find slots that match, and slots that may match
-    confirm      the latter are checked by their expressions; operators are called last, for what is still undecided
+    confirm      the latter are checked by their expressions, compiled as programs (`exact_check.py`); operators are
+                 called last, for what is still undecided
     duplicates   subscriptions with the same expression as a slot that was found are added
     subset       only the subscriptions that the caller asked for are kept
     rank         only the best by weight are kept
@@ -23,12 +24,12 @@ import numpy as np
 
 from siftline.encoding.events import EncodedEvents
 from siftline.encoding.sources import source_of
+from siftline.engine.exact_check import holds_by_programs
 from siftline.engine.ranking import best_rows
 from siftline.errors import EventError
 from siftline.indexes.protocol import Many
 from siftline.kernels.sharing import with_duplicates
 from siftline.kernels.spans import side_by_side
-from siftline.model import matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -247,8 +248,11 @@ def _holds(candidates: Matches, events: EncodedEvents) -> NDArray[np.bool_]:
         is_called = table.owners.taken(slots) >= 0
     if is_called.any():
         holds[is_called] = _called(positions[is_called], slots[is_called], events, table)
-    for i in np.flatnonzero(~is_called).tolist():
-        holds[i] = matches(table.expression(int(slots[i])), events.event(int(positions[i])))
+    if not is_called.any():
+        return holds_by_programs(positions, slots, events, table)
+    is_plain = ~is_called
+    if is_plain.any():
+        holds[is_plain] = holds_by_programs(positions[is_plain], slots[is_plain], events, table)
     return holds
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 import numpy as np
 
 from siftline.encoding.growable import Growable, GrowableBits
+from siftline.encoding.programs import Programs
 from siftline.errors import DuplicateIdError, SubscriptionError, UnknownIdError
 from siftline.ids import INT64, check_type
 from siftline.ids import Id as Id
@@ -181,6 +182,7 @@ class SubscriptionTable:
         self._lasts: dict[int, int] = {}
         self.stage: Stage | None = None  # for conditions with calls; None before the first
         self.owners: Growable | None = None  # the number of each slot's condition in the stage, or -1
+        self.programs = Programs()  # of those slots that were candidates for an event
         self.removed: list[Id] | None = None  # the ids removed since a sweep began; None without a sweep
 
     @property
@@ -542,6 +544,7 @@ class SubscriptionTable:
         is_kept[self._leaders_of_duplicates()] = True
         new_slots = np.where(is_kept, np.cumsum(is_kept) - 1, -1).astype(np.int32)
         table = SubscriptionTable()
+        table.programs.regex_calls = self.programs.regex_calls
         for part, start in zip(self._parts, self._part_starts, strict=True):
             kept = np.flatnonzero(is_kept[start : start + len(part)])
             slots = (kept + start).astype(np.int32)

@@ -43,22 +43,28 @@ def read_instants(
     nanoseconds = np.zeros(len(starts), dtype=np.int64)
     are_times = np.zeros(len(starts), dtype=np.bool_)
     for i in range(len(starts)):
-        start, end = starts[i], ends[i]
-        if end - start < _DATE_BYTES:
-            continue
-        second = _read_date(texts, start)
-        if second == _NOT_A_NUMBER:
-            continue
-        second *= _DAY_SECONDS
-        if end - start > _DATE_BYTES:
-            time, nanosecond = _read_time(texts, start, end)
-            if time == _NOT_A_NUMBER:
-                continue
-            second += time
-            nanoseconds[i] = nanosecond
-        seconds[i] = second
-        are_times[i] = _FIRST_SECOND <= second <= _LAST_SECOND
+        seconds[i], nanoseconds[i], are_times[i] = read_instant(texts, starts[i], ends[i])
     return seconds, nanoseconds, are_times
+
+
+@inline_kernel
+def read_instant(texts: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bool]:
+    """Return seconds since 1970 and nanoseconds of texts[start:end], and whether it is a time; 0 and 0 if not."""
+    if end - start < _DATE_BYTES:
+        return 0, 0, False
+    second = _read_date(texts, start)
+    if second == _NOT_A_NUMBER:
+        return 0, 0, False
+    second *= _DAY_SECONDS
+    nanosecond = 0
+    if end - start > _DATE_BYTES:
+        time, nanosecond = _read_time(texts, start, end)
+        if time == _NOT_A_NUMBER:
+            return 0, 0, False
+        second += time
+    if not _FIRST_SECOND <= second <= _LAST_SECOND:
+        return 0, 0, False
+    return second, nanosecond, True
 
 
 @inline_kernel

@@ -186,22 +186,31 @@ def _copy(texts: NDArray[np.uint8], start: int, end: int, to: NDArray[np.uint8])
 
 
 @inline_kernel
-def _fold(texts: NDArray[np.uint8], start: int, end: int, scratch: SearchScratch) -> Any:
-    """Write a string with simple case folding, and zeros behind it; return its length, -1 if there is no table."""
-    n, to = end - start, scratch.text
+def fold_text(texts: NDArray[np.uint8], start: int, end: int, to: NDArray[np.uint8], folded: NDArray[np.int32]) -> Any:
+    """Write a string with simple case folding, and zeros behind it; return its length.
+
+    The table `folded` has the folded form of each code point. If it is empty and needed, the result is -1.
+    """
+    n = end - start
     for k in range(0, n, 8):
         word = load_word(texts, start + k, end)
         if word & HIGH_BITS:
-            return _fold_characters(texts, start + k, end, k, scratch)
+            return _fold_characters(texts, start + k, end, k, to, folded)
         store_word(to, k, _lower(word))
     store_word(to, n, ZERO)
     return n
 
 
 @inline_kernel
-def _fold_characters(texts: NDArray[np.uint8], position: int, end: int, n_written: int, scratch: SearchScratch) -> Any:
+def _fold_characters(
+    texts: NDArray[np.uint8],
+    position: int,
+    end: int,
+    n_written: int,
+    to: NDArray[np.uint8],
+    folded: NDArray[np.int32],
+) -> Any:
     """Write the rest of a string, code point by code point; return the length of all, -1 if there is no table."""
-    to, folded = scratch.text, scratch.folded
     if not len(folded):
         return -1
     n = n_written
@@ -407,7 +416,10 @@ def search_leaves(
                 has_any = table.always_starts[owner + form] < table.always_starts[owner + form + 1]
                 if not (table.sizes[owner + form] or has_any):
                     continue
-                n = _fold(leaves.texts, start, end, scratch) if form else _copy(leaves.texts, start, end, scratch.text)
+                if form:
+                    n = fold_text(leaves.texts, start, end, scratch.text, scratch.folded)
+                else:
+                    n = _copy(leaves.texts, start, end, scratch.text)
                 if n < 0:
                     return -1 - event
                 counts = _search(table, owner + form, n, leaf, scratch, found, counts)

@@ -1,0 +1,300 @@
+"""Expressions as programs for the exact check (see `kernels/programs.py`), compiled when they are first needed.
+
+An expression becomes its negation normal form: and / or over literals, each of which asks something of a leaf. Leaves
+are tests that all programs of a table share. Operands of a connective are in the order of what they cost, so that a
+comparison of numbers comes before a search in a text, and a regular expression last.
+
+A program speaks of values, not of codes: nothing that happens to the domains makes it invalid. Programs are only
+appended. Whoever runs them takes a *view*, arrays that never change as far as they go.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from siftline.encoding.flat_domains import split_numbers
+from siftline.encoding.growable import Growable
+from siftline.encoding.leaf_tests import Constant, LeafTest, leaf_test
+from siftline.encoding.path_hash import NO_PATHS, Paths
+from siftline.kernels.json_leaves import NUMBER
+from siftline.kernels.pointers import handle_of, no_arrays
+from siftline.kernels.programs import (
+    FAILS,
+    FROM_NOW,
+    HOLDS,
+    INSTANT,
+    IS_FALSE,
+    IS_TRUE,
+    IS_UNKNOWN,
+    NOT_COMPILED,
+    ProgramTable,
+)
+from siftline.language.normal_form import Asked, nnf, parts_of
+from siftline.model import And, Expression, Or
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+_NOBODY: Final = -1
+_PER_SECOND: Final = 1_000_000_000
+
+_TRUTHS: Final = {
+    Asked.TRUE: 1 << IS_TRUE,
+    Asked.FALSE: 1 << IS_FALSE,
+    Asked.NOT_TRUE: 1 << IS_FALSE | 1 << IS_UNKNOWN,
+    Asked.NOT_FALSE: 1 << IS_TRUE | 1 << IS_UNKNOWN,
+}
+
+
+class ProgramView(NamedTuple):
+    """All programs of some moment.
+
+    Attributes
+    ----------
+    table, handle
+        Their arrays, and what kernels take for them.
+    paths, names : Paths, dict of str to int
+        The attributes that they ask about.
+    leaves : list of Expression
+        The leaf of each test. The list grows.
+    regexes : dict of int to compiled regular expression
+        By test, those that were needed so far.
+    """
+
+    table: ProgramTable
+    handle: Any
+    paths: Paths
+    names: dict[str, int]
+    leaves: list[Expression]
+    regexes: dict[int, Any]
+
+
+class Programs:
+    """The programs of the subscriptions of one table, by slot.
+
+    Attributes
+    ----------
+    regex_calls : int
+        How often a regular expression was run on a string.
+
+    Examples
+    --------
+    >>> from siftline.model import Predicate
+    >>> programs = Programs()
+    >>> a, b = Predicate("a", "=", 1), Predicate("b", "contains", "x")
+    >>> view, places = programs.ready(np.array([7, 8]), {7: b & a, 8: a}.__getitem__)
+    >>> places.tolist(), len(view.leaves)
+    ([1, 2], 2)
+    """
+
+    def __init__(self) -> None:
+        self._forget()
+        _watched.add(self)
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._compiled = _Compiled()
+        self.regex_calls = 0
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return Programs, ()  # made again where they are needed
+
+    def stats(self) -> dict[str, int]:
+        """Return how many programs and tests there are, their bytes, and how often regular expressions were run."""
+        compiled = self._compiled
+        return {
+            "programs": compiled.n_programs,
+            "program_tests": len(compiled.leaves),
+            "program_bytes": sum(column.whole.nbytes for column in (*compiled.columns, compiled.places)),
+            "regex_calls": self.regex_calls,
+        }
+
+    def ready(
+        self, slots: NDArray[Any], expression: Callable[[int], Expression]
+    ) -> tuple[ProgramView, NDArray[np.int32]]:
+        """Return a view, and where in it the program of each slot begins; HOLDS or FAILS if it is only that.
+
+        `expression` gives the expression of a slot that has no program yet.
+        """
+        compiled = self._compiled
+        known = compiled.places
+        missing = slots
+        if len(slots) and int(slots.max()) < len(known):
+            places = known.taken(slots)
+            if int(places.min()) > NOT_COMPILED:
+                return compiled.view, places  # which was there before the places were
+            missing = slots[places == NOT_COMPILED]
+        with self._lock:
+            try:
+                compiled = self._compiled
+                compiled.add(np.unique(missing).tolist(), expression)
+            except BaseException:  # an interrupt as well: some arrays may have grown, and others not
+                self._compiled = _Compiled()
+                raise
+            return compiled.view, compiled.places.taken(slots)
+
+
+class _Compiled:
+    """All programs that there are, until they are forgotten together."""
+
+    def __init__(self) -> None:
+        self.places = Growable.empty(np.int32)  # by slot
+        self.columns = [Growable(array) for array in no_arrays(ProgramTable)]
+        self.numbers: dict[Expression, int] = {}  # of the test of a leaf
+        self.leaves: list[Expression] = []
+        self.costs: list[int] = []
+        self.names: dict[str, int] = {}
+        self.n_programs = 0
+        table = no_arrays(ProgramTable)
+        self.view = ProgramView(table, handle_of(table), NO_PATHS, {}, self.leaves, {})
+
+    def add(self, slots: list[int], expression: Callable[[int], Expression]) -> None:
+        """Compile the expressions of those slots that have no program yet."""
+        if not slots:
+            return
+        n_more = slots[-1] + 1 - len(self.places)
+        if n_more > 0:
+            self.places.extend(np.full(n_more, NOT_COMPILED, dtype=np.int32))
+        draft = _Draft(self)
+        item = self.places.item
+        added = [(slot, draft.program(expression(slot))) for slot in slots if item(slot) == NOT_COMPILED]
+        draft.append()
+        self.n_programs += len(added)
+        self._publish()
+        # Only now: whoever reads a place finds the program in the view.
+        for slot, place in added:
+            self.places.set(slot, place)
+
+    def _publish(self) -> None:
+        """Replace the view by one of everything that there is now."""
+        table = ProgramTable(*(column.view for column in self.columns))
+        paths, names = self.view.paths, self.view.names
+        if len(names) != len(self.names):
+            names = self.names.copy()
+            paths = Paths(list(names))
+        self.view = self.view._replace(table=table, handle=handle_of(table), paths=paths, names=names)
+
+
+class _Draft:
+    """Programs that are being made, and their tests, in lists."""
+
+    def __init__(self, compiled: _Compiled) -> None:
+        self._compiled = compiled
+        names = ProgramTable._fields
+        self._lengths = dict(zip(names, map(len, compiled.columns), strict=True))
+        self._new: dict[str, list[Any]] = {name: [] for name in names if name not in ("numbers", "residuals", "texts")}
+        self._constants: list[Constant] = []
+        self._texts = bytearray()
+
+    def program(self, expression: Expression) -> int:
+        """Add the program of an expression and return where it begins."""
+        tree, _ = self._costed(nnf(expression))
+        return self._laid_out(tree, HOLDS, FAILS)
+
+    def append(self) -> None:
+        """Append everything to the arrays of all programs."""
+        seconds = [divmod(each.value, _PER_SECOND) for each in self._constants if each.kind in (INSTANT, FROM_NOW)]
+        are_moments = np.array([each.kind in (INSTANT, FROM_NOW) for each in self._constants], dtype=np.bool_)
+        values = [each.value if each.kind == NUMBER else 0 for each in self._constants]
+        numbers, residuals = split_numbers(values)
+        starts = np.array(self._new["text_starts"], dtype=np.int64)
+        if seconds:
+            residuals[are_moments], starts[are_moments] = zip(*seconds, strict=True)
+        made = {
+            **self._new,
+            "numbers": numbers,
+            "residuals": residuals,
+            "text_starts": starts,
+            "texts": np.frombuffer(bytes(self._texts), dtype=np.uint8),
+        }
+        for name, column in zip(ProgramTable._fields, self._compiled.columns, strict=True):
+            column.extend(made[name])
+
+    # programs
+
+    def _costed(self, expression: Expression) -> tuple[Any, int]:
+        """Return what is asked of which test, or a connective and its operands by cost; and the cost of all."""
+        if isinstance(expression, (And, Or)):
+            operands = sorted(map(self._costed, expression.operands), key=_cost)
+            return (type(expression) is And, operands), sum(map(_cost, operands))
+        leaf, asked = parts_of(expression)
+        test = self._test(leaf)
+        return (test, _TRUTHS[asked]), self._compiled.costs[test]
+
+    def _laid_out(self, tree: Any, if_so: int, otherwise: int) -> int:
+        """Add the instructions of a tree, the last operands first, and return where they begin."""
+        first, second = tree
+        if type(first) is not bool:
+            return self._instruction(first, second, if_so, otherwise)
+        place = if_so if first else otherwise
+        for operand, _ in reversed(second):
+            place = self._laid_out(operand, place, otherwise) if first else self._laid_out(operand, if_so, place)
+        return place
+
+    def _instruction(self, test: int, truths: int, if_so: int, otherwise: int) -> int:
+        new = self._new
+        new["asked_tests"].append(test)
+        new["asked_truths"].append(truths)
+        new["if_so"].append(if_so)
+        new["otherwise"].append(otherwise)
+        return self._lengths["asked_tests"] + len(new["asked_tests"]) - 1
+
+    # tests
+
+    def _test(self, leaf: Expression) -> int:
+        """Return the number of the test of a leaf."""
+        compiled = self._compiled
+        number = compiled.numbers.get(leaf)
+        if number is None:
+            number = compiled.numbers[leaf] = len(compiled.leaves)
+            test = leaf_test(leaf)
+            compiled.leaves.append(leaf)
+            compiled.costs.append(test.cost)
+            self._append(test)
+        return number
+
+    def _append(self, test: LeafTest) -> None:
+        new = self._new
+        first = self._lengths["kinds"] + len(new["kinds"])
+        operand = first if test.constants else _NOBODY
+        if test.bounds:
+            operand = self._lengths["bounds"] + len(new["bounds"])
+            new["bounds"] += [first + bound for bound in test.bounds]
+        new["tests"].append(test.asks)
+        new["flags"].append(test.flags)
+        new["attributes"].append(self._attribute(test.attribute))
+        new["others"].append(self._attribute(test.other))
+        new["operands"].append(operand)
+        for constant in test.constants:
+            start = self._lengths["texts"] + len(self._texts)
+            self._constants.append(constant)
+            self._texts += constant.text
+            new["kinds"].append(constant.kind)
+            new["text_starts"].append(start)
+            new["text_ends"].append(start + len(constant.text))
+
+    def _attribute(self, path: str | None) -> int:
+        names = self._compiled.names
+        return _NOBODY if path is None else names.setdefault(path, len(names))
+
+
+def _cost(costed: tuple[Any, int]) -> int:
+    return costed[1]
+
+
+def _after_fork() -> None:
+    """Drop all programs: a thread of the parent process may have been in the middle of compiling some."""
+    for programs in list(_watched):
+        programs._forget()
+
+
+_watched: Final[weakref.WeakSet[Programs]] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

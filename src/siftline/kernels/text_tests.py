@@ -1,0 +1,126 @@
+"""Tests of one string in UTF-8 by another: order, whether it stands in it, and its length in code points.
+
+The order of the bytes is the order of the code points, lone surrogates included.
+
+Before a text is searched for, the *grams* of the string, all that stands in three bytes behind each other, are asked
+whether it can be there at all. They are bits of a hash, entered once for a string however many texts are searched for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from siftline.kernels.compiler import inline_kernel
+from siftline.kernels.json_words import ZERO, load_word, low_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Words of one set of grams: 8,192 bits, of which a string of 200 bytes sets one in forty.
+GRAM_SET_WORDS: Final = 128
+
+_GRAM_BYTES: Final = 3
+_WORD_BYTES: Final = 8
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+_GRAM_SHIFT: Final = np.uint64(64 - 13)
+_WORD_SHIFT: Final = np.uint64(6)
+_WORD_BITS: Final = np.uint64(63)
+_ONE: Final = np.uint64(1)
+_CONTINUATION: Final = 0x80
+_CONTINUATION_BITS: Final = 0xC0
+
+
+@inline_kernel
+def compare_texts(
+    left: NDArray[np.uint8], start: Any, end: Any, right: NDArray[np.uint8], right_start: Any, right_end: Any
+) -> int:
+    """Return -1, 0 or 1 if left[start:end] comes before right[right_start:right_end], is the same, or comes behind."""
+    n = min(end - start, right_end - right_start)
+    k = 0
+    while k + _WORD_BYTES <= n and load_word(left, start + k, end) == load_word(right, right_start + k, right_end):
+        k += _WORD_BYTES
+    while k < n:
+        here, there = left[np.uint64(start + k)], right[np.uint64(right_start + k)]
+        if here != there:
+            return -1 if here < there else 1
+        k += 1
+    if end - start == right_end - right_start:
+        return 0
+    return -1 if end - start < right_end - right_start else 1
+
+
+@inline_kernel
+def stands_at(text: NDArray[np.uint8], start: Any, part: NDArray[np.uint8], part_start: Any, part_end: Any) -> bool:
+    """Return whether part[part_start:part_end] stands in a text from `start` on; there must be room for it."""
+    n = part_end - part_start
+    if n < _WORD_BYTES:
+        here, there = load_word(text, start, len(text)), load_word(part, part_start, len(part))
+        return bool(low_bytes(here ^ there, n) == ZERO)
+    for k in range(0, n - _WORD_BYTES, _WORD_BYTES):
+        if load_word(text, start + k, len(text)) != load_word(part, part_start + k, len(part)):
+            return False
+    last = n - _WORD_BYTES
+    return bool(load_word(text, start + last, len(text)) == load_word(part, part_start + last, len(part)))
+
+
+@inline_kernel
+def contains(
+    text: NDArray[np.uint8], start: Any, end: Any, part: NDArray[np.uint8], part_start: Any, part_end: Any
+) -> bool:
+    """Return whether part[part_start:part_end] stands somewhere in text[start:end]."""
+    n = part_end - part_start
+    if n == 0:
+        return True
+    first, room = load_word(part, part_start, part_end), len(text)
+    kept = low_bytes(~ZERO, n) if n < _WORD_BYTES else ~ZERO
+    for position in range(start, end - n + 1):
+        is_first = load_word(text, position, room) & kept == first
+        if is_first and stands_at(text, position, part, part_start, part_end):
+            return True
+    return False
+
+
+@inline_kernel
+def count_characters(text: NDArray[np.uint8], start: Any, end: Any) -> int:
+    """Return the number of code points: of the bytes that do not continue one."""
+    n = 0
+    for position in range(start, end):
+        n += text[np.uint64(position)] & _CONTINUATION_BITS != _CONTINUATION
+    return n
+
+
+@inline_kernel
+def _gram_hash(text: NDArray[np.uint8], position: Any) -> Any:
+    gram = (
+        np.uint64(text[np.uint64(position)])
+        | np.uint64(text[np.uint64(position + 1)]) << np.uint64(8)
+        | np.uint64(text[np.uint64(position + 2)]) << np.uint64(16)
+    )
+    return (gram * _MIX) >> _GRAM_SHIFT
+
+
+@inline_kernel
+def enter_grams(text: NDArray[np.uint8], start: Any, end: Any, grams: NDArray[np.uint64], first: Any) -> None:
+    """Make the words of `grams` from `first` on the set of the grams of text[start:end]."""
+    for word in range(first, first + GRAM_SET_WORDS):
+        grams[np.uint64(word)] = 0
+    for position in range(start, end - _GRAM_BYTES + 1):
+        mixed = _gram_hash(text, position)
+        grams[np.uint64(first) + (mixed >> _WORD_SHIFT)] |= _ONE << (mixed & _WORD_BITS)
+
+
+@inline_kernel
+def may_contain(grams: NDArray[np.uint64], first: Any, part: NDArray[np.uint8], part_start: Any, part_end: Any) -> bool:
+    """Return False if a text with these grams surely does not have part[part_start:part_end]."""
+    position = part_start
+    while position + _GRAM_BYTES <= part_end:
+        mixed = _gram_hash(part, position)
+        if not (grams[np.uint64(first) + (mixed >> _WORD_SHIFT)] >> (mixed & _WORD_BITS)) & _ONE:
+            return False
+        position += _GRAM_BYTES
+    if part_end - part_start < _GRAM_BYTES:
+        return True
+    mixed = _gram_hash(part, part_end - _GRAM_BYTES)
+    return bool((grams[np.uint64(first) + (mixed >> _WORD_SHIFT)] >> (mixed & _WORD_BITS)) & _ONE)
