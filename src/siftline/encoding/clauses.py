@@ -145,8 +145,8 @@ def constants_of(
     """
     needed: dict[str | MomentOf, set[Any]] = {}
     parts = chain.from_iterable(clause for clauses, _ in covers for clause in clauses)
-    for literal in chain.from_iterable(alternatives_of(part) for part in parts):
-        leaf, _ = parts_of(literal)
+    leaves = (parts_of(literal)[0] for literal in chain.from_iterable(alternatives_of(part) for part in parts))
+    for leaf in dict.fromkeys(leaves):  # clauses of one subscription share most of their literals
         if isinstance(leaf, Predicate) and leaf.attribute is not None:
             constants = needed.setdefault(leaf.attribute, set())
             if not has_moments(leaf):
@@ -167,6 +167,7 @@ class _Rows:
     def __init__(self, domains: Domains, takes_patterns: bool) -> None:
         self.domains = domains
         self.takes_patterns = takes_patterns
+        self.coded: dict[tuple[Expression, bool], CodedLiteral] = {}  # clauses share most of their literals
         self.columns: dict[str, list[Any]] = {name: [] for name in _DTYPES}
         self.columns["starts"].append(0)
         self.columns["set_starts"].append(0)
@@ -188,11 +189,18 @@ class _Rows:
                 alternatives, part_exactness = _coded_alternatives(part, coding)
                 coded = [] if alternatives is None else [alternatives]
             else:
-                literals, part_exactness = _coded_literal(part, coding)
+                literals, part_exactness = self._coded_literal(part, coding)
                 coded = [[literal] for literal in literals if literal.ranges or literal.is_wanted]
             exactness = min(exactness, part_exactness)
             groups += coded
         return groups, exactness
+
+    def _coded_literal(self, literal: Expression, coding: Coding) -> CodedLiteral:
+        key = literal, coding.is_narrow
+        coded = self.coded.get(key)
+        if coded is None:
+            coded = self.coded[key] = _coded_literal(literal, coding)
+        return coded
 
     def _add_groups(self, slot: int, groups: list[list[Coded]], exactness: Exactness) -> None:
         # Where some value must lie in no range at all, the clause can never hold.
@@ -252,6 +260,10 @@ class Coded(NamedTuple):
     pattern: int = -1
 
 
+# What a literal asks of codes, all of which must hold, and how exact that is.
+CodedLiteral = tuple[list[Coded], Exactness]
+
+
 def alternatives_of(part: Expression) -> tuple[Expression, ...]:
     """Return the literals of one part of a clause: itself, or what an `or` lists."""
     return part.operands if isinstance(part, Or) else (part,)
@@ -275,7 +287,7 @@ def _coded_alternatives(part: Or, coding: Coding) -> tuple[list[Coded] | None, E
     return coded, exactness
 
 
-def _coded_literal(literal: Expression, coding: Coding) -> tuple[list[Coded], Exactness]:
+def _coded_literal(literal: Expression, coding: Coding) -> CodedLiteral:
     """Return what a literal asks of codes, all of which must hold, and how exact that is."""
     leaf, asked = parts_of(literal)
     domains = coding.domains
@@ -293,6 +305,7 @@ def _coded_literal(literal: Expression, coding: Coding) -> tuple[list[Coded], Ex
         if derived is None:
             return _coded_mixture(leaf, attribute, asked)
         attribute, leaf = domains.intern_any(derived[0]), derived[1]
+    leaf = simplified(leaf)
     found = spaces(leaf, domains.domains[attribute])
     pattern = pattern_of(attribute, leaf)
     if pattern is not None and found.is_opaque and not coding.takes_patterns:
@@ -317,7 +330,7 @@ def _coded_literal(literal: Expression, coding: Coding) -> tuple[list[Coded], Ex
     return [], Exactness.NONE
 
 
-def _coded_mixture(leaf: Predicate, attribute: int, asked: Asked) -> tuple[list[Coded], Exactness]:
+def _coded_mixture(leaf: Predicate, attribute: int, asked: Asked) -> CodedLiteral:
     """Return what can be asked of codes where moments are mixed with each other and with other constants."""
     if asked in (Asked.NOT_TRUE, Asked.NOT_FALSE):
         return [], Exactness.NONE
@@ -325,7 +338,7 @@ def _coded_mixture(leaf: Predicate, attribute: int, asked: Asked) -> tuple[list[
     return [Coded(attribute, [SECTIONS[kind] for kind in sorted(kinds)], True)], Exactness.NONE
 
 
-def _coded_pattern(pattern: Pattern, asked: Asked, domains: Domains) -> tuple[list[Coded], Exactness]:
+def _coded_pattern(pattern: Pattern, asked: Asked, domains: Domains) -> CodedLiteral:
     """Return what a literal asks of the pattern attribute, and of the attribute itself."""
     if asked is Asked.NOT_FALSE:
         return [], Exactness.NONE

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from siftline.encoding.clauses import (
     relabelled,
 )
 from siftline.encoding.conjunctions import encode_many
+from siftline.encoding.likelihoods import Likelihoods
 from siftline.encoding.patterns import matcher_of, merged_layer, n_new_patterns
 from siftline.encoding.plain import PlainRows, known_rows, placed_rows
 from siftline.engine.compaction import NoCompactor, run_here
@@ -234,7 +236,8 @@ class Updates:
     @property
     def covering(self) -> Callable[[Expression], Cover]:
         """The function that turns an expression into clauses."""
-        return cover_with_alternatives if self.state.index.takes_alternatives else cover
+        chosen = cover_with_alternatives if self.state.index.takes_alternatives else cover
+        return partial(chosen, likelihood=Likelihoods(self.state.statistics))
 
     def _encoded(self, covers: Sequence[Cover], domains: Domains) -> Clauses:
         """Return clauses for the next slots."""

@@ -14,9 +14,11 @@ a literal: on arrays, `a > 2 and a < 2` can hold.
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import Final, NamedTuple
 
+from siftline.language.likelihood import NOT_WORTH_FINDING, Likelihood, likelihood_by_form
 from siftline.model import (
     TRUE,
     And,
@@ -33,14 +35,17 @@ from siftline.model import (
     Or,
     Predicate,
     Timestamp,
+    walk,
 )
 
 Clause = tuple[Expression, ...]
 
-# A conjunction is multiplied out only up to this many clauses, or twice its literals if that is more ...
-MAX_CLAUSES: Final = 64
-# ... and up to this many literals in all of them, or eight times as many as it has.
-MAX_LITERALS: Final = 4096
+# What many products stop at, so that the numbers stay small.
+_ENDLESS: Final = 1 << 60
+# A clause of witnesses has at most this many literals: more leave hardly fewer candidates.
+WITNESS_LITERALS_MAX: Final = 4
+# How likely a value is that does not satisfy a predicate.
+_LIKELY: Final = 0.9
 
 
 class Asked(Enum):
@@ -118,22 +123,34 @@ def parts_of(literal: Expression) -> tuple[Expression, Asked]:
     return literal, Asked.TRUE
 
 
+class Limits(NamedTuple):
+    """How far an expression is multiplied out: up to a number, or so many for each of its literals if that is more."""
+
+    clauses: int
+    clauses_per_literal: int
+    literals: int
+    literals_per_literal: int
+
+
+# For normal forms that somebody asked for, and for what an index looks for.
+NORMAL_FORM_LIMITS: Final = Limits(64, 2, 4096, 8)
+COVER_LIMITS: Final = Limits(16, 1, 32, 2)
+
+
 def dnf(expression: Expression) -> list[Clause] | None:
     """Return clauses of literals, or-ed, that match exactly when `expression` does; None if they would explode.
 
     >>> from siftline.model import Predicate
     >>> a, b, c = (Predicate(name, "=", 1) for name in "abc")
-    >>> dnf((a | b) & c) == [(c, a), (c, b)]
+    >>> dnf((a | b) & c) == [(a, c), (b, c)]
     True
     """
-    cover = _cover(nnf(expression), And, is_relaxed=False)
-    return cover.clauses if cover.is_exact else None
+    return _multiplied_out(_joined(nnf(expression)), And, NORMAL_FORM_LIMITS)
 
 
 def cnf(expression: Expression) -> list[Clause] | None:
     """Return clauses of literals, and-ed, each an `or`, that match exactly when `expression` does; None likewise."""
-    cover = _cover(nnf(expression), Or, is_relaxed=False)
-    return cover.clauses if cover.is_exact else None
+    return _multiplied_out(_joined(nnf(expression)), Or, NORMAL_FORM_LIMITS)
 
 
 class Cover(NamedTuple):
@@ -146,12 +163,19 @@ class Cover(NamedTuple):
     is_exact: bool
 
 
-def cover(expression: Expression) -> Cover:
-    """Return the strongest condition worth indexing that every matching event meets.
+def cover(expression: Expression, likelihood: Likelihood = likelihood_by_form) -> Cover:
+    """Return a condition worth indexing that every matching event meets.
 
-    It is the DNF if that does not explode. Otherwise conjuncts that would make it explode are left out. What no index
-    decides (`any`, two attributes, lengths) is replaced by what it implies for single attributes. An exact
-    check must then follow.
+    It is the DNF if that is small. Otherwise it lists *witnesses*: literals of which one must be true, each with what
+    else must be true then. What no index decides (`any`, two attributes, lengths) is replaced by what it
+    implies for single attributes. An exact check must then follow.
+
+    Parameters
+    ----------
+    expression : Expression
+        Any expression.
+    likelihood : callable
+        Estimates how often a leaf is true, for the choice of witnesses.
 
     >>> from siftline.model import Predicate
     >>> sku, qty = Predicate("sku", "=", "x"), Predicate("qty", ">", 2)
@@ -159,13 +183,19 @@ def cover(expression: Expression) -> Cover:
     Cover(clauses=[(Predicate('items.sku', '=', 'x'), Predicate('items.qty', '>', 2))], is_exact=False)
     """
     if isinstance(expression, And) and all(
-        type(operand) is Predicate and not _is_mixture(operand) for operand in expression.operands
+        type(operand) is Predicate and not _is_regex(operand) and not _is_mixture(operand)
+        for operand in expression.operands
     ):
         return Cover([_distinct([expression.operands])], True)  # what most subscriptions are, without the detour
-    return _cover(nnf(expression), And, is_relaxed=True)
+    condition = _joined(nnf(expression), is_relaxed=True)
+    clauses = _multiplied_out(condition, And, COVER_LIMITS)
+    if clauses is None:
+        return Cover(_Search(likelihood).witnesses(condition).clauses, False)
+    found = [_worth_finding(clause, likelihood) for clause in clauses]
+    return Cover(found, found == clauses and _is_decided(expression))
 
 
-def cover_with_alternatives(expression: Expression) -> Cover:
+def cover_with_alternatives(expression: Expression, likelihood: Likelihood = likelihood_by_form) -> Cover:
     """Return the cover, or, if that is shorter, the CNF as one clause, in which an `or` lists alternatives.
 
     >>> from siftline.model import Predicate
@@ -173,7 +203,7 @@ def cover_with_alternatives(expression: Expression) -> Cover:
     >>> cover_with_alternatives((a | b | c) & (d | e)).clauses == [(a | b | c, d | e)]
     True
     """
-    found = cover(expression)
+    found = cover(expression, likelihood)
     if len(found.clauses) <= 1 and found.is_exact:
         return found
     clauses = cnf(expression)
@@ -185,25 +215,173 @@ def cover_with_alternatives(expression: Expression) -> Cover:
     return Cover([tuple(clause[0] if len(clause) == 1 else Or(clause) for clause in clauses)], True)
 
 
-def _cover(expression: Expression, product: type[And] | type[Or], *, is_relaxed: bool) -> Cover:
-    """Multiply out: operands of `product` are combined, operands of the other connective are listed."""
-    if isinstance(expression, (And, Or)):
-        operands = merge_equalities(expression.operands) if isinstance(expression, Or) else expression.operands
-        covers = [_cover(operand, product, is_relaxed=is_relaxed) for operand in operands]
-        if isinstance(expression, product):
-            return _multiplied(covers)
-        return Cover([clause for part in covers for clause in part.clauses], all(part.is_exact for part in covers))
+def _joined(expression: Expression, *, is_relaxed: bool = False) -> Expression:
+    """Return an expression (in NNF) with its equalities joined; if wanted, with only what an index can look for."""
+    if isinstance(expression, Or):
+        operands = merge_equalities(expression.operands)
+        return Or(tuple(_joined(operand, is_relaxed=is_relaxed) for operand in operands))
+    if isinstance(expression, And):
+        return And(tuple(_joined(operand, is_relaxed=is_relaxed) for operand in expression.operands))
     if is_relaxed:
         leaf, asked = parts_of(expression)
         if isinstance(leaf, AnyElement):
-            return _cover_of_any(leaf, asked)
+            return _implied_by_any(leaf) if asked is Asked.TRUE else TRUE
         if isinstance(leaf, (Call, Constraint)):
-            return Cover([()], False)  # operators decide it, on what the index leaves
+            return TRUE  # operators decide it, on what the index leaves
         if isinstance(leaf, (AttributeComparison, Length)):
-            return Cover([_implied_by_derived(leaf, asked)], False)
+            return And(_implied_by_derived(leaf, asked))
     if isinstance(expression, Predicate) and _is_mixture(expression):
-        return _cover(Or(merge_equalities((expression,))), product, is_relaxed=is_relaxed)
-    return Cover([(expression,)], True)
+        return Or(merge_equalities((expression,)))
+    return expression
+
+
+def _is_decided(expression: Expression) -> bool:
+    """Return whether an index decides every leaf."""
+    return all(isinstance(node, (Predicate, AnyString, And, Or, Not, IsTrue)) for node in walk(expression))
+
+
+# products
+
+
+def _multiplied_out(expression: Expression, product: type[And] | type[Or], limits: Limits) -> list[Clause] | None:
+    """Return clauses for joined literals: operands of `product` are combined, those of the other one are listed.
+
+    None if there would be more of them, or longer ones, than the limits allow.
+    """
+    n_clauses, n_literals = _size(expression, product)
+    if n_clauses > limits.clauses or n_literals > limits.literals:
+        n_leaves = sum(not isinstance(node, (And, Or, Not, IsTrue)) for node in walk(expression))
+        if n_clauses > max(limits.clauses, limits.clauses_per_literal * n_leaves):
+            return None
+        if n_literals > max(limits.literals, limits.literals_per_literal * n_leaves):
+            return None
+    return _product(expression, product)
+
+
+def _size(expression: Expression, product: type[And] | type[Or]) -> tuple[int, int]:
+    """Return how many clauses an expression has, and how many literals all of them have."""
+    if not isinstance(expression, (And, Or)):
+        return 1, 1
+    sizes = [_size(operand, product) for operand in expression.operands]
+    if not isinstance(expression, product):
+        return sum(n for n, _ in sizes), sum(n for _, n in sizes)
+    n_clauses, n_literals = 1, 0
+    for more_clauses, more_literals in sizes:
+        n_literals = min(n_literals * more_clauses + n_clauses * more_literals, _ENDLESS)
+        n_clauses = min(n_clauses * more_clauses, _ENDLESS)
+    return n_clauses, n_literals
+
+
+def _product(expression: Expression, product: type[And] | type[Or]) -> list[Clause]:
+    """Return the clauses of an expression."""
+    if not isinstance(expression, (And, Or)):
+        return [(expression,)]
+    parts = [_product(operand, product) for operand in expression.operands]
+    if not isinstance(expression, product):
+        return [clause for part in parts for clause in part]
+    clauses: list[Clause] = [_distinct([part[0] for part in parts if len(part) == 1])]
+    for part in parts:
+        if len(part) != 1:
+            clauses = [_distinct([left, right]) for left in clauses for right in part]
+    return clauses
+
+
+def _distinct(clauses: list[Clause]) -> Clause:
+    """Join clauses to one, each literal once."""
+    return tuple(dict.fromkeys(literal for clause in clauses for literal in clause))
+
+
+# witnesses
+
+
+class _Witnesses(NamedTuple):
+    """Clauses of which one must hold, and how many of them an event is expected to satisfy."""
+
+    clauses: list[Clause]
+    expected: float
+
+
+# What holds for every event. It expects more than any number of witnesses does.
+_EVERY_EVENT: Final = _Witnesses([()], 1e9)
+
+
+class _Search:
+    """A search for the witnesses of one expression."""
+
+    def __init__(self, likelihood: Likelihood) -> None:
+        self._likelihood = likelihood
+        self._known: dict[int, float] = {}  # by the identity of a literal, which the expression keeps alive
+
+    def witnesses(self, expression: Expression) -> _Witnesses:
+        """Return few short clauses, one of which holds if an expression does.
+
+        For an `or` they are those of all operands, for an `and` those of the operand that the fewest events satisfy.
+        What must hold besides, because it is a conjunct by itself, makes each of them rarer.
+        """
+        if not isinstance(expression, (And, Or)):
+            return _Witnesses([(expression,)], self._likelihood_of(expression))
+        found = [self.witnesses(operand) for operand in expression.operands]
+        if isinstance(expression, Or):
+            listed = dict.fromkeys(clause for part in found for clause in part.clauses)
+            return _Witnesses(list(listed), sum(part.expected for part in found))
+        required = _distinct([part.clauses[0] for part in found if len(part.clauses) == 1])
+        sets = [part for part in found if len(part.clauses) != 1]
+        best = min(sets, key=lambda part: part.expected, default=_EVERY_EVENT)
+        if best.expected >= _EVERY_EVENT.expected and required:
+            best = _EVERY_EVENT
+        clauses = [self._shortened(_distinct([required, clause])) for clause in best.clauses]
+        return _Witnesses(clauses, sum(map(self._expected, clauses)))
+
+    def _shortened(self, clause: Clause) -> Clause:
+        """Return the rarest literals of a clause; those that ask for no value only if there are no others."""
+        ordered = sorted(clause, key=self._likelihood_of)
+        if ordered and asks_for_value(ordered[0]):
+            ordered = [literal for literal in ordered if asks_for_value(literal)]
+        return _worth_finding(tuple(ordered[:WITNESS_LITERALS_MAX]), self._likelihood)
+
+    def _expected(self, clause: Clause) -> float:
+        """Return how likely all literals of a clause are to hold, as if they did not depend on each other."""
+        return math.prod(map(self._likelihood_of, clause)) if clause else _EVERY_EVENT.expected
+
+    def _likelihood_of(self, literal: Expression) -> float:
+        known = self._known.get(id(literal))
+        if known is None:
+            leaf, asked = parts_of(literal)
+            known = _EVERY_EVENT.expected
+            if asks_for_value(literal):
+                known = self._likelihood(leaf) if asked is Asked.TRUE else _LIKELY
+            self._known[id(literal)] = known
+        return known
+
+
+def _worth_finding(clause: Clause, likelihood: Likelihood) -> Clause:
+    """Return a clause without what takes longer to find than to check, unless an index would find nothing else."""
+    if not any(map(_is_regex, clause)):
+        return clause
+    found = tuple(each for each in clause if not _is_regex(each) or likelihood(parts_of(each)[0]) < NOT_WORTH_FINDING)
+    return found if any(map(asks_for_value, found)) else clause
+
+
+def _is_regex(literal: Expression) -> bool:
+    leaf, _ = parts_of(literal)
+    return isinstance(leaf, Predicate) and leaf.op == "matches"
+
+
+def asks_for_value(literal: Expression) -> bool:
+    """Return whether an index finds a literal by a value of the event: it is not true just because there is none.
+
+    >>> from siftline.model import Predicate
+    >>> one = Predicate("a", "=", 1)
+    >>> asks_for_value(Not(one)), asks_for_value(Not(IsTrue(one))), asks_for_value(Predicate("a", "is null"))
+    (True, False, False)
+    """
+    leaf, asked = parts_of(literal)
+    if isinstance(leaf, Predicate) and leaf.op in ("exists", "is null", "is not null"):
+        return (leaf.op != "is null") is (asked in (Asked.TRUE, Asked.NOT_FALSE))
+    return asked in (Asked.TRUE, Asked.FALSE)
+
+
+# what is listed, and what is implied
 
 
 def _is_mixture(predicate: Predicate) -> bool:
@@ -214,32 +392,6 @@ def _is_mixture(predicate: Predicate) -> bool:
 def _family(constant: object) -> type | None:
     """Return what tells timestamps, and what moves with now, from each other and the rest."""
     return type(constant) if isinstance(constant, (Timestamp, Now)) else None
-
-
-def _multiplied(covers: list[Cover]) -> Cover:
-    """Combine every clause of every operand; an operand that would make too much of it is left out."""
-    sizes = [sum(map(len, part.clauses)) for part in covers]
-    n_literals = sum(sizes)
-    clauses: list[Clause] = [_distinct([part.clauses[0] for part in covers if len(part.clauses) == 1])]
-    size = len(clauses[0])
-    is_exact = all(part.is_exact for part in covers)
-    # Small operands first, so that what is left out is what costs most.
-    for part, part_size in sorted(zip(covers, sizes, strict=True), key=lambda pair: len(pair[0].clauses)):
-        if len(part.clauses) == 1:
-            continue
-        product_size = len(clauses) * part_size + len(part.clauses) * size
-        is_many = len(clauses) * len(part.clauses) > max(MAX_CLAUSES, 2 * n_literals)
-        if is_many or product_size > max(MAX_LITERALS, 8 * n_literals):
-            is_exact = False
-        else:
-            clauses = [_distinct([left, right]) for left in clauses for right in part.clauses]
-            size = product_size
-    return Cover(clauses, is_exact)
-
-
-def _distinct(clauses: list[Clause]) -> Clause:
-    """Join clauses to one, each literal once."""
-    return tuple(dict.fromkeys(literal for clause in clauses for literal in clause))
 
 
 def merge_equalities(operands: tuple[Expression, ...]) -> tuple[Expression, ...]:
@@ -279,12 +431,9 @@ def _implied_by_derived(leaf: Expression, asked: Asked) -> tuple[Predicate, ...]
     return ()
 
 
-def _cover_of_any(leaf: AnyElement, asked: Asked) -> Cover:
-    """Return what a literal over `any path (...)` implies for the attributes of the whole event."""
-    if asked is Asked.TRUE:
-        implied = _cover(_implied(nnf(leaf.operand), leaf.attribute), And, is_relaxed=True)
-        return Cover(implied.clauses, False)
-    return Cover([()], False)
+def _implied_by_any(leaf: AnyElement) -> Expression:
+    """Return what `any path (...)` implies for the attributes of the whole event, for an index."""
+    return _joined(_implied(nnf(leaf.operand), leaf.attribute), is_relaxed=True)
 
 
 def _implied(expression: Expression, prefix: str) -> Expression:

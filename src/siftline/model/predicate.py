@@ -16,7 +16,7 @@ import re2
 from siftline.errors import SubscriptionError
 from siftline.model.expression import Expression
 from siftline.model.timestamp import FIRST_INSTANT, LAST_INSTANT, MAX_OFFSET, Now, Timestamp
-from siftline.model.wildcard import parse_like
+from siftline.model.wildcard import check_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,7 +205,7 @@ def _checked_text(op: str, operand: object) -> str:
     if not isinstance(operand, str):
         raise SubscriptionError(f"'{op}' needs a string, not a {kind_of(operand)}")
     if op.endswith("like"):
-        parse_like(operand)
+        check_like(operand)
     elif op.endswith("matches"):
         compile_regex(operand)
     elif op.endswith("cidr"):

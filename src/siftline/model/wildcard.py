@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
+from typing import Final
 
 from siftline.errors import SubscriptionError
+
+# A character and what escapes it, a wildcard, or characters that stand for themselves.
+_TOKEN: Final = re.compile(r"\\.|[%_]|[^\\%_]+", re.DOTALL)
 
 
 @lru_cache(maxsize=4096)
@@ -16,28 +21,26 @@ def parse_like(pattern: str) -> tuple[tuple[str | None, ...], ...]:
     >>> parse_like(r"100\%")
     (('1', '0', '0', '%'),)
     """
+    check_like(pattern)
     segments: list[list[str | None]] = [[]]
-    characters = iter(enumerate(pattern))
-    for position, character in characters:
-        if character == "%":
+    for token in _TOKEN.findall(pattern):
+        if token == "%":
             segments.append([])
-        elif character == "_":
+        elif token == "_":
             segments[-1].append(None)
-        elif character == "\\":
-            segments[-1].append(_escaped(pattern, position))
-            next(characters)
         else:
-            segments[-1].append(character)
+            segments[-1].extend(token.removeprefix("\\") if len(token) == 2 else token)
     return tuple(tuple(segment) for segment in segments)
 
 
-def _escaped(pattern: str, position: int) -> str:
-    if position + 1 >= len(pattern):
+def check_like(pattern: str) -> None:
+    """Raise SubscriptionError if a pattern ends with an escape character that escapes nothing."""
+    n_escapes = len(pattern) - len(pattern.rstrip("\\"))
+    if n_escapes % 2:
         shown = pattern if pattern.isprintable() else repr(pattern)[1:-1]
         raise SubscriptionError(
             f"the pattern '{shown}' ends with the escape character '\\'", hint=r"write '\\' for a backslash itself"
         )
-    return pattern[position + 1]
 
 
 def like(value: str, pattern: str) -> bool:
