@@ -67,7 +67,7 @@ class Sizes:
     n_singles: int = 10_000
     n_kinds: int = 8
     least_of_kind: int = 50
-    n_compared: int = 2_000
+    n_compared: int = 20_000
     n_sqlite: int = 200
     n_scanned: int = 100
     n_copies: int = 1
@@ -354,8 +354,9 @@ def _rival_figures(bench: Bench, answer: Answer, n_asked: int, n_same: int) -> I
 
 def _against_duckdb(bench: Bench, answer: Answer, lines: Sequence[bytes]) -> Found:
     """Return how many times as long DuckDB takes for the events that it took."""
-    batch = b"\n".join(lines[number] for number in answer.events)
-    own = bench.timed(lambda: bench.engine.match_batch(batch, threads=1))
+    taken = [lines[number] for number in answer.events]
+    batches = [b"\n".join(part) for part in _parts(taken, bench.sizes.n_batch)]
+    own = bench.timed(lambda: [bench.engine.match_batch(batch, threads=1).num_rows for batch in batches])
     walls = median(each.seconds for each in own)
     processor = max(median(each.processor_seconds for each in own), 1e-9)
     is_usual = not bench.file.is_regression and len(bench.with_command_line) < len(bench.file.timed)
@@ -403,5 +404,8 @@ def copying(bench: Bench, seed: int) -> Iterator[Found]:
 
 def _in_turn(small: Engine, large: Engine, batch: bytes) -> tuple[Timed, Timed]:
     """Time both engines on a batch, right after each other."""
-    early, late = (time_once(lambda e=engine: e.match_batch(batch, threads=1).num_rows) for engine in (small, large))
-    return early, late
+    return _counted(small, batch), _counted(large, batch)
+
+
+def _counted(engine: Engine, batch: bytes) -> Timed:
+    return time_once(lambda: engine.match_batch(batch, threads=1).num_rows)

@@ -1,12 +1,12 @@
-"""Expressions as conditions of SQL, and the columns that they ask for.
+r"""Expressions as conditions of SQL, and the columns that they ask for.
 
 SQL has the three-valued logic of the language: NULL is unknown. An attribute becomes several columns, because a column
 has one type: its text, its folded text, its number, its boolean, its address, and whether it is there. Folding and
 reading addresses are done once, before the table is loaded, so that a database compares plain strings.
 
-    EventID in (1, '1') and Image ends with '\\CMD.EXE' ignoring case
+    EventID in (1, '1') and Image ends with '\CMD.EXE' ignoring case
 
-    coalesce(c0 IN (1e0), c1 IN ('1')) AND ends_with(c2, '\\cmd.exe')
+    coalesce(c0 IN (1e0), c1 IN ('1')) AND ends_with(c2, '\cmd.exe')
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _has_cell(leaves: Sequence[Any]) -> bool:
 
 
 def _is_text(text: str) -> bool:
-    return text.isascii() and "\0" not in text or not any(_is_beyond_sql(c) for c in text)
+    return (text.isascii() and "\0" not in text) or not any(_is_beyond_sql(c) for c in text)
 
 
 def _is_beyond_sql(character: str) -> bool:
