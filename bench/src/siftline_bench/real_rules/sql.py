@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 TEXT, FOLDED, NUMBER, BOOLEAN, ADDRESS, PRESENCE = "text", "folded", "number", "boolean", "address", "presence"
 # All strings of an event, under no attribute.
 TEXTS, FOLDED_TEXTS = "texts", "folded texts"
+# A list without constants: nothing can be compared with it, and databases do not agree about it.
+_UNKNOWN: Final = "CAST(NULL AS BOOLEAN)"
 _FORM_OF: Final[dict[type, str]] = {str: TEXT, int: NUMBER, float: NUMBER, bool: BOOLEAN}
 
 
@@ -258,6 +260,8 @@ class Translator:
 
     def _predicate(self, predicate: Predicate) -> str:
         attribute, op, operand = predicate.attribute, predicate.op, predicate.operand
+        if operand == ():
+            return _UNKNOWN
         if attribute is None:
             raise UntranslatableError("elements of arrays have no columns")
         if op in PRESENCES:
@@ -286,7 +290,7 @@ class Translator:
         for form, constants in by_form.items():
             column, texts = self.columns.name(attribute, form), list(map(_constant, constants))
             tests.append(_written(column, op, texts))
-        return tests[0] if len(tests) == 1 else f"coalesce({', '.join(tests)})" if tests else "NULL"
+        return tests[0] if len(tests) == 1 else f"coalesce({', '.join(tests)})"
 
     def _text_test(self, value: str, op: str, operand: Any) -> str:
         """Return a test of a text, which is folded already if need be."""
@@ -311,6 +315,8 @@ class Translator:
 
     def _any_string(self, searched: AnyString) -> str:
         positive = POSITIVE_OF.get(searched.op, searched.op)
+        if searched.operand == ():
+            return _UNKNOWN
         folds = positive == "ilike" or positive.endswith(IGNORING_CASE)
         column = self.columns.name(None, FOLDED_TEXTS if folds else TEXTS)
 
