@@ -7,5 +7,6 @@
 - `foundation`: everything in front of and beside an index, against targets
 - `indexes`, `sift`: the published indexes and our own, against `targets`; `readings`: the figures of one index
 - `figures/`: the papers' experiments; `structures/`, `schedule_simulation`: what only they compare
+- `real_rules/`: detection rules that others wrote, on logs that others kept
 - `command`: `siftline bench`, which the command line finds by the entry point `siftline.commands`
 """

@@ -11,7 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siftline_bench import figures_command, generate_command, operator_command, server_command, spark_command
+from siftline_bench import (
+    figures_command,
+    generate_command,
+    operator_command,
+    rules_command,
+    server_command,
+    spark_command,
+)
 from siftline_bench.arguments import add_parameters, check_output, count, pair, parameters_of, results_path, say
 
 if TYPE_CHECKING:
@@ -51,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_growth(actions)
     _add_storage(actions)
     operator_command.add_parser(actions)
+    rules_command.add_parser(actions)
     spark_command.add_parser(actions)
     server_command.add_parser(actions)
     figures_command.add_report(actions)

@@ -15,6 +15,7 @@ from siftline_bench import server as server_bench
 from siftline_bench.figures import chosen, harness, summary
 from siftline_bench.figures.claims import NOT_MEASURED, VERDICTS, claims, verdicts
 from siftline_bench.figures.speed import steadied
+from siftline_bench.real_rules import figures as real_rules
 from siftline_bench.tables import markdown
 from siftline_bench.targets import Target, Verdict, shown
 
@@ -214,6 +215,13 @@ def _spark_growth(rows: Sequence[Row]) -> _Shown:
     return _Shown(mine, _by_size({(row["n_subscriptions"], row["workload"]): row["median"] for row in mine}))
 
 
+def _rules(rows: Sequence[Row]) -> _Shown:
+    """Return the last of each figure of real rules that has a target, and what others took for the same events."""
+    last = {(row["workload"], row["index"], row["mode"]): row for row in rows}
+    mine = [row for row in last.values() if row["target"] is not None or row["mode"] == real_rules.ELSEWHERE]
+    return _Shown(mine, real_rules.table(mine))
+
+
 def _claims(rows: Sequence[Row]) -> _Shown:
     """Return how many claims have which verdict at which scale."""
     counts = {}
@@ -250,6 +258,7 @@ _TABLES: Final = {
     "spark": _Source("spark", "siftline bench spark", _spark),
     "spark-rivals": _Source("spark", "siftline bench spark --only baselines", _spark_rivals),
     "spark-growth": _Source("spark", "siftline bench spark --only growth", _spark_growth),
+    "rules": _Source("rules", "siftline bench rules --copies 27", _rules),
     "claims": _Source("figures-small figures-paper", "siftline bench run --all", _claims),
     "slow": _Source("figures-paper", "siftline bench run --all --scale paper", _slow),
 }
