@@ -20,7 +20,7 @@ from siftline.encoding.json_events import JsonSource
 from siftline.encoding.program_runs import Run
 from siftline.encoding.program_values import values_of, values_of_leaves
 from siftline.encoding.programs import Programs
-from siftline.kernels.programs import FAILS, HOLDS
+from siftline.kernels.program_table import FAILS, HOLDS
 from siftline.language.text import parse
 from siftline.model import AttributeComparison, Event, Predicate, instant_of_text, matches
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from siftline.encoding.domains import Domains
     from siftline.encoding.events import Arrays
     from siftline.encoding.json_leaves import Leaves
+    from siftline.encoding.json_strings import Strings
     from siftline.encoding.path_hash import Paths
     from siftline.encoding.patterns import Matcher
 
@@ -159,6 +160,10 @@ class ArrowSource:
     def parsed(self, positions: NDArray[np.int64], paths: Paths) -> Leaves | None:
         """Return the leaves of some events, which ascend and are at least one; None if they are no JSON texts."""
         return None if self._json is None else self._json.parsed(positions, paths)
+
+    def strings(self, positions: NDArray[np.int64]) -> Strings | None:
+        """Return all strings of some events, which ascend and are at least one; None if they are no JSON texts."""
+        return None if self._json is None else self._json.strings(positions)
 
     def encode(self, domains: Domains, now: int = 0) -> Arrays:
         """Encode all rows."""

@@ -20,6 +20,7 @@ from siftline.encoding.domain_tables import tables_of
 from siftline.encoding.events import append_leaves, locate
 from siftline.encoding.flat_domains import binary_buffers
 from siftline.encoding.json_leaves import NUMBER, OK, STRING, parse_json
+from siftline.encoding.json_strings import strings_of_json
 from siftline.encoding.moments import Instants
 from siftline.encoding.patterns import matcher_of
 from siftline.errors import EventError
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from siftline.encoding.events import Arrays
     from siftline.encoding.flat_domains import Base
     from siftline.encoding.json_leaves import Leaves
+    from siftline.encoding.json_strings import Strings
     from siftline.encoding.path_hash import Paths
 
 # Texts are parsed in blocks of about this many bytes: the parser's arrays are several times as large as its input.
@@ -133,11 +135,20 @@ class JsonSource:
 
     def parsed(self, positions: NDArray[np.int64], paths: Paths) -> Leaves:
         """Return the leaves of some events, which ascend and are at least one, with these attributes."""
-        starts, ends, data = self._starts[positions], self._ends[positions], self._data
+        return parse_json(*self._texts(positions), paths)
+
+    def strings(self, positions: NDArray[np.int64]) -> Strings:
+        """Return all strings of some events, which ascend and are at least one."""
+        return strings_of_json(*self._texts(positions))
+
+    def _texts(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the part of the data that has some events, and where in it they start and end."""
+        data = self._data
+        starts, ends = (np.asarray(bounds[positions], dtype=np.int64) for bounds in (self._starts, self._ends))
         if data.size > _BLOCK_BYTES:
             low, high = int(starts.min()), int(ends.max())
             data, starts, ends = data[low:high], starts - low, ends - low
-        return parse_json(data, starts, ends, paths)
+        return data, starts, ends
 
     def _blocks(self) -> list[tuple[int, int]]:
         """Return ranges of events with about _BLOCK_BYTES of text."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from siftline.encoding.patterns import coded_pattern, longest_part
 from siftline.encoding.regex_literals import literal_of
 from siftline.kernels.json_leaves import FALSE, NUMBER, STRING, TRUE
-from siftline.kernels.programs import (
+from siftline.kernels.program_table import (
     AT_LEAST,
     AT_MOST,
     BETWEEN,
@@ -36,6 +36,7 @@ from siftline.kernels.programs import (
     LIST_BOUNDS,
     NEEDS,
     NEGATED,
+    OF_ANY_STRING,
     OF_LENGTH,
     OPEN,
     PAIR_AT_LEAST,
@@ -46,7 +47,7 @@ from siftline.kernels.programs import (
     PAIR_LESS,
     STARTS,
 )
-from siftline.model import AttributeComparison, Length, Now, Predicate, Timestamp
+from siftline.model import AnyString, AttributeComparison, Length, Now, Predicate, Timestamp
 from siftline.model.predicate import IGNORING_CASE, POSITIVE_OF
 from siftline.model.wildcard import fold, parse_like
 
@@ -71,6 +72,7 @@ _PAIRS: Final = {
 _COSTS: Final = {EXISTS: 1, IS_NULL: 1, IS_NOT_NULL: 1, IN: 2, STARTS: 4, ENDS: 4, NEEDS: 100, OPEN: 1000}
 _COST_OF_RANGE: Final = 2
 _COST_OF_SEARCH: Final = 10
+_COST_OF_STRINGS: Final = 20
 
 
 class Constant(NamedTuple):
@@ -107,7 +109,7 @@ class LeafTest(NamedTuple):
     def cost(self) -> int:
         """What the test costs, about."""
         usual = _COST_OF_RANGE if LESS <= self.asks <= BETWEEN else _COST_OF_SEARCH
-        return _COSTS.get(self.asks, usual)
+        return _COSTS.get(self.asks, usual) + (_COST_OF_STRINGS if self.flags & OF_ANY_STRING else 0)
 
 
 _OPEN_TEST: Final = LeafTest(OPEN)
@@ -125,6 +127,8 @@ def leaf_test(leaf: Expression) -> LeafTest:
             return _of_values(attribute, op, operand, 0)
         case Length(attribute, op, operand):
             return _of_values(attribute, op, operand, OF_LENGTH)
+        case AnyString(op, operand):
+            return _of_values(None, op, operand, OF_ANY_STRING)
         case AttributeComparison(attribute, op, other, offset):
             constants = () if offset is None else (Constant(NUMBER, offset),)
             return LeafTest(_PAIRS[op], 0, attribute, other, constants)

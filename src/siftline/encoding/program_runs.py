@@ -19,32 +19,34 @@ from siftline.kernels.compiler import direct
 from siftline.kernels.json_leaves import STRING
 from siftline.kernels.leaves import LeafColumns
 from siftline.kernels.pointers import handle_of, no_arrays
-from siftline.kernels.programs import (
+from siftline.kernels.program_table import (
     GRAM_SETS,
     HOLDS,
     IS_FALSE,
     IS_TRUE,
     IS_UNKNOWN,
+    N_COUNTS,
     NEEDS,
     Decided,
     Pairs,
     ProgramScratch,
-    run_programs,
 )
+from siftline.kernels.programs import run_programs
 from siftline.kernels.text_search import FOLDED_GROWTH, MARGIN
-from siftline.kernels.text_tests import GRAM_SET_WORDS
-from siftline.model import Predicate, evaluate
+from siftline.kernels.text_tests import GRAM_SET_BITS, LARGE_SET_BITS
+from siftline.model import AnyString, Predicate, evaluate
 from siftline.model.predicate import POSITIVE_OF, compile_regex
 from siftline.model.semantics import compare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
     from siftline.encoding.program_values import Values
     from siftline.encoding.programs import Programs, ProgramView
     from siftline.model import Event
+    from siftline.model.predicate import Operand
 
 _PER_SECOND: Final = 1_000_000_000
 # A thread keeps at most this much room for folded strings from one run to the next.
@@ -92,29 +94,31 @@ class Run:
         pairs = Pairs(events, places, np.empty(len(places), dtype=np.int32))
         known: dict[tuple[int, int], int] = {}
         decided, run = _NOTHING_DECIDED, _runner()
-        columns, starts, handle = self._values.columns, self._values.starts, self._view.handle
+        values, handle, scratch = self._values, self._view.handle, workspace.handle
+        leaves = values.columns, values.starts, values.strings, values.string_starts
         seconds, nanoseconds = divmod(self._now, _PER_SECOND)
         while True:
-            n_waiting = run(pairs, columns, starts, decided, handle, workspace.handle, seconds, nanoseconds)
+            n_waiting = run(pairs, *leaves, decided, handle, scratch, seconds, nanoseconds)
             if n_waiting == 0:
                 holds: NDArray[np.bool_] = places == HOLDS
                 return holds
             if n_waiting < 0:
                 workspace.replace(folded=folded_characters())
+                scratch = workspace.handle
                 continue
             waiting = np.flatnonzero(places >= 0)
             for key in zip(events[waiting].tolist(), pairs.waits[waiting].tolist(), strict=True):
                 if key not in known:
                     known[key] = _TRUTHS[self._decide(*key)]
-            decided = _as_arrays(known, len(starts) - 1)
+            decided = _as_arrays(known, len(values.starts) - 1)
 
     def _decide(self, event: int, test: int) -> bool | None:
         """Return the truth of an undecided test."""
         leaf = self._view.leaves[test]
-        if not isinstance(leaf, Predicate):
+        if not isinstance(leaf, (Predicate, AnyString)) or POSITIVE_OF.get(leaf.op, leaf.op) not in ("matches", "cidr"):
             return evaluate(leaf, self._event(event))
-        texts = self._texts(event, leaf.attribute)
-        truths = (self._holds_of(text, leaf, test) for text in texts)
+        texts = self._strings(event) if isinstance(leaf, AnyString) else self._texts(event, leaf.attribute)
+        truths = (self._holds_of(text, leaf.op, leaf.operand, test) for text in texts)
         is_false = False
         for truth in truths:
             if truth:
@@ -130,15 +134,19 @@ class Run:
         attribute = self._view.names[path]
         first, end = int(starts[event]), int(starts[event + 1])
         is_text = (columns.attributes[first:end] == attribute) & (columns.kinds[first:end] == STRING)
-        leaves = (np.flatnonzero(is_text) + first).tolist()
-        return [columns.texts[columns.text_starts[k] : columns.text_ends[k]].tobytes() for k in leaves]
+        return _texts_of(columns, (np.flatnonzero(is_text) + first).tolist())
 
-    def _holds_of(self, text: bytes, leaf: Predicate, test: int) -> bool | None:
+    def _strings(self, event: int) -> list[bytes]:
+        """Return all strings of an event."""
+        starts = self._values.string_starts
+        return _texts_of(self._values.strings, range(int(starts[event]), int(starts[event + 1])))
+
+    def _holds_of(self, text: bytes, op: str, operand: Operand, test: int) -> bool | None:
         """Return the truth of a test of one string."""
-        positive = POSITIVE_OF.get(leaf.op, leaf.op)
+        positive = POSITIVE_OF.get(op, op)
         if positive != "matches":
-            return compare(text.decode("utf-8", "surrogatepass"), leaf.op, leaf.operand, self._now)
-        return self._is_match(text, str(leaf.operand), test) == (positive == leaf.op)
+            return compare(text.decode("utf-8", "surrogatepass"), op, operand, self._now)
+        return self._is_match(text, str(operand), test) == (positive == op)
 
     def _is_match(self, text: bytes, regex: str, test: int) -> bool:
         """Return whether a regular expression matches somewhere in a string, which must have the text that it needs."""
@@ -152,6 +160,11 @@ class Run:
             compiled = regexes[test] = compile_regex(regex)
         self._programs.regex_calls += 1
         return compiled.search(_SURROGATE.sub(_REPLACEMENT, text)) is not None
+
+
+def _texts_of(columns: LeafColumns, leaves: Iterable[int]) -> list[bytes]:
+    texts, starts, ends = columns.texts, columns.text_starts, columns.text_ends
+    return [texts[starts[leaf] : ends[leaf]].tobytes() for leaf in leaves]
 
 
 def _as_arrays(known: dict[tuple[int, int], int], n_events: int) -> Decided:
@@ -170,8 +183,11 @@ class _Workspace:
 
     def __init__(self) -> None:
         empty: ProgramScratch = no_arrays(ProgramScratch)
-        grams = np.zeros(GRAM_SETS * GRAM_SET_WORDS, dtype=np.uint64)
-        self.scratch = empty._replace(counts=np.zeros(3, dtype=np.int64), grams=grams)
+        self.scratch = empty._replace(
+            counts=np.zeros(N_COUNTS, dtype=np.int64),
+            grams=np.zeros(GRAM_SETS << GRAM_SET_BITS >> 6, dtype=np.uint64),
+            all_grams=np.zeros(2 << LARGE_SET_BITS >> 6, dtype=np.uint64),
+        )
         self.handle: Any = handle_of(self.scratch)
 
     def replace(self, **arrays: NDArray[Any]) -> None:
@@ -181,14 +197,17 @@ class _Workspace:
 
     def make_room(self, view: ProgramView, values: Values) -> None:
         """Make room for all tests and attributes, and for the values of any of the events."""
-        scratch, columns, starts = self.scratch, values.columns, values.starts
+        scratch = self.scratch
         n_tests, n_attributes = len(view.table.tests), len(view.names)
         if n_tests > len(scratch.truths):
             self.replace(truths=_zeros(2 * n_tests))
         if n_attributes > len(scratch.firsts):
             self.replace(events=_zeros(2 * n_attributes), firsts=_zeros(2 * n_attributes))
-        n_leaves = _most(starts)
-        n_bytes = FOLDED_GROWTH * _most(_text_bounds(columns, starts)) + (n_leaves + 1) * 2 * MARGIN
+        n_leaves, n_texts = _sizes(values.columns, values.starts)
+        if len(values.string_starts):
+            n_strings, n_more = _sizes(values.strings, values.string_starts)
+            n_leaves, n_texts = n_leaves + n_strings, n_texts + n_more
+        n_bytes = FOLDED_GROWTH * n_texts + (n_leaves + 1) * 2 * MARGIN
         if n_leaves > len(scratch.nexts):
             names = "nexts", "folded_starts", "folded_ends"
             self.replace(gram_sets=_zeros(4 * n_leaves), **{name: _zeros(2 * n_leaves) for name in names})
@@ -202,15 +221,12 @@ def _zeros(n: int) -> NDArray[np.int64]:
     return np.zeros(n, dtype=np.int64)
 
 
-def _most(starts: NDArray[np.int64]) -> int:
-    return int(starts[1] - starts[0]) if len(starts) == 2 else int(np.diff(starts).max(initial=0))
-
-
-def _text_bounds(columns: LeafColumns, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where in the bytes of all strings those of each event begin, and the end."""
+def _sizes(columns: LeafColumns, starts: NDArray[np.int64]) -> tuple[int, int]:
+    """Return the most leaves that an event has, and the most bytes of strings."""
     if len(starts) == 2:
-        return np.array((0, len(columns.texts)))
-    return np.append(columns.text_starts, len(columns.texts))[starts]
+        return int(starts[1]), len(columns.texts)
+    bounds = np.append(columns.text_starts, len(columns.texts))[starts]
+    return int(np.diff(starts).max(initial=0)), int(np.diff(bounds).max(initial=0))
 
 
 class _OfThread(threading.local):
@@ -231,6 +247,7 @@ def _workspace() -> _Workspace:
 def _runner() -> Callable[..., int]:
     """Return `run_programs` for arguments whose types are known."""
     handle, starts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    leaves = no_arrays(LeafColumns)
     return direct(
-        run_programs, no_arrays(Pairs), no_arrays(LeafColumns), starts, no_arrays(Decided), handle, handle, 0, 0
+        run_programs, no_arrays(Pairs), leaves, starts, leaves, starts, no_arrays(Decided), handle, handle, 0, 0
     )

@@ -9,6 +9,7 @@ import numpy as np
 from siftline.encoding.flat_domains import split_numbers
 from siftline.encoding.json_leaves import FALSE, NULL, NUMBER, OK, SLOW, STRING, TRUE
 from siftline.kernels.leaves import LeafColumns
+from siftline.kernels.pointers import no_arrays
 from siftline.model.predicate import INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 _KINDS: Final[dict[type, int]] = {type(None): NULL, int: NUMBER, float: NUMBER, str: STRING}
 
+_NO_STRINGS: Final = no_arrays(LeafColumns)
+_NO_STARTS: Final = np.empty(0, dtype=np.int64)
+
 
 class Values(NamedTuple):
     """The values of some events, as far as programs ask about their attributes.
@@ -32,28 +36,45 @@ class Values(NamedTuple):
         The leaves; those of event i are from starts[i] to starts[i + 1].
     odd : int64[n]
         The events whose values do not fit into columns.
+    strings, string_starts
+        All strings of the events, if programs ask about them.
     """
 
     columns: LeafColumns
     starts: NDArray[np.int64]
     odd: NDArray[np.int64]
+    strings: LeafColumns = _NO_STRINGS
+    string_starts: NDArray[np.int64] = _NO_STARTS
 
 
 def values_of(events: EncodedEvents, positions: NDArray[np.int64], view: ProgramView) -> Values:
     """Return the values of some events, which ascend and are at least one."""
     parsed = getattr(events.source, "parsed", None)
     leaves = None if parsed is None else parsed(positions, view.paths)
-    if leaves is not None:
+    if leaves is None:
+        models = [events.event(position) for position in positions.tolist()]
+        values = values_of_leaves([model.leaves for model in models], view.names)
+        return _with_strings(values, [model.strings() for model in models]) if view.asks_strings else values
+    if not view.asks_strings:
         return Values(leaves.columns, leaves.event_starts, np.flatnonzero(leaves.statuses != OK))
-    return values_of_leaves((events.event(position).leaves for position in positions.tolist()), view.names)
+    strings = events.source.strings(positions)  # type: ignore[attr-defined]
+    odd = np.flatnonzero((leaves.statuses != OK) | (strings.statuses != OK))
+    return Values(leaves.columns, leaves.event_starts, odd, strings.columns, strings.starts)
+
+
+def _with_strings(values: Values, strings: Sequence[Sequence[str]]) -> Values:
+    """Return values with the strings of each event."""
+    flat = [text for each in strings for text in each]
+    starts = np.cumsum([0, *map(len, strings)])
+    return values._replace(strings=columns_of([0] * len(flat), flat), string_starts=starts)
 
 
 def values_of_leaves(events: Iterable[Mapping[str, Sequence[Leaf]]], names: Mapping[str, int]) -> Values:
     """Return the values of events whose leaves are known by path.
 
     >>> values = values_of_leaves([{"a": [1, None], "b": ["x"]}, {"a": [2**70]}], {"a": 0, "b": 1})
-    >>> values.columns.kinds.tolist(), values.starts.tolist(), values.odd.tolist()
-    ([3, 0, 4], [0, 3, 3], [1])
+    >>> sorted(values.columns.kinds.tolist()), values.starts.tolist(), values.odd.tolist()
+    ([0, 3, 4], [0, 3, 3], [1])
     """
     attributes: list[int] = []
     leaves: list[Leaf] = []

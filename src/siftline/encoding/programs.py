@@ -23,7 +23,7 @@ from siftline.encoding.leaf_tests import Constant, LeafTest, leaf_test
 from siftline.encoding.path_hash import NO_PATHS, Paths
 from siftline.kernels.json_leaves import NUMBER
 from siftline.kernels.pointers import handle_of, no_arrays
-from siftline.kernels.programs import (
+from siftline.kernels.program_table import (
     FAILS,
     FROM_NOW,
     HOLDS,
@@ -32,6 +32,7 @@ from siftline.kernels.programs import (
     IS_TRUE,
     IS_UNKNOWN,
     NOT_COMPILED,
+    OF_ANY_STRING,
     ProgramTable,
 )
 from siftline.language.normal_form import Asked, nnf, parts_of
@@ -66,6 +67,8 @@ class ProgramView(NamedTuple):
         The leaf of each test. The list grows.
     regexes : dict of int to compiled regular expression
         By test, those that were needed so far.
+    asks_strings : bool
+        Whether some test asks about all strings of an event.
     """
 
     table: ProgramTable
@@ -74,6 +77,7 @@ class ProgramView(NamedTuple):
     names: dict[str, int]
     leaves: list[Expression]
     regexes: dict[int, Any]
+    asks_strings: bool
 
 
 class Programs:
@@ -153,7 +157,7 @@ class _Compiled:
         self.names: dict[str, int] = {}
         self.n_programs = 0
         table = no_arrays(ProgramTable)
-        self.view = ProgramView(table, handle_of(table), NO_PATHS, {}, self.leaves, {})
+        self.view = ProgramView(table, handle_of(table), NO_PATHS, {}, self.leaves, {}, False)
 
     def add(self, slots: list[int], expression: Callable[[int], Expression]) -> None:
         """Compile the expressions of those slots that have no program yet."""
@@ -179,7 +183,8 @@ class _Compiled:
         if len(names) != len(self.names):
             names = self.names.copy()
             paths = Paths(list(names))
-        self.view = self.view._replace(table=table, handle=handle_of(table), paths=paths, names=names)
+        handle, asks_strings = handle_of(table), bool((table.flags & OF_ANY_STRING).any())
+        self.view = ProgramView(table, handle, paths, names, self.leaves, self.view.regexes, asks_strings)
 
 
 class _Draft:

@@ -14,7 +14,7 @@ import numpy as np
 
 from siftline.encoding.program_runs import Run
 from siftline.encoding.program_values import values_of
-from siftline.kernels.programs import FAILS, HOLDS
+from siftline.kernels.program_table import FAILS, HOLDS
 from siftline.model import matches
 
 if TYPE_CHECKING:

@@ -18,13 +18,15 @@ from siftline.kernels.json_words import ZERO, load_word, low_bytes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Words of one set of grams: 8,192 bits, of which a string of 200 bytes sets one in forty.
-GRAM_SET_WORDS: Final = 128
+# Sets of grams have two to the power of so many bits. For one string: one of 200 bytes sets a bit in forty. For all
+# strings of an event: 2,500 bytes set one in thirteen.
+GRAM_SET_BITS: Final = 13
+LARGE_SET_BITS: Final = 15
 
 _GRAM_BYTES: Final = 3
 _WORD_BYTES: Final = 8
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
-_GRAM_SHIFT: Final = np.uint64(64 - 13)
+_HASH_BITS: Final = 64
 _WORD_SHIFT: Final = np.uint64(6)
 _WORD_BITS: Final = np.uint64(63)
 _ONE: Final = np.uint64(1)
@@ -92,35 +94,54 @@ def count_characters(text: NDArray[np.uint8], start: Any, end: Any) -> int:
 
 
 @inline_kernel
-def _gram_hash(text: NDArray[np.uint8], position: Any) -> Any:
+def _gram_hash(text: NDArray[np.uint8], position: Any, n_bits: int) -> Any:
     gram = (
         np.uint64(text[np.uint64(position)])
         | np.uint64(text[np.uint64(position + 1)]) << np.uint64(8)
         | np.uint64(text[np.uint64(position + 2)]) << np.uint64(16)
     )
-    return (gram * _MIX) >> _GRAM_SHIFT
+    return (gram * _MIX) >> np.uint64(_HASH_BITS - n_bits)
 
 
 @inline_kernel
-def enter_grams(text: NDArray[np.uint8], start: Any, end: Any, grams: NDArray[np.uint64], first: Any) -> None:
-    """Make the words of `grams` from `first` on the set of the grams of text[start:end]."""
-    for word in range(first, first + GRAM_SET_WORDS):
+def set_words(n_bits: int) -> int:
+    """Return how many words a set of grams has."""
+    return 1 << (n_bits - 6)
+
+
+@inline_kernel
+def clear_grams(grams: NDArray[np.uint64], first: Any, n_bits: int) -> None:
+    """Make the set whose words begin at grams[first] empty."""
+    for word in range(first, first + set_words(n_bits)):
         grams[np.uint64(word)] = 0
+
+
+@inline_kernel
+def enter_grams(
+    text: NDArray[np.uint8], start: Any, end: Any, grams: NDArray[np.uint64], first: Any, n_bits: int
+) -> None:
+    """Enter the grams of text[start:end] into the set whose words begin at grams[first]."""
     for position in range(start, end - _GRAM_BYTES + 1):
-        mixed = _gram_hash(text, position)
+        mixed = _gram_hash(text, position, n_bits)
         grams[np.uint64(first) + (mixed >> _WORD_SHIFT)] |= _ONE << (mixed & _WORD_BITS)
 
 
 @inline_kernel
-def may_contain(grams: NDArray[np.uint64], first: Any, part: NDArray[np.uint8], part_start: Any, part_end: Any) -> bool:
+def _has_gram(grams: NDArray[np.uint64], first: Any, n_bits: int, part: NDArray[np.uint8], position: Any) -> bool:
+    mixed = _gram_hash(part, position, n_bits)
+    return bool((grams[np.uint64(first) + (mixed >> _WORD_SHIFT)] >> (mixed & _WORD_BITS)) & _ONE)
+
+
+@inline_kernel
+def may_contain(
+    grams: NDArray[np.uint64], first: Any, n_bits: int, part: NDArray[np.uint8], part_start: Any, part_end: Any
+) -> bool:
     """Return False if a text with these grams surely does not have part[part_start:part_end]."""
-    position = part_start
-    while position + _GRAM_BYTES <= part_end:
-        mixed = _gram_hash(part, position)
-        if not (grams[np.uint64(first) + (mixed >> _WORD_SHIFT)] >> (mixed & _WORD_BITS)) & _ONE:
-            return False
-        position += _GRAM_BYTES
     if part_end - part_start < _GRAM_BYTES:
         return True
-    mixed = _gram_hash(part, part_end - _GRAM_BYTES)
-    return bool((grams[np.uint64(first) + (mixed >> _WORD_SHIFT)] >> (mixed & _WORD_BITS)) & _ONE)
+    position = part_start
+    while position + _GRAM_BYTES <= part_end:
+        if not _has_gram(grams, first, n_bits, part, position):
+            return False
+        position += _GRAM_BYTES
+    return _has_gram(grams, first, n_bits, part, part_end - _GRAM_BYTES)
