@@ -11,7 +11,7 @@ import numpy as np
 
 from siftline.encoding.domains import ANY_STRING, INSTANT, PATTERN_OPS
 from siftline.encoding.events import locate
-from siftline.encoding.patterns import Layer, hits_of
+from siftline.encoding.patterns import Layer, hits_of, n_new_patterns
 from siftline.kernels.selectivity import count_predicates, shares_in_samples, shares_of_spans
 from siftline.model import instant_of_text
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from siftline.encoding.clauses import Clauses
     from siftline.encoding.domain import Line
     from siftline.encoding.domains import Domains
-    from siftline.encoding.patterns import Entry
+    from siftline.encoding.patterns import Entry, Matcher
     from siftline.encoding.statistics import Statistics
     from siftline.model import Leaf
 
@@ -126,7 +126,7 @@ def _frequencies(used: Sequence[int], domains: Domains, statistics: Statistics) 
         sample, frequency = statistics.samples.get(path, []), statistics.frequency(path)
         patterns = [entry for entry in group if entry[1].op in PATTERN_OPS]
         if patterns:
-            shares |= _pattern_shares(patterns, sample, frequency)
+            shares |= _pattern_shares(patterns, _finder(domains, patterns), sample, frequency)
         if len(patterns) < len(group):
             share = frequency * len(_instants(path, statistics)) / max(1, len(sample))
             shares |= {attribute: share for attribute, pattern in group if pattern.op not in PATTERN_OPS}
@@ -134,10 +134,18 @@ def _frequencies(used: Sequence[int], domains: Domains, statistics: Statistics) 
     return np.array([shares[a] if a in shares else statistics.frequency(names[a]) for a in used], dtype=np.float64)
 
 
-def _pattern_shares(entries: list[Entry], sample: Sequence[Leaf], frequency: float) -> dict[int, float]:
+def _finder(domains: Domains, entries: list[Entry]) -> Matcher | Layer:
+    """Return what finds some patterns in strings: the matcher if it knows all, because a layer takes long to make."""
+    matcher = domains.matcher
+    return Layer(entries) if matcher is None or n_new_patterns(domains) else matcher
+
+
+def _pattern_shares(
+    entries: list[Entry], finder: Matcher | Layer, sample: Sequence[Leaf], frequency: float
+) -> dict[int, float]:
     """Return the share of events that satisfy each of some patterns of one attribute."""
     texts = [leaf for leaf in sample if isinstance(leaf, str)]
-    _, found = hits_of(Layer(entries), entries[0][1].attribute, texts)
+    _, found = hits_of(finder, entries[0][1].attribute, texts)
     counts = Counter(found.tolist())
     return {attribute: frequency * (counts[attribute] + 0.5) / (len(sample) + 1.0) for attribute, _ in entries}
 

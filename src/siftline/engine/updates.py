@@ -290,9 +290,9 @@ class Updates:
             stays = is_to_stay(waiting, self.state.unplaced, self.state.n_indexed)
             buffer.add(picked(waiting, np.flatnonzero(stays)))
             clauses = concatenate([picked(waiting, np.flatnonzero(~stays)), clauses])
-        prepared = self.state.index.prepare(self._batch(clauses, domains, self.state.n_indexed, new.expressions))
         if domains is not self.state.domains:
             matcher_of(domains)  # here, and not by the first match under the lock
+        prepared = self.state.index.prepare(self._batch(clauses, domains, self.state.n_indexed, new.expressions))
         with self.state.changing():
             self.state.n_added += 1  # before the index shows anything new
             self.state.domains = domains
@@ -336,8 +336,8 @@ class Updates:
     def _swap(self, domains: Domains, moves: list[Move], clauses: Clauses, new: New) -> None:
         """Build an index beside the old one, which goes on matching, and replace the old one by it."""
         joined = concatenate([relabelled(self.joined_clauses(), moves), clauses])
-        index = self._built_index(joined, domains, new.expressions)
         matcher_of(domains)  # here, and not by the first match under the lock
+        index = self._built_index(joined, domains, new.expressions)
         with self.state.changing():
             self.state.put(self.state.table, domains, [joined], index)
             self._enter(new)
