@@ -49,13 +49,22 @@ def handle_of(arrays: Any) -> Any:
 
     It is a table of their addresses; for interpreted kernels, the NamedTuple itself.
     """
-    if not IS_COMPILED:
-        return arrays
-    for array, (dtype, columns) in zip(arrays, _shapes(arrays.__class__), strict=True):
+    return table_of(_flattened(arrays)) if IS_COMPILED else arrays
+
+
+def _flattened(arrays: Any) -> list[NDArray[Any]]:
+    """Return the arrays of a NamedTuple, and those of the NamedTuples in it, after a look at their types."""
+    flat: list[NDArray[Any]] = []
+    for array, shape in zip(arrays, _shapes(arrays.__class__), strict=True):
+        if isinstance(shape, type):
+            flat += _flattened(array)
+            continue
+        dtype, columns = shape
         assert array.dtype == dtype
         assert array.shape[1:] == (() if columns is None else (columns,))
         assert array.flags.aligned
-    return table_of(arrays)
+        flat.append(array)
+    return flat
 
 
 def empty_handle(arrays: tuple[NDArray[Any], ...]) -> Any:
