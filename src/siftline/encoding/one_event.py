@@ -167,7 +167,7 @@ class _PatternSearch:
 
     def __init__(self) -> None:
         self._n_bytes = 0
-        self._scratch = empty_search_scratch(0, 0)
+        self._scratch = empty_search_scratch(0, 0, 0)
         self._found = empty_found(1, 0)
         self._describe()
 
@@ -178,10 +178,13 @@ class _PatternSearch:
 
     def make_room(self, n_bytes: int, layer: Layer) -> None:
         """Make room for strings of this many bytes and the patterns of a layer."""
-        if n_bytes > self._n_bytes or layer.n_owners > len(self._scratch.stamps):
+        scratch = self._scratch
+        is_small = layer.n_owners > len(scratch.stamps) or 2 * layer.n_targets > len(scratch.hits)
+        if n_bytes > self._n_bytes or is_small:
             self._n_bytes = max(self._n_bytes, n_bytes)
-            n_owners = max(2 * layer.n_owners, len(self._scratch.stamps))
-            self._scratch = empty_search_scratch(self._n_bytes, n_owners)._replace(folded=self._scratch.folded)
+            n_owners = max(2 * layer.n_owners, len(scratch.stamps))
+            n_targets = max(layer.n_targets, len(scratch.hits) // 4)
+            self._scratch = empty_search_scratch(self._n_bytes, n_owners, n_targets)._replace(folded=scratch.folded)
             self._describe()
         if layer.n_targets > len(self._found.targets):
             self.make_room_for_targets(2 * layer.n_targets)

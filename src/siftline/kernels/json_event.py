@@ -15,7 +15,7 @@ from siftline.kernels.json_path import SLOT_WORDS, PathHash
 from siftline.kernels.leaves import LeafColumns
 from siftline.kernels.locate import FlatDomains, _locate_leaves
 from siftline.kernels.pointers import EventValues, arrays_at, describe, octets_of, part_of
-from siftline.kernels.text_search import Found, search_leaves
+from siftline.kernels.text_search import NEVER_REMEMBERED, Found, search_leaves
 
 if TYPE_CHECKING:
     import numpy as np
@@ -112,7 +112,8 @@ def search_event(table: Any, pattern_scratch_at: Any, scratch_at: Any) -> int:
     """
     scratch, patterns = arrays_at(scratch_at, EventScratch), arrays_at(pattern_scratch_at, PatternScratch)
     found, n_values = patterns.found, scratch.counts[VALUES]
-    done = search_leaves(scratch.leaves, scratch.outcome.event_starts, table, patterns.handle, found, 0)
+    starts = scratch.outcome.event_starts
+    done = search_leaves(scratch.leaves, starts, table, patterns.handle, found, 0, NEVER_REMEMBERED)
     if done < 0:
         return NOT_FOLDED
     n_found = found.starts[1]
