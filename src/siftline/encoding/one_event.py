@@ -227,13 +227,25 @@ class EventEncoder:
         What events are encoded for.
     """
 
-    __slots__ = ("_address", "_encode", "_handle", "_layers", "_matcher", "_n_slots", "_places", "domains", "version")
+    __slots__ = (
+        "_address",
+        "_encode",
+        "_handle",
+        "_layers",
+        "_matcher",
+        "_n_slots",
+        "_others",
+        "_places",
+        "domains",
+        "version",
+    )
 
     def __init__(self, domains: Domains, places: EventPlaces) -> None:
         self.domains, self.version = domains, domains.version
         self._places = places
         self._handle: Any = handle_of(places)
         self._address: Any = address_of(self._handle)
+        self._others = len(domains.ids) if domains.takes_all_strings else NO_OTHERS
         self._n_slots = len(places.paths.slots) // SLOT_WORDS
         self._matcher = matcher_of(domains)
         self._layers = [(layer, address_of(layer.handle)) for layer in self._matcher.layers]
@@ -251,10 +263,10 @@ class EventEncoder:
         workspace = _of_thread.workspace
         if workspace is None:
             workspace = _of_thread.workspace = Workspace()
-        n_values = self._encode(text, self._address, workspace.address, NO_OTHERS)
+        n_values = self._encode(text, self._address, workspace.address, self._others)
         if n_values == NO_ROOM and len(text) <= _MOST_BYTES:
             workspace.make_room(len(text), self._n_slots)
-            n_values = self._encode(text, self._address, workspace.address, NO_OTHERS)
+            n_values = self._encode(text, self._address, workspace.address, self._others)
         if n_values < 0:
             return None
         workspace.n_values = n_values

@@ -347,11 +347,12 @@ class Layer:
         """Return the pattern attributes of one event that the search leaves to Python, given what it left open."""
         pairs = zip(open_leaves, open_targets, strict=True)
         found = {target for leaf, target in pairs if self._regexes[target].holds(_text(leaves, leaf))}
-        if self._others:
-            for leaf, attribute in enumerate(leaves.attributes[:n_leaves].tolist()):
-                if attribute in self._others and leaves.kinds.item(leaf) == STRING:
-                    text = _text(leaves, leaf)
-                    found.update(target for find in self._others[attribute] for target in find(text))
+        everywhere = self._others.get(ANY_STRING, [])
+        for leaf, attribute in enumerate(leaves.attributes[:n_leaves].tolist() if self._others else ()):
+            finders = self._others.get(attribute, []) if attribute != ANY_STRING else []
+            if (finders or everywhere) and leaves.kinds.item(leaf) == STRING:
+                text = _text(leaves, leaf)
+                found.update(target for find in (*finders, *everywhere) for target in find(text))
         return found
 
     def _confirmed(self, leaves: LeafColumns, found: Found) -> list[tuple[int, int]]:
