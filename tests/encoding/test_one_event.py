@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from numba.core import config
 
 from siftline import Engine
-from siftline.encoding import one_event
+from siftline.encoding import domain_tables, one_event
 from siftline.encoding.domains import ANY_STRING, Domains, Pattern
 from siftline.encoding.events import DictSource
 from siftline.encoding.json_events import one_json
@@ -165,7 +165,7 @@ def located(event: object, domains: Domains) -> collections.Counter[tuple[int, i
     workspace = encoder.locate(event)
     if workspace is None:
         return None
-    encoded = encoder.encoded(workspace, event, None)
+    encoded = workspace.encoded(event, None)
     attributes, codes = encoded.attributes, encoded.codes
     assert attributes.dtype == codes.dtype == np.int32
     assert encoded.is_single
@@ -234,18 +234,49 @@ class TestGivingUp:
         assert engine.match({"at": "2026-01-31"}, now="2026-01-31T10:00:00Z") == [1]
         assert engine.match(b'{"at": "2026-01-31"}', now="2026-03-31T10:00:00Z") == []
 
-    def test_constants_beside_the_flat_arrays_until_it_is_worth_merging_them(self) -> None:
-        domains = Domains()
-        domains.add({"a": set(range(1000))})
-        domains.merge()
-        domains.add({"a": {0.5}})
-        assert domains.lines[1]
-        assert encoder_of(domains) is None
-        encoder = encoder_for(domains)
-        assert not domains.lines[1]
-        assert located({"a": 0.5}, domains) == codes_of(DictSource([{"a": 0.5}]), domains)
-        domains.add({"a": {0.25}})
-        assert not encoder.is_current()
+
+def beside(constants: dict[str, set[Any]], more: dict[str, set[Any]]) -> Domains:
+    """Return domains with constants beside the flat arrays, unless there are none."""
+    domains = Domains()
+    domains.add(constants)
+    domains.merge()
+    domains.pattern_attribute(Pattern(domains.intern("a"), "contains", "a"))
+    domains.pattern_attribute(Pattern(ANY_STRING, "contains", "b"))
+    domains.add(more)
+    return domains
+
+
+some_constants = st.dictionaries(st.sampled_from(PATHS), st.sets(st.sampled_from(CONSTANTS)), max_size=4)
+
+
+@relaxed
+@given(plain_objects, some_constants, some_constants)
+def test_constants_beside_the_flat_arrays_count(tree: dict[str, Any], constants: Any, more: Any) -> None:
+    domains = beside(constants, more)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(domain_tables, "_CONSTANTS_PER_EVENT", 0)
+        assert located(tree, domains) in (None, codes_of(DictSource([tree]), domains))
+        encoder = domains.encoder
+        assert encoder is not None
+        assert encoder.needs_lock == bool(domains.lines[1])
+
+
+def test_constants_beside_the_flat_arrays_are_merged_when_enough_events_came() -> None:
+    domains = beside({"a": set(range(2000))}, {"a": {0.5}})
+    assert encoder_for(domains).needs_lock
+    for i in range(10):
+        domains.add({"a": {i + 0.25}})
+        for event in ({"a": i + 0.25}, {"a": 0.5}, {"a": "b"}, {"a": i}):
+            assert located(event, domains) == codes_of(DictSource([event]), domains)
+    domains.merge()
+    assert not encoder_for(domains).needs_lock
+
+
+def test_new_attributes_wait_for_a_table_of_paths() -> None:
+    domains = Domains()
+    domains.add({f"a{i}": {1} for i in range(1000)})
+    assert encoder_of(domains) is None
+    assert encoder_for(domains) is domains.encoder
 
 
 def test_events_of_all_sizes_fit() -> None:

@@ -104,7 +104,7 @@ def encode_event(text: bytes, places_at: Any, scratch_at: Any, others: int) -> i
 
 
 @kernel
-def search_event(table: Any, pattern_scratch_at: Any, scratch_at: Any) -> int:
+def search_event(table: Any, pattern_scratch_at: Any, scratch_at: Any) -> Any:
     """Search the strings of the event that was encoded last for one layer of patterns, whose attributes become values.
 
     Returns how many values the event has, NO_ROOM_FOR_PATTERNS or NOT_FOLDED. Which patterns are left open is in
