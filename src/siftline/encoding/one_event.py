@@ -25,7 +25,7 @@ from siftline.encoding.domain import FIRST_NUMBER, TRUE
 from siftline.encoding.domain_tables import tables_of
 from siftline.encoding.domains import ANY_STRING
 from siftline.encoding.events import DictSource, EncodedEvents
-from siftline.encoding.json_events import one_json
+from siftline.encoding.json_events import OneText
 from siftline.encoding.json_leaves import empty_columns, empty_statuses, parser_scratch
 from siftline.encoding.patterns import empty_found, empty_search_scratch, folded_characters, matcher_of
 from siftline.kernels.compiler import direct
@@ -166,7 +166,8 @@ class Workspace:
         """Return the event that was encoded last, in arrays of its own."""
         assert self.encoder is not None
         attributes, codes = self.values()
-        source = DictSource((event,)) if type(event) is dict else one_json(_text_of(event) or b"")
+        tree, text = event if type(event) is dict else None, _text_of(event)
+        source = DictSource([event]) if text is None else OneText(text, tree)  # a dict may be changed meanwhile
         return EncodedEvents.of_one(source, self.encoder, now, attributes.copy(), codes.copy())
 
     def values(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
