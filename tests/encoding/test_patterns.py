@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import re2
@@ -118,6 +120,112 @@ def test_a_layer_finds_what_ignores_case(asked: list[Predicate], values: list[st
     for value in values:
         event = Event({"a": value})
         assert found_in(layer, value) == {i for i, predicate in enumerate(asked) if matches(predicate, event)}
+
+
+MIXED = [("contains", "ab"), ("ilike", "%AB%"), ("matches", "a[b]+"), ("cidr", "10.0.0.0/8"), ("cidr", "2001:db8::/32")]
+
+
+@given(
+    asked=st.lists(conditions, max_size=6).map(lambda drawn: [*MIXED, *drawn]),
+    values=st.lists(st.lists(st.one_of(texts, st.sampled_from(["x" * 20 + "ab", LONG])), max_size=3), max_size=8),
+    shortest=st.sampled_from([0, 16]),
+)
+def test_strings_are_searched_once_in_a_batch(
+    asked: list[tuple[str, str]], values: list[list[str]], shortest: int
+) -> None:
+    layer = Layer([(i, Pattern(0, op, operand)) for i, (op, operand) in enumerate(asked)])
+    everything = [text for event in values for text in event]
+    data = [text.encode("utf-8", "surrogatepass") for text in everything] * 2
+    leaves = module._as_leaves(np.zeros(len(data), dtype=np.int32), data, np.ones(len(data), dtype=np.bool_))
+    starts = np.cumsum([0, *map(len, values), *map(len, values)])
+    monkeypatch = pytest.MonkeyPatch()
+    found = []
+    for least in (shortest, module.NEVER_REMEMBERED):
+        monkeypatch.setattr(module, "REMEMBERED_MIN_BYTES", least)
+        layer.found_in(leaves, starts)  # makes what is missing, for which it may begin an event again
+        ends, targets = layer.found_in(leaves, starts)
+        n_strings, n_searched = module._workspace().counts.tolist()
+        assert n_strings == len(data)
+        most = len({text for text in data if least <= len(text) <= 512})
+        most += sum(not least <= len(text) <= 512 for text in data)
+        assert n_searched == most if len(values) else n_searched == 0
+        found.append([sorted(targets[ends[i] : ends[i + 1]].tolist()) for i in range(2 * len(values))])
+    monkeypatch.undo()
+    assert found[0] == found[1]
+    assert found[0] == 2 * [sorted(expected(asked, {"a": event})) for event in values]
+
+
+def test_more_strings_than_are_remembered() -> None:
+    layer = Layer([(i, Pattern(0, "contains", f"{i:04}")) for i in range(0, 5_000, 7)])
+    data = [f"a string that is long enough: {i % 4_000:04}".encode() for i in range(10_000)]
+    leaves = module._as_leaves(np.zeros(len(data), dtype=np.int32), data, np.ones(len(data), dtype=np.bool_))
+    starts, targets = layer.found_in(leaves, np.arange(len(data) + 1))
+    assert targets.tolist() == [i % 4_000 for i in range(10_000) if i % 4_000 % 7 == 0]
+    assert np.flatnonzero(np.diff(starts)).tolist() == [i for i in range(10_000) if i % 4_000 % 7 == 0]
+
+
+def test_stats_count_strings() -> None:
+    engine = Engine()
+    engine.add("a contains 'x'", id=1)
+    assert (engine.stats()["strings"], engine.stats()["strings_searched"]) == (0, 0)
+    engine.match_batch(['{"a": "the same string, several times"}'] * 5)
+    assert (engine.stats()["strings"], engine.stats()["strings_searched"]) == (5, 1)
+    engine.match({"a": "one more string", "b": "nobody asks for it"})
+    assert (engine.stats()["strings"], engine.stats()["strings_searched"]) == (6, 2)
+
+
+LENGTHS = [
+    [1],
+    [2],
+    [3],
+    [4],
+    [5, 9],
+    [6],
+    [7, 8],
+    [1, 2, 3, 4, 12],
+    [3, 30],
+    [4, 5, 6, 20],
+    [4] * 300,
+    [3, *[5] * 300],
+]
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_every_literal_is_found_wherever_it_stands(lengths: list[int]) -> None:
+    rng = random.Random(5)
+    literals = sorted({"".join(rng.choices("abcdefgh", k=length)) for length in lengths})
+    layer = Layer([(i, Pattern(0, "contains", literal)) for i, literal in enumerate(literals)])
+    for i, literal in enumerate(literals[:20]):
+        for before in range(9):
+            for behind in range(3):
+                text = "-" * before + literal + "." * behind
+                wanted = {k for k, each in enumerate(literals) if each in text}
+                assert i in wanted
+                assert found_in(layer, text) == wanted
+                assert i not in found_in(layer, "-" * before + literal[:-1] + "." * behind)
+
+
+octets = st.sampled_from(
+    ["0", "1", "9", "10", "99", "255", "256", "00", "01", "007", "1000", "", "a", " 1", "\u0661", "-1"]
+)
+addresses = st.one_of(
+    st.lists(octets, min_size=3, max_size=5).map(".".join),
+    st.lists(st.integers(0, 255).map(str), min_size=4, max_size=4).map(".".join),
+    st.tuples(st.sampled_from(["10.0.0.7", "2001:db8::1"]), st.sampled_from(["", " ", ".", "/8", "\n", "%1", ":"])).map(
+        "".join
+    ),
+    st.sampled_from(
+        ["::ffff:10.0.0.7", "::10.0.0.7", "1.2.3.4:80", "fe80::1%eth0.1.2.3", "2001:db8::", "....", "1..2.3"]
+    ),
+)
+
+
+@given(values=st.lists(addresses, min_size=1, max_size=5))
+def test_addresses_are_those_of_python(values: list[str]) -> None:
+    asked = [("cidr", each) for each in ("0.0.0.0/0", "::/0", "10.0.0.0/8", "10.0.0.7", "2001:db8::/32", "0.0.0.0/1")]
+    layer = Layer([(i, Pattern(0, op, operand)) for i, (op, operand) in enumerate(asked)])
+    for value in values:
+        assert found_in(layer, value) == expected(asked, {"a": value})
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ from siftline.kernels.json_event import (
     VALUES,
     EventPlaces,
     EventScratch,
+    PatternCounts,
     PatternScratch,
     encode_event,
     search_event,
@@ -111,21 +112,21 @@ class Workspace:
         self.scratch = self.scratch._replace(attributes=attributes, codes=codes)
         self._describe()
 
-    def add_patterns(self, layer: Layer, layer_at: Any) -> None:
+    def add_patterns(self, layer: Layer, layer_at: Any, counts_at: Any) -> None:
         """Append the pattern attributes of one layer that the event has."""
         patterns = self._patterns
         if patterns is None:
             patterns = self._patterns = _PatternSearch()
         patterns.make_room(len(self.scratch.leaves.texts), layer)
         search = _pattern_searcher()
-        n_values = search(layer_at, patterns.address, self.address)
+        n_values = search(layer_at, counts_at, patterns.address, self.address)
         while n_values < 0:
             if n_values == NOT_FOLDED:
                 patterns.take_folded()
             else:
                 self.make_room_for_values(layer.n_targets)
                 patterns.make_room_for_targets(2 * patterns.n_targets)
-            n_values = search(layer_at, patterns.address, self.address)
+            n_values = search(layer_at, counts_at, patterns.address, self.address)
         self.n_values = n_values
         n_open = patterns.n_open
         if n_open or layer.tries_all:
@@ -197,13 +198,13 @@ class _PatternSearch:
 
     def __init__(self) -> None:
         self._n_bytes = 0
-        self._scratch = empty_search_scratch(0, 0)
+        self._scratch = empty_search_scratch(0, 0, 0)
         self._found = empty_found(1, 0)
         self._describe()
 
     def _describe(self) -> None:
         self._handle: Any = handle_of(self._scratch)
-        self._whole: Any = handle_of(PatternScratch(self._found, self._handle))
+        self._whole: Any = handle_of(PatternScratch(self._found, self._handle, self._scratch.serials))
         self.address: Any = address_of(self._whole)
 
     def make_room(self, n_bytes: int, layer: Layer) -> None:
@@ -211,9 +212,11 @@ class _PatternSearch:
         if n_bytes > self._n_bytes or layer.n_owners > len(self._scratch.stamps):
             self._n_bytes = max(self._n_bytes, n_bytes)
             n_owners = max(2 * layer.n_owners, len(self._scratch.stamps))
-            self._scratch = empty_search_scratch(self._n_bytes, n_owners)._replace(folded=self._scratch.folded)
+            scratch = empty_search_scratch(self._n_bytes, n_owners, len(self._scratch.hits))
+            self._scratch = scratch._replace(folded=self._scratch.folded)
             self._describe()
-        if layer.n_targets > len(self._found.targets):
+        if layer.n_targets > len(self._scratch.hits):
+            self._scratch = self._scratch._replace(hits=np.zeros(2 * layer.n_targets, dtype=np.int32))
             self.make_room_for_targets(2 * layer.n_targets)
 
     def make_room_for_targets(self, n_targets: int) -> None:
@@ -280,6 +283,8 @@ class EventEncoder:
     __slots__ = (
         "_address",
         "_changed",
+        "_counts",
+        "_counts_at",
         "_encode",
         "_layers",
         "_matcher",
@@ -299,6 +304,8 @@ class EventEncoder:
         self._n_slots = len(places.paths.hash.slots) // SLOT_WORDS
         self._matcher = matcher_of(domains)
         self._layers = [(layer, address_of(layer.handle)) for layer in self._matcher.layers]
+        self._counts: Any = handle_of(PatternCounts(self._matcher.counts))
+        self._counts_at: Any = address_of(self._counts)
         self._encode = _event_encoder()
 
     def is_current(self) -> bool:
@@ -325,7 +332,7 @@ class EventEncoder:
         if self._changed:
             workspace.correct(self._changed)
         for layer, layer_at in self._layers:
-            workspace.add_patterns(layer, layer_at)
+            workspace.add_patterns(layer, layer_at, self._counts_at)
         return workspace
 
 
@@ -336,9 +343,9 @@ def _event_encoder() -> Callable[[bytes, Any, Any, int], int]:
 
 
 @functools.cache
-def _pattern_searcher() -> Callable[[Any, Any, Any], int]:
+def _pattern_searcher() -> Callable[[Any, Any, Any, Any], int]:
     """Return `search_event` for arguments whose types are known."""
-    return direct(search_event, 0, 0, 0)
+    return direct(search_event, 0, 0, 0, 0)
 
 
 def encoder_of(domains: Domains) -> EventEncoder | None:

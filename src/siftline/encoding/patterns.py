@@ -13,7 +13,7 @@ In a layer
                                          the whole pattern
     matches                              the same with what `regex_literals` finds, and RE2 tests the expression; one
                                          without a literal is tried on every string, in sets of RE2
-    cidr                                 a table for each length of network prefix
+    cidr                                 a table for each length of network prefix; IPv6 addresses are left to Python
 
 Every answer is the model's (`model/semantics.py`): tests compare them.
 """
@@ -28,7 +28,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import re2
@@ -38,6 +38,7 @@ from siftline.encoding.regex_literals import literal_of
 from siftline.kernels.compiler import direct
 from siftline.kernels.json_leaves import STRING
 from siftline.kernels.leaves import LeafColumns
+from siftline.kernels.networks import Networks
 from siftline.kernels.pointers import handle_of, no_arrays
 from siftline.kernels.spans import side_by_side
 from siftline.kernels.text_search import (
@@ -45,16 +46,30 @@ from siftline.kernels.text_search import (
     ANY_TEXT,
     AT_END,
     AT_START,
+    FIRST_SLOT,
+    FIRST_WORD,
     FOLDED_GROWTH,
     GRAM_MAX,
+    GRAM_SIZE,
     MARGIN,
+    N_SEARCHED,
+    N_SERIALS,
+    N_STRINGS,
+    NEVER_REMEMBERED,
     NO_TEST,
     OPEN_TEST,
+    PASS_COLUMNS,
+    REMEMBERED_SLOTS,
+    REMEMBERED_WORDS,
+    SLOT_SHIFT,
+    STEP,
+    WORD_SHIFT,
     Found,
     SearchScratch,
     SearchTable,
-    enter_literals,
+    enter_grams,
     file_literals,
+    list_entries,
     search_leaves,
 )
 from siftline.model import leaf_of
@@ -96,8 +111,19 @@ _KEPT_TEXT_BYTES: Final = 1 << 16
 # The forms in which an attribute's strings are searched.
 _AS_IT_IS: Final = 0
 _FOLDED: Final = 1
-# The bit set has this many bits for each slot, 16 to 32 for each literal: one gram in a hundred passes it for nothing.
-_BITS_A_SLOT: Final = 8
+# A bit set has eight bits for each slot, 16 to 32 for each gram: one gram in a hundred passes it for nothing. It has
+# 1 << (slot bits - _WORDS_SHIFT) words, but 1 << _WORD_BITS_MIN at least.
+_WORDS_SHIFT: Final = 3
+_WORD_BITS_MIN: Final = 3
+# The longest step of a pass, and how long literals must be for it.
+_STEP_MAX: Final = 4
+_LONG_LITERAL: Final = GRAM_MAX + _STEP_MAX - 1
+# So many literals that are too short for it get a pass of their own; more are taken together with the long ones.
+_FEW_LITERALS: Final = 256
+_ANY_LENGTH: Final = (1 << 63) - 1
+# Strings of a batch that are this long are searched once each: below, that takes as long as to look for them.
+# `NEVER_REMEMBERED` in its place shows what that saves.
+REMEMBERED_MIN_BYTES = 16
 
 
 class Matcher:
@@ -111,11 +137,13 @@ class Matcher:
         Whether all other strings of an event are searched as well.
     layers : tuple of Layer
         Old ones first.
+    counts : int64[2]
+        How many strings there were so far, and how many of them were searched; each once for each layer.
     wants_merge : bool
         Whether some layers should become one, in the background.
     """
 
-    __slots__ = ("_last", "layers", "n_patterns", "paths", "prefixes", "takes_all", "wants_merge")
+    __slots__ = ("_last", "counts", "layers", "n_patterns", "paths", "prefixes", "takes_all", "wants_merge")
 
     def __init__(self, domains: Domains, previous: Matcher | None) -> None:
         last: int = previous._last if previous else -1
@@ -124,6 +152,7 @@ class Matcher:
         self.layers: tuple[Layer, ...] = previous.layers if previous else ()
         self.prefixes: frozenset[str] = previous.prefixes if previous else frozenset()
         self.takes_all = domains.takes_all_strings
+        self.counts: NDArray[np.int64] = previous.counts if previous else np.zeros(2, dtype=np.int64)
         self.n_patterns = len(domains.pattern_attributes)
         self._last: int = new[-1][0] if new else last
         entries = [entry for entry in new if entry[1].op in PATTERN_OPS]
@@ -147,7 +176,7 @@ class Matcher:
         other = Matcher.__new__(Matcher)
         other.layers = (*self.layers[: places[0]], layer, *self.layers[places[-1] + 1 :])
         other.paths, other.prefixes, other.takes_all = self.paths, self.prefixes, self.takes_all
-        other.n_patterns, other._last = self.n_patterns, self._last
+        other.n_patterns, other._last, other.counts = self.n_patterns, self._last, self.counts
         other.wants_merge = bool(other.mergeable())
         return other
 
@@ -156,6 +185,7 @@ class Matcher:
         found: Hits | None = None
         for layer in self.layers:
             hits = layer.found_in(leaves, event_starts)
+            self.counts += _workspace().counts
             found = hits if found is None else side_by_side(*found, *hits)
         if found is None:
             return np.zeros(len(event_starts), dtype=np.int64), np.empty(0, dtype=np.int32)
@@ -282,7 +312,7 @@ class Layer:
     ([0, 1, 3], [7, 8])
     """
 
-    __slots__ = ("_others", "_regexes", "_table", "entries", "handle", "n_owners", "n_targets")
+    __slots__ = ("_addresses", "_others", "_regexes", "_table", "entries", "handle", "n_owners", "n_targets")
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = entries
@@ -313,8 +343,9 @@ class Layer:
                     networks[attribute].append((target, operand))
                 case _:
                     raise ValueError(f"unknown operator {op!r}")
-        self._table = literals.table()
-        self.n_targets = len(self._table.targets) + len(self._table.always)
+        self._addresses, tables = _network_tables(networks)
+        self._table = literals.table(tables)
+        self.n_targets = len(self._table.targets) + len(self._table.always) + len(tables.targets) + len(tables.has_ipv6)
         self.n_owners = 1 + max(target for target, _ in entries)
         self.handle: Any = handle_of(self._table)
         # What finds the targets of strings that no literal tells of, by attribute.
@@ -322,8 +353,6 @@ class Layer:
         for attribute, regexes in sets.items():
             parts = (regexes[first : first + _SET_SIZE] for first in range(0, len(regexes), _SET_SIZE))
             self._others[attribute] += [_Regexes(part).found for part in parts]
-        for attribute, each in networks.items():
-            self._others[attribute].append(_Networks(each).found)
 
     def found_in(self, leaves: LeafColumns, event_starts: NDArray[np.int64]) -> Hits:
         """Return the pattern attributes of this layer that events have, whose leaves come one behind the other."""
@@ -346,7 +375,7 @@ class Layer:
     ) -> set[int]:
         """Return the pattern attributes of one event that the search leaves to Python, given what it left open."""
         pairs = zip(open_leaves, open_targets, strict=True)
-        found = {target for leaf, target in pairs if self._regexes[target].holds(_text(leaves, leaf))}
+        found = {confirmed for leaf, target in pairs for confirmed in self._confirm(target, _text(leaves, leaf))}
         everywhere = self._others.get(ANY_STRING, [])
         for leaf, attribute in enumerate(leaves.attributes[:n_leaves].tolist() if self._others else ()):
             finders = self._others.get(attribute, []) if attribute != ANY_STRING else []
@@ -362,11 +391,19 @@ class Layer:
             return []
         events = np.searchsorted(found.open_starts, np.arange(n_open), side="right") - 1
         columns = events.tolist(), found.open_leaves.tolist(), found.open_targets.tolist()
-        return [
-            (event, target)
-            for event, leaf, target in zip(*columns, strict=True)
-            if self._regexes[target].holds(_text(leaves, leaf))
-        ]
+        more: list[tuple[int, int]] = []
+        known: dict[tuple[int, int], Sequence[int]] = {}
+        for event, leaf, target in zip(*columns, strict=True):
+            if (leaf, target) not in known:
+                known[leaf, target] = self._confirm(target, _text(leaves, leaf))
+            more += [(event, confirmed) for confirmed in known[leaf, target]]
+        return more
+
+    def _confirm(self, target: int, text: bytes) -> Sequence[int]:
+        """Return the targets of a string that an open target stands for."""
+        if target in self._addresses:
+            return self._addresses[target].found(text)
+        return (target,) if self._regexes[target].holds(text) else ()
 
     def _found_otherwise(self, leaves: LeafColumns, event_starts: NDArray[np.int64]) -> list[tuple[int, int]]:
         """Return (event, target) of what is tried on every string of its attribute."""
@@ -399,14 +436,16 @@ def _with_more(starts: NDArray[np.int64], targets: NDArray[np.int32], more: list
     return joined
 
 
-def empty_search_scratch(n_bytes: int, n_owners: int) -> SearchScratch:
-    """Return scratch for strings of this many bytes in any form, and targets below `n_owners`."""
+def empty_search_scratch(n_bytes: int, n_owners: int, n_hits: int) -> SearchScratch:
+    """Return scratch for strings of this many bytes in any form, targets below `n_owners`, and this many hits."""
     return SearchScratch(
         text=np.zeros(FOLDED_GROWTH * n_bytes + MARGIN, dtype=np.uint8),
         stamps=np.zeros(n_owners, dtype=np.int64),
-        open_stamps=np.zeros(n_owners, dtype=np.int64),
+        string_stamps=np.zeros(n_owners, dtype=np.int64),
         folded=np.zeros(0, dtype=np.int32),
-        serials=np.zeros(2, dtype=np.int64),
+        serials=np.zeros(N_SERIALS, dtype=np.int64),
+        hits=np.zeros(n_hits, dtype=np.int32),
+        remembered=np.zeros(REMEMBERED_SLOTS * REMEMBERED_WORDS, dtype=np.int64),
     )
 
 
@@ -425,10 +464,15 @@ class _Workspace:
     """What one thread keeps for the search, with room for what it has met so far."""
 
     def __init__(self) -> None:
-        self._scratch = empty_search_scratch(1024, 64)
+        self._scratch = empty_search_scratch(1024, 64, 1 << 12)
         self._handle: Any = handle_of(self._scratch)
         self._targets = np.empty(1024, dtype=np.int32)
         self._open_leaves, self._open_targets = np.empty(1024, dtype=np.int64), np.empty(1024, dtype=np.int32)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many strings there were in the last search, and how many of them were searched."""
+        return self._scratch.serials[N_STRINGS : N_SEARCHED + 1]
 
     def _replace(self, **arrays: NDArray[Any]) -> None:
         self._scratch = self._scratch._replace(**arrays)
@@ -446,15 +490,19 @@ class _Workspace:
         """Return what a layer finds, in arrays of their own."""
         if len(self._scratch.stamps) < n_owners:
             size = 2 * n_owners
-            self._replace(stamps=np.zeros(size, dtype=np.int64), open_stamps=np.zeros(size, dtype=np.int64))
+            self._replace(stamps=np.zeros(size, dtype=np.int64), string_stamps=np.zeros(size, dtype=np.int64))
+        if len(self._scratch.hits) < 2 * n_targets:
+            self._replace(hits=np.zeros(4 * n_targets, dtype=np.int32))
         if len(self._scratch.text) < FOLDED_GROWTH * longest + MARGIN:
             self._replace(text=np.zeros(2 * FOLDED_GROWTH * longest + MARGIN, dtype=np.uint8))
         n_events = len(event_starts) - 1
         starts, open_starts = np.zeros(n_events + 1, dtype=np.int64), np.zeros(n_events + 1, dtype=np.int64)
+        self.counts[:] = 0
         event, search = 0, _searcher()
+        remembered_min = REMEMBERED_MIN_BYTES if n_events > 1 else NEVER_REMEMBERED
         while True:
             found = Found(starts, self._targets, open_starts, self._open_leaves, self._open_targets)
-            done = search(leaves, event_starts, layer.handle, self._handle, found, event)
+            done = search(leaves, event_starts, layer.handle, self._handle, found, event, remembered_min)
             if done == n_events:
                 break
             event = done if done >= 0 else -1 - done
@@ -497,7 +545,7 @@ def _workspace() -> _Workspace:
 def _searcher() -> Callable[..., int]:
     """Return `search_leaves` for arguments whose types are known."""
     handle = np.empty(0, dtype=np.int64)
-    return direct(search_leaves, no_arrays(LeafColumns), handle, handle, handle, no_arrays(Found), 0)
+    return direct(search_leaves, no_arrays(LeafColumns), handle, handle, handle, no_arrays(Found), 0, 0)
 
 
 @functools.cache
@@ -569,36 +617,22 @@ class _Literals:
             return False
         return True
 
-    def table(self) -> SearchTable:
+    def table(self, networks: Networks) -> SearchTable:
         """Return everything for the search."""
         literals = list(self._by_literal.items())
-        n = len(literals)
         texts, starts = _flat([text for (_, text, _), _ in literals])
         owners = np.array([owner for (owner, _, _), _ in literals], dtype=np.int64)
-        n_slots = 1 << max(4, int(2 * n).bit_length())
-        keys, offsets = file_literals(texts, starts, owners, max(10, n_slots.bit_length() + 2))
-        order = np.argsort(keys, kind="stable")
-        literals = [literals[i] for i in order.tolist()]
-        keys = keys[order]
-        n_words = n_slots * _BITS_A_SLOT // 64
-        shifts = np.array([65 - n_words.bit_length(), 65 - n_slots.bit_length()], dtype=np.uint64)
-        bits, slots = np.zeros(n_words, dtype=np.uint64), np.full(n_slots, -1, dtype=np.int32)
-        enter_literals(keys, shifts, bits, slots)
-        texts, starts = _flat([text for (_, text, _), _ in literals])
-        target_starts, targets, tests = _asked([asked for _, asked in literals])
         n_owners = 1 + max(self._always.keys() | {int(owners.max(initial=-1))}, default=-1)
         n_owners += n_owners & 1  # both forms of each attribute
+        plan = _Plan.of(owners, np.diff(starts), n_owners)
+        passes, entries = plan.filed(texts, starts)
+        target_starts, targets, tests = _asked([asked for _, asked in literals])
         always_starts, always, always_tests = _asked([self._always.get(owner, []) for owner in range(n_owners)])
-        sizes = np.zeros(n_owners, dtype=np.uint8)
-        lengths = np.clip(np.diff(starts), 1, GRAM_MAX).astype(np.uint8)
-        np.bitwise_or.at(sizes, owners[order], np.left_shift(np.uint8(1), lengths - np.uint8(1)))
         patterns, pattern_starts = _flat(self._patterns)
         return SearchTable(
-            shifts=shifts,
-            bits=bits,
-            slots=slots,
-            keys=keys,
-            offsets=offsets[order],
+            pass_starts=plan.pass_starts,
+            **passes._asdict(),
+            **entries._asdict(),
             text_starts=starts,
             texts=texts,
             anchors=np.array([anchors for (_, _, anchors), _ in literals], dtype=np.uint8),
@@ -607,11 +641,111 @@ class _Literals:
             tests=tests,
             pattern_starts=pattern_starts.astype(np.int32),
             patterns=patterns,
-            sizes=sizes,
             always_starts=always_starts,
             always=always,
             always_tests=always_tests,
+            is_searched=(np.diff(plan.pass_starts) > 0) | (np.diff(always_starts) > 0),
+            networks=networks,
         )
+
+
+class _Passes(NamedTuple):
+    """The passes of all attributes and forms; see `SearchTable`."""
+
+    passes: NDArray[np.int64]
+    pass_entries: NDArray[np.int64]
+    bits: NDArray[np.uint64]
+    slots: NDArray[np.int32]
+
+
+class _Entries(NamedTuple):
+    """What is filed in the passes; see `SearchTable`."""
+
+    grams: NDArray[np.uint32]
+    entry_literals: NDArray[np.int32]
+    offsets: NDArray[np.int32]
+
+
+class _Plan(NamedTuple):
+    """Which passes there are, by the size of their grams and by their steps, and which literals each of them finds."""
+
+    pass_starts: NDArray[np.int32]
+    sizes: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    pass_numbers: NDArray[np.int64]  # of each literal
+
+    @classmethod
+    def of(cls, owners: NDArray[np.int64], lengths: NDArray[np.int64], n_owners: int) -> _Plan:
+        """Choose the passes for literals of these owners and lengths."""
+        order = np.lexsort((lengths, owners))
+        bounds = np.searchsorted(owners[order], np.arange(n_owners + 1))
+        pass_numbers = np.zeros(len(owners), dtype=np.int64)
+        found: list[tuple[int, int]] = []
+        pass_starts = np.zeros(n_owners + 1, dtype=np.int32)
+        for owner in range(n_owners):
+            own = order[bounds[owner] : bounds[owner + 1]]
+            place = 0
+            for size, step, longest in _chosen_passes(lengths[own]):
+                end = int(np.searchsorted(lengths[own], longest, side="right"))
+                pass_numbers[own[place:end]] = len(found)
+                found.append((size, step))
+                place = end
+            pass_starts[owner + 1] = len(found)
+        sizes, steps = np.array(found, dtype=np.int64).reshape(-1, 2).T.copy()
+        return cls(pass_starts, sizes, steps, pass_numbers)
+
+    def filed(self, texts: NDArray[np.uint8], starts: NDArray[np.int64]) -> tuple[_Passes, _Entries]:
+        """File literals under their grams."""
+        numbers, n = self.pass_numbers, len(self.pass_numbers)
+        n_bits = max(10, int(4 * n).bit_length())
+        firsts = file_literals(texts, starts, numbers, self.sizes, self.steps, n_bits)
+        steps = self.steps[numbers]
+        n_entries = int(steps.sum())
+        grams, literals = np.empty(n_entries, dtype=np.uint32), np.empty(n_entries, dtype=np.int32)
+        offsets = np.empty(n_entries, dtype=np.int32)
+        list_entries(texts, starts, self.sizes[numbers], steps, firsts, (grams, literals, offsets))
+        of_pass = numbers[literals]
+        order = np.lexsort((grams, of_pass))
+        pass_entries = np.searchsorted(of_pass[order], np.arange(len(self.sizes) + 1))
+        passes, n_words, n_slots = self._laid_out(np.diff(pass_entries))
+        bits, slots = np.zeros(n_words, dtype=np.uint64), np.full(n_slots, -1, dtype=np.int32)
+        grams = grams[order]
+        enter_grams(grams, pass_entries, passes, bits, slots)
+        return _Passes(passes, pass_entries, bits, slots), _Entries(grams, literals[order], offsets[order])
+
+    def _laid_out(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], int, int]:
+        """Return the columns of passes with these numbers of entries, and how many words and slots they have in all."""
+        slot_bits = np.array([max(4, int(2 * n).bit_length()) for n in counts.tolist()], dtype=np.int64)
+        word_bits = np.maximum(slot_bits - _WORDS_SHIFT, _WORD_BITS_MIN)
+        passes = np.zeros((len(counts), PASS_COLUMNS), dtype=np.int64)
+        passes[:, GRAM_SIZE], passes[:, STEP] = self.sizes, self.steps
+        words, slots = np.int64(1) << word_bits, np.int64(1) << slot_bits
+        passes[:, FIRST_WORD], passes[:, FIRST_SLOT] = np.cumsum(words) - words, np.cumsum(slots) - slots
+        passes[:, WORD_SHIFT], passes[:, SLOT_SHIFT] = 64 - word_bits, 64 - slot_bits
+        return passes, int(words.sum()), int(slots.sum())
+
+
+def _chosen_passes(lengths: NDArray[np.int64]) -> list[tuple[int, int, int]]:
+    """Return passes for ascending lengths of literals: the size of a gram, the step, and the longest of its literals.
+
+    With few short literals, two passes take less time than one: one for them, and one in long steps for the others.
+
+    >>> _chosen_passes(np.array([2, 9, 12])), _chosen_passes(np.array([4, 9, 12]))
+    ([(2, 1, 2), (4, 4, 9223372036854775807)], [(3, 2, 6), (4, 4, 9223372036854775807)])
+    """
+    passes = [(size, 1, size) for size in (1, 2) if (lengths == size).any()]
+    lengths = lengths[lengths > 2]
+    if not len(lengths):
+        return passes
+    shortest, n_short = int(lengths[0]), int(np.searchsorted(lengths, _LONG_LITERAL))
+    if shortest > GRAM_MAX or not n_short:
+        return [*passes, (GRAM_MAX, min(shortest - GRAM_MAX + 1, _STEP_MAX), _ANY_LENGTH)]
+    if n_short <= _FEW_LITERALS:
+        passes.append((GRAM_MAX - 1, shortest - GRAM_MAX + 2, _LONG_LITERAL - 1))
+        return [*passes, (GRAM_MAX, _STEP_MAX, _ANY_LENGTH)] if n_short < len(lengths) else passes
+    if shortest < GRAM_MAX:
+        passes.append((shortest, 1, shortest))
+    return [*passes, (GRAM_MAX, 1, _ANY_LENGTH)]
 
 
 def _flat(texts: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -701,15 +835,51 @@ def _regex_set(regexes: Sequence[str]) -> Any:
     return together
 
 
+def _network_tables(networks: Mapping[int, list[tuple[int, str]]]) -> tuple[dict[int, _Networks], Networks]:
+    """Return the IPv6 networks by the target that stands for those of an attribute, and tables of the others.
+
+    `networks` has pattern attributes and networks, by the attribute whose strings are addresses.
+    """
+    n_places = 1 + max((attribute - ANY_STRING for attribute in networks), default=-1)
+    standing, addresses = np.full(n_places, -1, dtype=np.int32), {}
+    groups: list[list[tuple[int, int, int]]] = [[] for _ in range(n_places)]
+    keys: list[int] = []
+    targets: list[int] = []
+    for attribute, each in networks.items():
+        parsed = [(parse_network(text), target, text) for target, text in each]
+        others = [(target, text) for network, target, text in parsed if network.version == 6]
+        if others:
+            standing[attribute - ANY_STRING] = others[0][0]
+            addresses[others[0][0]] = _Networks(others)
+        by_size: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        for network, target, _ in parsed:
+            if network.version == 4:
+                n_bits = network.max_prefixlen - network.prefixlen
+                by_size[n_bits].append((int(network.network_address) >> n_bits, target))
+        for n_bits, pairs in by_size.items():
+            groups[attribute - ANY_STRING].append((n_bits, len(keys), len(keys) + len(pairs)))
+            keys += [key for key, _ in sorted(pairs)]
+            targets += [target for _, target in sorted(pairs)]
+    flat = [group for each in groups for group in each]
+    return addresses, Networks(
+        starts=np.cumsum([0, *map(len, groups)]).astype(np.int32),
+        groups=np.array(flat, dtype=np.int64).reshape(-1, 3),
+        keys=np.array(keys, dtype=np.int64),
+        targets=np.array(targets, dtype=np.int32),
+        has_ipv6=standing >= 0,
+        ipv6_targets=standing,
+    )
+
+
 class _Networks:
-    """Networks by their version and how many bits they leave to hosts."""
+    """IPv6 networks by how many bits they leave to hosts."""
 
     def __init__(self, networks: Sequence[tuple[int, str]]) -> None:
-        self._tables: dict[int, dict[int, dict[int, list[int]]]] = {4: {}, 6: {}}
+        self._tables: defaultdict[int, dict[int, list[int]]] = defaultdict(dict)
         for attribute, text in networks:
             network = parse_network(text)
             n_host_bits = network.max_prefixlen - network.prefixlen
-            table = self._tables[network.version].setdefault(n_host_bits, {})
+            table = self._tables[n_host_bits]
             table.setdefault(int(network.network_address) >> n_host_bits, []).append(attribute)
 
     def found(self, data: bytes) -> list[int]:
@@ -720,5 +890,7 @@ class _Networks:
             address = ipaddress.ip_address(data.decode("utf-8", "surrogatepass"))
         except ValueError:
             return []
-        number, tables = int(address), self._tables[address.version]
-        return [target for n_bits, table in tables.items() for target in table.get(number >> n_bits, ())]
+        if address.version != 6:
+            return []
+        number = int(address)
+        return [target for n_bits, table in self._tables.items() for target in table.get(number >> n_bits, ())]

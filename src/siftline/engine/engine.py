@@ -422,13 +422,16 @@ class Engine(CommonEngine):
     def stats(self) -> dict[str, Any]:
         """Return counts, bytes by structure, and the work that matching has done so far."""
         with self._state.writing:
-            clauses = self._updates.joined_clauses()
+            clauses, matcher = self._updates.joined_clauses(), self._state.domains.matcher
+            n_strings, n_searched = (0, 0) if matcher is None else matcher.counts.tolist()
             return {
                 "index": self._state.index_name,
                 "subscriptions": len(self),
                 "shared": self._state.table.n_duplicates,
                 "attributes": len(self._state.domains.ids),
                 "patterns": len(self._state.domains.patterns) + len(self._state.domains.pattern_attributes),
+                "strings": n_strings,
+                "strings_searched": n_searched,
                 "clauses": clauses.n_clauses,
                 "predicates": len(clauses.attributes),
                 "clause_bytes": sum(array.nbytes for array in clauses),
