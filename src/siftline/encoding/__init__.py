@@ -22,9 +22,10 @@
 - `patterns.py`: which patterns a string satisfies, all of an attribute at once; `regex_literals.py` finds the text
   that a regular expression cannot do without. A pattern attribute has an id like any other but no path, so no key of
   an event can be taken for it.
-- `events.py` (dicts: one kernel call finds attributes and codes of all values), `json_events.py`, `arrow_events.py`:
-  events as (attribute, code) pairs. Each keeps its source, so that the exact check can look at the event itself, and
-  a version, so that it is encoded again when the domains changed.
+- `events.py` (dicts), `json_events.py`, `arrow_events.py`: events as (attribute, code) pairs. Each keeps its source, so
+  that the exact check can look at the event itself, and a version, so that it is encoded again when the domains
+  changed. `one_event.py` is the short way for one event from JSON text or a plain dict: a kernel call that writes to
+  arrays of the thread.
 - `tables.py`, `columns.py`, `row_ranges.py`, `bulk.py`: subscriptions from tables, a column at a time; what is not
   columnar, once for each different predicate. `conjunctions.py`: many parsed expressions take the same way if they
   fit. `statistics.py`: what is known about events.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from itertools import repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
@@ -17,15 +16,14 @@ import numpy as np
 from siftline.encoding.domain import FIRST_NUMBER
 from siftline.encoding.flat_domains import read_only, split_numbers
 from siftline.encoding.moments import append_moments
-from siftline.encoding.path_hash import NO_PATHS
 from siftline.encoding.patterns import append_patterns
 from siftline.errors import EventError
 from siftline.kernels.locate import (
+    INEXACT,
     KIND_BOOLEAN,
     KIND_INTEGER,
     KIND_NUMBER,
     KIND_TEXT,
-    ODD_KEYS,
     locate_values,
 )
 from siftline.kernels.pointers import HEADER_SIZE, event_describer
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     from siftline.encoding.domain import Domain
     from siftline.encoding.domains import Domains
     from siftline.encoding.one_event import EventEncoder
-    from siftline.encoding.path_hash import Paths
 
 _KINDS: Final[dict[type, int]] = {
     int: KIND_INTEGER,
@@ -50,8 +47,6 @@ _KINDS: Final[dict[type, int]] = {
 }
 _NUMBERS: Final = frozenset((int, float))
 _PLAIN: Final = frozenset(_KINDS)
-_ODD: Final[set[type]] = {object}
-_NOBODY: Final = repeat(-1)
 _NO_ERRORS: Final[Mapping[int, str]] = MappingProxyType({})
 
 _NO_INTEGERS: Final = np.zeros(0, dtype=np.int64)
@@ -252,40 +247,11 @@ class DictSource:
 
 
 def encode_dict(tree: Mapping[str, Any], domains: Domains, now: int = 0) -> Arrays:
-    """Encode one event, after the model `Event`.
-
-    This is the hot path of matching single dicts: as long as values are plain, Python only hands them over. Attributes
-    are found in the kernel as well; in a dict of paths, each of them would cost several misses of the cache.
-    """
-    kinds = {*map(type, tree.values())} if type(tree) is dict else _ODD
-    if domains.pattern_attributes or not kinds <= _PLAIN:
-        owners: list[int] = []
-        values: list[Any] = []
-        append_leaves(tree, domains, owners, values, now)
-        return locate(owners, values, np.array((0, len(owners))), domains)
-    paths = domains.current_paths()
-    if paths is not None:
-        try:
-            arrays = _located_by_keys(tree, kinds, domains, paths)
-            if arrays is not None:
-                return arrays
-        except (TypeError, UnicodeEncodeError, OverflowError):
-            pass  # a key that is not a string, or an odd one, or an integer beyond all doubles
-    for key in tree:
-        _check_key(key)
-    owners = [*map(domains.ids.get, tree, _NOBODY)]
-    return locate(owners, [*tree.values()], np.array((0, len(owners))), domains)
-
-
-def _located_by_keys(tree: Mapping[str, Any], kinds: set[type], domains: Domains, paths: Paths) -> Arrays | None:
-    """Locate the values of a plain dict; None if there is something odd about its keys."""
-    n = len(tree)
-    keys = np.frombuffer("\0".join(tree).encode(), dtype=np.uint8)
-    if not len(keys):
-        return None
-    values, starts, found = [*tree.values()], np.array((0, n)), np.empty((2, n), dtype=np.int32)
-    owners = np.empty(n, dtype=np.int64)
-    return _located(keys, owners, values, kinds, starts, found, domains, paths)
+    """Encode one event, after the model `Event`; plain dicts have a shorter way in `one_event.py`."""
+    owners: list[int] = []
+    values: list[Any] = []
+    append_leaves(tree, domains, owners, values, now)
+    return locate(owners, values, np.array((0, len(owners))), domains)
 
 
 def append_leaves(tree: Mapping[str, Any], domains: Domains, owners: list[int], values: list[Any], now: int) -> None:
@@ -343,57 +309,31 @@ def locate(owners: list[int], values: list[Any], starts: NDArray[np.int64], doma
 
     What belongs to nobody (-1) is left out. The starts are written to.
     """
-    owned, found = np.array(owners, dtype=np.int64), np.empty((2, len(owners)), dtype=np.int32)
     try:
-        arrays = _located(_NO_BYTES, owned, values, {*map(type, values)}, starts, found, domains, NO_PATHS)
+        return _located(owners, values, starts, domains)
     except OverflowError:
         return _located_one_by_one(owners, values, starts, domains)
-    assert arrays is not None
-    return arrays
 
 
-def _located(
-    keys: NDArray[np.uint8],
-    owners: NDArray[np.int64],
-    values: list[Any],
-    kinds: set[type],
-    starts: NDArray[np.int64],
-    found: NDArray[np.int32],
-    domains: Domains,
-    paths: Paths,
-) -> Arrays | None:
-    """Locate values; their owners are given, or found by the keys (None if a zero byte in a key prevents that)."""
+def _located(owners: list[int], values: list[Any], starts: NDArray[np.int64], domains: Domains) -> Arrays:
     base, changed = domains.lines
+    owned, found = np.array(owners, dtype=np.int64), np.empty((2, len(owners)), dtype=np.int32)
+    kinds = {*map(type, values)}
     text_ends, texts, value_kinds, numbers = _NO_INTEGERS, _NO_BYTES, _NO_BYTES, values
     if not kinds <= _NUMBERS:
         value_kinds = np.frombuffer(bytes(map(_KINDS.__getitem__, map(type, values))), dtype=np.uint8)
         if str in kinds:
             text_ends, texts = _joined([value for value in values if type(value) is str])
             numbers = [0 if type(value) is str else value for value in values]
-    doubles = np.array(numbers, dtype=np.float64)
-    n_found = locate_values(
-        keys, owners, value_kinds, doubles, _NO_INTEGERS, text_ends, texts, starts, found, base.handle, paths.handle
-    )
-    if n_found < 0:
-        if n_found == ODD_KEYS:
-            return None
-        _, residuals = split_numbers(numbers)
-        n_found = locate_values(
-            _NO_BYTES,
-            owners,
-            value_kinds,
-            doubles,
-            residuals,
-            text_ends,
-            texts,
-            starts,
-            found,
-            base.handle,
-            paths.handle,
-        )
+    doubles, residuals = np.array(numbers, dtype=np.float64), _NO_INTEGERS
+    n_found = INEXACT
+    while n_found == INEXACT:
+        n_found = locate_values(owned, value_kinds, doubles, residuals, text_ends, texts, starts, found, base.handle)
+        if n_found == INEXACT:
+            _, residuals = split_numbers(numbers)
     attributes, codes = found if n_found == len(owners) else found[:, :n_found]
     if changed and not changed.keys().isdisjoint(attributes.tolist()):
-        _locate_beside(owners.tolist(), values, changed, codes)
+        _locate_beside(owners, values, changed, codes)
     return starts, attributes, codes
 
 

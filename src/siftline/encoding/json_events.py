@@ -18,7 +18,7 @@ import pyarrow as pa
 from siftline.encoding.domain import TRUE
 from siftline.encoding.domain_tables import tables_of
 from siftline.encoding.events import append_leaves, locate
-from siftline.encoding.flat_domains import binary_buffers
+from siftline.encoding.flat_domains import binary_buffers, read_only
 from siftline.encoding.json_leaves import NUMBER, OK, STRING, parse_json
 from siftline.encoding.json_strings import strings_of_json
 from siftline.encoding.moments import Instants
@@ -53,6 +53,8 @@ _MANY_DIGITS: Final = re.compile(f"[0-9]{{{MAX_INTEGER_DIGITS + 1}}}")
 _BOM: Final = b"\xef\xbb\xbf"
 _NEWLINE: Final = 10
 _SPACE: Final = b" \t\r"
+# Where the first event begins.
+_FIRST: Final = read_only(np.zeros(1, dtype=np.int64))
 
 
 class JsonSource:
@@ -220,9 +222,21 @@ class JsonSource:
         return f"event {position}: {reason}" if len(self) > 1 else str(reason)
 
 
+class OneText(JsonSource):
+    """One event as JSON text, with the dict that the text was written from, if there is one."""
+
+    def __init__(self, text: bytes, tree: Mapping[str, Any] | None = None) -> None:
+        super().__init__(text, _FIRST, np.array([len(text)], dtype=np.int64))
+        self._tree = tree
+
+    def tree(self, position: int) -> Mapping[str, Any]:
+        """Return the event as it was given."""
+        return super().tree(position) if self._tree is None else self._tree
+
+
 def one_json(data: bytes, *, skip_bad: bool = False) -> JsonSource:
     """Return a source with one event, the whole text."""
-    return JsonSource(data, np.zeros(1, dtype=np.int64), np.array([len(data)], dtype=np.int64), skip_bad=skip_bad)
+    return JsonSource(data, _FIRST, np.array([len(data)], dtype=np.int64), skip_bad=skip_bad)
 
 
 def json_lines(data: bytes, *, skip_bad: bool = False) -> JsonSource:

@@ -6,8 +6,8 @@
 
 A dict takes the same way, written as JSON by orjson, if it holds nothing but what JSON has: what orjson makes of
 anything else (enumerations, fragments of JSON) is not what it means in an event. The short way gives up on whatever is
-odd: a text that only Python reads right or that is no JSON at all, constants that came since the flat arrays were made,
-comparisons with times. The careful way (`json_events.py`, `events.py`) then gives the same result, or the error.
+odd: a text that only Python reads right or that is no JSON at all, and comparisons with times. The careful way
+(`json_events.py`, `events.py`) then gives the same result, or the error.
 
 An encoder never changes; it is made under the lock of whoever changes the domains, and used without one.
 """
@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import orjson
 
-from siftline.encoding.domain import TRUE
+from siftline.encoding.domain import FIRST_NUMBER, TRUE
 from siftline.encoding.domain_tables import tables_of
+from siftline.encoding.domains import ANY_STRING
 from siftline.encoding.events import DictSource, EncodedEvents
-from siftline.encoding.json_events import one_json
+from siftline.encoding.json_events import OneText
 from siftline.encoding.json_leaves import empty_columns, empty_statuses, parser_scratch
 from siftline.encoding.patterns import empty_found, empty_search_scratch, folded_characters, matcher_of
 from siftline.kernels.compiler import direct
@@ -35,29 +36,31 @@ from siftline.kernels.json_event import (
     VALUES,
     EventPlaces,
     EventScratch,
+    PatternCounts,
     PatternScratch,
     encode_event,
     search_event,
 )
-from siftline.kernels.json_leaves import NO_OTHERS, TEXT_MARGIN
+from siftline.kernels.json_leaves import NO_OTHERS, STRING, TEXT_MARGIN
 from siftline.kernels.json_path import SLOT_WORDS
 from siftline.kernels.pointers import HEADER_SIZE, address_of, event_describer, handle_of
 from siftline.model import MAX_EVENT_DEPTH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from numpy.typing import NDArray
 
+    from siftline.encoding.domain import Domain
     from siftline.encoding.domains import Domains
+    from siftline.encoding.flat_domains import Base
+    from siftline.encoding.path_hash import Paths
     from siftline.encoding.patterns import Layer
 
 # A longer text takes the careful way: its arrays should not be kept, and making them does not count.
 _MOST_BYTES: Final = 1 << 16
 _FEWEST_BYTES: Final = 1 << 12
 _FEWEST_SLOTS: Final = 1 << 10
-
-_NOT_MAPPED: Final = np.zeros(0, dtype=np.int32)
 
 _LEAVES: Final = frozenset((str, int, float, bool, type(None)))
 _NESTED: Final = frozenset((dict, list, tuple))
@@ -73,17 +76,20 @@ class Workspace:
     ----------
     address : int
         Of the scratch, for the kernel.
+    encoder : EventEncoder or None
+        What encoded an event here last.
     header : int
         The address of the header of the event that was encoded last, see `EncodedEvents.described`.
     n_values : int
         How many values it has, pattern attributes included.
     """
 
-    __slots__ = ("_handle", "_patterns", "address", "header", "n_values", "scratch")
+    __slots__ = ("_handle", "_patterns", "address", "encoder", "header", "n_values", "scratch")
 
     def __init__(self) -> None:
         self.scratch = _scratch(_FEWEST_BYTES, _FEWEST_SLOTS)
         self._patterns: _PatternSearch | None = None
+        self.encoder: EventEncoder | None = None
         self.n_values = 0
         self._describe()
 
@@ -106,21 +112,21 @@ class Workspace:
         self.scratch = self.scratch._replace(attributes=attributes, codes=codes)
         self._describe()
 
-    def add_patterns(self, layer: Layer, layer_at: Any) -> None:
+    def add_patterns(self, layer: Layer, layer_at: Any, counts_at: Any) -> None:
         """Append the pattern attributes of one layer that the event has."""
         patterns = self._patterns
         if patterns is None:
             patterns = self._patterns = _PatternSearch()
         patterns.make_room(len(self.scratch.leaves.texts), layer)
         search = _pattern_searcher()
-        n_values = search(layer_at, patterns.address, self.address)
+        n_values = search(layer_at, counts_at, patterns.address, self.address)
         while n_values < 0:
             if n_values == NOT_FOLDED:
                 patterns.take_folded()
             else:
                 self.make_room_for_values(layer.n_targets)
                 patterns.make_room_for_targets(2 * patterns.n_targets)
-            n_values = search(layer_at, patterns.address, self.address)
+            n_values = search(layer_at, counts_at, patterns.address, self.address)
         self.n_values = n_values
         n_open = patterns.n_open
         if n_open or layer.tries_all:
@@ -139,6 +145,31 @@ class Workspace:
     def n_leaves(self) -> int:
         """How many leaves the event has."""
         return self.scratch.outcome.event_starts.item(1)
+
+    def correct(self, changed: Mapping[int, Domain]) -> None:
+        """Correct the codes of values whose attributes have constants that the flat arrays lack."""
+        leaves, codes, n_values = self.scratch.leaves, self.scratch.codes, 0
+        for leaf, attribute in enumerate(leaves.attributes[: self.n_leaves].tolist()):
+            if attribute in changed and codes[n_values] >= FIRST_NUMBER:
+                codes[n_values] = changed[attribute].code_beside(self._value(leaf), codes.item(n_values))
+            n_values += attribute >= 0
+
+    def _value(self, leaf: int) -> int | float | str:
+        """Return the number or the string of a leaf."""
+        leaves = self.scratch.leaves
+        if leaves.kinds[leaf] == STRING:
+            text = leaves.texts[leaves.text_starts[leaf] : leaves.text_ends[leaf]]
+            return text.tobytes().decode("utf-8", "surrogatepass")
+        number, residual = leaves.numbers.item(leaf), leaves.residuals.item(leaf)
+        return int(number) + residual if residual else number
+
+    def encoded(self, event: Any, now: int | None) -> EncodedEvents:
+        """Return the event that was encoded last, in arrays of its own."""
+        assert self.encoder is not None
+        attributes, codes = self.values()
+        tree, text = event if type(event) is dict else None, _text_of(event)
+        source = DictSource([event]) if text is None else OneText(text, tree)  # a dict may be changed meanwhile
+        return EncodedEvents.of_one(source, self.encoder, now, attributes.copy(), codes.copy())
 
     def values(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the attributes and the codes of the event, as views."""
@@ -173,20 +204,19 @@ class _PatternSearch:
 
     def _describe(self) -> None:
         self._handle: Any = handle_of(self._scratch)
-        self._whole: Any = handle_of(PatternScratch(self._found, self._handle))
+        self._whole: Any = handle_of(PatternScratch(self._found, self._handle, self._scratch.serials))
         self.address: Any = address_of(self._whole)
 
     def make_room(self, n_bytes: int, layer: Layer) -> None:
         """Make room for strings of this many bytes and the patterns of a layer."""
-        scratch = self._scratch
-        is_small = layer.n_owners > len(scratch.stamps) or 2 * layer.n_targets > len(scratch.hits)
-        if n_bytes > self._n_bytes or is_small:
+        if n_bytes > self._n_bytes or layer.n_owners > len(self._scratch.stamps):
             self._n_bytes = max(self._n_bytes, n_bytes)
-            n_owners = max(2 * layer.n_owners, len(scratch.stamps))
-            n_targets = max(layer.n_targets, len(scratch.hits) // 4)
-            self._scratch = empty_search_scratch(self._n_bytes, n_owners, n_targets)._replace(folded=scratch.folded)
+            n_owners = max(2 * layer.n_owners, len(self._scratch.stamps))
+            scratch = empty_search_scratch(self._n_bytes, n_owners, len(self._scratch.hits))
+            self._scratch = scratch._replace(folded=self._scratch.folded)
             self._describe()
-        if layer.n_targets > len(self._found.targets):
+        if layer.n_targets > len(self._scratch.hits):
+            self._scratch = self._scratch._replace(hits=np.zeros(2 * layer.n_targets, dtype=np.int32))
             self.make_room_for_targets(2 * layer.n_targets)
 
     def make_room_for_targets(self, n_targets: int) -> None:
@@ -221,6 +251,23 @@ class _OfThread(threading.local):
 _of_thread = _OfThread()
 
 
+class _Places:
+    """Where values are located, with what the kernel takes for it."""
+
+    __slots__ = ("_handle", "_places", "address", "base", "is_mapped", "paths")
+
+    def __init__(self, domains: Domains, paths: Paths, base: Base, is_mapped: bool) -> None:
+        self.paths, self.base, self.is_mapped = paths, base, is_mapped
+        attributes = np.array([*domains.ids.values(), ANY_STRING] if is_mapped else [], dtype=np.int32)
+        self._places = EventPlaces(paths=paths.hash, path_attributes=attributes, flat=base.flat)
+        self._handle: Any = handle_of(self._places)
+        self.address: Any = address_of(self._handle)
+
+    def are_for(self, paths: Paths, base: Base, is_mapped: bool) -> bool:
+        """Return whether the places are those of these paths and flat arrays; the same paths have the same ids."""
+        return self.paths is paths and self.base is base and self.is_mapped == is_mapped
+
+
 class EventEncoder:
     """Encodes single events for some domains at one version of them.
 
@@ -228,23 +275,44 @@ class EventEncoder:
     ----------
     domains, version
         What events are encoded for.
+    needs_lock : bool
+        Whether there are constants beside the flat arrays, which change in place: then whoever calls `locate` keeps
+        others from changing the domains.
     """
 
-    __slots__ = ("_address", "_encode", "_handle", "_layers", "_matcher", "_n_slots", "_places", "domains", "version")
+    __slots__ = (
+        "_address",
+        "_changed",
+        "_counts",
+        "_counts_at",
+        "_encode",
+        "_layers",
+        "_matcher",
+        "_n_slots",
+        "_others",
+        "domains",
+        "needs_lock",
+        "places",
+        "version",
+    )
 
-    def __init__(self, domains: Domains, places: EventPlaces) -> None:
+    def __init__(self, domains: Domains, places: _Places, changed: Mapping[int, Domain]) -> None:
         self.domains, self.version = domains, domains.version
-        self._places = places
-        self._handle: Any = handle_of(places)
-        self._address: Any = address_of(self._handle)
-        self._n_slots = len(places.paths.slots) // SLOT_WORDS
+        self.places, self._changed, self.needs_lock = places, changed, bool(changed)
+        self._address = places.address
+        self._others = len(domains.ids) if domains.takes_all_strings else NO_OTHERS
+        self._n_slots = len(places.paths.hash.slots) // SLOT_WORDS
         self._matcher = matcher_of(domains)
         self._layers = [(layer, address_of(layer.handle)) for layer in self._matcher.layers]
+        self._counts: Any = handle_of(PatternCounts(self._matcher.counts))
+        self._counts_at: Any = address_of(self._counts)
         self._encode = _event_encoder()
 
     def is_current(self) -> bool:
-        """Return whether the domains are as they were, and the layers of patterns, which may have been merged."""
-        return self.version == self.domains.version and self._matcher is self.domains.matcher
+        """Return whether the domains are as they were, and the arrays and layers of patterns that may be merged."""
+        domains = self.domains
+        is_same = self.version == domains.version and self._matcher is domains.matcher
+        return is_same and (not self._changed or self.places.base is domains.lines[0])
 
     def locate(self, event: object) -> Workspace | None:
         """Encode one event in the arrays of this thread; None if it must take the careful way."""
@@ -254,22 +322,18 @@ class EventEncoder:
         workspace = _of_thread.workspace
         if workspace is None:
             workspace = _of_thread.workspace = Workspace()
-        n_values = self._encode(text, self._address, workspace.address, NO_OTHERS)
+        n_values = self._encode(text, self._address, workspace.address, self._others)
         if n_values == NO_ROOM and len(text) <= _MOST_BYTES:
             workspace.make_room(len(text), self._n_slots)
-            n_values = self._encode(text, self._address, workspace.address, NO_OTHERS)
+            n_values = self._encode(text, self._address, workspace.address, self._others)
         if n_values < 0:
             return None
-        workspace.n_values = n_values
+        workspace.encoder, workspace.n_values = self, n_values
+        if self._changed:
+            workspace.correct(self._changed)
         for layer, layer_at in self._layers:
-            workspace.add_patterns(layer, layer_at)
+            workspace.add_patterns(layer, layer_at, self._counts_at)
         return workspace
-
-    def encoded(self, workspace: Workspace, event: Any, now: int | None) -> EncodedEvents:
-        """Return the event that was located last, in arrays of its own."""
-        attributes, codes = workspace.values()
-        source = DictSource((event,)) if type(event) is dict else one_json(_text_of(event) or b"")
-        return EncodedEvents.of_one(source, self, now, attributes.copy(), codes.copy())
 
 
 @functools.cache
@@ -279,28 +343,31 @@ def _event_encoder() -> Callable[[bytes, Any, Any, int], int]:
 
 
 @functools.cache
-def _pattern_searcher() -> Callable[[Any, Any, Any], int]:
+def _pattern_searcher() -> Callable[[Any, Any, Any, Any], int]:
     """Return `search_event` for arguments whose types are known."""
-    return direct(search_event, 0, 0, 0)
+    return direct(search_event, 0, 0, 0, 0)
 
 
 def encoder_of(domains: Domains) -> EventEncoder | None:
     """Return the encoder for the domains as they are now; None if single events must take the careful way.
 
-    Making one takes a while: then the events that wait for it count, as they do for the tables that batches need.
+    New constants are merged into the flat arrays, and new attributes into the table of paths, when that takes no longer
+    than the events since the last change would do without.
     """
-    encoder = domains.encoder
-    if encoder is not None and encoder.is_current():
-        return encoder
-    domains.encoder = None
-    if domains.moments:
+    previous = domains.encoder
+    if previous is not None and previous.is_current():
+        return previous
+    paths = None if domains.moments else domains.current_paths()
+    if paths is None:
         return None
     tables = tables_of(domains)
-    if not tables.is_worth_merging(1) or domains.current_paths() is None:
-        return None
-    mapped = tables.path_attributes if domains.pattern_attributes else _NOT_MAPPED
-    places = EventPlaces(paths=tables.path_hash.hash, path_attributes=mapped, flat=tables.base.flat)
-    domains.encoder = EventEncoder(domains, places)
+    if domains.lines[1] and tables.is_worth_merging(1):
+        domains.merge()
+    base, changed = domains.lines
+    is_mapped, places = bool(domains.pattern_attributes), None if previous is None else previous.places
+    if places is None or not places.are_for(paths, base, is_mapped):
+        places = _Places(domains, paths, base, is_mapped)
+    domains.encoder = EventEncoder(domains, places, changed)
     return domains.encoder
 
 

@@ -375,12 +375,13 @@ class Layer:
     ) -> set[int]:
         """Return the pattern attributes of one event that the search leaves to Python, given what it left open."""
         pairs = zip(open_leaves, open_targets, strict=True)
-        found = {target for leaf, target in pairs if self._regexes[target].holds(_text(leaves, leaf))}
-        if self._others:
-            for leaf, attribute in enumerate(leaves.attributes[:n_leaves].tolist()):
-                if attribute in self._others and leaves.kinds.item(leaf) == STRING:
-                    text = _text(leaves, leaf)
-                    found.update(target for find in self._others[attribute] for target in find(text))
+        found = {confirmed for leaf, target in pairs for confirmed in self._confirm(target, _text(leaves, leaf))}
+        everywhere = self._others.get(ANY_STRING, [])
+        for leaf, attribute in enumerate(leaves.attributes[:n_leaves].tolist() if self._others else ()):
+            finders = self._others.get(attribute, []) if attribute != ANY_STRING else []
+            if (finders or everywhere) and leaves.kinds.item(leaf) == STRING:
+                text = _text(leaves, leaf)
+                found.update(target for find in (*finders, *everywhere) for target in find(text))
         return found
 
     def _confirmed(self, leaves: LeafColumns, found: Found) -> list[tuple[int, int]]:
@@ -435,15 +436,15 @@ def _with_more(starts: NDArray[np.int64], targets: NDArray[np.int32], more: list
     return joined
 
 
-def empty_search_scratch(n_bytes: int, n_owners: int, n_targets: int) -> SearchScratch:
-    """Return scratch for strings of this many bytes in any form, and this many targets, all below `n_owners`."""
+def empty_search_scratch(n_bytes: int, n_owners: int, n_hits: int) -> SearchScratch:
+    """Return scratch for strings of this many bytes in any form, targets below `n_owners`, and this many hits."""
     return SearchScratch(
         text=np.zeros(FOLDED_GROWTH * n_bytes + MARGIN, dtype=np.uint8),
         stamps=np.zeros(n_owners, dtype=np.int64),
         string_stamps=np.zeros(n_owners, dtype=np.int64),
         folded=np.zeros(0, dtype=np.int32),
         serials=np.zeros(N_SERIALS, dtype=np.int64),
-        hits=np.zeros(4 * n_targets, dtype=np.int32),
+        hits=np.zeros(n_hits, dtype=np.int32),
         remembered=np.zeros(REMEMBERED_SLOTS * REMEMBERED_WORDS, dtype=np.int64),
     )
 
@@ -463,7 +464,7 @@ class _Workspace:
     """What one thread keeps for the search, with room for what it has met so far."""
 
     def __init__(self) -> None:
-        self._scratch = empty_search_scratch(1024, 64, 1024)
+        self._scratch = empty_search_scratch(1024, 64, 1 << 12)
         self._handle: Any = handle_of(self._scratch)
         self._targets = np.empty(1024, dtype=np.int32)
         self._open_leaves, self._open_targets = np.empty(1024, dtype=np.int64), np.empty(1024, dtype=np.int32)

@@ -14,7 +14,7 @@ import numpy as np
 
 from siftline.encoding.events import EncodedEvents
 from siftline.engine.arguments import check_top, checked_now, checked_statistics, checked_tenant, checked_weight
-from siftline.engine.fast_path import current_encoder, fast_ids, fast_ids_at
+from siftline.engine.fast_path import fast_ids, fast_ids_at, located_event
 from siftline.engine.interface import CommonEngine
 from siftline.engine.pipeline import find, find_at_once, moment_of, source_for
 from siftline.engine.state import State
@@ -304,14 +304,13 @@ class Engine(CommonEngine):
         state, found = self._state, None
         is_plain = top is None and within is None and tenant is None
         if type(event) is not EncodedEvents:
-            encoder = current_encoder(state)
-            located = None if encoder is None else encoder.locate(event)
+            located = located_event(state, event)
             if located is not None:
                 if is_plain and not as_slots and not first:
-                    ids = fast_ids_at(state, located, encoder)
+                    ids = fast_ids_at(state, located)
                     if ids is not None:
                         return ids
-                event = encoder.encoded(located, event, instant)
+                event = located.encoded(event, instant)
                 found = find_at_once(state, event) if is_plain else None
         else:
             if instant is not None or state.domains.has_ages:

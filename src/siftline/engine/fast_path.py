@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from siftline.encoding.domains import Domains
     from siftline.encoding.events import EncodedEvents
-    from siftline.encoding.one_event import EventEncoder, Workspace
+    from siftline.encoding.one_event import Workspace
     from siftline.engine.state import State
     from siftline.engine.subscriptions import SubscriptionTable
     from siftline.engine.write_buffer import WriteBuffer
@@ -57,9 +57,10 @@ def fast_ids(state: State, event: EncodedEvents) -> list[Id] | None:
     return ids if state.generation == path.generation else None
 
 
-def fast_ids_at(state: State, workspace: Workspace, encoder: EventEncoder) -> list[Id] | None:
+def fast_ids_at(state: State, workspace: Workspace) -> list[Id] | None:
     """Return the ids that the event matches which was encoded last in the arrays of this thread; None as above."""
     path = state.fast_paths.by_thread.get(get_ident()) or _new_path(state)
+    encoder: Any = workspace.encoder
     if path is None or encoder.version != path.version or encoder.domains is not path.domains:
         return None
     n_found = path.call(workspace.header, path.table_at)
@@ -71,13 +72,14 @@ def fast_ids_at(state: State, workspace: Workspace, encoder: EventEncoder) -> li
     return ids if state.generation == path.generation else None
 
 
-def current_encoder(state: State) -> EventEncoder | None:
-    """Return what encodes single events for the engine as it is; None if they must take the careful way."""
+def located_event(state: State, event: Any) -> Workspace | None:
+    """Return one event in the arrays of this thread; None if it must take the careful way."""
     encoder = state.domains.encoder
-    if encoder is not None and encoder.is_current():
-        return encoder
+    if encoder is not None and not encoder.needs_lock and encoder.is_current():
+        return encoder.locate(event)
     with state.publishing:
-        return encoder_of(state.domains)
+        encoder = encoder_of(state.domains)
+        return None if encoder is None else encoder.locate(event)
 
 
 def _new_path(state: State) -> FastPath | None:

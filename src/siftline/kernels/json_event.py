@@ -15,7 +15,7 @@ from siftline.kernels.json_path import SLOT_WORDS, PathHash
 from siftline.kernels.leaves import LeafColumns
 from siftline.kernels.locate import FlatDomains, _locate_leaves
 from siftline.kernels.pointers import EventValues, arrays_at, describe, octets_of, part_of
-from siftline.kernels.text_search import NEVER_REMEMBERED, Found, search_leaves
+from siftline.kernels.text_search import N_SEARCHED, N_STRINGS, NEVER_REMEMBERED, Found, search_leaves
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,6 +58,13 @@ class PatternScratch(NamedTuple):
 
     found: Found
     handle: NDArray[np.int64]  # of a `SearchScratch`
+    serials: NDArray[np.int64]  # those of it
+
+
+class PatternCounts(NamedTuple):
+    """How many strings there were, and how many of them were searched."""
+
+    counts: NDArray[np.int64]
 
 
 @kernel
@@ -104,7 +111,7 @@ def encode_event(text: bytes, places_at: Any, scratch_at: Any, others: int) -> i
 
 
 @kernel
-def search_event(table: Any, pattern_scratch_at: Any, scratch_at: Any) -> int:
+def search_event(table: Any, counts_at: Any, pattern_scratch_at: Any, scratch_at: Any) -> Any:
     """Search the strings of the event that was encoded last for one layer of patterns, whose attributes become values.
 
     Returns how many values the event has, NO_ROOM_FOR_PATTERNS or NOT_FOLDED. Which patterns are left open is in
@@ -112,13 +119,17 @@ def search_event(table: Any, pattern_scratch_at: Any, scratch_at: Any) -> int:
     """
     scratch, patterns = arrays_at(scratch_at, EventScratch), arrays_at(pattern_scratch_at, PatternScratch)
     found, n_values = patterns.found, scratch.counts[VALUES]
-    starts = scratch.outcome.event_starts
-    done = search_leaves(scratch.leaves, starts, table, patterns.handle, found, 0, NEVER_REMEMBERED)
+    serials, counts = patterns.serials, arrays_at(counts_at, PatternCounts).counts
+    serials[N_STRINGS] = serials[N_SEARCHED] = 0
+    event_starts = scratch.outcome.event_starts
+    done = search_leaves(scratch.leaves, event_starts, table, patterns.handle, found, 0, NEVER_REMEMBERED)
     if done < 0:
         return NOT_FOLDED
     n_found = found.starts[1]
     if done == 0 or n_values + n_found > len(scratch.codes):
         return NO_ROOM_FOR_PATTERNS
+    counts[0] += serials[N_STRINGS]
+    counts[1] += serials[N_SEARCHED]
     for i in range(n_found):
         scratch.attributes[n_values + i], scratch.codes[n_values + i] = found.targets[i], TRUE
     _count_values(scratch, n_values + n_found)

@@ -8,8 +8,6 @@ import numpy as np
 
 from siftline.kernels.codes import FALSE, FIRST_NUMBER, FIRST_STRING, NULL
 from siftline.kernels.compiler import inline_kernel, kernel
-from siftline.kernels.json_path import HASH_SEED, PathHash, attribute_of, extend_path, find_path
-from siftline.kernels.json_words import ZERO
 from siftline.kernels.pointers import arrays_at, fetch
 
 if TYPE_CHECKING:
@@ -65,8 +63,8 @@ _N_LANES = 16
 # How many leaves ahead the lines of JSON leaves are prefetched, and then their entries of tables.
 _FAR, _NEAR = 24, 12
 
-# What `locate_values` returns if Python must help.
-INEXACT, ODD_KEYS = -1, -2
+# What `locate_values` returns if some integers need residuals.
+INEXACT = -1
 
 
 @inline_kernel
@@ -272,23 +270,31 @@ def locate_texts(
 
 @inline_kernel
 def _locate_leaves(leaves: LeafColumns, flat: FlatDomains, codes: NDArray[np.int32]) -> None:
-    """Write the codes of leaves, except of those whose attribute is below zero."""
+    """Write the codes of leaves, except of those whose attribute is below zero.
+
+    An attribute without a line has no constants.
+    """
     attributes, kinds, numbers = leaves.attributes, leaves.kinds, leaves.numbers
     n = len(attributes)
     for i in range(n):
-        if i + _FAR < n and attributes[i + _FAR] >= 0:
+        if i + _FAR < n:
             fetch(flat.lines, np.int64(attributes[i + _FAR]) * LINE_COLUMNS)
-        if i + _NEAR < n and kinds[i + _NEAR] == KIND_NUMBER and attributes[i + _NEAR] >= 0:
+        near = attributes[i + _NEAR] if i + _NEAR < n else -1
+        if 0 <= near < len(flat.lines) and kinds[i + _NEAR] == KIND_NUMBER:
             _fetch_entry(numbers[i + _NEAR], np.uint64(attributes[i + _NEAR]), flat)
         if attributes[i] < 0:
             continue
-        line = np.uint64(attributes[i])
-        if kinds[i] < 3:
+        line, is_there = np.uint64(attributes[i]), attributes[i] < len(flat.lines)
+        if kinds[i] < KIND_NUMBER:
             codes[i] = kinds[i]
-        elif kinds[i] == 3:
-            codes[i] = locate_number(numbers[i], leaves.residuals[i], line, flat)
+        elif kinds[i] == KIND_NUMBER:
+            codes[i] = FIRST_NUMBER
+            if is_there:
+                codes[i] = locate_number(numbers[i], leaves.residuals[i], line, flat)
         else:
-            codes[i] = locate_text(leaves.texts, leaves.text_starts[i], leaves.text_ends[i], line, flat)
+            codes[i] = FIRST_STRING
+            if is_there:
+                codes[i] = locate_text(leaves.texts, leaves.text_starts[i], leaves.text_ends[i], line, flat)
 
 
 @kernel
@@ -297,29 +303,6 @@ def locate_leaves(leaves: LeafColumns, domains: NDArray[np.int64]) -> NDArray[np
     codes = np.empty(len(leaves.attributes), dtype=np.int32)
     _locate_leaves(leaves, arrays_at(domains, FlatDomains), codes)
     return codes
-
-
-@inline_kernel
-def _find_owners(
-    keys: NDArray[np.uint8],
-    owners: NDArray[np.int64],
-    path: NDArray[np.uint64],
-    paths: PathHash,
-) -> Any:
-    """Find the attributes of keys, which are separated by zero bytes; return whether they are as many as owners."""
-    n_keys = 0
-    state, tail, length = HASH_SEED, ZERO, 0
-    for i in range(len(keys) + 1):
-        if i < len(keys) and keys[i] != 0:
-            state, tail, length = extend_path(path, state, tail, length, np.uint64(keys[i]), 1)
-            continue
-        if n_keys == len(owners):
-            return False
-        slot = find_path(paths.slots, paths.words, path, state, tail, length)
-        owners[n_keys] = attribute_of(paths.slots, slot) if slot >= 0 else -1
-        n_keys += 1
-        state, tail, length = HASH_SEED, ZERO, 0
-    return n_keys == len(owners)
 
 
 @inline_kernel
@@ -372,7 +355,6 @@ def _locate_values(values: Values, starts: NDArray[np.int64], found: NDArray[np.
 
 @kernel
 def locate_values(
-    keys: NDArray[np.uint8],
     owners: NDArray[np.int64],
     kinds: NDArray[np.uint8],
     numbers: NDArray[np.float64],
@@ -382,15 +364,7 @@ def locate_values(
     starts: NDArray[np.int64],
     found: NDArray[np.int32],
     domains: NDArray[np.int64],
-    paths: NDArray[np.int64],
 ) -> Any:
-    """Locate the values of some events, whose arrays are those of `Values`; `paths` is the handle of a `PathHash`.
-
-    With keys, the owners are found first. Returns as `_locate_values` does, or ODD_KEYS if a key has a zero byte.
-    """
-    if len(keys):
-        path = np.empty(len(keys) // 8 + 1, dtype=np.uint64)
-        if not _find_owners(keys, owners, path, arrays_at(paths, PathHash)):
-            return ODD_KEYS
+    """Locate the values of some events, whose arrays are those of `Values`; return as `_locate_values` does."""
     values = Values(owners, kinds, numbers, residuals, text_ends, texts)
     return _locate_values(values, starts, found, arrays_at(domains, FlatDomains))

@@ -79,6 +79,8 @@ N_SERIALS: Final = 7
 # the targets of the string begin and end in `hits`. Half of the slots are used.
 REMEMBERED_SLOTS: Final = 2048
 REMEMBERED_WORDS: Final = 8
+# For `remembered_min`: no string is so long.
+NEVER_REMEMBERED: Final = 1 << 62
 
 _STRING: Final = 4
 # The number of an attribute and a form, its *owner*, is twice the attribute plus two, and one more if folded. Those of
