@@ -7,6 +7,7 @@ import json
 import lzma
 import os
 import random
+import sys
 import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,6 +154,16 @@ def test_missing_data(
     assert reason in capsys.readouterr().err
 
 
+def test_without_pysigma_the_extra_is_named(
+    folder: Path, logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("siftline.sigma")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sigma.rule", None)
+    assert run("--rules", folder, "--events", logs) == 2
+    assert "Sigma rules need pySigma: pip install 'siftline[sigma]'" in capsys.readouterr().err
+
+
 # data
 
 
@@ -193,6 +204,24 @@ def test_events_that_are_none(tmp_path: Path) -> None:
         read_events(path)
     path.write_text('{"a": 1}\n')
     with pytest.raises(ValueError, match="1 events"):
+        read_events(path)
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    path = tmp_path / "logs.jsonl.xz"
+    path.write_bytes(lzma.compress(b'{"a": 1}\n' * 1000)[:-30])
+    with pytest.raises(ValueError, match=r"logs\.jsonl\.xz: cannot be unpacked"):
+        read_events(path)
+    path = tmp_path / "sigma-rules.tar.xz"
+    path.write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"sigma-rules\.tar\.xz: cannot be unpacked"), rules_folder(tmp_path):
+        pass
+    path = tmp_path / "events.tar"
+    with tarfile.open(path, "w") as archive:
+        info = tarfile.TarInfo("one.json")
+        info.size = 2
+        archive.addfile(info, io.BytesIO(b"{}"))
+    with pytest.raises(ValueError, match=r"events.tar, one.json: an event of Windows has Event.System"):
         read_events(path)
 
 
