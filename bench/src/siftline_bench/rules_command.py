@@ -70,9 +70,7 @@ def add_parser(actions: Any) -> None:
     )
     parser.add_argument("--passes", type=count, default=5, help="default: 5")
     parser.add_argument("--limit-rules", type=count, metavar="N", help="at most so many, evenly spaced, and no targets")
-    parser.add_argument(
-        "--limit-events", type=count, metavar="N", help="at most the first so many of a file, and no targets"
-    )
+    parser.add_argument("--limit-events", type=count, metavar="N", help="at most the first of a file, and no targets")
     parser.add_argument("--seed", type=int, default=0, help="of the copies; default: 0")
     parser.add_argument("--fail", action="store_true", help="exit 1 if a target is missed")
     parser.add_argument("--output", type=Path, metavar="FILE", help="append rows there")
