@@ -7,6 +7,7 @@ import json
 import lzma
 import os
 import random
+import sys
 import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ from strategies import events, expressions, leaves, subscriptions
 import siftline
 from siftline.cli import main
 from siftline.model.event import json_value
-from siftline.model.expression import walk
 from siftline.sigma import parse_sigma
 from siftline_bench import rules_command
 from siftline_bench.errors import WrongIdsError
@@ -153,6 +153,16 @@ def test_missing_data(
     assert reason in capsys.readouterr().err
 
 
+def test_without_pysigma_the_extra_is_named(
+    folder: Path, logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("siftline.sigma")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sigma.rule", None)
+    assert run("--rules", folder, "--events", logs) == 2
+    assert "Sigma rules need pySigma: pip install 'siftline[sigma]'" in capsys.readouterr().err
+
+
 # data
 
 
@@ -193,6 +203,24 @@ def test_events_that_are_none(tmp_path: Path) -> None:
         read_events(path)
     path.write_text('{"a": 1}\n')
     with pytest.raises(ValueError, match="1 events"):
+        read_events(path)
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    path = tmp_path / "logs.jsonl.xz"
+    path.write_bytes(lzma.compress(b'{"a": 1}\n' * 1000)[:-30])
+    with pytest.raises(ValueError, match=r"logs\.jsonl\.xz: cannot be unpacked"):
+        read_events(path)
+    path = tmp_path / "sigma-rules.tar.xz"
+    path.write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"sigma-rules\.tar\.xz: cannot be unpacked"), rules_folder(tmp_path):
+        pass
+    path = tmp_path / "events.tar"
+    with tarfile.open(path, "w") as archive:
+        info = tarfile.TarInfo("one.json")
+        info.size = 2
+        archive.addfile(info, io.BytesIO(b"{}"))
+    with pytest.raises(ValueError, match=r"events.tar, one.json: an event of Windows has Event.System"):
         read_events(path)
 
 
@@ -274,22 +302,30 @@ def test_what_sql_cannot_express(dialect: Any, text: str) -> None:
 
 def test_copies_differ_in_what_is_rarest() -> None:
     texts = [
-        "channel = 'c' and (image ends with 'a' or image ends with 'b' and word contains 'rare')",
-        "channel = 'c' and image ends with 'a' and word contains 'long' and not (user = 'u')",
-        "channel = 'c' and image ends with 'b' and word contains 'longer'",
-        "n > 5 and user in ('u', 'v')",
+        "c = 'c' and (i ends with 'a' or i ends with 'rare') and not (w contains 'long' or w contains 'x')",
+        "c = 'c' and i ends with 'a' and w contains 'x' and a cidr '10.0.0.0/8'",
+        "c = 'c' and i ends with 'a' and w contains 'x' or c = 'c' and n in (1, '1')",
+        "c = 'c' and (i ends with 'a' and any string contains 'y') is not true",
     ]
     rules = [(str(number), siftline.parse(text)) for number, text in enumerate(texts)]
-    made = copied(rules, 3, 0)
-    assert [id for id, _ in made] == [f"{n}{suffix}" for suffix in ("", "#1", "#2") for n in range(4)]
-    assert made[:4] == rules
-    assert made == copied(rules, 3, 0)
-    for (_, rule), (_, copy) in zip(rules * 2, made[4:], strict=True):
-        assert rule != copy
-        assert [type(node) for node in walk(rule)] == [type(node) for node in walk(copy)]
-    changed = siftline.to_text(made[5][1])
-    assert changed.startswith("channel = 'c' and image ends with 'a' and word contains '")
-    assert changed.endswith("and not user = 'u'")
+    made = copied(rules, 40, 0)
+    assert [id for id, _ in made[:9]] == ["0", "1", "2", "3", "0#1", "1#1", "2#1", "3#1", "0#2"]
+    assert (made[:4], made) == (rules, copied(rules, 40, 0))
+    found = [{siftline.to_text(expression) for _, expression in made[number::4]} for number in range(4)]
+    first, second, third, fourth = ({text.replace("c = 'c' and ", "") for text in each} for each in found)
+    endings = [f"i ends with '{text}'" for text in ("a", "rare")]
+    assert first == {
+        f"(i ends with 'a' or {ending}) and not (w contains '{word}' or w contains 'x')"
+        for ending in endings
+        for word in ("x", "long")
+    }
+    assert second == {
+        f"{ending} and w contains '{word}' and a cidr '10.0.0.0/8'" for ending in endings for word in ("x", "long")
+    }
+    assert third == {
+        f"{ending} and w contains '{word}' or n in (1, '1')" for ending in endings for word in ("x", "long")
+    }
+    assert fourth == {"(i ends with 'a' and any string contains 'y') is not true"}
 
 
 # measuring

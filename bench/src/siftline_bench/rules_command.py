@@ -69,8 +69,8 @@ def add_parser(actions: Any) -> None:
         help="match N times as many rules as well; the target is for 27",
     )
     parser.add_argument("--passes", type=count, default=5, help="default: 5")
-    parser.add_argument("--limit-rules", type=count, metavar="N", help="at most so many rules, and no targets")
-    parser.add_argument("--limit-events", type=count, metavar="N", help="at most so many of a file, and no targets")
+    parser.add_argument("--limit-rules", type=count, metavar="N", help="at most so many, evenly spaced, and no targets")
+    parser.add_argument("--limit-events", type=count, metavar="N", help="at most the first of a file, and no targets")
     parser.add_argument("--seed", type=int, default=0, help="of the copies; default: 0")
     parser.add_argument("--fail", action="store_true", help="exit 1 if a target is missed")
     parser.add_argument("--output", type=Path, metavar="FILE", help="append rows there")
@@ -117,7 +117,7 @@ def _measured(args: argparse.Namespace) -> Iterator[list[Found]]:
     with data.rules_folder(place) as folder:
         rules, found = measuring.reading(folder, _pipelines(args), sizes, say)
     yield found
-    pairs = list(zip(rules.ids, rules.expressions, strict=True))[: args.limit_rules]
+    pairs = data.sample(list(zip(rules.ids, rules.expressions, strict=True)), args.limit_rules or len(rules))
     if not pairs:
         raise ValueError(f"{place}: none of the rules can be matched")
     for number, path in enumerate(paths):

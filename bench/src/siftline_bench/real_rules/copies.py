@@ -1,18 +1,20 @@
 """Many times as many rules: copies that differ from the rule in what is rarest.
 
-In a copy, the rarest string of every conjunction is replaced by a string that another rule has on that attribute with
-that operator. Of `channel and (image or (image and word))` these are the first image and the rarer of the second
-image and the word: the copies share channels, as rules do, and nothing makes them equal or impossible.
+In a copy, the rarest string of every conjunct is replaced by a string that another rule has on that attribute with that
+operator, drawn from all their uses. So most copies keep the channel, which most rules name, and have words of others:
+
+    Channel = 'Sysmon' and (Image ends with 'cmd.exe' or Image ends with 'rare.exe') and CommandLine contains 'secret'
+    Channel = 'Sysmon' and (Image ends with 'cmd.exe' or Image ends with 'msdt.exe') and CommandLine contains 'iex'
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from siftline.model.derived import AnyString
-from siftline.model.expression import And, Expression, IsTrue, Or, walk
+from siftline.model.expression import And, Expression, IsTrue, Not, Or, walk
 from siftline.model.predicate import IGNORING_CASE, POSITIVE_OF, PRESENCES, Predicate
 
 if TYPE_CHECKING:
@@ -26,16 +28,6 @@ class _Place(NamedTuple):
 
     attribute: str | None
     op: str
-
-
-class _Rarity(NamedTuple):
-    """How rare something is; what is less is rarer. Of strings that occur as often, the longer is rarer."""
-
-    n_uses: int
-    shortness: int
-
-
-_ANYTHING: Final = _Rarity(2**62, 0)
 
 
 def copied(rules: _Rules, n_copies: int, seed: int) -> _Rules:
@@ -54,49 +46,42 @@ class _Maker:
 
     def __init__(self, expressions: Iterator[Expression]) -> None:
         self._uses: Counter[tuple[_Place, str]] = Counter()
+        self._all: dict[_Place, list[str]] = {}
         for expression in expressions:
             for node in walk(expression):
-                self._uses.update((_place(node), text) for text in _strings(node))
-        self._others: dict[_Place, list[str]] = {}
-        for place, text in sorted(self._uses, key=repr):
-            self._others.setdefault(place, []).append(text)
+                for text in _strings(node):
+                    self._uses[_place(node), text] += 1
+                    self._all.setdefault(_place(node), []).append(text)
 
-    def changed(self, node: Expression, chance: random.Random) -> Expression:
-        """Return an expression with the rarest string of every conjunction replaced."""
-        if isinstance(node, Or):
-            return Or([self.changed(operand, chance) for operand in node.operands])
-        if isinstance(node, And) and node.operands:
-            rarest = min(range(len(node.operands)), key=lambda i: self._rarity(node.operands[i]))
-            return And([self.changed(each, chance) if i == rarest else each for i, each in enumerate(node.operands)])
-        if isinstance(node, IsTrue):
-            return IsTrue(self.changed(node.operand, chance))
-        return self._replaced(node, chance) if _strings(node) else node
+    def changed(self, rule: Expression, chance: random.Random) -> Expression:
+        """Return a rule with the rarest string of every conjunct replaced; of alternatives, each conjunction's."""
+        if isinstance(rule, And):
+            return And([self._replaced(conjunct, chance) for conjunct in rule.operands])
+        if isinstance(rule, Or) and any(isinstance(operand, And) for operand in rule.operands):
+            return Or([self.changed(operand, chance) for operand in rule.operands])
+        return self._replaced(rule, chance)
 
-    def _rarity(self, node: Expression) -> _Rarity:
-        """Return how rare what an expression asks for is: of alternatives, the commonest counts."""
-        if isinstance(node, Or):
-            return max(map(self._rarity, node.operands), default=_ANYTHING)
-        if isinstance(node, And):
-            return min(map(self._rarity, node.operands), default=_ANYTHING)
-        if isinstance(node, IsTrue):
-            return self._rarity(node.operand)
-        return max((self._of(_place(node), text) for text in _strings(node)), default=_ANYTHING)
+    def _replaced(self, conjunct: Expression, chance: random.Random) -> Expression:
+        """Return a conjunct with its rarest string replaced, wherever in it the string stands."""
+        used = {(_place(node), text) for node in walk(conjunct) for text in _strings(node)}
+        if not used:
+            return conjunct
+        place, rarest = min(used, key=lambda each: (self._uses[each], -len(each[1]), each[1]))
+        others = self._all[place]
+        return _with_other(conjunct, place, rarest, others[chance.randrange(len(others))])
 
-    def _of(self, place: _Place, text: str) -> _Rarity:
-        return _Rarity(self._uses[place, text], -len(text))
 
-    def _replaced(self, node: Expression, chance: random.Random) -> Expression:
-        assert isinstance(node, (Predicate, AnyString))
-        place, strings = _place(node), _strings(node)
-        rarest = min(strings, key=lambda text: self._of(place, text))
-        others = self._others[place]
-        if len(others) < 2:
-            return node
-        other = rarest
-        while other == rarest:
-            other = others[chance.randrange(len(others))]
-        operand = tuple(other if text == rarest else text for text in strings)
-        return _with_operand(node, operand if isinstance(node.operand, tuple) else operand[0])
+def _with_other(node: Expression, place: _Place, text: str, other: str) -> Expression:
+    """Return an expression with another string where it has one at a place."""
+    if isinstance(node, (And, Or)):
+        return type(node)([_with_other(operand, place, text, other) for operand in node.operands])
+    if isinstance(node, (Not, IsTrue)):
+        return type(node)(_with_other(node.operand, place, text, other))
+    if _place(node) != place or not _strings(node):
+        return node
+    assert isinstance(node, (Predicate, AnyString))
+    operand = tuple(other if each == text else each for each in _strings(node))
+    return _with_operand(node, operand if isinstance(node.operand, tuple) else operand[0])
 
 
 def _place(node: Expression) -> _Place:

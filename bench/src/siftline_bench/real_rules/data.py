@@ -74,7 +74,7 @@ def rules_folder(path: Path) -> Iterator[Path]:
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:
-        with _opened(archive) as file:
+        with _whole(archive), tarfile.open(archive) as file:
             file.extractall(folder, filter="data")
         yield Path(folder)
 
@@ -96,7 +96,8 @@ def check_events(path: Path) -> None:
 def read_events(path: Path, limit: int | None = None) -> EventFile:
     """Read JSON Lines, compressed or not, or an archive of JSON documents, of which each is an event of Windows."""
     is_archive = _is_archive(path)
-    lines = list(islice(_archived(path) if is_archive else _lines(path), limit))
+    with _whole(path):
+        lines = list(islice(_archived(path) if is_archive else _lines(path), limit))
     if len(lines) < 2:
         raise ValueError(f"{path}: {len(lines)} events; some are for statistics, and others are timed")
     n_seen = min(MOST_SEEN, len(lines) // 2)
@@ -116,11 +117,13 @@ def _is_archive(path: Path) -> bool:
     return path.name.lower().endswith(_ARCHIVES)
 
 
-def _opened(path: Path) -> tarfile.TarFile:
+@contextlib.contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Say of a damaged file which one it is."""
     try:
-        return tarfile.open(path)
-    except tarfile.TarError as error:
-        raise ValueError(f"{path}: not an archive: {error}") from None
+        yield
+    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+        raise ValueError(f"{path}: cannot be unpacked: {error}") from None
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -146,14 +149,22 @@ def _check_object(text: bytes, place: str) -> None:
 
 
 def _archived(path: Path) -> Iterator[bytes]:
-    with _opened(path) as archive:
-        names = sorted(name for name in archive.getnames() if name.endswith(".json"))
-        for name in names:
-            file = archive.extractfile(name)
-            if file is None:
-                continue
-            for document in documents(file.read().decode()):
-                yield json.dumps(flat(document), ensure_ascii=False).encode()
+    with tarfile.open(path) as archive:
+        members = sorted(archive.getmembers(), key=lambda member: member.name)
+        for member in members:
+            file = archive.extractfile(member) if member.name.endswith(".json") else None
+            if file is not None:
+                yield from _flattened(file.read(), f"{path}, {member.name}")
+
+
+def _flattened(content: bytes, place: str) -> Iterator[bytes]:
+    try:
+        for document in documents(content.decode()):
+            yield json.dumps(flat(document), ensure_ascii=False).encode()
+    except ValueError as error:
+        raise ValueError(f"{place}: not JSON: {error}") from None
+    except (LookupError, TypeError, AttributeError):
+        raise ValueError(f"{place}: an event of Windows has Event.System with EventID and Provider") from None
 
 
 def documents(text: str) -> Iterator[Any]:

@@ -22,6 +22,7 @@ from siftline_bench.real_rules import figures, memory, rivals
 from siftline_bench.real_rules.copies import copied
 from siftline_bench.real_rules.data import KIND, sample
 from siftline_bench.real_rules.figures import Found, of_passes, of_values
+from siftline_bench.real_rules.rivals import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from siftline.model.expression import Expression
     from siftline.sigma import Rules
     from siftline_bench.real_rules.data import EventFile
-    from siftline_bench.real_rules.rivals import Answer
 
 Say = Callable[[str], None]
 _MICROSECONDS: Final = 1e6
@@ -40,6 +40,8 @@ _MEGABYTE: Final = 1e6
 # Counters of caches in `stats()` end so.
 _HITS, _LOOKUPS = " hits", " lookups"
 _FIRST_REFUSED: Final = 10
+# Events with which it is checked that copies change nothing for the rules themselves.
+_COPIES_CHECKED: Final = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +79,10 @@ class Sizes:
 
 def reading(folder: Path, pipelines: Sequence[str] | None, sizes: Sizes, say: Say) -> tuple[Rules, list[Found]]:
     """Read the rules, and return them with the time of all and of each part."""
-    from siftline.sigma import PIPELINES, read_rules
-
+    try:
+        from siftline.sigma import PIPELINES, read_rules
+    except ImportError as error:
+        raise ValueError(str(error)) from None
     say("reading rules")
     timed = [time_once(lambda: read_rules(folder, PIPELINES if pipelines is None else pipelines))]
     rules: Rules = timed[0].result
@@ -361,7 +365,8 @@ def comparing(bench: Bench) -> Iterator[Found]:
 def _rival_figures(bench: Bench, answer: Answer, n_asked: int, n_same: int) -> Iterator[Found]:
     n_rules, n_events = len(bench.rules) - len(answer.refused), len(answer.events)
     for reason, n in Counter(answer.refused.values()).most_common(_FIRST_REFUSED):
-        bench.say(f"{answer.name}: {n} rules left out: {reason}")
+        named = [id for id, mine in answer.refused.items() if mine == reason][:_FIRST_REFUSED]
+        bench.say(f"{answer.name}: {n} rules left out, {reason}: {', '.join(named)}{', ...' if n > len(named) else ''}")
     facts = {
         "n_rules": n_rules,
         "refused": answer.refused,
@@ -405,6 +410,7 @@ def copying(bench: Bench, seed: int) -> Iterator[Found]:
     timed = time_once(lambda: large.engine)
     lines = sample(bench.file.timed, sizes.n_batch)
     warm_up(large.engine, lines[:100])
+    _check_copies(bench, large, lines[:_COPIES_CHECKED])
     batch, before = b"\n".join(lines), numbers(large.engine.stats())
     rounds = [_in_turn(bench.engine, large.engine, batch)]
     while len(rounds) < sizes.n_passes and sum(each.seconds for pair in rounds for each in pair) < sizes.box_s:
@@ -425,6 +431,14 @@ def copying(bench: Bench, seed: int) -> Iterator[Found]:
     for what, value in counts.items():
         yield bench.found(name, of_values(what, [value]))
     yield bench.found(name, of_passes("s to load", "s", 1.0, [timed]))
+
+
+def _check_copies(bench: Bench, large: Bench, lines: Sequence[bytes]) -> None:
+    """Raise WrongIdsError if the rules match other events with copies beside them than alone."""
+    own = {id for id, _ in bench.rules}
+    found = {pair for pair in rivals.pairs_of(large.engine, lines) if pair[1] in own}
+    answer = Answer("the engine with copies", list(range(len(lines))), found)
+    rivals.check_same(answer, rivals.pairs_of(bench.engine, lines))
 
 
 def _in_turn(small: Engine, large: Engine, batch: bytes) -> tuple[Timed, Timed]:
