@@ -73,3 +73,6 @@ def _empty_slots(n_entries: int) -> NDArray[np.uint64]:
     """Return a table with room for `n_entries` that stays at most half full."""
     n_slots = max(4, 1 << (2 * n_entries - 1).bit_length()) if n_entries else 4
     return np.full(SLOT_WORDS * n_slots, EMPTY_SLOT, dtype=np.uint64)
+
+
+NO_PATHS: Final = Paths([])

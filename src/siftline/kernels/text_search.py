@@ -47,8 +47,6 @@ OPEN_TEST: Final = -2
 # Bytes of a wildcard pattern that stand for any code point, and for any text; UTF-8 has neither.
 ANY_CHARACTER: Final = 0xFF
 ANY_TEXT: Final = 0xFE
-# No string has so many bytes: in the place of the shortest that is remembered, none is.
-NEVER_REMEMBERED: Final = 1 << 62
 # Bytes behind a string that the search may read.
 MARGIN: Final = 16
 # Folding changes the length of a character from two bytes to three at most.
