@@ -11,8 +11,9 @@ In a layer
     in strings; in, ignoring case        literal texts, each of which is a whole string, as it is or folded
     like, ilike                          its longest literal text is searched for; where it is found, the kernel tests
                                          the whole pattern
-    matches                              the same with what `regex_literals` finds, and RE2 tests the expression; one
-                                         without a literal is tried on every string, in sets of RE2
+    matches                              the texts of which one must be there (`regex_needs.py`), and RE2 tests the
+                                         expression; one without such texts is tried on every string that is long
+                                         enough, in sets of RE2
     cidr                                 a table for each length of network prefix; IPv6 addresses are left to Python
 
 Every answer is the model's (`model/semantics.py`): tests compare them.
@@ -35,6 +36,7 @@ import re2
 
 from siftline.encoding.domains import ANY_STRING, CASELESS_LIST, PATTERN_OPS, TEXT_LIST, prefixes_of
 from siftline.encoding.regex_literals import literal_of
+from siftline.encoding.regex_needs import needs_of
 from siftline.kernels.compiler import direct
 from siftline.kernels.json_leaves import STRING
 from siftline.kernels.leaves import LeafColumns
@@ -92,8 +94,8 @@ if TYPE_CHECKING:
 _REBUILT_PATTERNS_MAX: Final = 64
 # An event that meets new patterns merges layers up to this size, in a few milliseconds.
 _AT_ONCE: Final = 1024
-# A shorter literal is found too often to be worth a test each time.
-_SHORTEST_LITERAL: Final = 3
+# An expression that asks for so many characters is tried by itself, on the few strings that have them.
+_ALONE_MIN_CHARACTERS: Final = 32
 # RE2 builds its automata while it matches, and keeps building if there are many expressions in one. Measured with 320
 # expressions without literals, on texts that are always new, microseconds a text: sets of 1 take 480, of 4 130, of 8 or
 # 16 95, of 64 500; one by one, 400. As much memory as this may go into the automaton of one set.
@@ -318,6 +320,7 @@ class Layer:
         self.entries = entries
         literals = _Literals()
         sets: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+        alone: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
         networks: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
         self._regexes: dict[int, _Regex] = {}
         for target, (attribute, op, operand) in entries:
@@ -336,9 +339,10 @@ class Layer:
                     for text in json.loads(operand):
                         literals.add_equal(attribute, _FOLDED if op == CASELESS_LIST else _AS_IT_IS, text, target)
                 case "matches":
-                    if not literals.add_regex(attribute, operand, target):
-                        sets[attribute].append((target, operand))
                     self._regexes[target] = _Regex(operand)
+                    if not literals.add_regex(attribute, operand, target):
+                        is_long = needs_of(operand).shortest >= _ALONE_MIN_CHARACTERS
+                        (alone if is_long else sets)[attribute].append((target, operand))
                 case "cidr":
                     networks[attribute].append((target, operand))
                 case _:
@@ -353,6 +357,8 @@ class Layer:
         for attribute, regexes in sets.items():
             parts = (regexes[first : first + _SET_SIZE] for first in range(0, len(regexes), _SET_SIZE))
             self._others[attribute] += [_Regexes(part).found for part in parts]
+        for attribute, regexes in alone.items():
+            self._others[attribute] += [_Alone(target, self._regexes[target]).found for target, _ in regexes]
 
     def found_in(self, leaves: LeafColumns, event_starts: NDArray[np.int64]) -> Hits:
         """Return the pattern attributes of this layer that events have, whose leaves come one behind the other."""
@@ -606,16 +612,14 @@ class _Literals:
     def add_regex(self, attribute: int, regex: str, target: int) -> bool:
         """Ask for what a regular expression says, if there is a literal text to look for."""
         literal = literal_of(regex)
-        if literal is None or not literal.text:
-            return False
-        if literal.is_all:
+        if literal is not None and literal.text and literal.is_all:
             anchors = AT_START * literal.is_at_start | AT_END * literal.is_at_end
             self.add(attribute, _AS_IT_IS, literal.text, anchors, target)
-        elif len(literal.text) >= _SHORTEST_LITERAL:
-            self.add(attribute, _AS_IT_IS, literal.text, 0, target, OPEN_TEST)
-        else:
-            return False
-        return True
+            return True
+        texts = needs_of(regex).texts
+        for text in texts:
+            self.add(attribute, _FOLDED, text, 0, target, OPEN_TEST)
+        return bool(texts)
 
     def table(self, networks: Networks) -> SearchTable:
         """Return everything for the search."""
@@ -786,17 +790,31 @@ def longest_part(segments: Iterable[tuple[str | None, ...]]) -> str:
 class _Regex:
     """A regular expression, compiled when it is first needed: that takes more time and memory than most ever repay."""
 
-    __slots__ = ("_compiled", "_regex")
+    __slots__ = ("_compiled", "_regex", "_shortest")
 
     def __init__(self, regex: str) -> None:
         self._regex = regex
+        self._shortest = needs_of(regex).shortest
         self._compiled: Any = None
 
     def holds(self, data: bytes) -> bool:
         """Return whether the expression matches somewhere in a text in UTF-8."""
+        if len(data) < self._shortest:
+            return False
         if self._compiled is None:
             self._compiled = compile_regex(self._regex)
         return self._compiled.search(_SURROGATE.sub(_REPLACEMENT, data)) is not None
+
+
+class _Alone(NamedTuple):
+    """A regular expression that is tried by itself."""
+
+    attribute: int
+    regex: _Regex
+
+    def found(self, data: bytes) -> Sequence[int]:
+        """Return the pattern attribute of the expression if it matches somewhere in a text in UTF-8."""
+        return (self.attribute,) if self.regex.holds(data) else ()
 
 
 class _Regexes:
