@@ -27,6 +27,7 @@ from siftline.encoding.regex_literals import literal_of
 from siftline.encoding.regex_needs import needs_of
 from siftline.encoding.selectivity import literal_shares
 from siftline.errors import SubscriptionError
+from siftline.kernels.text_search import NEVER_REMEMBERED
 from siftline.language.normal_form import cover
 from siftline.model import AnyElement, AnyString, Event, Expression, IsTrue, Not, Predicate, evaluate, matches
 from siftline.model.predicate import compile_regex
@@ -142,7 +143,7 @@ def test_strings_are_searched_once_in_a_batch(
     starts = np.cumsum([0, *map(len, values), *map(len, values)])
     monkeypatch = pytest.MonkeyPatch()
     found = []
-    for least in (shortest, module.NEVER_REMEMBERED):
+    for least in (shortest, NEVER_REMEMBERED):
         monkeypatch.setattr(module, "REMEMBERED_MIN_BYTES", least)
         layer.found_in(leaves, starts)  # makes what is missing, for which it may begin an event again
         ends, targets = layer.found_in(leaves, starts)

@@ -130,7 +130,9 @@ class Workspace:
         self.n_values = n_values
         n_open = patterns.n_open
         if n_open or layer.tries_all:
-            self._append(layer.found_one_by_one(self.scratch.leaves, self.n_leaves, *patterns.opened(n_open)))
+            found = layer.found_one_by_one(self.scratch.leaves, self.n_leaves, *patterns.opened(n_open))
+            if found:
+                self._append(found)
 
     def _append(self, found: Collection[int]) -> None:
         """Append pattern attributes."""
@@ -241,6 +243,8 @@ class _PatternSearch:
 
     def opened(self, n_open: int) -> tuple[list[int], list[int]]:
         """Return the leaves and the targets that were left open."""
+        if not n_open:
+            return [], []
         return self._found.open_leaves[:n_open].tolist(), self._found.open_targets[:n_open].tolist()
 
 

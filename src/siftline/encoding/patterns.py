@@ -382,8 +382,12 @@ class Layer:
         """Return the pattern attributes of one event that the search leaves to Python, given what it left open."""
         pairs = zip(open_leaves, open_targets, strict=True)
         found = {confirmed for leaf, target in pairs for confirmed in self._confirm(target, _text(leaves, leaf))}
-        everywhere = self._others.get(ANY_STRING, [])
-        for leaf, attribute in enumerate(leaves.attributes[:n_leaves].tolist() if self._others else ()):
+        if not self._others:
+            return found
+        everywhere, attributes = self._others.get(ANY_STRING, []), leaves.attributes[:n_leaves].tolist()
+        if not everywhere and self._others.keys().isdisjoint(attributes):
+            return found
+        for leaf, attribute in enumerate(attributes):
             finders = self._others.get(attribute, []) if attribute != ANY_STRING else []
             if (finders or everywhere) and leaves.kinds.item(leaf) == STRING:
                 text = _text(leaves, leaf)
