@@ -256,6 +256,18 @@ def _complete(
 
 
 @kernel
+def complete_event(
+    counts: int,
+    attributes: NDArray[np.int32],
+    codes: NDArray[np.int32],
+    thread_workspace: NDArray[np.int64],
+    rest: NDArray[np.int64],
+) -> int:
+    """Complete the results of `match_at` for one event; return the new counts. Workspace and rest come as handles."""
+    return _complete(counts, attributes, codes, arrays_at(thread_workspace, Workspace), arrays_at(rest, Rest))
+
+
+@kernel
 def distinct_in_events(
     starts: NDArray[np.int64],
     sure: NDArray[np.int32],

@@ -67,7 +67,7 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import reduce
+from functools import cache, reduce
 from threading import get_ident
 from time import thread_time_ns
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -89,7 +89,7 @@ from siftline.indexes.sift.arrays import (
     Workspace,
     words_of,
 )
-from siftline.indexes.sift.batch_kernels import Rest, distinct_in_events, match_events
+from siftline.indexes.sift.batch_kernels import Rest, complete_event, distinct_in_events, match_events
 from siftline.indexes.sift.bits import COSTS, Bits, beside
 from siftline.indexes.sift.kernels import candidates_of_several, match_at, match_interpreted
 from siftline.indexes.sift.layout_kernels import (
@@ -130,13 +130,14 @@ from siftline.indexes.sift.list_kernels import N_WAITING, N_WORKS, UNCOUNTED_SUR
 from siftline.indexes.sift.vectors import N_COLUMNS, N_LANES, N_MARK_BYTES, SIGNED, WIDTH
 from siftline.kernels.codes import ABSENT
 from siftline.kernels.compiler import direct
-from siftline.kernels.literals import Events, Literals, order_literals
-from siftline.kernels.pointers import HEADER_SIZE, IS_COMPILED, event_describer, table_of
+from siftline.kernels.literals import Events, order_literals
+from siftline.kernels.pointers import HEADER_SIZE, IS_COMPILED, event_describer, handle_of, table_of
 from siftline.kernels.selectivity import weigh_shares
 from siftline.kernels.spaces import cut_attributes
-from siftline.kernels.verify import distinct_slots, verify_clauses
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from siftline.encoding.clauses import Clauses
@@ -238,6 +239,8 @@ class ThreadWorkspace:
         self._header = np.empty(HEADER_SIZE, dtype=np.int64)
         self._describe = event_describer()
         self.is_plain = not len(part.others) and not part.has_repeated_slots
+        self._rest: Rest | None = None  # until it is needed, and for other live flags
+        self._rest_handle: Any = None
 
     def match(
         self,
@@ -258,9 +261,9 @@ class ThreadWorkspace:
             counts = self.call(self._describe(attributes, codes, self._header), table.ctypes.data)
         if counts < 0:
             return None
-        n_sure, n_possible = counts & _LOW_HALF, counts >> 32
         if not self.is_plain:
-            return self._completed(attributes, codes, is_live, n_sure, n_possible)
+            counts = self._completed(counts, attributes, codes, is_live)
+        n_sure, n_possible = counts & _LOW_HALF, counts >> 32
         sure, possible = self.arrays.scratch.sure, self.arrays.scratch.possible
         return Candidates(sure[:n_sure].copy(), possible[:n_possible].copy() if n_possible else _NOTHING)
 
@@ -323,20 +326,23 @@ class ThreadWorkspace:
         return table
 
     def _completed(
-        self, attributes: NDArray[np.int32], codes: NDArray[np.int32], is_live: Any, n_sure: int, n_possible: int
-    ) -> Candidates:
-        """Add the clauses that have no posting, and keep each slot once."""
-        part = self.part
-        scratch = self.arrays.scratch
-        others, _ = verify_clauses(part.others, attributes, codes, scratch.dense, part.handle(Literals))
-        slots = part.clauses.slots[others]
-        is_sure = part.clauses.is_exact[others]
-        is_alive = is_live[slots]
-        sure = np.concatenate([scratch.sure[:n_sure], slots[is_sure & is_alive]])
-        possible = np.concatenate([scratch.possible[:n_possible], slots[~is_sure & is_alive]])
-        seen = np.zeros(len(is_live), dtype=np.bool_)
-        n_sure, n_possible = distinct_slots(sure, len(sure), possible, len(possible), seen)
-        return Candidates(sure[:n_sure], possible[:n_possible])
+        self, counts: int, attributes: NDArray[np.int32], codes: NDArray[np.int32], is_live: NDArray[np.bool_]
+    ) -> int:
+        """Add the clauses that have no posting, and keep each slot once; return the new counts."""
+        if self._rest is None or self._rest.is_live is not is_live:
+            clauses, seen = self.part.clauses, np.zeros(len(is_live), dtype=np.bool_)
+            self._rest = Rest(
+                self.part.others, self.arrays.scratch.dense, clauses.slots, clauses.is_exact, is_live, seen
+            )
+            self._rest_handle = handle_of(self._rest)
+        return _completer()(counts, attributes, codes, self.handle, self._rest_handle)
+
+
+@cache
+def _completer() -> Callable[..., int]:
+    """Return `complete_event` for arguments whose types are known."""
+    values, handle = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
+    return direct(complete_event, 0, values, values, handle, handle)
 
 
 class Sift(PartedIndex):
