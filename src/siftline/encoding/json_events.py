@@ -18,7 +18,7 @@ import pyarrow as pa
 from siftline.encoding.domain import TRUE
 from siftline.encoding.domain_tables import tables_of
 from siftline.encoding.events import append_leaves, locate
-from siftline.encoding.flat_domains import binary_buffers
+from siftline.encoding.flat_domains import binary_buffers, read_only
 from siftline.encoding.json_leaves import NUMBER, OK, STRING, parse_json
 from siftline.encoding.json_strings import strings_of_json
 from siftline.encoding.moments import Instants
@@ -140,6 +140,10 @@ class JsonSource:
     def strings(self, positions: NDArray[np.int64]) -> Strings:
         """Return all strings of some events, which ascend and are at least one."""
         return strings_of_json(*self._texts(positions))
+
+    def one_text(self) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the data of a single event, and where it starts and ends, as arrays that kernels may read only."""
+        return read_only(self._data), read_only(self._starts), read_only(self._ends)
 
     def _texts(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
         """Return the part of the data that has some events, and where in it they start and end."""

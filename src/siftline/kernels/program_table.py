@@ -13,6 +13,9 @@ HOLDS: Final = -1
 FAILS: Final = -2
 NOT_COMPILED: Final = -3
 
+# The result of a run that lacks the table of folded characters.
+NEEDS_FOLDING: Final = -1
+
 # Truths of tests. Bit n of what an instruction asks is set if truth n is what it asks for.
 IS_FALSE: Final = 0
 IS_UNKNOWN: Final = 1

@@ -34,6 +34,7 @@ from siftline.kernels.program_table import (
     IS_UNKNOWN,
     N_COUNTS,
     N_LEAVES,
+    NEEDS_FOLDING,
     NEGATED,
     NO_FOLDING,
     OF_ANY_STRING,
@@ -71,8 +72,8 @@ def run_programs(
     """Run programs from their places on until they end or wait; return how many wait.
 
     The leaves and strings of event i are those from `event_starts[i]` and `string_starts[i]` on; there need not be
-    strings if no test asks about all of them. `seconds` and `nanoseconds` are the time. The result is -1 if the table
-    of folded characters is missing.
+    strings if no test asks about all of them. `seconds` and `nanoseconds` are the time. The result is NEEDS_FOLDING
+    if the table of folded characters is missing.
     """
     table, scratch = arrays_at(program_table, ProgramTable), arrays_at(thread_scratch, ProgramScratch)
     now, event, n_waiting = (seconds, nanoseconds), -1, 0
@@ -97,7 +98,7 @@ def run_programs(
             place = np.int64(table.if_so[place] if so else table.otherwise[place])
         pairs.places[pair] = place
         if truth == NO_FOLDING:
-            return -1
+            return NEEDS_FOLDING
     return n_waiting
 
 
