@@ -85,10 +85,16 @@ class OneCheck:
         if len(self._parser.stamps) < view.paths.hash.slots.size >> 2:
             self._parser = self._parser._replace(stamps=np.zeros(view.paths.hash.slots.size, dtype=np.int64))
         self._workspace.make_room(len(view.table.tests), len(view.names), _LEAVES + _STRINGS, 2 * _BYTES_MAX)
-        arrays = self._leaves, self._statuses, self._strings, self._more
-        own = (handle_of(each) for each in (self._parser, self._keys))
         self._handles = CheckHandles(
-            view.paths.handle, view.handle, *own, self._workspace.handle, *map(handle_of, arrays)
+            paths=view.paths.handle,
+            programs=view.handle,
+            parser=handle_of(self._parser),
+            keys=handle_of(self._keys),
+            scratch=self._workspace.handle,
+            leaves=handle_of(self._leaves),
+            leaf_statuses=handle_of(self._statuses),
+            strings=handle_of(self._strings),
+            string_statuses=handle_of(self._more),
         )
         self._view = view
 
@@ -141,7 +147,8 @@ def _statuses() -> Statuses:
 def _first(columns: LeafColumns, n: int) -> LeafColumns:
     """Return the first n leaves."""
     n_texts = int(columns.text_ends[n - 1]) if n else 0
-    return LeafColumns(*(array[:n] for array in columns[:-1]), columns.texts[:n_texts])
+    kept: dict[str, Any] = {name: array[:n] for name, array in columns._asdict().items()}
+    return LeafColumns(**{**kept, "texts": columns.texts[:n_texts]})
 
 
 @functools.cache
