@@ -23,7 +23,8 @@ from siftline.encoding.program_values import values_of, values_of_leaves
 from siftline.encoding.programs import Programs
 from siftline.kernels.program_table import FAILS, HOLDS
 from siftline.language.text import parse
-from siftline.model import AttributeComparison, Event, Predicate, instant_of_text, matches
+from siftline.model import AnyString, AttributeComparison, Event, Predicate, instant_of_text, matches
+from siftline.model.wildcard import literal_like
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,6 +105,23 @@ def test_texts_in_long_strings(asked: list[tuple[str, bool, str]], values: list[
         name = f"{op} ignoring case" if is_folded and op not in ("<", ">=") else op
         subscriptions.append(Predicate("a", name, (text, "b", "é") if op == "in" else text))
     check(subscriptions, [{"a": each} for each in values])
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["contains", "not contains", "like"]), st.booleans(), st.sampled_from(PARTS + CASED)),
+        min_size=1,
+        max_size=8,
+    ),
+    st.lists(st.lists(st.sampled_from(LONG + PARTS + CASED), max_size=3), min_size=1, max_size=4),
+)
+def test_texts_in_any_string(asked: list[tuple[str, bool, str]], values: list[list[str]]) -> None:
+    subscriptions: list[Expression] = []
+    for op, is_folded, text in asked:
+        name = "ilike" if op == "like" else f"{op} ignoring case"
+        operand = f"%{literal_like(text[:5])}%{literal_like(text[5:])}%" if op == "like" else text
+        subscriptions.append(AnyString(name if is_folded else op, operand))
+    check(subscriptions, [{"a": each, "b": {"c": 1, "d": values[0][:1]}} for each in values])
 
 
 @given(st.text(alphabet="aAbé%_", max_size=8), st.lists(st.text(alphabet="aAbBéÉ", max_size=9), max_size=4))

@@ -157,6 +157,7 @@ class _Compiled:
         self.numbers: dict[Expression, int] = {}  # of the test of a leaf
         self.leaves: list[Expression] = []
         self.costs: list[int] = []
+        self.screens: list[int] = []
         self.names: dict[str, int] = {}
         self.n_programs = 0
         table = no_arrays(ProgramTable)
@@ -252,6 +253,7 @@ class _Draft:
         new = self._new
         new["asked_tests"].append(test)
         new["asked_truths"].append(truths)
+        new["screens"].append(self._compiled.screens[test])
         new["if_so"].append(if_so)
         new["otherwise"].append(otherwise)
         return self._lengths["asked_tests"] + len(new["asked_tests"]) - 1
@@ -267,6 +269,7 @@ class _Draft:
             test = leaf_test(leaf)
             compiled.leaves.append(leaf)
             compiled.costs.append(test.cost)
+            compiled.screens.append(test.screen)
             self._append(test)
         return number
 

@@ -84,6 +84,7 @@ class ProgramTable(NamedTuple):
     # By place in the programs.
     asked_tests: NDArray[np.int32]
     asked_truths: NDArray[np.uint8]
+    screens: NDArray[np.uint32]  # see `screen_of`; 0: none
     if_so: NDArray[np.int32]
     otherwise: NDArray[np.int32]
     # By test.
