@@ -315,11 +315,11 @@ def _truth_of_text(
         grams = _grams_of(text, start, end, 2 * place + form, scratch)
         if grams >= 0 and not may_contain(scratch.grams, grams, GRAM_SET_BITS, table.texts, begin, behind):
             return np.int64(IS_FALSE)
+    if not contains(text, start, end, table.texts, begin, behind):
+        return np.int64(IS_FALSE)
     if asks == LIKE:
         fits = is_like(table.texts, first, last, part_of(text, start, end), end - start)
         return np.int64(IS_TRUE if fits else IS_FALSE)
-    if not contains(text, start, end, table.texts, first, last):
-        return np.int64(IS_FALSE)
     return np.int64(UNDECIDED if asks == NEEDS else IS_TRUE)
 
 

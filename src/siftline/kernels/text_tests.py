@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel
-from siftline.kernels.json_words import ZERO, load_word, low_bytes
+from siftline.kernels.json_words import HIGH_BITS, LOW_BITS, ZERO, first_byte, load_word, low_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,12 +81,22 @@ def contains(
     n = part_end - part_start
     if n == 0:
         return True
-    first, room = load_word(part, part_start, part_end), len(text)
-    kept = low_bytes(~ZERO, n) if n < _WORD_BYTES else ~ZERO
-    for position in range(start, end - n + 1):
-        is_first = load_word(text, position, room) & kept == first
-        if is_first and stands_at(text, position, part, part_start, part_end):
-            return True
+    if n > end - start:
+        return False
+    room = len(text)
+    first = np.uint64(part[np.uint64(part_start)]) * LOW_BITS
+    last = np.uint64(part[np.uint64(part_end - 1)]) * LOW_BITS
+    # Eight places at a time: where the first byte stands, and the last one so many bytes behind it.
+    for position in range(start, end - n + 1, _WORD_BYTES):
+        differs = (load_word(text, position, room) ^ first) | (load_word(text, position + n - 1, room) ^ last)
+        here = ~(((differs & ~HIGH_BITS) + ~HIGH_BITS) | differs) & HIGH_BITS
+        while here != ZERO:
+            place = position + first_byte(here)
+            if place + n > end:
+                return False
+            if stands_at(text, place, part, part_start, part_end):
+                return True
+            here &= here - _ONE
     return False
 
 
