@@ -17,12 +17,14 @@ from strategies import CASED, NOW, TEXTS, derived, events, expressions, predicat
 from siftline.encoding.domains import Domains
 from siftline.encoding.events import DictSource, EncodedEvents
 from siftline.encoding.json_events import JsonSource
-from siftline.encoding.program_runs import Run
+from siftline.encoding.program_checks import one_check
+from siftline.encoding.program_runs import PER_SECOND, Run
 from siftline.encoding.program_values import values_of, values_of_leaves
 from siftline.encoding.programs import Programs
 from siftline.kernels.program_table import FAILS, HOLDS
 from siftline.language.text import parse
-from siftline.model import AttributeComparison, Event, Predicate, instant_of_text, matches
+from siftline.model import AnyString, AttributeComparison, Event, Predicate, instant_of_text, matches
+from siftline.model.wildcard import literal_like
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +59,19 @@ def held(
     return found.reshape(len(kept), -1).tolist()
 
 
+def held_by_one(programs: Programs, subscriptions: Sequence[Expression], source: JsonSource) -> list[bool] | None:
+    """Return which subscriptions hold for the only event of a source, by the short way; None if it does not fit."""
+    slots = np.arange(len(subscriptions))
+    view, places = programs.ready(slots, subscriptions.__getitem__)
+    checker = one_check()
+    n_waiting = checker.run(source.one_text(), view, places, divmod(NOW_NS, PER_SECOND))
+    if n_waiting < 0:
+        return None
+    run = Run(programs, view, checker.values(), lambda event: Event(source.tree(event), NOW_NS), NOW_NS)
+    holds: list[bool] = run.holds(np.zeros(len(slots), dtype=np.int64), places).tolist()
+    return holds
+
+
 def check(subscriptions: Sequence[Expression], trees: Sequence[dict[str, Any]]) -> None:
     """Compare with the model, for dicts and JSON; events that do not fit are told."""
     expected = [[matches(each, Event(tree, NOW_NS)) for each in subscriptions] for tree in trees]
@@ -68,6 +83,10 @@ def check(subscriptions: Sequence[Expression], trees: Sequence[dict[str, Any]]) 
         kept = [position for position in range(len(trees)) if position not in odd]
         if kept:
             assert held(programs, subscriptions, source, kept) == [expected[position] for position in kept]
+    for position, tree in enumerate(trees):
+        # The events that do not fit are those that did not before.
+        found = held_by_one(programs, subscriptions, source_of_json([tree]))
+        assert found == (None if position in odd else expected[position])
 
 
 @settings(max_examples=2 * N_EXAMPLES)
@@ -88,6 +107,23 @@ def test_texts_in_long_strings(asked: list[tuple[str, bool, str]], values: list[
     check(subscriptions, [{"a": each} for each in values])
 
 
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["contains", "not contains", "like"]), st.booleans(), st.sampled_from(PARTS + CASED)),
+        min_size=1,
+        max_size=8,
+    ),
+    st.lists(st.lists(st.sampled_from(LONG + PARTS + CASED), max_size=3), min_size=1, max_size=4),
+)
+def test_texts_in_any_string(asked: list[tuple[str, bool, str]], values: list[list[str]]) -> None:
+    subscriptions: list[Expression] = []
+    for op, is_folded, text in asked:
+        name = "ilike" if op == "like" else f"{op} ignoring case"
+        operand = f"%{literal_like(text[:5])}%{literal_like(text[5:])}%" if op == "like" else text
+        subscriptions.append(AnyString(name if is_folded else op, operand))
+    check(subscriptions, [{"a": each, "b": {"c": 1, "d": values[0][:1]}} for each in values])
+
+
 @given(st.text(alphabet="aAbé%_", max_size=8), st.lists(st.text(alphabet="aAbBéÉ", max_size=9), max_size=4))
 def test_wildcards(pattern: str, values: list[str]) -> None:
     check([Predicate("a", op, pattern) for op in ("like", "ilike", "not like", "not ilike")], [{"a": values}])
@@ -104,6 +140,26 @@ numbers = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False)
 def test_comparisons_of_numbers(left: list[float], right: list[float], offset: float | None) -> None:
     subscriptions = [AttributeComparison("a", op, "b", offset) for op in ("=", "!=", "<", "<=", ">", ">=")]
     check(subscriptions, [{"a": left, "b": right}, {"a": left, "b": left}])
+
+
+def test_an_event_with_a_key_twice_is_left_to_the_model() -> None:
+    programs, subscriptions = Programs(), [parse("any string contains 'x'"), parse("a = 1")]
+    for text in b'{"b": "x", "b": 1}', b'{"c": {"a": "x", "\\u0061": 2}}', b'{"a": 1, "a": 2}':
+        assert held_by_one(programs, subscriptions, JsonSource(text, np.array([0]), np.array([len(text)]))) is None
+    for text in b'{"b": {"c": 1}, "c": [{"c": "x"}, {"c": 3}]}', b'{"a": 1, "b.c": {"b.c": "x"}}':
+        source = JsonSource(text, np.array([0]), np.array([len(text)]))
+        assert held_by_one(programs, subscriptions, source) == [True, b'"a"' in text]
+
+
+def test_large_events_take_the_way_of_batches() -> None:
+    subscriptions = [parse("a contains 'needle'"), parse("any string ends with 'z' ignoring case"), parse("b = 300")]
+    trees: list[dict[str, Any]] = [{"a": "é" * 20_000 + "needle"}, {"b": list(range(20_000)), "c": ["Z"] * 9_000}]
+    for tree, expected in zip(trees, ([True, False, False], [False, True, True]), strict=True):
+        source = source_of_json([tree])
+        assert held_by_one(Programs(), subscriptions, source) is None
+        assert held(Programs(), subscriptions, source, [0]) == [expected]
+    small = source_of_json([{"a": "é" * 1_000 + "needle", "c": {str(n): "İ" for n in range(1_000)}}])
+    assert held_by_one(Programs(), subscriptions, small) == [True, False, False]
 
 
 def test_a_comparison_of_many_values_is_left_to_the_model() -> None:

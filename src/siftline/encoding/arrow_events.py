@@ -161,6 +161,10 @@ class ArrowSource:
         """Return the leaves of some events, which ascend and are at least one; None if they are no JSON texts."""
         return None if self._json is None else self._json.parsed(positions, paths)
 
+    def one_text(self) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]] | None:
+        """Return the data of a single event, and where it starts and ends; None if it is no JSON text."""
+        return None if self._json is None else self._json.one_text()
+
     def strings(self, positions: NDArray[np.int64]) -> Strings | None:
         """Return all strings of some events, which ascend and are at least one; None if they are no JSON texts."""
         return None if self._json is None else self._json.strings(positions)

@@ -47,6 +47,7 @@ from siftline.kernels.program_table import (
     PAIR_LESS,
     STARTS,
 )
+from siftline.kernels.text_tests import screen_of
 from siftline.model import AnyString, AttributeComparison, Length, Now, Predicate, Timestamp
 from siftline.model.predicate import IGNORING_CASE, POSITIVE_OF
 from siftline.model.wildcard import fold, parse_like
@@ -72,7 +73,7 @@ _PAIRS: Final = {
 _COSTS: Final = {EXISTS: 1, IS_NULL: 1, IS_NOT_NULL: 1, IN: 2, STARTS: 4, ENDS: 4, NEEDS: 100, OPEN: 1000}
 _COST_OF_RANGE: Final = 2
 _COST_OF_SEARCH: Final = 10
-_COST_OF_STRINGS: Final = 20
+_COST_OF_STRINGS: Final = 50
 
 
 class Constant(NamedTuple):
@@ -109,7 +110,15 @@ class LeafTest(NamedTuple):
     def cost(self) -> int:
         """What the test costs, about."""
         usual = _COST_OF_RANGE if LESS <= self.asks <= BETWEEN else _COST_OF_SEARCH
-        return _COSTS.get(self.asks, usual) + (_COST_OF_STRINGS if self.flags & OF_ANY_STRING else 0)
+        is_unscreened = self.flags & OF_ANY_STRING and not self.screen
+        return _COSTS.get(self.asks, usual) + (_COST_OF_STRINGS if is_unscreened else 0)
+
+    @property
+    def screen(self) -> int:
+        """What tells quickly that no string of an event has the text that the test needs; 0 if nothing does."""
+        if not self.flags & OF_ANY_STRING or self.flags & NEGATED or not CONTAINS <= self.asks <= NEEDS:
+            return 0
+        return screen_of(self.constants[-1].text, is_folded=bool(self.flags & FOLDED))
 
 
 _OPEN_TEST: Final = LeafTest(OPEN)

@@ -27,6 +27,7 @@ from siftline.kernels.program_table import (
     IS_UNKNOWN,
     N_COUNTS,
     NEEDS,
+    NEEDS_FOLDING,
     Decided,
     Pairs,
     ProgramScratch,
@@ -48,14 +49,14 @@ if TYPE_CHECKING:
     from siftline.model import Event
     from siftline.model.predicate import Operand
 
-_PER_SECOND: Final = 1_000_000_000
+PER_SECOND: Final = 1_000_000_000
 # A thread keeps at most this much room for folded strings from one run to the next.
 _KEPT_TEXT_BYTES: Final = 1 << 18
 # A lone surrogate as Python writes it; RE2 reads UTF-8, in which U+FFFD must stand in for it.
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _REPLACEMENT: Final = "\ufffd".encode()
 _TRUTHS: Final = {True: IS_TRUE, False: IS_FALSE, None: IS_UNKNOWN}
-_NOTHING_DECIDED: Final = no_arrays(Decided)
+NOTHING_DECIDED: Final = no_arrays(Decided)
 
 
 class Run:
@@ -90,19 +91,19 @@ class Run:
         The places are written to.
         """
         workspace = _workspace()
-        workspace.make_room(self._view, self._values)
+        workspace.make_room_for(self._view, self._values)
         pairs = Pairs(events, places, np.empty(len(places), dtype=np.int32))
         known: dict[tuple[int, int], int] = {}
-        decided, run = _NOTHING_DECIDED, _runner()
+        decided, run = NOTHING_DECIDED, _runner()
         values, handle, scratch = self._values, self._view.handle, workspace.handle
         leaves = values.columns, values.starts, values.strings, values.string_starts
-        seconds, nanoseconds = divmod(self._now, _PER_SECOND)
+        seconds, nanoseconds = divmod(self._now, PER_SECOND)
         while True:
             n_waiting = run(pairs, *leaves, decided, handle, scratch, seconds, nanoseconds)
             if n_waiting == 0:
                 holds: NDArray[np.bool_] = places == HOLDS
                 return holds
-            if n_waiting < 0:
+            if n_waiting == NEEDS_FOLDING:
                 workspace.replace(folded=folded_characters())
                 scratch = workspace.handle
                 continue
@@ -178,7 +179,7 @@ def _as_arrays(known: dict[tuple[int, int], int], n_events: int) -> Decided:
     )
 
 
-class _Workspace:
+class Workspace:
     """What one thread keeps for running programs, with room for what it has met so far."""
 
     def __init__(self) -> None:
@@ -195,18 +196,21 @@ class _Workspace:
         self.scratch = self.scratch._replace(**arrays)
         self.handle = handle_of(self.scratch)
 
-    def make_room(self, view: ProgramView, values: Values) -> None:
-        """Make room for all tests and attributes, and for the values of any of the events."""
-        scratch = self.scratch
-        n_tests, n_attributes = len(view.table.tests), len(view.names)
-        if n_tests > len(scratch.truths):
-            self.replace(truths=_zeros(2 * n_tests))
-        if n_attributes > len(scratch.firsts):
-            self.replace(events=_zeros(2 * n_attributes), firsts=_zeros(2 * n_attributes))
+    def make_room_for(self, view: ProgramView, values: Values) -> None:
+        """Make room for the programs of a view, and for any of the events."""
         n_leaves, n_texts = _sizes(values.columns, values.starts)
         if len(values.string_starts):
             n_strings, n_more = _sizes(values.strings, values.string_starts)
             n_leaves, n_texts = n_leaves + n_strings, n_texts + n_more
+        self.make_room(len(view.table.tests), len(view.names), n_leaves, n_texts)
+
+    def make_room(self, n_tests: int, n_attributes: int, n_leaves: int, n_texts: int) -> None:
+        """Make room for tests and attributes, and for the leaves of one event with strings of so many bytes."""
+        scratch = self.scratch
+        if n_tests > len(scratch.truths):
+            self.replace(truths=_zeros(2 * n_tests))
+        if n_attributes > len(scratch.firsts):
+            self.replace(events=_zeros(2 * n_attributes), firsts=_zeros(2 * n_attributes))
         n_bytes = FOLDED_GROWTH * n_texts + (n_leaves + 1) * 2 * MARGIN
         if n_leaves > len(scratch.nexts):
             names = "nexts", "folded_starts", "folded_ends"
@@ -230,16 +234,16 @@ def _sizes(columns: LeafColumns, starts: NDArray[np.int64]) -> tuple[int, int]:
 
 
 class _OfThread(threading.local):
-    workspace: _Workspace | None = None
+    workspace: Workspace | None = None
 
 
 _of_thread = _OfThread()
 
 
-def _workspace() -> _Workspace:
+def _workspace() -> Workspace:
     workspace = _of_thread.workspace
     if workspace is None:
-        workspace = _of_thread.workspace = _Workspace()
+        workspace = _of_thread.workspace = Workspace()
     return workspace
 
 

@@ -116,7 +116,7 @@ class Programs:
         return {
             "programs": compiled.n_programs,
             "program_tests": len(compiled.leaves),
-            "program_bytes": sum(column.whole.nbytes for column in (*compiled.columns, compiled.places)),
+            "program_bytes": compiled.places.nbytes + sum(column.whole.nbytes for column in compiled.columns),
             "regex_calls": self.regex_calls,
         }
 
@@ -128,13 +128,16 @@ class Programs:
         `expression` gives the expression of a slot that has no program yet.
         """
         compiled = self._compiled
-        known = compiled.places
         missing = slots
-        if len(slots) and int(slots.max()) < len(known):
-            places = known.taken(slots)
-            if int(places.min()) > NOT_COMPILED:
+        try:
+            places = compiled.places[slots]
+        except IndexError:
+            pass
+        else:
+            is_missing = places == NOT_COMPILED
+            if not np.count_nonzero(is_missing):
                 return compiled.view, places  # which was there before the places were
-            missing = slots[places == NOT_COMPILED]
+            missing = slots[is_missing]
         with self._lock:
             try:
                 compiled = self._compiled
@@ -142,18 +145,19 @@ class Programs:
             except BaseException:  # an interrupt as well: some arrays may have grown, and others not
                 self._compiled = _Compiled()
                 raise
-            return compiled.view, compiled.places.taken(slots)
+            return compiled.view, compiled.places[slots]
 
 
 class _Compiled:
     """All programs that there are, until they are forgotten together."""
 
     def __init__(self) -> None:
-        self.places = Growable.empty(np.int32)  # by slot
+        self.places = np.full(64, NOT_COMPILED, dtype=np.int32)  # by slot, with room for more
         self.columns = [Growable(array) for array in no_arrays(ProgramTable)]
         self.numbers: dict[Expression, int] = {}  # of the test of a leaf
         self.leaves: list[Expression] = []
         self.costs: list[int] = []
+        self.screens: list[int] = []
         self.names: dict[str, int] = {}
         self.n_programs = 0
         table = no_arrays(ProgramTable)
@@ -163,9 +167,11 @@ class _Compiled:
         """Compile the expressions of those slots that have no program yet."""
         if not slots:
             return
-        n_more = slots[-1] + 1 - len(self.places)
-        if n_more > 0:
-            self.places.extend(np.full(n_more, NOT_COMPILED, dtype=np.int32))
+        n_known = len(self.places)
+        if slots[-1] >= n_known:
+            larger = np.full(2 * (slots[-1] + 1), NOT_COMPILED, dtype=np.int32)
+            larger[:n_known] = self.places
+            self.places = larger
         draft = _Draft(self)
         item = self.places.item
         added = [(slot, draft.program(expression(slot))) for slot in slots if item(slot) == NOT_COMPILED]
@@ -174,7 +180,7 @@ class _Compiled:
         self._publish()
         # Only now: whoever reads a place finds the program in the view.
         for slot, place in added:
-            self.places.set(slot, place)
+            self.places[slot] = place
 
     def _publish(self) -> None:
         """Replace the view by one of everything that there is now."""
@@ -247,6 +253,7 @@ class _Draft:
         new = self._new
         new["asked_tests"].append(test)
         new["asked_truths"].append(truths)
+        new["screens"].append(self._compiled.screens[test])
         new["if_so"].append(if_so)
         new["otherwise"].append(otherwise)
         return self._lengths["asked_tests"] + len(new["asked_tests"]) - 1
@@ -262,6 +269,7 @@ class _Draft:
             test = leaf_test(leaf)
             compiled.leaves.append(leaf)
             compiled.costs.append(test.cost)
+            compiled.screens.append(test.screen)
             self._append(test)
         return number
 

@@ -13,6 +13,9 @@ HOLDS: Final = -1
 FAILS: Final = -2
 NOT_COMPILED: Final = -3
 
+# The result of a run that lacks the table of folded characters.
+NEEDS_FOLDING: Final = -1
+
 # Truths of tests. Bit n of what an instruction asks is set if truth n is what it asks for.
 IS_FALSE: Final = 0
 IS_UNKNOWN: Final = 1
@@ -81,6 +84,7 @@ class ProgramTable(NamedTuple):
     # By place in the programs.
     asked_tests: NDArray[np.int32]
     asked_truths: NDArray[np.uint8]
+    screens: NDArray[np.uint32]  # see `screen_of`; 0: none
     if_so: NDArray[np.int32]
     otherwise: NDArray[np.int32]
     # By test.

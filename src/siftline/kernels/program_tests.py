@@ -38,6 +38,7 @@ from siftline.kernels.program_table import (
     NEEDS,
     NEGATED,
     NO_FOLDING,
+    OF_ANY_STRING,
     OF_LENGTH,
     PAIR_AT_MOST,
     PAIR_DIFFERENT,
@@ -50,6 +51,7 @@ from siftline.kernels.program_table import (
 )
 from siftline.kernels.text_search import MARGIN, fold_text, is_like
 from siftline.kernels.text_tests import (
+    GRAM_BYTES,
     GRAM_SET_BITS,
     LARGE_SET_BITS,
     clear_grams,
@@ -307,15 +309,17 @@ def _truth_of_text(
     # Of a pattern, its longest text is the next constant.
     needed = constant + 1 if asks == LIKE else constant
     form = np.int64(1 if table.flags[test] & FOLDED else 0)
-    grams = _grams_of(text, start, end, 2 * place + form, scratch)
     begin, behind = table.text_starts[needed], table.text_ends[needed]
-    if grams >= 0 and not may_contain(scratch.grams, grams, GRAM_SET_BITS, table.texts, begin, behind):
+    # Of all strings the grams were asked already, and those of each are not worth the time; a short text has none.
+    if not table.flags[test] & OF_ANY_STRING and behind - begin >= GRAM_BYTES:
+        grams = _grams_of(text, start, end, 2 * place + form, scratch)
+        if grams >= 0 and not may_contain(scratch.grams, grams, GRAM_SET_BITS, table.texts, begin, behind):
+            return np.int64(IS_FALSE)
+    if not contains(text, start, end, table.texts, begin, behind):
         return np.int64(IS_FALSE)
     if asks == LIKE:
         fits = is_like(table.texts, first, last, part_of(text, start, end), end - start)
         return np.int64(IS_TRUE if fits else IS_FALSE)
-    if not contains(text, start, end, table.texts, first, last):
-        return np.int64(IS_FALSE)
     return np.int64(UNDECIDED if asks == NEEDS else IS_TRUE)
 
 

@@ -8,6 +8,9 @@ A program asks tests one after the other, and jumps:
                                               1     is false      b > 2            0          FAILS
                                               0     is not true   c is null      HOLDS        FAILS
 
+A test of all strings for a text has a *screen*, two of the grams of the text. Where the event has no string with them,
+the test is false, and nothing else of it is looked at.
+
 The programs of all subscriptions share their tests. Each thread notes the truth of a test together with the number of
 the event, so a test is evaluated once for an event at most. Some tests are *undecided* here, such as a regular
 expression in a string that has the text which it needs. A program that asks such a test waits: the caller decides the
@@ -28,12 +31,14 @@ from siftline.kernels.program_table import (
     EVENT,
     EXISTS,
     FIRST_STRING,
+    HAS_GRAMS,
     IS_FALSE,
     IS_NOT_NULL,
     IS_TRUE,
     IS_UNKNOWN,
     N_COUNTS,
     N_LEAVES,
+    NEEDS_FOLDING,
     NEGATED,
     NO_FOLDING,
     OF_ANY_STRING,
@@ -44,6 +49,7 @@ from siftline.kernels.program_table import (
     ProgramTable,
 )
 from siftline.kernels.program_tests import first_leaf, some_may_contain, truth_of_pairs, truth_of_value
+from siftline.kernels.text_tests import LARGE_SET_BITS, SCREEN_FOLDED, has_screen, set_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,8 +77,8 @@ def run_programs(
     """Run programs from their places on until they end or wait; return how many wait.
 
     The leaves and strings of event i are those from `event_starts[i]` and `string_starts[i]` on; there need not be
-    strings if no test asks about all of them. `seconds` and `nanoseconds` are the time. The result is -1 if the table
-    of folded characters is missing.
+    strings if no test asks about all of them. `seconds` and `nanoseconds` are the time. The result is NEEDS_FOLDING
+    if the table of folded characters is missing.
     """
     table, scratch = arrays_at(program_table, ProgramTable), arrays_at(thread_scratch, ProgramScratch)
     now, event, n_waiting = (seconds, nanoseconds), -1, 0
@@ -88,7 +94,10 @@ def run_programs(
         truth = np.int64(IS_UNKNOWN)
         while place >= 0:
             test = np.int64(table.asked_tests[place])
-            truth = _truth(table, test, leaves, event_starts[event], strings, scratch, now)
+            if _is_screened(table.screens[place], scratch):
+                truth = np.int64(IS_FALSE)
+            else:
+                truth = _truth(table, test, leaves, event_starts[event], strings, scratch, now)
             if truth >= UNDECIDED:
                 pairs.waits[pair] = test
                 n_waiting += 1
@@ -97,8 +106,19 @@ def run_programs(
             place = np.int64(table.if_so[place] if so else table.otherwise[place])
         pairs.places[pair] = place
         if truth == NO_FOLDING:
-            return -1
+            return NEEDS_FOLDING
     return n_waiting
+
+
+@inline_kernel
+def _is_screened(screen: Any, scratch: ProgramScratch) -> bool:
+    """Return whether the screen of a test tells that no string of the event has the text that it needs."""
+    if screen == 0:
+        return False
+    folded = (np.int64(screen) >> SCREEN_FOLDED) & 1
+    if not scratch.counts[HAS_GRAMS + folded]:
+        return False
+    return not has_screen(scratch.all_grams, folded * set_words(LARGE_SET_BITS), np.uint64(screen))
 
 
 @inline_kernel

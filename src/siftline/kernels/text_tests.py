@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel
-from siftline.kernels.json_words import ZERO, load_word, low_bytes
+from siftline.kernels.json_words import HIGH_BITS, LOW_BITS, ZERO, first_byte, load_word, low_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 GRAM_SET_BITS: Final = 13
 LARGE_SET_BITS: Final = 15
 
-_GRAM_BYTES: Final = 3
+GRAM_BYTES: Final = 3
+# Bits of a screen beside the two hashes: the text is folded; there is a screen.
+SCREEN_FOLDED: Final = 2 * LARGE_SET_BITS
+IS_SCREEN: Final = SCREEN_FOLDED + 1
+
+_SCREEN_BITS: Final = np.uint64((1 << LARGE_SET_BITS) - 1)
+_SCREEN_SHIFT: Final = np.uint64(LARGE_SET_BITS)
 _WORD_BYTES: Final = 8
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _HASH_BITS: Final = 64
@@ -75,12 +81,22 @@ def contains(
     n = part_end - part_start
     if n == 0:
         return True
-    first, room = load_word(part, part_start, part_end), len(text)
-    kept = low_bytes(~ZERO, n) if n < _WORD_BYTES else ~ZERO
-    for position in range(start, end - n + 1):
-        is_first = load_word(text, position, room) & kept == first
-        if is_first and stands_at(text, position, part, part_start, part_end):
-            return True
+    if n > end - start:
+        return False
+    room = len(text)
+    first = np.uint64(part[np.uint64(part_start)]) * LOW_BITS
+    last = np.uint64(part[np.uint64(part_end - 1)]) * LOW_BITS
+    # Eight places at a time: where the first byte stands, and the last one so many bytes behind it.
+    for position in range(start, end - n + 1, _WORD_BYTES):
+        differs = (load_word(text, position, room) ^ first) | (load_word(text, position + n - 1, room) ^ last)
+        here = ~(((differs & ~HIGH_BITS) + ~HIGH_BITS) | differs) & HIGH_BITS
+        while here != ZERO:
+            place = position + first_byte(here)
+            if place + n > end:
+                return False
+            if stands_at(text, place, part, part_start, part_end):
+                return True
+            here &= here - _ONE
     return False
 
 
@@ -121,7 +137,7 @@ def enter_grams(
     text: NDArray[np.uint8], start: Any, end: Any, grams: NDArray[np.uint64], first: Any, n_bits: int
 ) -> None:
     """Enter the grams of text[start:end] into the set whose words begin at grams[first]."""
-    for position in range(start, end - _GRAM_BYTES + 1):
+    for position in range(start, end - GRAM_BYTES + 1):
         mixed = _gram_hash(text, position, n_bits)
         grams[np.uint64(first) + (mixed >> _WORD_SHIFT)] |= _ONE << (mixed & _WORD_BITS)
 
@@ -137,11 +153,31 @@ def may_contain(
     grams: NDArray[np.uint64], first: Any, n_bits: int, part: NDArray[np.uint8], part_start: Any, part_end: Any
 ) -> bool:
     """Return False if a text with these grams surely does not have part[part_start:part_end]."""
-    if part_end - part_start < _GRAM_BYTES:
+    if part_end - part_start < GRAM_BYTES:
         return True
     position = part_start
-    while position + _GRAM_BYTES <= part_end:
+    while position + GRAM_BYTES <= part_end:
         if not _has_gram(grams, first, n_bits, part, position):
             return False
-        position += _GRAM_BYTES
-    return _has_gram(grams, first, n_bits, part, part_end - _GRAM_BYTES)
+        position += GRAM_BYTES
+    return _has_gram(grams, first, n_bits, part, part_end - GRAM_BYTES)
+
+
+def screen_of(text: bytes, *, is_folded: bool) -> int:
+    """Return the hashes of the first and the last gram of a text, for `has_screen`; 0 if it is too short."""
+    if len(text) < GRAM_BYTES:
+        return 0
+    first, last = (
+        (int.from_bytes(gram, "little") * int(_MIX) & 0xFFFFFFFFFFFFFFFF) >> (_HASH_BITS - LARGE_SET_BITS)
+        for gram in (text[:GRAM_BYTES], text[-GRAM_BYTES:])
+    )
+    return first | last << LARGE_SET_BITS | is_folded << SCREEN_FOLDED | 1 << IS_SCREEN
+
+
+@inline_kernel
+def has_screen(grams: NDArray[np.uint64], first: Any, screen: Any) -> bool:
+    """Return whether a large set, whose words begin at grams[first], has both grams of a screen."""
+    mixed, other = screen & _SCREEN_BITS, (screen >> _SCREEN_SHIFT) & _SCREEN_BITS
+    here = grams[np.uint64(first) + (mixed >> _WORD_SHIFT)] >> (mixed & _WORD_BITS)
+    there = grams[np.uint64(first) + (other >> _WORD_SHIFT)] >> (other & _WORD_BITS)
+    return bool(here & there & _ONE)

@@ -1,0 +1,159 @@
+"""The exact check of one event in JSON, without arrays that are made for it.
+
+The arrays of a thread have room for every event up to a size, so a check is one call of a kernel. A larger event, and
+one whose values do not fit, takes the way of batches; so does what is left when a program waits for an undecided test.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from siftline.encoding.flat_domains import read_only
+from siftline.encoding.json_leaves import powers
+from siftline.encoding.patterns import folded_characters
+from siftline.encoding.program_runs import NOTHING_DECIDED, Workspace
+from siftline.encoding.program_values import Values
+from siftline.kernels.compiler import direct
+from siftline.kernels.json_leaves import FRAME_FIELDS, FRAME_WORDS, TEXT_MARGIN, Scratch, Statuses
+from siftline.kernels.json_strings import KeyScratch
+from siftline.kernels.leaves import LeafColumns
+from siftline.kernels.pointers import handle_of, no_arrays
+from siftline.kernels.program_checks import IS_ODD, CheckHandles, check_text
+from siftline.kernels.program_table import NEEDS_FOLDING, Pairs
+from siftline.model import MAX_EVENT_DEPTH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from siftline.encoding.programs import ProgramView
+
+# Larger events take the way of batches. What arrays have room for is not touched before it is needed.
+_BYTES_MAX: Final = 1 << 15
+_LEAVES: Final = _BYTES_MAX // 2 + 2
+_STRINGS: Final = _BYTES_MAX // 3 + 2
+_NOTHING: Final = np.empty(0, dtype=np.int64)
+
+
+class _OfThread(threading.local):
+    checker: OneCheck | None = None
+
+
+_of_thread = _OfThread()
+
+
+def one_check() -> OneCheck:
+    """Return what this thread has for checks of one event."""
+    checker = _of_thread.checker
+    if checker is None:
+        checker = _of_thread.checker = OneCheck()
+    return checker
+
+
+class OneCheck:
+    """Arrays with room for one event, and their handles."""
+
+    def __init__(self) -> None:
+        self._leaves, self._strings = _columns(_LEAVES), _columns(_STRINGS)
+        self._statuses, self._more = _statuses(), _statuses()
+        self._parser = Scratch(
+            powers=powers(),
+            stamps=np.zeros(1024, dtype=np.int64),
+            frames=np.zeros(FRAME_FIELDS * (MAX_EVENT_DEPTH + 1), dtype=np.int64),
+            frame_words=np.zeros(FRAME_WORDS * (MAX_EVENT_DEPTH + 1), dtype=np.uint64),
+            path=np.zeros(_BYTES_MAX // 4, dtype=np.uint64),
+        )
+        self._keys = KeyScratch(
+            events=np.zeros(_BYTES_MAX, dtype=np.int64),
+            hashes=np.zeros(_BYTES_MAX, dtype=np.uint64),
+            objects=np.zeros(MAX_EVENT_DEPTH + 1, dtype=np.int64),
+            serials=np.zeros(1, dtype=np.int64),
+        )
+        self._workspace = Workspace()
+        self._workspace.make_room(0, 0, _LEAVES + _STRINGS, 2 * _BYTES_MAX)
+        self._view: ProgramView | None = None
+        self._handles: Any = None
+        self._zeros = np.zeros(64, dtype=np.int64)
+
+    def _prepare(self, view: ProgramView) -> None:
+        """Make room for the programs of a view, and take their handles."""
+        if len(self._parser.stamps) < view.paths.hash.slots.size >> 2:
+            self._parser = self._parser._replace(stamps=np.zeros(view.paths.hash.slots.size, dtype=np.int64))
+        self._workspace.make_room(len(view.table.tests), len(view.names), _LEAVES + _STRINGS, 2 * _BYTES_MAX)
+        self._handles = CheckHandles(
+            paths=view.paths.handle,
+            programs=view.handle,
+            parser=handle_of(self._parser),
+            keys=handle_of(self._keys),
+            scratch=self._workspace.handle,
+            leaves=handle_of(self._leaves),
+            leaf_statuses=handle_of(self._statuses),
+            strings=handle_of(self._strings),
+            string_statuses=handle_of(self._more),
+        )
+        self._view = view
+
+    def run(
+        self, text: tuple[Any, Any, Any], view: ProgramView, places: NDArray[np.int32], now: tuple[int, int]
+    ) -> int:
+        """Run programs on one event from their places on; return how many wait, a negative number if that failed.
+
+        The event is data[starts[0]:ends[0]].
+        """
+        data, starts, ends = text
+        if ends[0] - starts[0] > _BYTES_MAX:
+            return IS_ODD
+        if view is not self._view:
+            self._prepare(view)
+        n = len(places)
+        if n > len(self._zeros):
+            self._zeros = np.zeros(2 * n, dtype=np.int64)
+        pairs = Pairs(self._zeros[:n], places, np.empty(n, dtype=np.int32))
+        check = _checker()
+        n_waiting = check(data, starts, ends, pairs, NOTHING_DECIDED, self._handles, view.asks_strings, *now)
+        if n_waiting != NEEDS_FOLDING:
+            return n_waiting
+        self._workspace.replace(folded=folded_characters())
+        self._prepare(view)
+        return check(data, starts, ends, pairs, NOTHING_DECIDED, self._handles, view.asks_strings, *now)
+
+    def values(self) -> Values:
+        """Return the values of the event that was checked last, until the next check."""
+        starts, string_starts = self._statuses.event_starts, self._more.event_starts
+        return Values(
+            _first(self._leaves, int(starts[1])),
+            starts,
+            _NOTHING,
+            _first(self._strings, int(string_starts[1])),
+            string_starts,
+        )
+
+
+def _columns(n: int) -> LeafColumns:
+    empty: LeafColumns = no_arrays(LeafColumns)
+    made = {name: np.empty(n, dtype=array.dtype) for name, array in empty._asdict().items()}
+    return LeafColumns(**{**made, "texts": np.empty(_BYTES_MAX + TEXT_MARGIN, dtype=np.uint8)})
+
+
+def _statuses() -> Statuses:
+    return Statuses(np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.uint8), np.zeros(1, dtype=np.int64))
+
+
+def _first(columns: LeafColumns, n: int) -> LeafColumns:
+    """Return the first n leaves."""
+    n_texts = int(columns.text_ends[n - 1]) if n else 0
+    kept: dict[str, Any] = {name: array[:n] for name, array in columns._asdict().items()}
+    return LeafColumns(**{**kept, "texts": columns.texts[:n_texts]})
+
+
+@functools.cache
+def _checker() -> Callable[..., int]:
+    """Return `check_text` for arguments whose types are known."""
+    data, places = read_only(np.empty(0, np.uint8)), read_only(np.empty(0, np.int64))
+    handles = CheckHandles(*[_NOTHING] * len(CheckHandles._fields))
+    return direct(check_text, data, places, places, no_arrays(Pairs), NOTHING_DECIDED, handles, False, 0, 0)
