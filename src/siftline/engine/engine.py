@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import numpy as np
 
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from siftline.engine.tuning import Tuning
     from siftline.model import Expression
     from siftline.operators.stage import Stage
+
+# `stats` names so many of the subscriptions that it counts.
+_NAMED_MAX: Final = 10
 
 
 class Engine(CommonEngine):
@@ -415,13 +418,25 @@ class Engine(CommonEngine):
     # looking in
 
     def stats(self) -> dict[str, Any]:
-        """Return counts, bytes by structure, and the work that matching has done so far."""
+        """Return counts, bytes by structure, and the work that matching has done so far.
+
+        `always_checked` counts the subscriptions that are candidates for every event, because they need not find any
+        value; `always_checked_ids` names some of them.
+
+        >>> engine = Engine()
+        >>> _ = engine.add_many({"ann": "a = 1 and not (b = 2) is true", "bob": "(b = 2) is not true"})
+        >>> stats = engine.stats()
+        >>> stats["always_checked"], stats["always_checked_ids"]
+        (1, ['bob'])
+        """
         with self._state.writing:
-            clauses = self._updates.joined_clauses()
+            clauses, always = self._updates.joined_clauses(), self._updates.always_checked()
             return {
                 "index": self._state.index_name,
                 "subscriptions": len(self),
                 "shared": self._state.table.n_duplicates,
+                "always_checked": len(always),
+                "always_checked_ids": self._state.table.ids(always[:_NAMED_MAX]),
                 "attributes": len(self._state.domains.ids),
                 "patterns": len(self._state.domains.patterns) + len(self._state.domains.pattern_attributes),
                 "clauses": clauses.n_clauses,
