@@ -204,6 +204,35 @@ conjunctions = st.lists(predicates, min_size=1, max_size=4, unique=True).map(
 with_derived = st.tuples(derived, conjunctions).map(lambda parts: parts[0] & parts[1])
 subscriptions = st.one_of(conjunctions, conjunctions, with_derived, expressions, expressions)
 
+
+@st.composite
+def _large_disjunctions(draw: st.DrawFn) -> Expression:
+    """Return a conjunction of large disjunctions, with exceptions, of a few leaves and of short texts."""
+    pool = draw(st.lists(st.one_of(predicates, predicates, any_elements, derived), min_size=4, max_size=10))
+    chance = draw(st.randoms(use_true_random=False))
+
+    def one() -> Expression:
+        if chance.random() < 0.2:
+            op, text = chance.choice(["contains", "=", "starts with"]), chance.choice(["a", "b", "é"])
+            return Predicate(chance.choice(ATTRIBUTES), op, text * chance.randint(1, 3))
+        leaf = chance.choice(pool)
+        return chance.choice([leaf, leaf, leaf, Not(leaf), Not(IsTrue(leaf))])
+
+    def some() -> Expression:
+        kind = chance.random()
+        if kind < 0.7:
+            return one()
+        return And([one(), one()]) if kind < 0.9 else And([one(), Or([one(), And([one(), one()])])])
+
+    parts = [Or([some() for _ in range(chance.randint(2, 24))]) for _ in range(chance.randint(1, 3))]
+    required = [one() for _ in range(chance.randint(0, 5))]
+    exceptions = [Or([some() for _ in range(chance.randint(1, 12))]) for _ in range(chance.randint(0, 2))]
+    kept = [chance.choice([Not(part), Not(IsTrue(part))]) for part in exceptions]
+    return And([*required, *parts, *kept])
+
+
+large_disjunctions = _large_disjunctions()
+
 _all_leaves = st.one_of(
     numbers,
     texts,

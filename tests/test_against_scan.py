@@ -10,7 +10,7 @@ from conftest import FULL_EXAMPLES, N_EXAMPLES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
-from strategies import NOW, events, subscriptions, sweep
+from strategies import NOW, events, large_disjunctions, subscriptions, sweep
 
 import siftline
 from siftline import Engine
@@ -71,6 +71,15 @@ def check_property(index: str, expressions: list[Expression], trees: list[dict[s
 @settings(max_examples=N_EXAMPLES)
 @given(expressions=lists_of_subscriptions, trees=lists_of_events)
 def test_ids_equal_those_of_scan(index: str, expressions: list[Expression], trees: list[dict[str, Any]]) -> None:
+    check_property(index, expressions, trees)
+
+
+@pytest.mark.parametrize("index", INDEXES)
+@settings(max_examples=max(1, N_EXAMPLES // 2))
+@given(expressions=st.lists(large_disjunctions | subscriptions, min_size=1, max_size=5), trees=lists_of_events)
+def test_ids_of_large_disjunctions_equal_those_of_scan(
+    index: str, expressions: list[Expression], trees: list[dict[str, Any]]
+) -> None:
     check_property(index, expressions, trees)
 
 

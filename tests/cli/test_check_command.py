@@ -108,6 +108,17 @@ def test_subscriptions_that_may_match(run: Run, write: Write, expression: str) -
     assert findings(run, write, expression) == {1: []}
 
 
+def test_what_an_index_leaves_to_the_check_still_counts(run: Run, write: Write) -> None:
+    many = " or ".join(f"brand contains '{n}cm'" for n in ["a", *range(40)])
+    required = " and ".join(f"price > {-n}" for n in range(1, 9))
+    others = many.replace("cm", "x")
+    assert findings(run, write, f"({many}) and {required} and not ({others})") == {1: []}
+    dead = f"({many}) and {required} and color = 'red' and not ({others})"
+    assert {finding["kind"] for finding in findings(run, write, dead)[1]} == {"unseen-attribute"}
+    dead = f"({many}) and {required} and ({others})"
+    assert {finding["kind"] for finding in findings(run, write, dead)[1]} == {"never-true"}
+
+
 def test_costs(run: Run, write: Write) -> None:
     rules = write(
         "s.sift", "price > 0\nbrand = 'acme' and price > 0\nany items (sku = 'x' and qty = 1)\nbrand contains 'lob'"

@@ -1,16 +1,18 @@
 """Measures subscriptions on a sample of events: how often they match, what they cost, and which can never match.
 
-Every subscription implies an `or` of clauses (`language.normal_form.cover`), each an `and` of literals. The literals
-are matched against the events like the subscriptions themselves, so all shares below are counted, not estimated:
+Every subscription implies an `and` and `or` of literals (`language.normal_form.indexable`), which are matched against
+the events like the subscriptions themselves. So all shares below are counted, not estimated:
 
-- a subscription can never match these events if every clause has a literal that no event satisfies;
-- an index finds it, at best, by the rarest literal of each clause; the share of events that satisfy those literals is
-  the share for which it has to examine the subscription.
+- a subscription can never match these events if an `and` has an operand, or an `or` only operands, that no event
+  satisfies;
+- an index finds it by clauses of some of the literals (`cover`), at best by the rarest one of each; the share of events
+  that satisfy those is the share for which it has to examine the subscription.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,17 +20,18 @@ import numpy as np
 from siftline.cli.seen import Finding, Seen
 from siftline.encoding.clauses import constants_of, encode_covers
 from siftline.encoding.domains import Domains
+from siftline.encoding.likelihoods import Likelihoods
 from siftline.engine import Engine
-from siftline.language.normal_form import Asked, cover, parts_of
+from siftline.language.normal_form import Asked, cover, indexable, literals_of, parts_of
 from siftline.language.printer import to_text
-from siftline.model import AnyElement, AttributeComparison, Length, Predicate, children, walk
+from siftline.model import And, AnyElement, AttributeComparison, Length, Or, Predicate, children, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from siftline.language.normal_form import Clause
+    from siftline.language.normal_form import Clause, Cover
     from siftline.model import Event, Expression
 
 
@@ -77,10 +80,13 @@ class Sample:
     def __init__(self, expressions: Sequence[Expression]) -> None:
         self._n = len(expressions)
         self._expressions = expressions
-        self._clauses: list[list[Clause]] = [cover(expression).clauses for expression in expressions]
-        literals = dict.fromkeys(literal for clauses in self._clauses for clause in clauses for literal in clause)
+        self._conditions = [indexable(expression) for expression in expressions]
+        covers = [cover(expression, Likelihoods(None)) for expression in expressions]
+        self._clauses: list[list[Clause]] = [each.clauses for each in covers]
+        clauses = chain.from_iterable(self._clauses)
+        literals = dict.fromkeys(chain(chain.from_iterable(map(literals_of, self._conditions)), *clauses))
         self._positions = {literal: self._n + i for i, literal in enumerate(literals)}
-        self._needs_check = _needs_check(expressions)
+        self._needs_check = _needs_check(covers)
         self.engine = Engine()
         # Ids are positions in the order of addition, like the slots of a new engine.
         self.engine.add_many(enumerate([*expressions, *literals]))
@@ -102,7 +108,7 @@ class Sample:
         clauses = self._clauses[position]
         n_events = max(self.seen.n_events, 1)
         rarest = sum(self._rarest(clause) for clause in clauses)
-        findings = self._findings(clauses) if self.seen.n_events else ()
+        findings = self._findings(self._conditions[position]) if self.seen.n_events else ()
         return Cost(
             matches=int(self._counts[position]),
             share=min(rarest / n_events, 1.0),
@@ -123,17 +129,16 @@ class Sample:
     def _count(self, literal: Expression) -> int:
         return int(self._counts[self._positions[literal]])
 
-    def _findings(self, clauses: Sequence[Clause]) -> tuple[Finding, ...]:
-        """Return for each clause why it cannot hold; nothing if one can."""
-        if not clauses:
-            return (Finding("never-true", "it is false by its form"),)
-        findings: dict[Finding, None] = {}
-        for clause in clauses:
-            dead = [literal for literal in clause if not self._count(literal)]
-            if not dead:
+    def _findings(self, condition: Expression) -> tuple[Finding, ...]:
+        """Return why a condition cannot hold; nothing if it can."""
+        if isinstance(condition, (And, Or)):
+            found = [self._findings(operand) for operand in condition.operands]
+            if isinstance(condition, Or) and not all(found):
                 return ()
-            findings.update(dict.fromkeys(self._finding(literal) for literal in dead))
-        return tuple(findings)
+            if isinstance(condition, Or) and not found:
+                return (Finding("never-true", "it is false by its form"),)
+            return tuple(dict.fromkeys(chain.from_iterable(found)))
+        return () if self._count(condition) else (self._finding(condition),)
 
     def _finding(self, literal: Expression) -> Finding:
         leaf, asked = parts_of(literal)
@@ -171,12 +176,11 @@ def _is_indexable(literal: Expression) -> bool:
     return isinstance(leaf, Predicate) and asked in (Asked.TRUE, Asked.FALSE) and not isinstance(leaf, AnyElement)
 
 
-def _needs_check(expressions: Sequence[Expression]) -> NDArray[np.bool_]:
-    """Return for each expression whether it has a clause that only an evaluation of the expression can confirm."""
+def _needs_check(covers: Sequence[Cover]) -> NDArray[np.bool_]:
+    """Return for each subscription whether it has a clause that only an evaluation of its expression can confirm."""
     domains = Domains()
-    covers = [cover(expression) for expression in expressions]
     domains.add(constants_of(covers))
     clauses = encode_covers(covers, 0, domains)
-    result = np.zeros(len(expressions), dtype=np.bool_)
+    result = np.zeros(len(covers), dtype=np.bool_)
     result[clauses.slots[~clauses.is_exact]] = True
     return result

@@ -505,6 +505,19 @@ def _move(
     highs[rows[is_on]] = (new_labels[above] - distance)[is_on]
 
 
+def always_candidates(clauses: Clauses) -> NDArray[np.int32]:
+    """Return the slots with a clause that asks for no value: they are candidates for every event."""
+    # A literal and its alternatives are found if each of them is.
+    groups = np.cumsum(~clauses.is_alternative) - 1
+    is_found = np.ones(groups[-1] + 1 if len(groups) else 0, dtype=np.bool_)
+    is_found[groups[clauses.kinds >= VETO]] = False
+    owners = span_owners(clauses.starts)[~clauses.is_alternative]
+    is_always = np.ones(clauses.n_clauses, dtype=np.bool_)
+    is_always[owners[is_found]] = False
+    slots: NDArray[np.int32] = np.unique(clauses.slots[is_always])
+    return slots
+
+
 def checked_slots(clauses: Clauses) -> list[int]:
     """Return the slots some of whose candidates are checked exactly."""
     return np.unique(clauses.slots[~clauses.is_exact]).tolist()  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import numpy as np
 
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from siftline.engine.tuning import Tuning
     from siftline.model import Expression
     from siftline.operators.stage import Stage
+
+# `stats` names so many of the subscriptions that it counts.
+_NAMED_MAX: Final = 10
 
 
 class Engine(CommonEngine):
@@ -422,17 +425,27 @@ class Engine(CommonEngine):
     def stats(self) -> dict[str, Any]:
         """Return counts, bytes by structure, and the work that matching has done so far.
 
-        `programs` counts the expressions that were compiled for the exact check, because an event met a clause of
-        theirs that does not say everything; `program_tests` the predicates that they share; `regex_calls` how often a
-        regular expression was run on a string for them.
+        `always_checked` counts the subscriptions that are candidates for every event, because they need not find any
+        value; `always_checked_ids` names some of them. `programs` counts the expressions that were compiled for the
+        exact check, because an event met a clause of theirs that does not say everything; `program_tests` the
+        predicates that they share; `regex_calls` how often a regular expression was run on a string for them.
+
+        >>> engine = Engine()
+        >>> _ = engine.add_many({"ann": "a = 1 and not (b = 2) is true", "bob": "(b = 2) is not true"})
+        >>> stats = engine.stats()
+        >>> stats["always_checked"], stats["always_checked_ids"]
+        (1, ['bob'])
         """
         with self._state.writing:
-            clauses, matcher = self._updates.joined_clauses(), self._state.domains.matcher
+            clauses, always = self._updates.joined_clauses(), self._updates.always_checked()
+            matcher = self._state.domains.matcher
             n_strings, n_searched = (0, 0) if matcher is None else matcher.counts.tolist()
             return {
                 "index": self._state.index_name,
                 "subscriptions": len(self),
                 "shared": self._state.table.n_duplicates,
+                "always_checked": len(always),
+                "always_checked_ids": self._state.table.ids(always[:_NAMED_MAX]),
                 "attributes": len(self._state.domains.ids),
                 "patterns": len(self._state.domains.patterns) + len(self._state.domains.pattern_attributes),
                 "strings": n_strings,

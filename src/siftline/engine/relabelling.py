@@ -76,6 +76,8 @@ class Renewal:
         self._new_index: Index | None = None
         self._given: dict[Any, Heir | None] = dict.fromkeys(self._crowded)
         self._domains.heirs = self._given
+        # New statistics would choose other clauses, with patterns that the engine's domains do not have.
+        self._covering = updates.covering
 
     def deal(self) -> None:
         """Assign new labels, and encode the unplaced subscriptions with them."""
@@ -89,7 +91,7 @@ class Renewal:
         updates, copy = self._updates, self._copy
         n_known = len(copy), len(copy.patterns)
         clauses, moves = encode_many(
-            expressions, 0, copy, updates.covering, takes_patterns=updates.state.index.takes_patterns
+            expressions, 0, copy, self._covering, takes_patterns=updates.state.index.takes_patterns
         )
         # Attributes and patterns that only the copy knows would be lost with it.
         assert not moves

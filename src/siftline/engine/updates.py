@@ -18,6 +18,7 @@ import numpy as np
 
 from siftline.encoding.clauses import (
     Clauses,
+    always_candidates,
     concatenate,
     constants_of,
     encode_covers,
@@ -419,6 +420,13 @@ class Updates:
         if self.state.buffer.first_slot >= self.state.n_indexed:
             return joined
         return picked(joined, np.argsort(joined.slots, kind="stable"))
+
+    def always_checked(self) -> NDArray[np.int32]:
+        """Return the slots of live subscriptions that are candidates for every event."""
+        table, slots = self.state.table, always_candidates(self.joined_clauses())
+        if table.sharing is not None:
+            slots = table.with_duplicates(slots)
+        return np.sort(slots[table.is_live.taken(slots)])
 
     def wants_renewal(self) -> bool:
         """Return whether a renewal of labels is due."""

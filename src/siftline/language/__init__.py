@@ -6,6 +6,7 @@ and its errors can be as helpful as we like.
 
 `normal_form.py` pushes negation to the leaves. Truth has three values, so a literal asks one of four things of its
 leaf: true, false, not true, not false. Over literals, `and` and `or` are two-valued and DNF, CNF are what they always
-were. Nothing is folded inside a literal, because on arrays `a > 2 and a < 2` can hold. What would explode is left
-out: the result is then a *necessary* condition, and the exact expression is checked on the candidates.
+were. Nothing is folded inside a literal, because on arrays `a > 2 and a < 2` can hold. What an index gets is the DNF if
+it is small. Otherwise it gets *witnesses*, literals of which one must be true, chosen by `likelihood.py`: a *necessary*
+condition, and the exact expression is checked on the candidates.
 """

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siftline.language.likelihood import NOT_WORTH_FINDING, Likelihood, likelihood_by_form
 from siftline.model import (
@@ -37,6 +37,9 @@ from siftline.model import (
     Timestamp,
     walk,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Clause = tuple[Expression, ...]
 
@@ -137,12 +140,23 @@ NORMAL_FORM_LIMITS: Final = Limits(64, 2, 4096, 8)
 COVER_LIMITS: Final = Limits(16, 1, 32, 2)
 
 
+def literals_of(expression: Expression) -> Iterator[Expression]:
+    """Yield the literals of an expression in NNF, from left to right."""
+    pending = [expression]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, (And, Or)):
+            pending.extend(reversed(node.operands))
+        else:
+            yield node
+
+
 def dnf(expression: Expression) -> list[Clause] | None:
     """Return clauses of literals, or-ed, that match exactly when `expression` does; None if they would explode.
 
     >>> from siftline.model import Predicate
     >>> a, b, c = (Predicate(name, "=", 1) for name in "abc")
-    >>> dnf((a | b) & c) == [(a, c), (b, c)]
+    >>> dnf((a | b) & c) == [(c, a), (c, b)]
     True
     """
     return _multiplied_out(_joined(nnf(expression)), And, NORMAL_FORM_LIMITS)
@@ -187,7 +201,7 @@ def cover(expression: Expression, likelihood: Likelihood = likelihood_by_form) -
         for operand in expression.operands
     ):
         return Cover([_distinct([expression.operands])], True)  # what most subscriptions are, without the detour
-    condition = _joined(nnf(expression), is_relaxed=True)
+    condition = indexable(expression)
     clauses = _multiplied_out(condition, And, COVER_LIMITS)
     if clauses is None:
         return Cover(_Search(likelihood).witnesses(condition).clauses, False)
@@ -213,6 +227,17 @@ def cover_with_alternatives(expression: Expression, likelihood: Likelihood = lik
     if found.is_exact and sum(map(len, found.clauses)) <= sum(map(len, clauses)):
         return found
     return Cover([tuple(clause[0] if len(clause) == 1 else Or(clause) for clause in clauses)], True)
+
+
+def indexable(expression: Expression) -> Expression:
+    """Return what an expression implies, with and / or over literals that an index can look for.
+
+    >>> from siftline.model import Predicate
+    >>> one = Predicate("a", "=", 1)
+    >>> indexable(~(one & ~AnyElement("items", Predicate("sku", "=", "x")))) == ~one | Predicate("items.sku", "=", "x")
+    True
+    """
+    return _joined(nnf(expression), is_relaxed=True)
 
 
 def _joined(expression: Expression, *, is_relaxed: bool = False) -> Expression:
@@ -250,7 +275,7 @@ def _multiplied_out(expression: Expression, product: type[And] | type[Or], limit
     """
     n_clauses, n_literals = _size(expression, product)
     if n_clauses > limits.clauses or n_literals > limits.literals:
-        n_leaves = sum(not isinstance(node, (And, Or, Not, IsTrue)) for node in walk(expression))
+        n_leaves = sum(1 for _ in literals_of(expression))
         if n_clauses > max(limits.clauses, limits.clauses_per_literal * n_leaves):
             return None
         if n_literals > max(limits.literals, limits.literals_per_literal * n_leaves):
@@ -333,10 +358,13 @@ class _Search:
         return _Witnesses(clauses, sum(map(self._expected, clauses)))
 
     def _shortened(self, clause: Clause) -> Clause:
-        """Return the rarest literals of a clause; those that ask for no value only if there are no others."""
+        """Return the rarest literals of a clause; what is true of most values, or of none, only if need be."""
         ordered = sorted(clause, key=self._likelihood_of)
-        if ordered and asks_for_value(ordered[0]):
-            ordered = [literal for literal in ordered if asks_for_value(literal)]
+        for most in (_LIKELY, _EVERY_EVENT.expected):
+            rare = [literal for literal in ordered if self._likelihood_of(literal) < most]
+            if rare:
+                ordered = rare
+                break
         return _worth_finding(tuple(ordered[:WITNESS_LITERALS_MAX]), self._likelihood)
 
     def _expected(self, clause: Clause) -> float:
