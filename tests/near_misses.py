@@ -75,16 +75,18 @@ def _in_another_case(draw: st.DrawFn, text: str) -> str:
 def _with_sibling(draw: st.DrawFn, text: str) -> str:
     """Replace all letters, or one, by one that is like it."""
     chosen = draw(st.integers(-1, max(0, len(text) - 1)))
-    return "".join(
+    letters: list[str] = [
         draw(st.sampled_from(_SIBLINGS_OF.get(letter, letter))) if chosen in (-1, place) else letter
         for place, letter in enumerate(text)
-    )
+    ]
+    return "".join(letters)
 
 
 def _one_off(draw: st.DrawFn, text: str) -> str:
     place = draw(st.integers(0, len(text)))
     left_out = draw(st.integers(0, 1))
-    return text[:place] + draw(st.sampled_from(["", *LETTERS])) + text[place + left_out :]
+    new: str = draw(st.sampled_from(["", *LETTERS]))
+    return text[:place] + new + text[place + left_out :]
 
 
 def _twice(draw: st.DrawFn, text: str) -> str:
