@@ -107,6 +107,9 @@ _LIKE_ADDRESS: Final = re.compile(rb"[0-9a-fA-F:.]{2,45}(?:%.*)?", re.DOTALL)
 # A lone surrogate as Python writes it; RE2 reads UTF-8, in which U+FFFD must stand in for it.
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _REPLACEMENT: Final = "\ufffd".encode()
+# What stands, with a number, for each escaped character while a wildcard pattern is split.
+_MARK: Final = "\0"
+_ESCAPED: Final = "\\%_"
 # No code point above this one has another case.
 _LAST_FOLDED: Final = 0x1FFFF
 # A thread keeps at most this much room for strings from one search to the next.
@@ -542,22 +545,19 @@ class _Literals:
 
     def add_like(self, attribute: int, form: int, pattern: str, target: int) -> None:
         """Ask for what a wildcard pattern says."""
-        first, *others = parse_like(pattern)
-        middle = [segment for segment in others[:-1] if segment]
-        segments = [first, *middle, *others[-1:]]
-        texts = ["".join(character or "" for character in segment) for segment in segments]
-        has_gaps = any(None in segment for segment in segments)
-        match texts:
-            case [text] if not has_gaps:
+        match literal_segments(pattern):
+            case [text]:
                 self.add_equal(attribute, form, text, target)
-            case [text, ""] if not has_gaps:
+            case [text, ""]:
                 self.add(attribute, form, text, AT_START, target)
-            case ["", text] if not has_gaps:
+            case ["", text]:
                 self.add(attribute, form, text, AT_END, target)
-            case ["", text, ""] if not has_gaps:
+            case ["", text, ""]:
                 self.add(attribute, form, text, 0, target)
             case _:
-                self._add_pattern(attribute, form, segments, target)
+                first, *others = parse_like(pattern)
+                middle = [segment for segment in others[:-1] if segment]
+                self._add_pattern(attribute, form, [first, *middle, *others[-1:]], target)
 
     def add_regex(self, attribute: int, regex: str, target: int) -> bool:
         """Ask for what a regular expression says, if there are texts to look for, or a length."""
@@ -582,7 +582,9 @@ class _Literals:
         plan = _Plan.of(owners, np.diff(starts), n_owners)
         passes, entries = plan.filed(texts, starts)
         target_starts, targets, tests = _asked([asked for _, asked in literals])
-        always_starts, always, always_tests = _asked([self._always.get(owner, []) for owner in range(n_owners)])
+        always_owners = sorted(self._always)
+        own_starts, always, always_tests = _asked([self._always[owner] for owner in always_owners])
+        always_starts = own_starts[np.searchsorted(always_owners, np.arange(n_owners + 1))]
         patterns, pattern_starts = _flat(self._patterns)
         return SearchTable(
             pass_starts=plan.pass_starts,
@@ -633,21 +635,20 @@ class _Plan(NamedTuple):
     def of(cls, owners: NDArray[np.int64], lengths: NDArray[np.int64], n_owners: int) -> _Plan:
         """Choose the passes for literals of these owners and lengths."""
         order = np.lexsort((lengths, owners))
-        bounds = np.searchsorted(owners[order], np.arange(n_owners + 1))
+        used, firsts = np.unique(owners[order], return_index=True)
         pass_numbers = np.zeros(len(owners), dtype=np.int64)
         found: list[tuple[int, int]] = []
-        pass_starts = np.zeros(n_owners + 1, dtype=np.int32)
-        for owner in range(n_owners):
-            own = order[bounds[owner] : bounds[owner + 1]]
-            place = 0
+        n_passes = np.zeros(n_owners + 1, dtype=np.int32)
+        for owner, own in zip(used.tolist(), np.split(order, firsts[1:]), strict=False):
+            n_before, place = len(found), 0
             for size, step, longest in _chosen_passes(lengths[own]):
                 end = int(np.searchsorted(lengths[own], longest, side="right"))
                 pass_numbers[own[place:end]] = len(found)
                 found.append((size, step))
                 place = end
-            pass_starts[owner + 1] = len(found)
+            n_passes[owner + 1] = len(found) - n_before
         sizes, steps = np.array(found, dtype=np.int64).reshape(-1, 2).T.copy()
-        return cls(pass_starts, sizes, steps, pass_numbers)
+        return cls(np.cumsum(n_passes, dtype=np.int32), sizes, steps, pass_numbers)
 
     def filed(self, texts: NDArray[np.uint8], starts: NDArray[np.int64]) -> tuple[_Passes, _Entries]:
         """File literals under their grams."""
@@ -701,6 +702,31 @@ def _chosen_passes(lengths: NDArray[np.int64]) -> list[tuple[int, int, int]]:
     if shortest < GRAM_MAX:
         passes.append((shortest, 1, shortest))
     return [*passes, (GRAM_MAX, 1, _ANY_LENGTH)]
+
+
+def literal_segments(pattern: str) -> list[str]:
+    r"""Return the texts between the `%` of a wildcard pattern, those between two of them only if they are not empty.
+
+    The list is empty if there is a `_`, or an escape that is not needed. This is `parse_like` for what most patterns
+    are, without a look at each character.
+
+    >>> literal_segments(r"%\\cmd.exe"), literal_segments("a_"), literal_segments("a%%b")
+    (['', '\\cmd.exe'], [], ['a', 'b'])
+    """
+    plain = pattern
+    if "\\" in pattern:
+        if _MARK in pattern:
+            return []
+        for number, escaped in enumerate(_ESCAPED):
+            plain = plain.replace(f"\\{escaped}", f"{_MARK}{number}")
+    if "_" in plain or "\\" in plain:
+        return []
+    first, *others = plain.split("%")
+    segments = [first, *filter(None, others[:-1]), *others[-1:]]
+    if plain is not pattern:
+        for number, escaped in enumerate(_ESCAPED):
+            segments = [segment.replace(f"{_MARK}{number}", escaped) for segment in segments]
+    return segments
 
 
 def _flat(texts: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
