@@ -22,7 +22,7 @@ from siftline.encoding import patterns as module
 from siftline.encoding.clauses import constants_of, encode_covers, pattern_of
 from siftline.encoding.domains import Domains, Pattern
 from siftline.encoding.events import encode_dict
-from siftline.encoding.patterns import Layer, Matcher, append_patterns, hits_of, matcher_of
+from siftline.encoding.patterns import Layer, Matcher, append_patterns, hits_of, literal_segments, matcher_of
 from siftline.encoding.regex_literals import literal_of
 from siftline.encoding.regex_needs import needs_of
 from siftline.encoding.selectivity import literal_shares
@@ -31,7 +31,7 @@ from siftline.kernels.text_search import NEVER_REMEMBERED
 from siftline.language.normal_form import cover
 from siftline.model import AnyElement, AnyString, Event, Expression, IsTrue, Not, Predicate, evaluate, matches
 from siftline.model.predicate import compile_regex
-from siftline.model.wildcard import fold
+from siftline.model.wildcard import fold, parse_like
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -175,6 +175,19 @@ def test_stats_count_strings() -> None:
     assert (engine.stats()["strings"], engine.stats()["strings_searched"]) == (5, 1)
     engine.match({"a": "one more string", "b": "nobody asks for it"})
     assert (engine.stats()["strings"], engine.stats()["strings_searched"]) == (6, 2)
+
+
+@settings(max_examples=4 * N_EXAMPLES)
+@given(pattern=st.text(alphabet="ab%_\\\00", max_size=10))
+def test_segments_are_those_of_the_model(pattern: str) -> None:
+    if not accepted("like", pattern):
+        return
+    segments = literal_segments(pattern)
+    first, *others = parse_like(pattern)
+    wanted = [first, *(segment for segment in others[:-1] if segment), *others[-1:]]
+    assert not segments or [tuple(segment) for segment in segments] == wanted
+    if "_" not in pattern and "\\" not in pattern:
+        assert segments
 
 
 LENGTHS = [

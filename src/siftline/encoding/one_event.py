@@ -129,8 +129,8 @@ class Workspace:
             n_values = search(layer_at, counts_at, patterns.address, self.address)
         self.n_values = n_values
         n_open = patterns.n_open
-        if n_open or layer.tries_all:
-            found = layer.found_one_by_one(self.scratch.leaves, self.n_leaves, *patterns.opened(n_open))
+        if n_open:
+            found = layer.found_one_by_one(self.scratch.leaves, *patterns.opened(n_open))
             if found:
                 self._append(found)
 

@@ -96,6 +96,8 @@ _REBUILT_PATTERNS_MAX: Final = 64
 _AT_ONCE: Final = 1024
 # An expression that asks for so many characters is tried by itself, on the few strings that have them.
 _ALONE_MIN_CHARACTERS: Final = 32
+# No string has as many characters.
+_LENGTH_TESTED_MAX: Final = 1 << 30
 # RE2 builds its automata while it matches, and keeps building if there are many expressions in one. Measured with 320
 # expressions without literals, on texts that are always new, microseconds a text: sets of 1 take 480, of 4 130, of 8 or
 # 16 95, of 64 500; one by one, 400. As much memory as this may go into the automaton of one set.
@@ -106,6 +108,9 @@ _LIKE_ADDRESS: Final = re.compile(rb"[0-9a-fA-F:.]{2,45}(?:%.*)?", re.DOTALL)
 # A lone surrogate as Python writes it; RE2 reads UTF-8, in which U+FFFD must stand in for it.
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _REPLACEMENT: Final = "\ufffd".encode()
+# What stands, with a number, for each escaped character while a wildcard pattern is split.
+_MARK: Final = "\0"
+_ESCAPED: Final = "\\%_"
 # No code point above this one has another case.
 _LAST_FOLDED: Final = 0x1FFFF
 # A thread keeps at most this much room for strings from one search to the next.
@@ -314,15 +319,15 @@ class Layer:
     ([0, 1, 3], [7, 8])
     """
 
-    __slots__ = ("_addresses", "_others", "_regexes", "_table", "entries", "handle", "n_owners", "n_targets")
+    __slots__ = ("_table", "_testers", "entries", "handle", "n_owners", "n_targets")
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = entries
         literals = _Literals()
         sets: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
-        alone: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
         networks: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
-        self._regexes: dict[int, _Regex] = {}
+        # What finds the targets of a string that an open target stands for: itself, or several.
+        self._testers: dict[int, Callable[[bytes], Sequence[int]]] = {}
         for target, (attribute, op, operand) in entries:
             match op:
                 case "starts with":
@@ -339,26 +344,24 @@ class Layer:
                     for text in json.loads(operand):
                         literals.add_equal(attribute, _FOLDED if op == CASELESS_LIST else _AS_IT_IS, text, target)
                 case "matches":
-                    self._regexes[target] = _Regex(operand)
+                    self._testers[target] = _Regex(operand, target).found
                     if not literals.add_regex(attribute, operand, target):
-                        is_long = needs_of(operand).shortest >= _ALONE_MIN_CHARACTERS
-                        (alone if is_long else sets)[attribute].append((target, operand))
+                        sets[attribute].append((target, operand))
                 case "cidr":
                     networks[attribute].append((target, operand))
                 case _:
                     raise ValueError(f"unknown operator {op!r}")
-        self._addresses, tables = _network_tables(networks)
+        for attribute, regexes in sets.items():
+            for first in range(0, len(regexes), _SET_SIZE):
+                part = regexes[first : first + _SET_SIZE]
+                literals.add(attribute, _FOLDED, "", 0, part[0][0], OPEN_TEST)
+                self._testers[part[0][0]] = _Regexes(part).found
+        addresses, tables = _network_tables(networks)
+        self._testers |= {target: each.found for target, each in addresses.items()}
         self._table = literals.table(tables)
         self.n_targets = len(self._table.targets) + len(self._table.always) + len(tables.targets) + len(tables.has_ipv6)
         self.n_owners = 1 + max(target for target, _ in entries)
         self.handle: Any = handle_of(self._table)
-        # What finds the targets of strings that no literal tells of, by attribute.
-        self._others: dict[int, list[Callable[[bytes], Iterable[int]]]] = defaultdict(list)
-        for attribute, regexes in sets.items():
-            parts = (regexes[first : first + _SET_SIZE] for first in range(0, len(regexes), _SET_SIZE))
-            self._others[attribute] += [_Regexes(part).found for part in parts]
-        for attribute, regexes in alone.items():
-            self._others[attribute] += [_Alone(target, self._regexes[target]).found for target, _ in regexes]
 
     def found_in(self, leaves: LeafColumns, event_starts: NDArray[np.int64]) -> Hits:
         """Return the pattern attributes of this layer that events have, whose leaves come one behind the other."""
@@ -366,71 +369,33 @@ class Layer:
         longest = int((leaves.text_ends - leaves.text_starts).max(initial=0))
         found = workspace.searched(self, self.n_owners, self.n_targets, longest, leaves, event_starts)
         more = self._confirmed(leaves, found)
-        if self._others:
-            more += self._found_otherwise(leaves, event_starts)
         starts, targets = found.starts, found.targets
         return _with_more(starts, targets, more) if more else (starts, targets)
 
-    @property
-    def tries_all(self) -> bool:
-        """Whether some patterns are tried on every string of their attribute, in Python."""
-        return bool(self._others)
-
-    def found_one_by_one(
-        self, leaves: LeafColumns, n_leaves: int, open_leaves: list[int], open_targets: list[int]
-    ) -> set[int]:
+    def found_one_by_one(self, leaves: LeafColumns, open_leaves: list[int], open_targets: list[int]) -> set[int]:
         """Return the pattern attributes of one event that the search leaves to Python, given what it left open."""
         pairs = zip(open_leaves, open_targets, strict=True)
-        found = {confirmed for leaf, target in pairs for confirmed in self._confirm(target, _text(leaves, leaf))}
-        if not self._others:
-            return found
-        everywhere, attributes = self._others.get(ANY_STRING, []), leaves.attributes[:n_leaves].tolist()
-        if not everywhere and self._others.keys().isdisjoint(attributes):
-            return found
-        for leaf, attribute in enumerate(attributes):
-            finders = self._others.get(attribute, []) if attribute != ANY_STRING else []
-            if (finders or everywhere) and leaves.kinds.item(leaf) == STRING:
-                text = _text(leaves, leaf)
-                found.update(target for find in (*finders, *everywhere) for target in find(text))
-        return found
+        return {holding for leaf, target in pairs for holding in self._testers[target](_text(leaves, leaf))}
 
     def _confirmed(self, leaves: LeafColumns, found: Found) -> list[tuple[int, int]]:
-        """Return (event, target) of regular expressions that match, among those whose literal was found."""
+        """Return (event, target) of what was left open and holds; each different string is tested once."""
         n_open = len(found.open_targets)
         if not n_open:
             return []
-        events = np.searchsorted(found.open_starts, np.arange(n_open), side="right") - 1
-        columns = events.tolist(), found.open_leaves.tolist(), found.open_targets.tolist()
+        events = [0] * n_open
+        if len(found.starts) > 2:
+            events = (np.searchsorted(found.open_starts, np.arange(n_open), side="right") - 1).tolist()
         more: list[tuple[int, int]] = []
-        known: dict[tuple[int, int], Sequence[int]] = {}
-        for event, leaf, target in zip(*columns, strict=True):
-            if (leaf, target) not in known:
-                known[leaf, target] = self._confirm(target, _text(leaves, leaf))
-            more += [(event, confirmed) for confirmed in known[leaf, target]]
-        return more
-
-    def _confirm(self, target: int, text: bytes) -> Sequence[int]:
-        """Return the targets of a string that an open target stands for."""
-        if target in self._addresses:
-            return self._addresses[target].found(text)
-        return (target,) if self._regexes[target].holds(text) else ()
-
-    def _found_otherwise(self, leaves: LeafColumns, event_starts: NDArray[np.int64]) -> list[tuple[int, int]]:
-        """Return (event, target) of what is tried on every string of its attribute."""
-        is_tried = leaves.kinds == STRING
-        everywhere = self._others.get(ANY_STRING, [])
-        if not everywhere:
-            is_tried &= np.isin(leaves.attributes, list(self._others))
-        chosen = np.flatnonzero(is_tried)
-        events = np.searchsorted(event_starts, chosen, side="right") - 1
-        more: list[tuple[int, int]] = []
-        known: dict[tuple[int, bytes], list[int]] = {}
-        for event, leaf in zip(events.tolist(), chosen.tolist(), strict=True):
-            key = int(leaves.attributes[leaf]), _text(leaves, leaf)
-            if key not in known:
-                own = self._others.get(key[0], []) if key[0] != ANY_STRING else []
-                known[key] = [target for find in (*own, *everywhere) for target in find(key[1])]
-            more += [(event, target) for target in known[key]]
+        texts: dict[int, bytes] = {}
+        known: dict[tuple[int, bytes], Sequence[int]] = {}
+        for event, leaf, target in zip(events, found.open_leaves.tolist(), found.open_targets.tolist(), strict=True):
+            text = texts.get(leaf)
+            if text is None:
+                text = texts[leaf] = _text(leaves, leaf)
+            holding = known.get((target, text))
+            if holding is None:
+                holding = known[target, text] = self._testers[target](text)
+            more += [(event, confirmed) for confirmed in holding]
         return more
 
 
@@ -440,6 +405,9 @@ def _text(leaves: LeafColumns, leaf: int) -> bytes:
 
 def _with_more(starts: NDArray[np.int64], targets: NDArray[np.int32], more: list[tuple[int, int]]) -> Hits:
     """Add targets to those of some events, each once for an event."""
+    if len(starts) == 2:
+        several = np.array(sorted({target for _, target in more}), dtype=np.int32)
+        return np.array((0, len(targets) + len(several))), np.concatenate((targets, several))
     events, others = np.array(sorted(set(more)), dtype=np.int64).T
     more_starts = np.searchsorted(events, np.arange(len(starts)))
     joined: Hits = side_by_side(starts, targets, more_starts, others.astype(np.int32))
@@ -596,33 +564,31 @@ class _Literals:
 
     def add_like(self, attribute: int, form: int, pattern: str, target: int) -> None:
         """Ask for what a wildcard pattern says."""
-        first, *others = parse_like(pattern)
-        middle = [segment for segment in others[:-1] if segment]
-        segments = [first, *middle, *others[-1:]]
-        texts = ["".join(character or "" for character in segment) for segment in segments]
-        has_gaps = any(None in segment for segment in segments)
-        match texts:
-            case [text] if not has_gaps:
+        match literal_segments(pattern):
+            case [text]:
                 self.add_equal(attribute, form, text, target)
-            case [text, ""] if not has_gaps:
+            case [text, ""]:
                 self.add(attribute, form, text, AT_START, target)
-            case ["", text] if not has_gaps:
+            case ["", text]:
                 self.add(attribute, form, text, AT_END, target)
-            case ["", text, ""] if not has_gaps:
+            case ["", text, ""]:
                 self.add(attribute, form, text, 0, target)
             case _:
-                self._add_pattern(attribute, form, segments, target)
+                first, *others = parse_like(pattern)
+                middle = [segment for segment in others[:-1] if segment]
+                self._add_pattern(attribute, form, [first, *middle, *others[-1:]], target)
 
     def add_regex(self, attribute: int, regex: str, target: int) -> bool:
-        """Ask for what a regular expression says, if there is a literal text to look for."""
+        """Ask for what a regular expression says, if there are texts to look for, or a length."""
         literal = literal_of(regex)
         if literal is not None and literal.text and literal.is_all:
             anchors = AT_START * literal.is_at_start | AT_END * literal.is_at_end
             self.add(attribute, _AS_IT_IS, literal.text, anchors, target)
             return True
-        texts = needs_of(regex).texts
+        needs = needs_of(regex)
+        texts = needs.texts or ("",) * (needs.shortest >= _ALONE_MIN_CHARACTERS)
         for text in texts:
-            self.add(attribute, _FOLDED, text, 0, target, OPEN_TEST)
+            self.add(attribute, _FOLDED, text, 0, target, OPEN_TEST - min(needs.shortest, _LENGTH_TESTED_MAX))
         return bool(texts)
 
     def table(self, networks: Networks) -> SearchTable:
@@ -635,7 +601,9 @@ class _Literals:
         plan = _Plan.of(owners, np.diff(starts), n_owners)
         passes, entries = plan.filed(texts, starts)
         target_starts, targets, tests = _asked([asked for _, asked in literals])
-        always_starts, always, always_tests = _asked([self._always.get(owner, []) for owner in range(n_owners)])
+        always_owners = sorted(self._always)
+        own_starts, always, always_tests = _asked([self._always[owner] for owner in always_owners])
+        always_starts = own_starts[np.searchsorted(always_owners, np.arange(n_owners + 1))]
         patterns, pattern_starts = _flat(self._patterns)
         return SearchTable(
             pass_starts=plan.pass_starts,
@@ -686,21 +654,20 @@ class _Plan(NamedTuple):
     def of(cls, owners: NDArray[np.int64], lengths: NDArray[np.int64], n_owners: int) -> _Plan:
         """Choose the passes for literals of these owners and lengths."""
         order = np.lexsort((lengths, owners))
-        bounds = np.searchsorted(owners[order], np.arange(n_owners + 1))
+        used, firsts = np.unique(owners[order], return_index=True)
         pass_numbers = np.zeros(len(owners), dtype=np.int64)
         found: list[tuple[int, int]] = []
-        pass_starts = np.zeros(n_owners + 1, dtype=np.int32)
-        for owner in range(n_owners):
-            own = order[bounds[owner] : bounds[owner + 1]]
-            place = 0
+        n_passes = np.zeros(n_owners + 1, dtype=np.int32)
+        for owner, own in zip(used.tolist(), np.split(order, firsts[1:]), strict=False):
+            n_before, place = len(found), 0
             for size, step, longest in _chosen_passes(lengths[own]):
                 end = int(np.searchsorted(lengths[own], longest, side="right"))
                 pass_numbers[own[place:end]] = len(found)
                 found.append((size, step))
                 place = end
-            pass_starts[owner + 1] = len(found)
+            n_passes[owner + 1] = len(found) - n_before
         sizes, steps = np.array(found, dtype=np.int64).reshape(-1, 2).T.copy()
-        return cls(pass_starts, sizes, steps, pass_numbers)
+        return cls(np.cumsum(n_passes, dtype=np.int32), sizes, steps, pass_numbers)
 
     def filed(self, texts: NDArray[np.uint8], starts: NDArray[np.int64]) -> tuple[_Passes, _Entries]:
         """File literals under their grams."""
@@ -756,6 +723,31 @@ def _chosen_passes(lengths: NDArray[np.int64]) -> list[tuple[int, int, int]]:
     return [*passes, (GRAM_MAX, 1, _ANY_LENGTH)]
 
 
+def literal_segments(pattern: str) -> list[str]:
+    r"""Return the texts between the `%` of a wildcard pattern, those between two of them only if they are not empty.
+
+    The list is empty if there is a `_`, or an escape that is not needed. This is `parse_like` for what most patterns
+    are, without a look at each character.
+
+    >>> literal_segments(r"%\\cmd.exe"), literal_segments("a_"), literal_segments("a%%b")
+    (['', '\\cmd.exe'], [], ['a', 'b'])
+    """
+    plain = pattern
+    if "\\" in pattern:
+        if _MARK in pattern:
+            return []
+        for number, escaped in enumerate(_ESCAPED):
+            plain = plain.replace(f"\\{escaped}", f"{_MARK}{number}")
+    if "_" in plain or "\\" in plain:
+        return []
+    first, *others = plain.split("%")
+    segments = [first, *filter(None, others[:-1]), *others[-1:]]
+    if plain is not pattern:
+        for number, escaped in enumerate(_ESCAPED):
+            segments = [segment.replace(f"{_MARK}{number}", escaped) for segment in segments]
+    return segments
+
+
 def _flat(texts: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     starts = np.cumsum([0, *map(len, texts)])
     return np.frombuffer(b"".join(texts), dtype=np.uint8).copy(), starts
@@ -794,31 +786,22 @@ def longest_part(segments: Iterable[tuple[str | None, ...]]) -> str:
 class _Regex:
     """A regular expression, compiled when it is first needed: that takes more time and memory than most ever repay."""
 
-    __slots__ = ("_compiled", "_regex", "_shortest")
+    __slots__ = ("_compiled", "_regex", "_target")
 
-    def __init__(self, regex: str) -> None:
+    def __init__(self, regex: str, target: int) -> None:
         self._regex = regex
-        self._shortest = needs_of(regex).shortest
+        self._target = (target,)
         self._compiled: Any = None
-
-    def holds(self, data: bytes) -> bool:
-        """Return whether the expression matches somewhere in a text in UTF-8."""
-        if len(data) < self._shortest:
-            return False
-        if self._compiled is None:
-            self._compiled = compile_regex(self._regex)
-        return self._compiled.search(_SURROGATE.sub(_REPLACEMENT, data)) is not None
-
-
-class _Alone(NamedTuple):
-    """A regular expression that is tried by itself."""
-
-    attribute: int
-    regex: _Regex
 
     def found(self, data: bytes) -> Sequence[int]:
         """Return the pattern attribute of the expression if it matches somewhere in a text in UTF-8."""
-        return (self.attribute,) if self.regex.holds(data) else ()
+        return self._target if self.holds(data) else ()
+
+    def holds(self, data: bytes) -> bool:
+        """Return whether the expression matches somewhere in a text in UTF-8."""
+        if self._compiled is None:
+            self._compiled = compile_regex(self._regex)
+        return self._compiled.search(_SURROGATE.sub(_REPLACEMENT, data)) is not None
 
 
 class _Regexes:
@@ -830,7 +813,7 @@ class _Regexes:
 
     def __init__(self, regexes: Sequence[tuple[int, str]]) -> None:
         self._attributes = [attribute for attribute, _ in regexes]
-        self._regexes = [_Regex(regex) for _, regex in regexes]
+        self._regexes = [_Regex(regex, attribute) for attribute, regex in regexes]
         self._set = _regex_set([regex for _, regex in regexes])
 
     def found(self, data: bytes) -> list[int]:
