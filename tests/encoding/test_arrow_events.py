@@ -17,7 +17,7 @@ from numba.core import config
 
 from siftline.encoding import domain_tables
 from siftline.encoding.arrow_events import ArrowSource
-from siftline.encoding.domains import Domains
+from siftline.encoding.domains import Domains, Pattern
 from siftline.encoding.events import DictSource, Source
 from siftline.errors import EventError, TableError
 from siftline.kernels.arrange import arrange
@@ -457,3 +457,27 @@ def test_arrange_keeps_rows_apart() -> None:
     assert starts.tolist() == [0, 3, 7]
     assert attributes.tolist() == [5, 6, 8, 5, 6, 7, 9]
     assert all_codes.tolist() == [1, 3, 8, 2, 4, 7, 9]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_strings_that_are_no_utf8_are_searched_as_what_stands_for_them(kind: pa.DataType) -> None:
+    domains = Domains()
+    for op, operand in (
+        ("contains", "b"),
+        ("contains", "\ufffd"),
+        ("starts with", "é"),
+        ("like", "_"),
+        ("matches", "^b.$"),
+    ):
+        domains.pattern_attribute(Pattern(domains.intern("a"), op, operand))
+    values = [b"b\xff", None, b"\xc3\xa9", b"", b"\xed\xa0\x80", b"b", b"\xff", b"abc", "bé".encode(), b"b\xff"]
+    array = pa.array(values, kind).view(pa.large_string() if pa.types.is_large_binary(kind) else pa.string())
+    for part in (array, array.slice(2), array.slice(1, 4), array.dictionary_encode(), array.slice(0, 0)):
+        source = ArrowSource(pa.table({"a": part}))
+        trees = [source.tree(i) for i in range(len(source))]
+        found, expected = (_patterns_of(each, domains) for each in (source, DictSource(trees)))
+        assert found == expected
+
+
+def _patterns_of(source: Source, domains: Domains) -> list[set[int]]:
+    return [{attribute for attribute, _ in event if attribute} for event in codes_of(source, domains)]

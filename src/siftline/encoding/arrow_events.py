@@ -42,7 +42,7 @@ from siftline.encoding.domain_tables import tables_of
 from siftline.encoding.domains import ANY_STRING
 from siftline.encoding.json_events import JsonSource, joined
 from siftline.encoding.moments import Instants
-from siftline.encoding.patterns import hits_of, matcher_of
+from siftline.encoding.patterns import hits_in, matcher_of
 from siftline.errors import EventError, TableError
 from siftline.kernels.arrange import arrange
 from siftline.model import MAX_EVENT_DEPTH
@@ -304,8 +304,13 @@ class _Block:
         strings = texts_of(values)
         if strings is not None and attribute is not None:
             texts, places, numbers = strings.distinct(chosen)
-            hits = hits_of(self._matcher, attribute, texts)
-            self._add_hits(hits, places if rows is None else rows[places], numbers)
+            self._add_hits(self._hits(texts, attribute), places if rows is None else rows[places], numbers)
+
+    def _hits(self, texts: Texts, attribute: int) -> Hits:
+        """Return the pattern attributes of each of several strings of an attribute."""
+        found = texts.well_formed()
+        are_there = np.ones(len(found.starts) - 1, dtype=np.bool_) if found.mask is None else found.mask
+        return hits_in(self._matcher, attribute, found.starts, found.source, are_there)
 
     def _add_hits(self, hits: Hits, rows: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
         """Take in the pattern attributes of strings that stand, by their numbers, in rows."""
@@ -414,7 +419,7 @@ class _Block:
                 searched = self._searched_as(path)
                 strings = texts_of(values)
                 if strings is not None and searched is not None:
-                    hits = hits_of(self._matcher, searched, strings.strings())
+                    hits = self._hits(strings, searched)
                 moments = self._moments(values, attribute, None)
             known = self._dictionaries[key] = _Coded(codes, hits, moments)
         return known

@@ -64,6 +64,7 @@ TEXTS: Final = (types.is_string, types.is_large_string, types.is_string_view)
 LIST_VIEWS: Final = (types.is_list_view, types.is_large_list_view)
 LISTS: Final = (types.is_list, types.is_large_list, types.is_fixed_size_list, *LIST_VIEWS)
 
+_FIRST_NOT_ASCII: Final = 0x80
 _NO_RESIDUALS: Final = read_only(np.zeros(0, dtype=np.int64))
 _NO_TEXTS: Final = read_only(np.zeros(0, dtype=np.uint8))
 
@@ -157,15 +158,30 @@ class Texts(NamedTuple):
         )
         return base.located(columns)
 
-    def distinct(self, chosen: Mask = None) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+    def distinct(self, chosen: Mask = None) -> tuple[Texts, NDArray[np.int64], NDArray[np.int64]]:
         """Return the different strings among the (chosen) values, which values are strings, and which of them each is.
 
-        >>> Texts(np.array([0, 1, 2, 3]), np.frombuffer(b"bab", dtype=np.uint8), None).distinct()
+        >>> column = Texts(np.array([0, 1, 2, 3]), np.frombuffer(b"bab", dtype=np.uint8), None)
+        >>> texts, places, numbers = column.distinct()
+        >>> texts.strings(), places, numbers
         (['b', 'a'], array([0, 1, 2]), array([0, 1, 0]))
         """
-        places = self.places(chosen)
-        coded = self._binaries().take(pa.array(places)).dictionary_encode()
-        return _decoded(coded.dictionary), places, coded.indices.to_numpy().astype(np.int64)
+        places, binaries = self.places(chosen), self._binaries()
+        coded = (binaries if len(places) == len(binaries) else binaries.take(pa.array(places))).dictionary_encode()
+        return Texts(*binary_buffers(coded.dictionary), None), places, coded.indices.to_numpy().astype(np.int64)
+
+    def well_formed(self) -> Texts:
+        """Return the values with U+FFFD for what is not UTF-8: Arrow does not check what it is given."""
+        own = self.source[int(self.starts[0]) : int(self.starts[-1])]
+        if not len(own) or own.max() < _FIRST_NOT_ASCII:
+            return self
+        try:
+            self._binaries().view(pa.large_string()).validate(full=True)
+        except pa.ArrowInvalid:
+            encoded = [text.encode() for text in _decoded(self._binaries())]
+            starts = np.cumsum([0, *map(len, encoded)])
+            return Texts(starts, np.frombuffer(b"".join(encoded), dtype=np.uint8), self.mask)
+        return self
 
     def places(self, chosen: Mask = None) -> NDArray[np.int64]:
         """Return which of the (chosen) values are strings."""

@@ -207,6 +207,16 @@ def hits_of(finder: Matcher | Layer, attribute: int, texts: Sequence[str | None]
     return finder.found_in(leaves, np.arange(len(texts) + 1))
 
 
+def hits_in(
+    finder: Matcher, attribute: int, starts: NDArray[np.int64], texts: NDArray[np.uint8], are_there: NDArray[np.bool_]
+) -> Hits:
+    """Do as `hits_of` with strings in UTF-8, the i-th being texts[starts[i] : starts[i + 1]]."""
+    n = len(starts) - 1
+    kinds = np.where(are_there, np.uint8(STRING), np.uint8(0))
+    leaves = _leaves(np.full(n, attribute, dtype=np.int32), kinds, starts[:-1], starts[1:], texts)
+    return finder.found_in(leaves, np.arange(n + 1))
+
+
 def matcher_of(domains: Domains) -> Matcher:
     """Return the matcher for the patterns that the domains have now."""
     matcher = domains.matcher
@@ -257,17 +267,19 @@ def _collect(value: Any, path: str, matcher: Matcher, attributes: list[int], tex
 
 def _as_leaves(attributes: NDArray[np.int32], texts: list[bytes], is_text: NDArray[np.bool_]) -> LeafColumns:
     """Return strings as parsed JSON would have them."""
-    ends = np.cumsum([0, *map(len, texts)])
+    ends, kinds = np.cumsum([0, *map(len, texts)]), np.where(is_text, np.uint8(STRING), np.uint8(0))
+    return _leaves(attributes, kinds, ends[:-1], ends[1:], np.frombuffer(b"".join(texts), dtype=np.uint8).copy())
+
+
+def _leaves(
+    attributes: NDArray[np.int32],
+    kinds: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    texts: NDArray[np.uint8],
+) -> LeafColumns:
     nothing = no_arrays(LeafColumns)
-    return LeafColumns(
-        attributes=attributes,
-        kinds=np.where(is_text, np.uint8(STRING), np.uint8(0)),
-        numbers=nothing.numbers,
-        residuals=nothing.residuals,
-        text_starts=ends[:-1],
-        text_ends=ends[1:],
-        texts=np.frombuffer(b"".join(texts), dtype=np.uint8).copy(),
-    )
+    return LeafColumns(attributes, kinds, nothing.numbers, nothing.residuals, starts, ends, texts)
 
 
 def _extended(layers: tuple[Layer, ...], entries: Sequence[Entry]) -> tuple[Layer, ...]:

@@ -418,6 +418,10 @@ class Engine(CommonEngine):
         passes: the engine encodes it again if needed. With `now`, it need not be encoded again for that instant.
         """
         instant = None if now is None else checked_now(now)
+        is_one = type(events) is dict or (type(events) is bytes and b"\n" not in events)
+        located = located_event(self._state, events) if is_one else None
+        if located is not None:
+            return located.encoded(events, instant)
         return moment_of(self._updates, source_for(events, event=event), None, instant).events
 
     # looking in
