@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from siftline.encoding.flat_domains import read_only
-from siftline.encoding.json_leaves import powers
+from siftline.encoding.json_leaves import parser_scratch
 from siftline.encoding.patterns import folded_characters
 from siftline.encoding.program_runs import NOTHING_DECIDED, Workspace
 from siftline.encoding.program_values import Values
 from siftline.kernels.compiler import direct
-from siftline.kernels.json_leaves import FRAME_FIELDS, FRAME_WORDS, TEXT_MARGIN, Scratch, Statuses
+from siftline.kernels.json_leaves import TEXT_MARGIN, Statuses
 from siftline.kernels.json_strings import KeyScratch
 from siftline.kernels.leaves import LeafColumns
 from siftline.kernels.pointers import handle_of, no_arrays
@@ -61,13 +61,7 @@ class OneCheck:
     def __init__(self) -> None:
         self._leaves, self._strings = _columns(_LEAVES), _columns(_STRINGS)
         self._statuses, self._more = _statuses(), _statuses()
-        self._parser = Scratch(
-            powers=powers(),
-            stamps=np.zeros(1024, dtype=np.int64),
-            frames=np.zeros(FRAME_FIELDS * (MAX_EVENT_DEPTH + 1), dtype=np.int64),
-            frame_words=np.zeros(FRAME_WORDS * (MAX_EVENT_DEPTH + 1), dtype=np.uint64),
-            path=np.zeros(_BYTES_MAX // 4, dtype=np.uint64),
-        )
+        self._parser = parser_scratch(1024, _BYTES_MAX // 4, 0)
         self._keys = KeyScratch(
             events=np.zeros(_BYTES_MAX, dtype=np.int64),
             hashes=np.zeros(_BYTES_MAX, dtype=np.uint64),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siftline.kernels.compiler import kernel
-from siftline.kernels.json_leaves import OK, Statuses, parse_events
+from siftline.kernels.json_leaves import NO_OTHERS, OK, Statuses, parse_events
 from siftline.kernels.json_strings import read_strings
 from siftline.kernels.leaves import LeafColumns
 from siftline.kernels.pointers import arrays_at
@@ -54,7 +54,7 @@ def check_text(
     """
     leaves, statuses = arrays_at(handles.leaves, LeafColumns), arrays_at(handles.leaf_statuses, Statuses)
     statuses.event_starts[0] = 0
-    n_parsed, _ = parse_events(data, starts, ends, handles.paths, handles.parser, statuses, leaves, 0, 0)
+    n_parsed, _ = parse_events(data, starts, ends, handles.paths, handles.parser, statuses, leaves, 0, 0, NO_OTHERS)
     if n_parsed != 1 or statuses.statuses[0] != OK:
         return IS_ODD
     strings, more = arrays_at(handles.strings, LeafColumns), arrays_at(handles.string_statuses, Statuses)
