@@ -77,6 +77,7 @@ class OneCheck:
         self._workspace = Workspace()
         self._workspace.make_room(0, 0, _LEAVES + _STRINGS, 2 * _BYTES_MAX)
         self._zeros = np.zeros(64, dtype=np.int64)
+        self._n_slots, self._sizes = len(self._parser.stamps), (0, 0)
         arrays = self._leaves, self._statuses, self._strings, self._more
         self._outputs: Any = tuple(map(handle_of, arrays))
         self._parser_handle: Any = handle_of(self._parser)
@@ -84,12 +85,17 @@ class OneCheck:
 
     def _handles(self, view: ProgramView) -> CheckHandles:
         """Make room for the programs of a view; return the handles of everything, while the caller keeps the view."""
-        n_slots = view.paths.hash.slots.size >> 2
-        if len(self._parser.stamps) < n_slots:
+        workspace, n_slots, sizes = (
+            self._workspace,
+            view.paths.hash.slots.size >> 2,
+            (len(view.leaves), len(view.names)),
+        )
+        if n_slots > self._n_slots:
             self._parser = self._parser._replace(stamps=np.zeros(2 * n_slots, dtype=np.int64))
-            self._parser_handle = handle_of(self._parser)
-        workspace = self._workspace
-        workspace.make_room(len(view.table.tests), len(view.names), _LEAVES + _STRINGS, 2 * _BYTES_MAX)
+            self._parser_handle, self._n_slots = handle_of(self._parser), 2 * n_slots
+        if sizes != self._sizes:
+            workspace.make_room(*sizes, _LEAVES + _STRINGS, 2 * _BYTES_MAX)
+            self._sizes = sizes
         own = self._parser_handle, self._keys_handle, workspace.handle
         return CheckHandles(view.paths.handle, view.handle, *own, *self._outputs)
 
