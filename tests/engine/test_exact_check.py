@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from conftest import N_EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,10 +18,8 @@ from strategies import NOW, any_elements, derived, events, expressions, predicat
 from siftline import Engine
 from siftline.engine import pipeline
 from siftline.engine.exact_check import holds_by_programs
+from siftline.language.text import parse
 from siftline.model import Event, Expression, Or, instant_of_text, matches
-
-if TYPE_CHECKING:
-    import pytest
 
 NOW_NS = int(instant_of_text(NOW) or 0)
 # Beside tests of strings, so that indexes leave candidates.
@@ -107,3 +107,41 @@ def test_a_batch_makes_one_check(monkeypatch: pytest.MonkeyPatch) -> None:
     found = engine.match_batch([{"a": "x" * n, "b": 1, "c": 0} for n in range(1, 9)], threads=1)
     assert calls == [8]
     assert len(found) == sum(range(1, 9))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_process_compiles_again() -> None:
+    engine = Engine()
+    engine.add("length(a) > 2", id=1)
+    assert engine.match('{"a": "xyz"}') == [1]
+    programs = engine._state.table.programs
+    with programs._lock:  # as if another thread were compiling
+        child = os.fork()
+        if child == 0:
+            engine.add("length(a) > 1", id=2)
+            os._exit(0 if sorted(engine.match('{"a": "xyz"}')) == sorted(engine.match({"a": "xyz"})) == [1, 2] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert programs.stats()["programs"] == 1
+
+
+def test_several_regular_expressions_take_several_rounds() -> None:
+    engine = Engine()
+    texts = [
+        "length(a) > 0 and (a matches '[0-9]x$' or a matches '^y[0-9]' or b matches '[ab]z')",
+        "length(a) > 0 and not a matches '^y[0-9]' and b not matches '[ab]z'",
+    ]
+    engine.add_many(enumerate(texts))
+    trees: list[dict[str, Any]] = [
+        {"a": "1x"},
+        {"a": "y1"},
+        {"a": "1", "b": "az"},
+        {"a": ["q", "y2"], "b": "c"},
+        {"a": "q", "b": "c"},
+        {"a": "q", "b": 1},
+    ]
+    expected = [expected_ids([parse(text) for text in texts], tree) for tree in trees]
+    assert [ids for ids in expected if ids] == [[0], [0], [0], [0], [1]]
+    assert [sorted(engine.match(tree)) for tree in trees] == expected
+    assert [sorted(engine.match(json.dumps(tree))) for tree in trees] == expected
+    found = engine.match_batch(trees)
+    assert found["event"].to_pylist() == [event for event, ids in enumerate(expected) for _ in ids]

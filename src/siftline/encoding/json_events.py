@@ -145,7 +145,8 @@ class JsonSource:
 
     def one_text(self) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
         """Return the data of a single event, and where it starts and ends, as arrays that kernels may read only."""
-        return read_only(self._data), read_only(self._starts), read_only(self._ends)
+        data = self._data if not self._data.flags.writeable else read_only(self._data)
+        return data, read_only(self._starts), read_only(self._ends)
 
     def _texts(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
         """Return the part of the data that has some events, and where in it they start and end."""

@@ -70,27 +70,28 @@ class OneCheck:
         )
         self._workspace = Workspace()
         self._workspace.make_room(0, 0, _LEAVES + _STRINGS, 2 * _BYTES_MAX)
-        self._view: ProgramView | None = None
-        self._handles: Any = None
         self._zeros = np.zeros(64, dtype=np.int64)
+        self._n_slots, self._sizes = len(self._parser.stamps), (0, 0)
+        arrays = self._leaves, self._statuses, self._strings, self._more
+        self._outputs: Any = tuple(map(handle_of, arrays))
+        self._parser_handle: Any = handle_of(self._parser)
+        self._keys_handle: Any = handle_of(self._keys)
 
-    def _prepare(self, view: ProgramView) -> None:
-        """Make room for the programs of a view, and take their handles."""
-        if len(self._parser.stamps) < view.paths.hash.slots.size >> 2:
-            self._parser = self._parser._replace(stamps=np.zeros(view.paths.hash.slots.size, dtype=np.int64))
-        self._workspace.make_room(len(view.table.tests), len(view.names), _LEAVES + _STRINGS, 2 * _BYTES_MAX)
-        self._handles = CheckHandles(
-            paths=view.paths.handle,
-            programs=view.handle,
-            parser=handle_of(self._parser),
-            keys=handle_of(self._keys),
-            scratch=self._workspace.handle,
-            leaves=handle_of(self._leaves),
-            leaf_statuses=handle_of(self._statuses),
-            strings=handle_of(self._strings),
-            string_statuses=handle_of(self._more),
+    def _handles(self, view: ProgramView) -> CheckHandles:
+        """Make room for the programs of a view; return the handles of everything, while the caller keeps the view."""
+        workspace, n_slots, sizes = (
+            self._workspace,
+            view.paths.hash.slots.size >> 2,
+            (len(view.leaves), len(view.names)),
         )
-        self._view = view
+        if n_slots > self._n_slots:
+            self._parser = self._parser._replace(stamps=np.zeros(2 * n_slots, dtype=np.int64))
+            self._parser_handle, self._n_slots = handle_of(self._parser), 2 * n_slots
+        if sizes != self._sizes:
+            workspace.make_room(*sizes, _LEAVES + _STRINGS, 2 * _BYTES_MAX)
+            self._sizes = sizes
+        own = self._parser_handle, self._keys_handle, workspace.handle
+        return CheckHandles(view.paths.handle, view.handle, *own, *self._outputs)
 
     def run(
         self, text: tuple[Any, Any, Any], view: ProgramView, places: NDArray[np.int32], now: tuple[int, int]
@@ -102,19 +103,17 @@ class OneCheck:
         data, starts, ends = text
         if ends[0] - starts[0] > _BYTES_MAX:
             return IS_ODD
-        if view is not self._view:
-            self._prepare(view)
         n = len(places)
         if n > len(self._zeros):
             self._zeros = np.zeros(2 * n, dtype=np.int64)
         pairs = Pairs(self._zeros[:n], places, np.empty(n, dtype=np.int32))
+        arguments = view.asks_strings, *now
         check = _checker()
-        n_waiting = check(data, starts, ends, pairs, NOTHING_DECIDED, self._handles, view.asks_strings, *now)
+        n_waiting = check(data, starts, ends, pairs, NOTHING_DECIDED, self._handles(view), *arguments)
         if n_waiting != NEEDS_FOLDING:
             return n_waiting
         self._workspace.replace(folded=folded_characters())
-        self._prepare(view)
-        return check(data, starts, ends, pairs, NOTHING_DECIDED, self._handles, view.asks_strings, *now)
+        return check(data, starts, ends, pairs, NOTHING_DECIDED, self._handles(view), *arguments)
 
     def values(self) -> Values:
         """Return the values of the event that was checked last, until the next check."""

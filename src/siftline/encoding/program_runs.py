@@ -40,7 +40,7 @@ from siftline.model.predicate import POSITIVE_OF, compile_regex
 from siftline.model.semantics import compare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -108,10 +108,11 @@ class Run:
                 scratch = workspace.handle
                 continue
             waiting = np.flatnonzero(places >= 0)
-            for key in zip(events[waiting].tolist(), pairs.waits[waiting].tolist(), strict=True):
+            wanted = sorted(set(zip(events[waiting].tolist(), pairs.waits[waiting].tolist(), strict=True)))
+            for key in wanted:
                 if key not in known:
                     known[key] = _TRUTHS[self._decide(*key)]
-            decided = _as_arrays(known, len(values.starts) - 1)
+            decided = _as_arrays(wanted, [known[key] for key in wanted], len(values.starts) - 1)
 
     def _decide(self, event: int, test: int) -> bool | None:
         """Return the truth of an undecided test."""
@@ -168,14 +169,13 @@ def _texts_of(columns: LeafColumns, leaves: Iterable[int]) -> list[bytes]:
     return [texts[starts[leaf] : ends[leaf]].tobytes() for leaf in leaves]
 
 
-def _as_arrays(known: dict[tuple[int, int], int], n_events: int) -> Decided:
-    """Return decided tests by event."""
-    keys = sorted(known)
-    events = np.array([event for event, _ in keys])
+def _as_arrays(keys: Sequence[tuple[int, int]], truths: Sequence[int], n_events: int) -> Decided:
+    """Return the truths of pairs of an event and a test, which ascend."""
+    events, tests = np.array(keys).T
     return Decided(
         np.searchsorted(events, np.arange(n_events + 1)),
-        np.array([test for _, test in keys], dtype=np.int32),
-        np.array([known[key] for key in keys], dtype=np.uint8),
+        tests.astype(np.int32),
+        np.array(truths, dtype=np.uint8),
     )
 
 
