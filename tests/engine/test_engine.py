@@ -442,3 +442,45 @@ def test_odd_arguments_get_clear_errors() -> None:
     with pytest.raises(ValueError, match="top"):
         engine.match({"a": 1}, top="x")  # type: ignore[call-overload]
     assert len(engine) == 0
+
+
+@pytest.mark.parametrize("index", ["sift", "op-index", "fast-scan"])
+def test_stats_name_what_every_event_is_checked_for(index: str) -> None:
+    engine = Engine(index)
+    always = ["(b = 2) is not true", "a is null", "a = 1 or b is null", "true"]
+    always += ["(a = 1 or b is null) and (c = 1 or d is null)"]
+    never = ["a = 1 and b is null", "not (a = 1)", "a contains 'x'", "false", "any b (c = 1)", "a > b", "a is not null"]
+    engine.add_many(enumerate([*always, *never]))
+    assert engine.stats()["always_checked_ids"] == list(range(len(always)))
+    engine.add_many((100 + n, "a is null") for n in range(20))  # duplicates
+    engine.remove(1)
+    stats = engine.stats()
+    assert stats["always_checked"] == len(always) - 1 + 20
+    assert len(stats["always_checked_ids"]) == 10
+    engine.remove_many(engine.stats()["always_checked_ids"])
+    assert engine.stats()["always_checked"] == len(always) - 1 + 10
+    engine.remove_many(id for id in engine.ids() if id >= 100 or id < len(always))
+    assert (engine.stats()["always_checked"], engine.stats()["always_checked_ids"]) == (0, [])
+
+
+def test_new_statistics_do_not_disturb_what_is_unplaced() -> None:
+    tail = f"({many('t')}) and ({many('u')})"
+    texts = [f"a in ({n}, {n}.5) and (s contains 'x{n}' or s contains 'y') and {tail}" for n in (0, 1)]
+    engine, oracle = Engine(statistics=Statistics.from_events([{"t": "t-1", "u": "none"}] * 20)), Engine("scan")
+    trees = [{"a": 0, "s": "y", "t": "t-1", "u": f"u-{n}"} for n in range(50)]
+    for number, text in enumerate(texts):
+        for each in (engine, oracle):
+            each.add(text, id=number)
+    # Constants that crowd each other until one has no label.
+    for k in range(60):
+        for each in (engine, oracle):
+            each.add(f"a = {1 / 2**k!r} and ({many('t')}) and ({many('u')})", id=100 + k)
+    engine.tune(trees)
+    engine.rebuild()
+    engine._check()
+    for tree in trees:
+        assert sorted(engine.match(tree)) == sorted(oracle.match(tree))
+
+
+def many(attribute: str) -> str:
+    return " or ".join(f"{attribute} contains '{attribute}-{n}'" for n in range(30))

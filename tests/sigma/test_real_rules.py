@@ -15,6 +15,7 @@ from plain_sigma import conditions_of, holds
 from sigma.rule import SigmaRule
 
 import siftline
+from siftline.language.printer import to_text
 from siftline.sigma import PIPELINES, read_rules
 from siftline.sigma.pipelines import resolved
 
@@ -54,6 +55,14 @@ def engine_fixture(rules: Rules) -> siftline.Engine:
 def test_all_rules_load(rules: Rules) -> None:
     assert [str(problem) for problem in rules.refused] == []
     assert len(rules) == 3757
+
+
+def test_an_index_gets_short_clauses_of_what_must_be_found(engine: siftline.Engine, rules: Rules) -> None:
+    stats = engine.stats()
+    assert stats["clauses"] < 28_000
+    assert stats["predicates"] < 4 * stats["clauses"]
+    keywords = sum("any string" in to_text(expression) for expression in rules.expressions)
+    assert stats["always_checked"] < 5 + keywords
 
 
 def test_without_values_only_rules_with_placeholders_are_refused(unpacked: Path) -> None:

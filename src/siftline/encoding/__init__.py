@@ -33,5 +33,5 @@
 - `tables.py`, `columns.py`, `row_ranges.py`, `bulk.py`: subscriptions from tables, a column at a time; what is not
   columnar, once for each different predicate. `conjunctions.py`: many parsed expressions take the same way if they
   fit. `statistics.py`: what is known about events; `selectivity.py` and `likelihoods.py` estimate from it how many
-  events satisfy a coded literal, and how likely a leaf is to be true.
+  events satisfy a coded literal, and how likely a leaf is to be true. `garbage.py`: a pause for the garbage collector.
 """

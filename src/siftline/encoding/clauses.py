@@ -35,7 +35,7 @@ from siftline.encoding.domains import (
 )
 from siftline.encoding.flat_domains import kept as kept_constants
 from siftline.encoding.moments import ages_of, derived_comparison, has_moments
-from siftline.encoding.ranges import SECTIONS, boundaries, presence, simplified, spaces, subtract
+from siftline.encoding.ranges import SECTIONS, boundaries, is_opaque, presence, simplified, spaces, subtract
 from siftline.kernels import codes
 from siftline.kernels.literals import Literals
 from siftline.kernels.spans import span_owners, span_positions
@@ -167,7 +167,8 @@ class _Rows:
     def __init__(self, domains: Domains, takes_patterns: bool) -> None:
         self.domains = domains
         self.takes_patterns = takes_patterns
-        self.coded: dict[tuple[Expression, bool], CodedLiteral] = {}  # clauses share most of their literals
+        # By whether they are narrow: clauses share most of their literals.
+        self.coded: tuple[dict[Expression, CodedLiteral], dict[Expression, CodedLiteral]] = {}, {}
         self.columns: dict[str, list[Any]] = {name: [] for name in _DTYPES}
         self.columns["starts"].append(0)
         self.columns["set_starts"].append(0)
@@ -196,10 +197,10 @@ class _Rows:
         return groups, exactness
 
     def _coded_literal(self, literal: Expression, coding: Coding) -> CodedLiteral:
-        key = literal, coding.is_narrow
-        coded = self.coded.get(key)
+        known = self.coded[coding.is_narrow]
+        coded = known.get(literal)
         if coded is None:
-            coded = self.coded[key] = _coded_literal(literal, coding)
+            coded = known[literal] = _coded_literal(literal, coding)
         return coded
 
     def _add_groups(self, slot: int, groups: list[list[Coded]], exactness: Exactness) -> None:
@@ -306,10 +307,10 @@ def _coded_literal(literal: Expression, coding: Coding) -> CodedLiteral:
             return _coded_mixture(leaf, attribute, asked)
         attribute, leaf = domains.intern_any(derived[0]), derived[1]
     leaf = simplified(leaf)
-    found = spaces(leaf, domains.domains[attribute])
     pattern = pattern_of(attribute, leaf)
-    if pattern is not None and found.is_opaque and not coding.takes_patterns:
+    if pattern is not None and is_opaque(pattern.op) and not coding.takes_patterns:
         return _coded_pattern(pattern, asked, domains)
+    found = spaces(leaf, domains.domains[attribute])
     exactness = Exactness.FULL if found.is_tight or coding.is_narrow else Exactness.WITHOUT_ROOM
     # Where some value must lie, and where none may.
     wanted, vetoed = found.satisfying, found.surely

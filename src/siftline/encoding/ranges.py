@@ -93,6 +93,8 @@ def _without_case(predicate: Predicate) -> Predicate:
 
 def boundaries(predicate: Predicate) -> Iterable[Any]:
     """Yield the constants that a domain should hold so that codes decide the predicate."""
+    if predicate.op.endswith(IGNORING_CASE):
+        return  # codes never decide it
     predicate = simplified(predicate)
     if POSITIVE_OF.get(predicate.op, predicate.op) == "starts with":
         assert isinstance(predicate.operand, str)
@@ -100,17 +102,18 @@ def boundaries(predicate: Predicate) -> Iterable[Any]:
         end = after_prefix(predicate.operand)
         if end is not None:
             yield end
-    elif not _is_opaque(predicate.op):
+    elif not is_opaque(predicate.op):
         yield from predicate.constants()
 
 
-def _is_opaque(op: str) -> bool:
+def is_opaque(op: str) -> bool:
+    """Return whether codes say nothing about an operator."""
     return op.endswith(("ends with", "contains", "like", "matches", "cidr", IGNORING_CASE))
 
 
 def satisfying_codes(positive: str, constants: tuple[Any, ...], domain: Domain) -> tuple[Ranges, Ranges] | None:
     """Return the codes that values may have that satisfy a predicate, and those that only such values have."""
-    if _is_opaque(positive):
+    if is_opaque(positive):
         return None
     if positive == "starts with":
         return _with_prefix(constants[0], domain)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 # So many sampled values of each attribute are searched for patterns that any string may satisfy.
 _ANY_STRING_SAMPLES: Final = 64
+# So many characters of a sample are searched for patterns, and so many values at least.
+_SEARCHED_CHARACTERS: Final = 1 << 16
+_SEARCHED_MIN: Final = 64
 
 
 def literal_shares(clauses: Clauses, domains: Domains, statistics: Statistics | None) -> NDArray[np.float64]:
@@ -123,7 +126,7 @@ def _frequencies(used: Sequence[int], domains: Domains, statistics: Statistics) 
             shares |= _any_string_shares(group, statistics)
             continue
         path = domains.names[owner]
-        sample, frequency = statistics.samples.get(path, []), statistics.frequency(path)
+        sample, frequency = _searched(statistics.samples.get(path, [])), statistics.frequency(path)
         patterns = [entry for entry in group if entry[1].op in PATTERN_OPS]
         if patterns:
             shares |= _pattern_shares(patterns, _finder(domains, patterns), sample, frequency)
@@ -132,6 +135,12 @@ def _frequencies(used: Sequence[int], domains: Domains, statistics: Statistics) 
             shares |= {attribute: share for attribute, pattern in group if pattern.op not in PATTERN_OPS}
     names = domains.names
     return np.array([shares[a] if a in shares else statistics.frequency(names[a]) for a in used], dtype=np.float64)
+
+
+def _searched(sample: Sequence[Leaf]) -> Sequence[Leaf]:
+    """Return the part of a sample that is searched for patterns: long strings take long, and fewer of them will do."""
+    lengths = np.cumsum([len(leaf) if isinstance(leaf, str) else 1 for leaf in sample])
+    return sample[: max(_SEARCHED_MIN, int(np.searchsorted(lengths, _SEARCHED_CHARACTERS)))]
 
 
 def _finder(domains: Domains, entries: list[Entry]) -> Matcher | Layer:

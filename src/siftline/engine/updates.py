@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import time
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -27,6 +28,7 @@ from siftline.encoding.clauses import (
     relabelled,
 )
 from siftline.encoding.conjunctions import encode_many
+from siftline.encoding.garbage import without_garbage_collection
 from siftline.encoding.likelihoods import Likelihoods
 from siftline.encoding.patterns import matcher_of, merged_layer, n_new_patterns
 from siftline.encoding.plain import PlainRows, known_rows, placed_rows
@@ -176,6 +178,11 @@ class Updates:
         tenants: Tenants,
     ) -> None:
         """Add expressions whose ids were checked; an expression that the engine has already becomes a duplicate."""
+        with without_garbage_collection() if len(ids) >= COLUMNAR_ENCODING_MIN else nullcontext():
+            self._add_parsed(ids, weights, expressions, tenants)
+        self.state.compactor.tidy(self, is_bulk=len(ids) >= COLUMNAR_ENCODING_MIN)
+
+    def _add_parsed(self, ids: list[Id], weights: list[float], expressions: list[Expression], tenants: Tenants) -> None:
         if self.state.index.shares:
             first = self.state.table.n_slots
             leaders, entries = self._leaders(expressions)
@@ -184,7 +191,6 @@ class Updates:
             self.state.entries |= entries
         else:
             self._add_coded(ids, weights, expressions, tenants)
-        self.state.compactor.tidy(self, is_bulk=len(ids) >= COLUMNAR_ENCODING_MIN)
 
     def _leaders(self, expressions: list[Expression]) -> tuple[list[int], dict[int, int]]:
         """Return the slot that has the entry of each expression, and the slots of new ones by their hashes."""

@@ -6,15 +6,14 @@ each id is applied, so an engine that is far behind catches up quickly.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 from typing import TYPE_CHECKING, Any, Final
 
+from siftline.encoding.garbage import without_garbage_collection
 from siftline.errors import StoreError, SubscriptionError
 from siftline.storage.rows import RENEWED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from siftline.ids import Id
     from siftline.model import Expression
@@ -32,7 +31,7 @@ def fill(
 
     A subscription that can no longer be parsed is an error, unless `skipped` is given: then its id is added to it.
     """
-    with _without_garbage_collection():
+    with without_garbage_collection():
         for tenant, rows in _by_tenant(subscriptions, by_owner, skipped).items():
             add_rows(engine, rows, tenant)
 
@@ -61,18 +60,6 @@ def _by_tenant(
         tenant = subscription.owner if by_owner else None
         tenants.setdefault(tenant, []).append((subscription.id, expression, subscription.weight))
     return tenants
-
-
-@contextlib.contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Turn the garbage collector off: it would take a third of the time to traverse all expressions repeatedly."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def catch_up(engine: Any, changes: Iterable[Change], *, by_owner: bool, skipped: set[Id] | None = None) -> int | None:
