@@ -24,12 +24,14 @@ from siftline.encoding.domains import Domains, Pattern
 from siftline.encoding.events import encode_dict
 from siftline.encoding.patterns import Layer, Matcher, append_patterns, hits_of, matcher_of
 from siftline.encoding.regex_literals import literal_of
+from siftline.encoding.regex_needs import needs_of
 from siftline.encoding.selectivity import literal_shares
 from siftline.errors import SubscriptionError
 from siftline.kernels.text_search import NEVER_REMEMBERED
 from siftline.language.normal_form import cover
 from siftline.model import AnyElement, AnyString, Event, Expression, IsTrue, Not, Predicate, evaluate, matches
 from siftline.model.predicate import compile_regex
+from siftline.model.wildcard import fold
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -250,6 +252,86 @@ def test_a_match_contains_the_literal(regex: str, text: str) -> None:
         if literal.is_at_start == literal.is_at_end:
             is_there = text == shown if literal.is_at_start else shown in text
         assert is_match == is_there
+
+
+nested_regexes = st.recursive(
+    st.sampled_from(
+        [
+            "a",
+            "b",
+            "B",
+            "k",
+            "ß",
+            "é",
+            ".",
+            "[aB]",
+            "[^a]",
+            r"\.",
+            r"\s",
+            r"\b",
+            "^",
+            "$",
+            r"\n",
+            "]",
+            "}",
+            "[kK]",
+            r"\w",
+        ]
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=4).map("".join),
+        st.lists(inner, min_size=1, max_size=3).map(lambda parts: f"({'|'.join(parts)})"),
+        st.tuples(inner, st.sampled_from(["?", "*", "+", "{2}", "{0}", "{0,2}", "{2,}", "{1,3}", "+?", "{3}?"])).map(
+            lambda pair: f"(?:{pair[0]}){pair[1]}"
+        ),
+        st.tuples(st.sampled_from(["(?i)", "(?i:", "(?P<x>", "(?ms)"]), inner).map(
+            lambda pair: pair[0] + pair[1] + (")" if pair[0][-1] != ")" else "")
+        ),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=10 * N_EXAMPLES)
+@given(
+    regex=nested_regexes.filter(lambda regex: accepted("matches", regex)),
+    texts=st.lists(st.text(alphabet="aAbBkK\u212aßéÉ]}. \n\ud800", max_size=12), max_size=8),
+)
+def test_a_match_has_what_is_needed(regex: str, texts: list[str]) -> None:
+    needs, layer = needs_of(regex), Layer([(0, Pattern(0, "matches", regex))])
+    for text in texts:
+        is_match = matches(Predicate("a", "matches", regex), Event({"a": text}))
+        if is_match:
+            assert len(text) >= needs.shortest
+            assert not needs.texts or any(each in fold(text) for each in needs.texts)
+        assert found_in(layer, text) == ({0} if is_match else set())
+
+
+def test_letters_that_re2_takes_for_ascii_are_folded_to_it() -> None:
+    for letter in "abcdefghijklmnopqrstuvwxyz":
+        regex = compile_regex(f"(?i){letter}")
+        for point in [*range(0xD800), *range(0xE000, 0x20000)]:
+            if regex.search(chr(point)) is not None:
+                assert fold(chr(point)) == letter
+
+
+@pytest.mark.parametrize(
+    ("regex", "texts", "shortest"),
+    [
+        ("(?i)power(shell|sploit)", ("powershell", "powersploit"), 10),
+        ("[Rr][Uu]n+dll", ("ndll",), 6),
+        ("a{3}b{2,}c?", ("aaabb",), 5),
+        (".{200,}", (), 200),
+        ("abc|[0-9]", (), 1),
+        ("(abc|def)*ghi", ("ghi",), 3),
+        ("(?i)\u017fab", ("ab",), 3),
+        (r"\x41bcd", (), 0),
+        ("(" * 200 + "a" + ")" * 200, (), 0),
+        ("a\ufffd", (), 0),
+    ],
+)
+def test_what_is_needed(regex: str, texts: tuple[str, ...], shortest: int) -> None:
+    assert needs_of(regex) == (texts, shortest)
 
 
 @pytest.mark.parametrize(

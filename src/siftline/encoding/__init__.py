@@ -19,9 +19,9 @@
   numbers, and the attributes for them are derived like those of patterns; so every index sees plain numbers, and
   nothing in it moves with the time. An event is encoded again if its ages are of another instant than that of the
   match.
-- `patterns.py`: which patterns a string satisfies, all of an attribute at once; `regex_literals.py` finds the text
-  that a regular expression cannot do without. A pattern attribute has an id like any other but no path, so no key of
-  an event can be taken for it.
+- `patterns.py`: which patterns a string satisfies, all of an attribute at once; `regex_literals.py` and
+  `regex_needs.py` find the texts that a regular expression cannot do without. A pattern attribute has an id like any
+  other but no path, so no key of an event can be taken for it.
 - `events.py` (dicts), `json_events.py`, `arrow_events.py`: events as (attribute, code) pairs. Each keeps its source, so
   that the exact check can look at the event itself, and a version, so that it is encoded again when the domains
   changed. `one_event.py` is the short way for one event from JSON text or a plain dict: a kernel call that writes to

@@ -128,9 +128,8 @@ class Workspace:
                 patterns.make_room_for_targets(2 * patterns.n_targets)
             n_values = search(layer_at, counts_at, patterns.address, self.address)
         self.n_values = n_values
-        n_open = patterns.n_open
-        if n_open or layer.tries_all:
-            found = layer.found_one_by_one(self.scratch.leaves, self.n_leaves, *patterns.opened(n_open))
+        if patterns.n_open:
+            found = layer.confirmed(self.scratch.leaves, *patterns.opened())
             if found:
                 self._append(found)
 
@@ -241,10 +240,9 @@ class _PatternSearch:
         """How many patterns were left open in some string."""
         return self._found.open_starts.item(1)
 
-    def opened(self, n_open: int) -> tuple[list[int], list[int]]:
+    def opened(self) -> tuple[list[int], list[int]]:
         """Return the leaves and the targets that were left open."""
-        if not n_open:
-            return [], []
+        n_open = self.n_open
         return self._found.open_leaves[:n_open].tolist(), self._found.open_targets[:n_open].tolist()
 
 

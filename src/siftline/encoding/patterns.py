@@ -11,8 +11,9 @@ In a layer
     in strings; in, ignoring case        literal texts, each of which is a whole string, as it is or folded
     like, ilike                          its longest literal text is searched for; where it is found, the kernel tests
                                          the whole pattern
-    matches                              the same with what `regex_literals` finds, and RE2 tests the expression; one
-                                         without a literal is tried on every string, in sets of RE2
+    matches                              the texts of which one must be there (`regex_needs.py`), and RE2 tests the
+                                         expression; one without such texts is tried on every string that is long
+                                         enough, in sets of RE2
     cidr                                 a table for each length of network prefix; IPv6 addresses are left to Python
 
 Every answer is the model's (`model/semantics.py`): tests compare them.
@@ -35,6 +36,7 @@ import re2
 
 from siftline.encoding.domains import ANY_STRING, CASELESS_LIST, PATTERN_OPS, TEXT_LIST, prefixes_of
 from siftline.encoding.regex_literals import literal_of
+from siftline.encoding.regex_needs import needs_of
 from siftline.kernels.compiler import direct
 from siftline.kernels.json_leaves import STRING
 from siftline.kernels.leaves import LeafColumns
@@ -92,8 +94,10 @@ if TYPE_CHECKING:
 _REBUILT_PATTERNS_MAX: Final = 64
 # An event that meets new patterns merges layers up to this size, in a few milliseconds.
 _AT_ONCE: Final = 1024
-# A shorter literal is found too often to be worth a test each time.
-_SHORTEST_LITERAL: Final = 3
+# An expression that asks for so many characters is tried by itself, on the few strings that have them.
+_ALONE_MIN_CHARACTERS: Final = 32
+# No string has as many characters.
+_LENGTH_TESTED_MAX: Final = 1 << 30
 # RE2 builds its automata while it matches, and keeps building if there are many expressions in one. Measured with 320
 # expressions without literals, on texts that are always new, microseconds a text: sets of 1 take 480, of 4 130, of 8 or
 # 16 95, of 64 500; one by one, 400. As much memory as this may go into the automaton of one set.
@@ -324,14 +328,15 @@ class Layer:
     ([0, 1, 3], [7, 8])
     """
 
-    __slots__ = ("_addresses", "_others", "_regexes", "_table", "entries", "handle", "n_owners", "n_targets")
+    __slots__ = ("_table", "_testers", "entries", "handle", "n_owners", "n_targets")
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = entries
         literals = _Literals()
         sets: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
         networks: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
-        self._regexes: dict[int, _Regex] = {}
+        # What finds the targets of a string that an open target stands for: itself, or several.
+        self._testers: dict[int, Callable[[bytes], Sequence[int]]] = {}
         for target, (attribute, op, operand) in entries:
             match op:
                 case "starts with":
@@ -348,23 +353,24 @@ class Layer:
                     for text in json.loads(operand):
                         literals.add_equal(attribute, _FOLDED if op == CASELESS_LIST else _AS_IT_IS, text, target)
                 case "matches":
+                    self._testers[target] = _Regex(operand, target).found
                     if not literals.add_regex(attribute, operand, target):
                         sets[attribute].append((target, operand))
-                    self._regexes[target] = _Regex(operand)
                 case "cidr":
                     networks[attribute].append((target, operand))
                 case _:
                     raise ValueError(f"unknown operator {op!r}")
-        self._addresses, tables = _network_tables(networks)
+        for attribute, regexes in sets.items():
+            for first in range(0, len(regexes), _SET_SIZE):
+                part = regexes[first : first + _SET_SIZE]
+                literals.add(attribute, _FOLDED, "", 0, part[0][0], OPEN_TEST)
+                self._testers[part[0][0]] = _Regexes(part).found
+        addresses, tables = _network_tables(networks)
+        self._testers |= {target: each.found for target, each in addresses.items()}
         self._table = literals.table(tables)
         self.n_targets = len(self._table.targets) + len(self._table.always) + len(tables.targets) + len(tables.has_ipv6)
         self.n_owners = 1 + max(target for target, _ in entries)
         self.handle: Any = handle_of(self._table)
-        # What finds the targets of strings that no literal tells of, by attribute.
-        self._others: dict[int, list[Callable[[bytes], Iterable[int]]]] = defaultdict(list)
-        for attribute, regexes in sets.items():
-            parts = (regexes[first : first + _SET_SIZE] for first in range(0, len(regexes), _SET_SIZE))
-            self._others[attribute] += [_Regexes(part).found for part in parts]
 
     def found_in(self, leaves: LeafColumns, event_starts: NDArray[np.int64]) -> Hits:
         """Return the pattern attributes of this layer that events have, whose leaves come one behind the other."""
@@ -372,71 +378,33 @@ class Layer:
         longest = int((leaves.text_ends - leaves.text_starts).max(initial=0))
         found = workspace.searched(self, self.n_owners, self.n_targets, longest, leaves, event_starts)
         more = self._confirmed(leaves, found)
-        if self._others:
-            more += self._found_otherwise(leaves, event_starts)
         starts, targets = found.starts, found.targets
         return _with_more(starts, targets, more) if more else (starts, targets)
 
-    @property
-    def tries_all(self) -> bool:
-        """Whether some patterns are tried on every string of their attribute, in Python."""
-        return bool(self._others)
-
-    def found_one_by_one(
-        self, leaves: LeafColumns, n_leaves: int, open_leaves: list[int], open_targets: list[int]
-    ) -> set[int]:
-        """Return the pattern attributes of one event that the search leaves to Python, given what it left open."""
+    def confirmed(self, leaves: LeafColumns, open_leaves: Sequence[int], open_targets: Sequence[int]) -> set[int]:
+        """Return the targets that hold among those that were left open in the leaves of one event."""
         pairs = zip(open_leaves, open_targets, strict=True)
-        found = {confirmed for leaf, target in pairs for confirmed in self._confirm(target, _text(leaves, leaf))}
-        if not self._others:
-            return found
-        everywhere, attributes = self._others.get(ANY_STRING, []), leaves.attributes[:n_leaves].tolist()
-        if not everywhere and self._others.keys().isdisjoint(attributes):
-            return found
-        for leaf, attribute in enumerate(attributes):
-            finders = self._others.get(attribute, []) if attribute != ANY_STRING else []
-            if (finders or everywhere) and leaves.kinds.item(leaf) == STRING:
-                text = _text(leaves, leaf)
-                found.update(target for find in (*finders, *everywhere) for target in find(text))
-        return found
+        return {holding for leaf, target in pairs for holding in self._testers[target](_text(leaves, leaf))}
 
     def _confirmed(self, leaves: LeafColumns, found: Found) -> list[tuple[int, int]]:
-        """Return (event, target) of regular expressions that match, among those whose literal was found."""
+        """Return (event, target) of what was left open and holds; each different string is tested once."""
         n_open = len(found.open_targets)
         if not n_open:
             return []
-        events = np.searchsorted(found.open_starts, np.arange(n_open), side="right") - 1
-        columns = events.tolist(), found.open_leaves.tolist(), found.open_targets.tolist()
+        events = [0] * n_open
+        if len(found.starts) > 2:
+            events = (np.searchsorted(found.open_starts, np.arange(n_open), side="right") - 1).tolist()
         more: list[tuple[int, int]] = []
-        known: dict[tuple[int, int], Sequence[int]] = {}
-        for event, leaf, target in zip(*columns, strict=True):
-            if (leaf, target) not in known:
-                known[leaf, target] = self._confirm(target, _text(leaves, leaf))
-            more += [(event, confirmed) for confirmed in known[leaf, target]]
-        return more
-
-    def _confirm(self, target: int, text: bytes) -> Sequence[int]:
-        """Return the targets of a string that an open target stands for."""
-        if target in self._addresses:
-            return self._addresses[target].found(text)
-        return (target,) if self._regexes[target].holds(text) else ()
-
-    def _found_otherwise(self, leaves: LeafColumns, event_starts: NDArray[np.int64]) -> list[tuple[int, int]]:
-        """Return (event, target) of what is tried on every string of its attribute."""
-        is_tried = leaves.kinds == STRING
-        everywhere = self._others.get(ANY_STRING, [])
-        if not everywhere:
-            is_tried &= np.isin(leaves.attributes, list(self._others))
-        chosen = np.flatnonzero(is_tried)
-        events = np.searchsorted(event_starts, chosen, side="right") - 1
-        more: list[tuple[int, int]] = []
-        known: dict[tuple[int, bytes], list[int]] = {}
-        for event, leaf in zip(events.tolist(), chosen.tolist(), strict=True):
-            key = int(leaves.attributes[leaf]), _text(leaves, leaf)
-            if key not in known:
-                own = self._others.get(key[0], []) if key[0] != ANY_STRING else []
-                known[key] = [target for find in (*own, *everywhere) for target in find(key[1])]
-            more += [(event, target) for target in known[key]]
+        texts: dict[int, bytes] = {}
+        known: dict[tuple[int, bytes], Sequence[int]] = {}
+        for event, leaf, target in zip(events, found.open_leaves.tolist(), found.open_targets.tolist(), strict=True):
+            text = texts.get(leaf)
+            if text is None:
+                text = texts[leaf] = _text(leaves, leaf)
+            holding = known.get((target, text))
+            if holding is None:
+                holding = known[target, text] = self._testers[target](text)
+            more += [(event, confirmed) for confirmed in holding]
         return more
 
 
@@ -446,6 +414,9 @@ def _text(leaves: LeafColumns, leaf: int) -> bytes:
 
 def _with_more(starts: NDArray[np.int64], targets: NDArray[np.int32], more: list[tuple[int, int]]) -> Hits:
     """Add targets to those of some events, each once for an event."""
+    if len(starts) == 2:
+        several = np.array(sorted({target for _, target in more}), dtype=np.int32)
+        return np.array((0, len(targets) + len(several))), np.concatenate((targets, several))
     events, others = np.array(sorted(set(more)), dtype=np.int64).T
     more_starts = np.searchsorted(events, np.arange(len(starts)))
     joined: Hits = side_by_side(starts, targets, more_starts, others.astype(np.int32))
@@ -620,18 +591,17 @@ class _Literals:
                 self._add_pattern(attribute, form, segments, target)
 
     def add_regex(self, attribute: int, regex: str, target: int) -> bool:
-        """Ask for what a regular expression says, if there is a literal text to look for."""
+        """Ask for what a regular expression says, if there are texts to look for, or a length."""
         literal = literal_of(regex)
-        if literal is None or not literal.text:
-            return False
-        if literal.is_all:
+        if literal is not None and literal.text and literal.is_all:
             anchors = AT_START * literal.is_at_start | AT_END * literal.is_at_end
             self.add(attribute, _AS_IT_IS, literal.text, anchors, target)
-        elif len(literal.text) >= _SHORTEST_LITERAL:
-            self.add(attribute, _AS_IT_IS, literal.text, 0, target, OPEN_TEST)
-        else:
-            return False
-        return True
+            return True
+        needs = needs_of(regex)
+        texts = needs.texts or ("",) * (needs.shortest >= _ALONE_MIN_CHARACTERS)
+        for text in texts:
+            self.add(attribute, _FOLDED, text, 0, target, OPEN_TEST - min(needs.shortest, _LENGTH_TESTED_MAX))
+        return bool(texts)
 
     def table(self, networks: Networks) -> SearchTable:
         """Return everything for the search."""
@@ -802,11 +772,16 @@ def _longest_part(segments: Iterable[tuple[str | None, ...]]) -> str:
 class _Regex:
     """A regular expression, compiled when it is first needed: that takes more time and memory than most ever repay."""
 
-    __slots__ = ("_compiled", "_regex")
+    __slots__ = ("_compiled", "_regex", "_target")
 
-    def __init__(self, regex: str) -> None:
+    def __init__(self, regex: str, target: int) -> None:
         self._regex = regex
+        self._target = (target,)
         self._compiled: Any = None
+
+    def found(self, data: bytes) -> Sequence[int]:
+        """Return the pattern attribute of the expression if it matches somewhere in a text in UTF-8."""
+        return self._target if self.holds(data) else ()
 
     def holds(self, data: bytes) -> bool:
         """Return whether the expression matches somewhere in a text in UTF-8."""
@@ -824,7 +799,7 @@ class _Regexes:
 
     def __init__(self, regexes: Sequence[tuple[int, str]]) -> None:
         self._attributes = [attribute for attribute, _ in regexes]
-        self._regexes = [_Regex(regex) for _, regex in regexes]
+        self._regexes = [_Regex(regex, attribute) for attribute, regex in regexes]
         self._set = _regex_set([regex for _, regex in regexes])
 
     def found(self, data: bytes) -> list[int]:

@@ -41,7 +41,8 @@ GRAM_MAX: Final = 4
 # Where a literal must stand in a string.
 AT_START: Final = 1
 AT_END: Final = 2
-# What a target asks beside its literal: nothing, what the caller finds out, or the wildcard pattern of a number.
+# What a target asks beside its literal: nothing, what the caller finds out, or the wildcard pattern of a number. What
+# is below OPEN_TEST by some number is left to the caller as well, if the string has at least as many bytes.
 NO_TEST: Final = -1
 OPEN_TEST: Final = -2
 # Bytes of a wildcard pattern that stand for any code point, and for any text; UTF-8 has neither.
@@ -370,12 +371,14 @@ def _report(table: SearchTable, target: Any, test: Any, n: Any, scratch: SearchS
     serials, stamps = scratch.serials, scratch.string_stamps
     if stamps[target] == serials[STRING]:
         return
+    if test < OPEN_TEST and n < OPEN_TEST - test:
+        return
     if test >= 0 and not is_like(
         table.patterns, table.pattern_starts[test], table.pattern_starts[test + 1], scratch.text, n
     ):
         return
     stamps[target] = serials[STRING]
-    scratch.hits[serials[N_HITS]] = -1 - target if test == OPEN_TEST else target
+    scratch.hits[serials[N_HITS]] = -1 - target if test <= OPEN_TEST else target
     serials[N_HITS] += 1
 
 
