@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 EXAMPLES = 25 if config.DISABLE_JIT else 3 * N_EXAMPLES
 relaxed = settings(max_examples=EXAMPLES, deadline=None)
 
+too_much_for_python = pytest.mark.skipif(config.DISABLE_JIT, reason="takes minutes if kernels are interpreted")
+
 PATHS = ["a", "b", "a.b", "b.a", "", "é", "a.b.a"]
 CONSTANTS: Final = [0, 1, 0.5, 2**53 + 1, 2**63 - 1, 1e16, 1e30, "", "a", "abcdefgh", "é", "\ud800"]
 PATTERNS: Final = [
@@ -279,6 +281,7 @@ def test_new_attributes_wait_for_a_table_of_paths() -> None:
     assert encoder_for(domains) is domains.encoder
 
 
+@too_much_for_python
 def test_events_of_all_sizes_fit() -> None:
     domains = Domains()
     domains.add({"a": {1}, "b": {"x" * 5000}})
@@ -291,6 +294,7 @@ def test_events_of_all_sizes_fit() -> None:
             )
 
 
+@too_much_for_python
 def test_more_patterns_than_there_was_room_for() -> None:
     domains = Domains()
     for i in range(20_000):
@@ -324,6 +328,7 @@ def test_layers_that_were_merged_make_a_new_encoder() -> None:
     assert encoder_for(domains) is not first
 
 
+@too_much_for_python
 def test_threads_do_not_share_what_they_write_to() -> None:
     engine = Engine()
     engine.add_many((i, f"a = {i} and b contains '{i}'") for i in range(50))

@@ -203,11 +203,30 @@ class JsonSource:
 
 
 class OneText(JsonSource):
-    """One event as JSON text, with the dict that the text was written from, if there is one."""
+    """One event as JSON text, with the dict that the text was written from, if there is one.
+
+    Of most events nobody wants the text again, so the arrays are made when they are asked for.
+    """
 
     def __init__(self, text: bytes, tree: Mapping[str, Any] | None = None) -> None:
-        super().__init__(text, _FIRST, np.array([len(text)], dtype=np.int64))
-        self._tree = tree
+        self._text, self._tree = text, tree
+        self._skip_bad, self._lines = False, None
+        self.errors = {}
+
+    @functools.cached_property
+    def _data(self) -> NDArray[np.uint8]:  # type: ignore[override]
+        return np.frombuffer(self._text, dtype=np.uint8)
+
+    @functools.cached_property
+    def _starts(self) -> NDArray[np.int64]:  # type: ignore[override]
+        return _FIRST
+
+    @functools.cached_property
+    def _ends(self) -> NDArray[np.int64]:  # type: ignore[override]
+        return np.array([len(self._text)], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return 1
 
     def tree(self, position: int) -> Mapping[str, Any]:
         """Return the event as it was given."""
