@@ -131,7 +131,7 @@ class EncodedEvents:
         attributes: NDArray[np.int32],
         codes: NDArray[np.int32],
     ) -> EncodedEvents:
-        """Return one event that was encoded already, by domains without ages."""
+        """Return one event that was encoded already."""
         events = cls.__new__(cls)
         events.source, events.domains, events.version, events.now = source, encoder.domains, encoder.version, now
         events.starts, events.attributes, events.codes = np.array((0, len(codes))), attributes, codes

@@ -304,13 +304,13 @@ class Engine(CommonEngine):
         state, found = self._state, None
         is_plain = top is None and within is None and tenant is None
         if type(event) is not EncodedEvents:
-            located = located_event(state, event)
+            located = located_event(state, event, instant)
             if located is not None:
                 if is_plain and not as_slots and not first:
                     ids = fast_ids_at(state, located)
                     if ids is not None:
                         return ids
-                event = located.encoded(event, instant)
+                event = located.encoded(event)
                 found = find_at_once(state, event) if is_plain else None
         else:
             if instant is not None or state.domains.has_ages:
@@ -416,9 +416,9 @@ class Engine(CommonEngine):
         """
         instant = None if now is None else checked_now(now)
         is_one = type(events) is dict or (type(events) is bytes and b"\n" not in events)
-        located = located_event(self._state, events) if is_one else None
+        located = located_event(self._state, events, instant) if is_one else None
         if located is not None:
-            return located.encoded(events, instant)
+            return located.encoded(events)
         return moment_of(self._updates, source_for(events, event=event), None, instant).events
 
     # looking in
