@@ -23,6 +23,7 @@ from siftline.encoding.clauses import constants_of, encode_covers, pattern_of
 from siftline.encoding.domains import Domains, Pattern
 from siftline.encoding.events import encode_dict
 from siftline.encoding.patterns import Layer, Matcher, append_patterns, hits_of, literal_segments, matcher_of
+from siftline.encoding.regex_automata import automaton_of
 from siftline.encoding.regex_literals import literal_of
 from siftline.encoding.regex_needs import needs_of
 from siftline.encoding.selectivity import literal_shares
@@ -307,7 +308,7 @@ nested_regexes = st.recursive(
 @settings(max_examples=10 * N_EXAMPLES)
 @given(
     regex=nested_regexes.filter(lambda regex: accepted("matches", regex)),
-    texts=st.lists(st.text(alphabet="aAbBkK\u212aßéÉ]}. \n\ud800", max_size=12), max_size=8),
+    texts=st.lists(st.text(alphabet="aAbBkK\u212a\u017fsßéÉ]}. 1\n\ud800", max_size=12), max_size=8),
 )
 def test_a_match_has_what_is_needed(regex: str, texts: list[str]) -> None:
     needs, layer = needs_of(regex), Layer([(0, Pattern(0, "matches", regex))])
@@ -317,6 +318,84 @@ def test_a_match_has_what_is_needed(regex: str, texts: list[str]) -> None:
             assert len(text) >= needs.shortest
             assert not needs.texts or any(each in fold(text) for each in needs.texts)
         assert found_in(layer, text) == ({0} if is_match else set())
+
+
+ATOMS = [
+    "a",
+    "b",
+    "k",
+    "S",
+    ".",
+    "[ab]",
+    "[^a]",
+    "[^k1]",
+    "[a-c-]",
+    "^",
+    "$",
+    r"\A",
+    r"\z",
+    r"\n",
+    "-",
+    r"[\w.]",
+    r"[^\W_]",
+]
+plain_regexes = st.tuples(
+    st.sampled_from(["", "", "(?i)", "(?s)", "(?is)"]),
+    st.recursive(
+        st.sampled_from([*ATOMS, *(rf"\{letter}" for letter in "dDsSwW")]),
+        lambda inner: st.one_of(
+            st.lists(inner, min_size=1, max_size=4).map("".join),
+            st.lists(inner, min_size=1, max_size=3).map(lambda parts: f"({'|'.join(parts)})"),
+            st.tuples(inner, st.sampled_from(["?", "*", "+", "{2}", "{0,2}", "{2,}", "{1,3}", "*?"])).map(
+                lambda pair: f"(?:{pair[0]}){pair[1]}"
+            ),
+        ),
+        max_leaves=10,
+    ),
+).map("".join)
+
+
+@settings(max_examples=20 * N_EXAMPLES)
+@given(
+    regex=plain_regexes.filter(lambda regex: accepted("matches", regex)),
+    texts=st.lists(st.text(alphabet="abkK\u212asS\u017fé1_-. \n\ud800\U00010400", max_size=10), max_size=10),
+)
+def test_automata_match_what_re2_matches(regex: str, texts: list[str]) -> None:
+    layer = Layer([(0, Pattern(0, "matches", regex))])
+    for text in texts:
+        is_match = matches(Predicate("a", "matches", regex), Event({"a": text}))
+        assert found_in(layer, text) == ({0} if is_match else set())
+
+
+def test_automata_take_the_class_of_each_character_that_re2_takes() -> None:
+    everything = "".join(map(chr, [*range(0x2FFF), 0xD7FF, 0xE000, 0xFFFD, 0xFFFF, 0x10000, 0x10FFFF]))
+    for regex in (r"\w", r"\W", r"\s", r"\S", r"\d", r"\D", ".", "[^k]", "[^a-z]", r"[\W0]", "[S-a]", "k", "s"):
+        for flags in ("", "(?i)", "(?s)"):
+            asked = f"^{flags}x{regex}$" if not flags else f"{flags}^x{regex}$"
+            assert automaton_of(asked) is not None
+            layer, compiled = Layer([(0, Pattern(0, "matches", asked))]), compile_regex(asked)
+            starts, _ = hits_of(layer, 0, [f"x{character}" for character in everything])
+            assert np.diff(starts).tolist() == [compiled.search(f"x{c}") is not None for c in everything]
+
+
+@pytest.mark.parametrize(
+    ("regex", "is_made"),
+    [
+        ("[0-9]{1,3}(?:\\.[0-9]{1,3}){3}", True),
+        ("(?i)echo.*clip.*&&.*(Clipboard|i`?n`?v`?o`?k`?e`?)", True),
+        (r"a\b", False),
+        ("(?m)^a", False),
+        ("a(?i)b", False),
+        ("é", False),
+        (".{200}x", False),
+        ("(a|b)*a(a|b){14}", False),
+        ("", False),
+        ("a*", False),
+        ("(?i:a)b", False),
+    ],
+)
+def test_which_automata_are_made(regex: str, is_made: bool) -> None:
+    assert (automaton_of(regex) is not None) is is_made
 
 
 def test_letters_that_re2_takes_for_ascii_are_folded_to_it() -> None:

@@ -11,9 +11,9 @@ In a layer
     in strings; in, ignoring case        literal texts, each of which is a whole string, as it is or folded
     like, ilike                          its longest literal text is searched for; where it is found, the kernel tests
                                          the whole pattern
-    matches                              the texts of which one must be there (`regex_needs.py`), and RE2 tests the
-                                         expression; one without such texts is tried on every string that is long
-                                         enough, in sets of RE2
+    matches                              the texts of which one must be there (`regex_needs.py`); then the kernel runs
+                                         a small automaton (`regex_automata.py`), or RE2 tests the expression. Without
+                                         such texts, it is tried on every string that is long enough, by RE2 in sets
     cidr                                 a table for each length of network prefix; IPv6 addresses are left to Python
 
 Every answer is the model's (`model/semantics.py`): tests compare them.
@@ -35,6 +35,7 @@ import numpy as np
 import re2
 
 from siftline.encoding.domains import ANY_STRING, CASELESS_LIST, PATTERN_OPS, TEXT_LIST, prefixes_of
+from siftline.encoding.regex_automata import automaton_of
 from siftline.encoding.regex_literals import literal_of
 from siftline.encoding.regex_needs import needs_of
 from siftline.kernels.compiler import direct
@@ -48,6 +49,7 @@ from siftline.kernels.text_search import (
     ANY_TEXT,
     AT_END,
     AT_START,
+    FIRST_AUTOMATON,
     FIRST_SLOT,
     FIRST_WORD,
     FOLDED_GROWTH,
@@ -65,6 +67,7 @@ from siftline.kernels.text_search import (
     SLOT_SHIFT,
     STEP,
     WORD_SHIFT,
+    Automata,
     Found,
     SearchScratch,
     SearchTable,
@@ -83,6 +86,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.encoding.domains import Domains, Pattern
+    from siftline.encoding.regex_automata import Automaton
 
     # A pattern attribute and its pattern.
     Entry = tuple[int, Pattern]
@@ -522,6 +526,7 @@ class _Literals:
         self._by_literal: defaultdict[tuple[int, bytes, int], list[tuple[int, int]]] = defaultdict(list)
         self._always: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         self._patterns: list[bytes] = []
+        self._automata: list[Automaton] = []
 
     def add(self, attribute: int, form: int, text: str, anchors: int, target: int, test: int = NO_TEST) -> None:
         """Ask for a text somewhere in a string, or at an end of it, and for what a test says of the string."""
@@ -566,7 +571,12 @@ class _Literals:
             anchors = AT_START * literal.is_at_start | AT_END * literal.is_at_end
             self.add(attribute, _AS_IT_IS, literal.text, anchors, target)
             return True
-        needs = needs_of(regex)
+        needs, automaton = needs_of(regex), automaton_of(regex)
+        if automaton is not None:
+            self._automata.append(automaton)
+            for text in needs.texts or ("",):
+                self.add(attribute, _FOLDED, text, 0, target, FIRST_AUTOMATON + len(self._automata) - 1)
+            return True
         texts = needs.texts or ("",) * (needs.shortest >= _ALONE_MIN_CHARACTERS)
         for text in texts:
             self.add(attribute, _FOLDED, text, 0, target, OPEN_TEST - min(needs.shortest, _LENGTH_TESTED_MAX))
@@ -603,7 +613,21 @@ class _Literals:
             always_tests=always_tests,
             is_searched=(np.diff(plan.pass_starts) > 0) | (np.diff(always_starts) > 0),
             networks=networks,
+            automata=_laid_out(self._automata),
         )
+
+
+def _laid_out(automata: list[Automaton]) -> Automata:
+    steps = [automaton.steps.ravel() for automaton in automata]
+    ends = [automaton.matches_at_end for automaton in automata]
+    return Automata(
+        classes=np.concatenate([np.zeros(0, dtype=np.uint8), *(automaton.classes for automaton in automata)]),
+        widths=np.array([automaton.steps.shape[1] for automaton in automata], dtype=np.int64),
+        step_starts=np.cumsum([0, *map(len, steps)]),
+        steps=np.concatenate([np.zeros(0, dtype=np.int16), *steps]),
+        end_starts=np.cumsum([0, *map(len, ends)]),
+        matches_at_end=np.concatenate([np.zeros(0, dtype=np.bool_), *ends]),
+    )
 
 
 class _Passes(NamedTuple):
