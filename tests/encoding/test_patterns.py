@@ -147,7 +147,7 @@ def test_strings_are_searched_once_in_a_batch(
         monkeypatch.setattr(module, "REMEMBERED_MIN_BYTES", least)
         layer.found_in(leaves, starts)  # makes what is missing, for which it may begin an event again
         ends, targets = layer.found_in(leaves, starts)
-        n_strings, n_searched = module._workspace().counts.tolist()
+        n_strings, n_searched, _ = module._workspace().counts.tolist()
         assert n_strings == len(data)
         most = len({text for text in data if least <= len(text) <= 512})
         most += sum(not least <= len(text) <= 512 for text in data)
@@ -175,6 +175,11 @@ def test_stats_count_strings() -> None:
     assert (engine.stats()["strings"], engine.stats()["strings_searched"]) == (5, 1)
     engine.match({"a": "one more string", "b": "nobody asks for it"})
     assert (engine.stats()["strings"], engine.stats()["strings_searched"]) == (6, 2)
+    assert engine.stats()["strings_tested"] == 0
+    engine.add(r"a matches 'several\b'", id=2)
+    assert engine.match_batch(['{"a": "the same string, several times"}'] * 5).num_rows == 5
+    assert engine.match({"a": "another string"}) == []
+    assert engine.stats()["strings_tested"] == 1
 
 
 @settings(max_examples=4 * N_EXAMPLES)
@@ -338,6 +343,8 @@ ATOMS = [
     "-",
     r"[\w.]",
     r"[^\W_]",
+    "é",
+    "[^é]",
 ]
 plain_regexes = st.tuples(
     st.sampled_from(["", "", "(?i)", "(?s)", "(?is)"]),
@@ -369,10 +376,25 @@ def test_automata_match_what_re2_matches(regex: str, texts: list[str]) -> None:
 
 def test_automata_take_the_class_of_each_character_that_re2_takes() -> None:
     everything = "".join(map(chr, [*range(0x2FFF), 0xD7FF, 0xE000, 0xFFFD, 0xFFFF, 0x10000, 0x10FFFF]))
-    for regex in (r"\w", r"\W", r"\s", r"\S", r"\d", r"\D", ".", "[^k]", "[^a-z]", r"[\W0]", "[S-a]", "k", "s"):
+    for regex in (
+        r"\w",
+        r"\W",
+        r"\s",
+        r"\S",
+        r"\d",
+        r"\D",
+        ".",
+        "[^k]",
+        "[^a-z]",
+        r"[\W0]",
+        "[S-a]",
+        "k",
+        "s",
+        "[^é\u212a]",
+    ):
         for flags in ("", "(?i)", "(?s)"):
             asked = f"^{flags}x{regex}$" if not flags else f"{flags}^x{regex}$"
-            assert automaton_of(asked) is not None
+            assert (automaton_of(asked) is not None) is (flags != "(?i)" or asked.isascii())
             layer, compiled = Layer([(0, Pattern(0, "matches", asked))]), compile_regex(asked)
             starts, _ = hits_of(layer, 0, [f"x{character}" for character in everything])
             assert np.diff(starts).tolist() == [compiled.search(f"x{c}") is not None for c in everything]
@@ -386,8 +408,11 @@ def test_automata_take_the_class_of_each_character_that_re2_takes() -> None:
         (r"a\b", False),
         ("(?m)^a", False),
         ("a(?i)b", False),
-        ("é", False),
-        (".{200}x", False),
+        ("é[éß]", True),
+        ("[é-ß]", False),
+        ("(?i)é", False),
+        ("éßèàùòì", False),
+        (".{300}x", False),
         ("(a|b)*a(a|b){14}", False),
         ("", False),
         ("a*", False),

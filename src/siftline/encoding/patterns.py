@@ -56,9 +56,10 @@ from siftline.kernels.text_search import (
     GRAM_MAX,
     GRAM_SIZE,
     MARGIN,
-    N_SEARCHED,
+    N_NAMED,
     N_SERIALS,
     N_STRINGS,
+    N_TESTS,
     NO_TEST,
     OPEN_TEST,
     PASS_COLUMNS,
@@ -148,8 +149,9 @@ class Matcher:
         Whether all other strings of an event are searched as well.
     layers : tuple of Layer
         Old ones first.
-    counts : int64[2]
-        How many strings there were so far, and how many of them were searched; each once for each layer.
+    counts : int64[3]
+        How many strings there were so far, and how many of them were searched, each once for each layer; and how often
+        RE2 or Python had to test one.
     wants_merge : bool
         Whether some layers should become one, in the background.
     """
@@ -163,7 +165,7 @@ class Matcher:
         self.layers: tuple[Layer, ...] = previous.layers if previous else ()
         self.prefixes: frozenset[str] = previous.prefixes if previous else frozenset()
         self.takes_all = domains.takes_all_strings
-        self.counts: NDArray[np.int64] = previous.counts if previous else np.zeros(2, dtype=np.int64)
+        self.counts: NDArray[np.int64] = previous.counts if previous else np.zeros(3, dtype=np.int64)
         self.n_patterns = len(domains.pattern_attributes)
         self._last: int = new[-1][0] if new else last
         entries = [entry for entry in new if entry[1].op in PATTERN_OPS]
@@ -374,11 +376,11 @@ class Layer:
         workspace = _workspace()
         longest = int((leaves.text_ends - leaves.text_starts).max(initial=0))
         found = workspace.searched(self, self._n_owners, self._n_targets, longest, leaves, event_starts)
-        more = self._confirmed(leaves, found)
+        more = self._confirmed(leaves, found, workspace.counts)
         starts, targets = found.starts, found.targets
         return _with_more(starts, targets, more) if more else (starts, targets)
 
-    def _confirmed(self, leaves: LeafColumns, found: Found) -> list[tuple[int, int]]:
+    def _confirmed(self, leaves: LeafColumns, found: Found, counts: NDArray[np.int64]) -> list[tuple[int, int]]:
         """Return (event, target) of what was left open and holds; each different string is tested once."""
         n_open = len(found.open_targets)
         if not n_open:
@@ -397,6 +399,7 @@ class Layer:
             if holding is None:
                 holding = known[target, text] = self._testers[target](text)
             more += [(event, confirmed) for confirmed in holding]
+        counts[-1] = len(known)
         return more
 
 
@@ -434,8 +437,8 @@ class _Workspace:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """How many strings there were in the last search, and how many of them were searched."""
-        return self._scratch.serials[N_STRINGS : N_SEARCHED + 1]
+        """How many strings there were in the last search, how many of them were searched, and the tests of them."""
+        return self._scratch.serials[N_STRINGS : N_TESTS + 1]
 
     def _replace(self, **arrays: NDArray[Any]) -> None:
         self._scratch = self._scratch._replace(**arrays)
@@ -622,12 +625,20 @@ def _laid_out(automata: list[Automaton]) -> Automata:
     ends = [automaton.matches_at_end for automaton in automata]
     return Automata(
         classes=np.concatenate([np.zeros(0, dtype=np.uint8), *(automaton.classes for automaton in automata)]),
+        named=_named([automaton.named for automaton in automata]),
         widths=np.array([automaton.steps.shape[1] for automaton in automata], dtype=np.int64),
         step_starts=np.cumsum([0, *map(len, steps)]),
         steps=np.concatenate([np.zeros(0, dtype=np.int16), *steps]),
         end_starts=np.cumsum([0, *map(len, ends)]),
         matches_at_end=np.concatenate([np.zeros(0, dtype=np.bool_), *ends]),
     )
+
+
+def _named(characters: list[tuple[str, ...]]) -> NDArray[np.int32]:
+    named = np.full((len(characters), N_NAMED), -1, dtype=np.int32)
+    for row, each in zip(named, characters, strict=True):
+        row[: len(each)] = [ord(character) for character in each]
+    return named.ravel()
 
 
 class _Passes(NamedTuple):

@@ -1,9 +1,9 @@
 r"""Small automata of regular expressions, which the compiled search can run itself.
 
 An expression is read as `regex_needs.py` does, turned into a nondeterministic automaton, and that into a deterministic
-one, if it stays small. A character is one of 131 *symbols*: itself if it is ASCII, one for all others, and one each for
-the two others that are a `k` or an `s` where case is ignored. Symbols that the expression does not tell apart are one
-class, so that a state has few columns.
+one, if it stays small. A character is one of some 130 *symbols*: itself if it is ASCII, one each for a few others that
+the expression names, or that are an `s` or a `k` where case is ignored, and one for all others. Symbols that the
+expression does not tell apart are one class, so that a state has few columns.
 
     a[0-9]$         classes     0: anything else, 1: a digit, 2: "a"
                     state 0     1, 1, 2          at the begin
@@ -12,7 +12,7 @@ class, so that a state has few columns.
                     state 3     1, 1, 2          behind a digit behind it: a match, if the string ends here
 
 Where the automaton says that there is a match, RE2 says so, too. Not made are automata for word boundaries, lines
-(`(?m)`), characters beyond ASCII, and what would need too many states (`.{200,}`); they are left to RE2.
+(`(?m)`), ranges beyond ASCII, and what would need too many states (`.{200,}`); they are left to RE2.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from siftline.encoding.regex_needs import GROUPS_MAX, bounds_of, tokens_of
-from siftline.kernels.text_search import KELVIN, LONG_S, N_SYMBOLS
+from siftline.kernels.text_search import N_NAMED, N_SYMBOLS, OTHER
 
 # Set of symbols, and sets of states, are integers with a bit for each.
 _ALL: Final = (1 << N_SYMBOLS) - 1
@@ -34,8 +34,16 @@ _NEWLINE: Final = 1 << ord("\n")
 MATCHED: Final = -1
 
 # Automata with more states, or more columns of states, are not made: it would take more than milliseconds.
-_NFA_STATES_MAX: Final = 200
-_DFA_STEPS_MAX: Final = 4096
+_NFA_STATES_MAX: Final = 400
+_DFA_STEPS_MAX: Final = 1 << 14
+# Nor are those whose states come from very many others.
+_WORK_MAX: Final = 1 << 15
+
+# The two characters beyond ASCII that are ASCII letters where case is ignored. They always have the first two numbers.
+_LONG_S: Final = "\u017f"
+_KELVIN: Final = "\u212a"
+# RE2 sees this in the place of a lone surrogate.
+_REPLACEMENT: Final = "\ufffd"
 
 _CONTROLS: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
@@ -55,6 +63,8 @@ class Automaton(NamedTuple):
 
     Attributes
     ----------
+    named : tuple of str
+        The characters beyond ASCII that have symbols.
     classes : uint8[N_SYMBOLS]
         The class of each symbol.
     steps : int16[n_states, n_classes]
@@ -63,6 +73,7 @@ class Automaton(NamedTuple):
         Whether there is a match if the string ends in a state.
     """
 
+    named: tuple[str, ...]
     classes: Any
     steps: Any
     matches_at_end: Any
@@ -83,14 +94,14 @@ def automaton_of(regex: str) -> Automaton | None:
     (False, True)
     """
     tokens = tokens_of(regex)
-    if tokens is None or not regex.isascii() or regex.count("(") > GROUPS_MAX:
+    if tokens is None or _REPLACEMENT in regex or regex.count("(") > GROUPS_MAX:
         return None
     try:
         reader = _Reader(tokens)
         node = reader.alternatives()
         if reader.place < len(tokens) or _size(node) > _NFA_STATES_MAX:
             return None
-        return _Nfa(node).automaton()
+        return _Nfa(node).automaton(tuple(reader.named))
     except _UnreadError:
         return None
 
@@ -104,6 +115,7 @@ class _Reader:
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens = tokens
         self.place = 0
+        self.named = [_LONG_S, _KELVIN]
         flags = [token for kind, token in tokens if token.startswith("(?") and token[2:3] not in ("P", "<")]
         self._ignores_case = self._dots_are_all = False
         for token in flags:
@@ -146,7 +158,7 @@ class _Reader:
                 return self._place(token)
             case "text":
                 character = _CONTROLS.get(token[1:], token[-1]) if token[0] == "\\" else token
-                return ("set", self._cased(1 << ord(character)))
+                return ("set", self._cased(1 << self._symbol(character)))
             case "any":
                 if token == ".":
                     return ("set", _ALL if self._dots_are_all else _ALL & ~_NEWLINE)
@@ -154,6 +166,18 @@ class _Reader:
             case "class":
                 return ("set", self._class(token))
         raise _UnreadError
+
+    def _symbol(self, character: str) -> int:
+        """Return the number of a character."""
+        if character.isascii():
+            return ord(character)
+        if self._ignores_case or "\ud800" <= character <= "\udfff":
+            raise _UnreadError
+        if character not in self.named:
+            self.named.append(character)
+        if len(self.named) > N_NAMED:
+            raise _UnreadError
+        return OTHER + 1 + self.named.index(character)
 
     def _place(self, token: str) -> Any:
         if token in ("^", r"\A"):
@@ -178,7 +202,7 @@ class _Reader:
             first = members[place]
             if place + 2 < len(members) and members[place + 1] == "-":
                 low, high = self._member(first), self._member(members[place + 2])
-                if low is None or high is None or low > high:
+                if low is None or high is None or max(low, high) >= OTHER:
                     raise _UnreadError
                 mask |= (1 << (high + 1)) - (1 << low)
                 place += 3
@@ -192,14 +216,14 @@ class _Reader:
     def _member(self, member: str) -> int | None:
         """Return the code of a member of a class, None if it stands for several."""
         if member[0] != "\\":
-            return ord(member)
+            return self._symbol(member)
         if member[1].lower() in _CLASSES:
             return None
         if member[1] in _CONTROLS:
             return ord(_CONTROLS[member[1]])
         if member[1].isalnum():
             raise _UnreadError
-        return ord(member[1])
+        return self._symbol(member[1])
 
     def _group(self, name: str) -> int:
         """Return the symbols of a class with a name; ignoring case, what is like one of its letters is in it, too."""
@@ -213,8 +237,12 @@ class _Reader:
         for letter in range(26):
             both = (1 << (65 + letter)) | (1 << (97 + letter))
             mask |= both if mask & both else 0
-        mask |= (1 << LONG_S) if mask & _mask("s") else 0
-        return mask | ((1 << KELVIN) if mask & _mask("k") else 0)
+        mask |= _symbol_of(_LONG_S) if mask & _mask("s") else 0
+        return mask | (_symbol_of(_KELVIN) if mask & _mask("k") else 0)
+
+
+def _symbol_of(character: str) -> int:
+    return 1 << (OTHER + 1 + (_LONG_S, _KELVIN).index(character))
 
 
 def _size(node: Any) -> int:
@@ -298,7 +326,7 @@ class _Nfa:
                     pending.append(other)
         return reached
 
-    def automaton(self) -> Automaton | None:
+    def automaton(self, named: tuple[str, ...]) -> Automaton | None:
         """Return the deterministic automaton, None if it is too large."""
         symbols = _told_apart([symbols for edges in self._edges for symbols, _ in edges])
         # By class: from each state, the states that its symbols lead to.
@@ -306,8 +334,9 @@ class _Nfa:
         again = self._closures[""][0]
         first = self._closures["begin"][0]
         numbers: dict[int, int] = {}  # of what is reached behind the begin
-        pending, steps = [first], []
+        pending, steps, work = [first], [], 0
         for states in pending:
+            work += states.bit_count() * len(steps_of)
             row = []
             for step in steps_of:
                 reached, left = again, states
@@ -323,12 +352,12 @@ class _Nfa:
                     pending.append(reached)
                 row.append(numbers[reached])
             steps.append(row)
-            if len(pending) * len(steps_of) > _DFA_STEPS_MAX:
+            if len(pending) * len(steps_of) > _DFA_STEPS_MAX or work > _WORK_MAX:
                 return None
         if first & _MATCH or again & _MATCH:
             return None  # it matches everything
         ends = [self._matches_at_end(first, "begin end"), *(self._matches_at_end(each, "end") for each in pending[1:])]
-        return Automaton(symbols.classes, np.array(steps, dtype=np.int16), np.array(ends, dtype=np.bool_))
+        return Automaton(named, symbols.classes, np.array(steps, dtype=np.int16), np.array(ends, dtype=np.bool_))
 
     def _steps(self, symbol: int) -> list[int]:
         found = []

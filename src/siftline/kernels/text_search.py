@@ -55,11 +55,10 @@ FOLDED_GROWTH: Final = 2
 
 # Tests from this one on are automata of regular expressions, by their numbers.
 FIRST_AUTOMATON: Final = 1 << 24
-# Symbols of automata: ASCII, anything else, and two others that ignoring case takes for "s" and "k".
+# Symbols of automata: ASCII, anything else, and a few other characters that each of them names.
 OTHER: Final = 128
-LONG_S: Final = 129
-KELVIN: Final = 130
-N_SYMBOLS: Final = 131
+N_NAMED: Final = 6
+N_SYMBOLS: Final = OTHER + 1 + N_NAMED
 
 # Columns of a pass: how many bytes a gram has, from which place to the next it goes, where its bit set begins and by
 # how much a hash is shifted to choose a word of it, and the same of its table of slots.
@@ -72,7 +71,8 @@ SLOT_SHIFT: Final = 5
 PASS_COLUMNS: Final = 6
 
 # Words of `serials`: of the event, of the string, of the block of strings that are remembered; where their targets end
-# in `hits`, and how many strings are remembered; how many strings there were, and how many of them were searched.
+# in `hits`, and how many strings are remembered; how many strings there were, how many of them were searched, and how
+# many tests the caller made.
 EVENT: Final = 0
 STRING: Final = 1
 BLOCK: Final = 2
@@ -80,7 +80,8 @@ N_HITS: Final = 3
 N_REMEMBERED: Final = 4
 N_STRINGS: Final = 5
 N_SEARCHED: Final = 6
-N_SERIALS: Final = 7
+N_TESTS: Final = 7
+N_SERIALS: Final = 8
 
 # Slots of the table of strings that are remembered, a power of two, and the words of each: block, hash, leaf, and where
 # the targets of the string begin and end in `hits`. Half of the slots are used.
@@ -109,6 +110,7 @@ class Automata(NamedTuple):
     """Deterministic automata of regular expressions, see `encoding/regex_automata.py`."""
 
     classes: NDArray[np.uint8]  # N_SYMBOLS of each
+    named: NDArray[np.int32]  # N_NAMED characters beyond ASCII of each, or -1
     widths: NDArray[np.int64]  # how many classes each has
     step_starts: NDArray[np.int64]
     steps: NDArray[np.int16]  # by state and class; negative: there is a match
@@ -402,7 +404,7 @@ def _is_matched(automata: Automata, number: Any, raw: Raw) -> Any:
         symbol = np.int64(texts[np.uint64(position)])
         position += 1
         if symbol >= OTHER:
-            symbol, position = _beyond_ascii(raw, symbol, position)
+            symbol, position = _beyond_ascii(automata, number, raw, position - 1)
         state = np.int64(automata.steps[np.uint64(row + state * width + automata.classes[np.uint64(classes + symbol)])])
         if state < 0:
             return True
@@ -410,16 +412,18 @@ def _is_matched(automata: Automata, number: Any, raw: Raw) -> Any:
 
 
 @inline_kernel
-def _beyond_ascii(raw: Raw, lead: Any, position: Any) -> Any:
-    """Return the symbol of a character with a lead byte, and the position behind it."""
-    second = np.int64(raw.texts[np.uint64(position)]) if position < raw.end else np.int64(0)
-    third = np.int64(raw.texts[np.uint64(position + 1)]) if position + 1 < raw.end else np.int64(0)
-    position = min(raw.end, position - 1 + character_size(lead))
-    if lead == 0xC5 and second == 0xBF:
-        return np.int64(LONG_S), position
-    if lead == 0xE2 and second == 0x84 and third == 0xAA:
-        return np.int64(KELVIN), position
-    return np.int64(OTHER), position
+def _beyond_ascii(automata: Automata, number: Any, raw: Raw, position: Any) -> Any:
+    """Return the symbol of a character that is not ASCII, and the position behind it."""
+    lead = np.int64(raw.texts[np.uint64(position)])
+    size = character_size(lead)
+    end = min(raw.end, position + size)
+    character = lead & (0x7F >> size)
+    for place in range(position + 1, end):
+        character = (character << 6) | (np.int64(raw.texts[np.uint64(place)]) & 0x3F)
+    for k in range(N_NAMED):
+        if automata.named[number * N_NAMED + k] == character:
+            return np.int64(OTHER + 1 + k), end
+    return np.int64(OTHER), end
 
 
 @inline_kernel
