@@ -112,6 +112,8 @@ _LIKE_ADDRESS: Final = re.compile(rb"[0-9a-fA-F:.]{2,45}(?:%.*)?", re.DOTALL)
 # A lone surrogate as Python writes it; RE2 reads UTF-8, in which U+FFFD must stand in for it.
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _REPLACEMENT: Final = "\ufffd".encode()
+# ASCII without letters.
+_UNCASED: Final = bytes(byte for byte in range(128) if not chr(byte).isalpha())
 # What stands, with a number, for each escaped character while a wildcard pattern is split.
 _MARK: Final = "\0"
 _ESCAPED: Final = "\\%_"
@@ -585,8 +587,25 @@ class _Literals:
             self.add(attribute, _FOLDED, text, 0, target, OPEN_TEST - min(needs.shortest, _LENGTH_TESTED_MAX))
         return bool(texts)
 
+    def _join_forms(self) -> None:
+        """Look for texts that folding does not change in folded strings, where other texts are looked for there.
+
+        No other character is folded to one of theirs, so that they are found in the same strings.
+        """
+        folded = {owner for owner, _, _ in self._by_literal if owner & 1}
+        unchanged = [
+            (owner, text, anchors)
+            for (owner, text, anchors), asked in self._by_literal.items()
+            if owner + 1 in folded
+            and text.translate(None, _UNCASED) == b""
+            and all(test == NO_TEST for _, test in asked)
+        ]
+        for owner, text, anchors in unchanged:
+            self._by_literal[owner + 1, text, anchors] += self._by_literal.pop((owner, text, anchors))
+
     def table(self, networks: Networks) -> SearchTable:
         """Return everything for the search."""
+        self._join_forms()
         literals = list(self._by_literal.items())
         texts, starts = _flat([text for (_, text, _), _ in literals])
         owners = np.array([owner for (owner, _, _), _ in literals], dtype=np.int64)
