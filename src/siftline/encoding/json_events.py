@@ -27,6 +27,7 @@ from siftline.kernels.compiler import direct
 from siftline.kernels.leaves import LeafColumns
 from siftline.kernels.locate import locate_leaves
 from siftline.kernels.pointers import no_arrays
+from siftline.kernels.spans import side_by_side
 from siftline.model import MAX_EVENT_DEPTH, MAX_INTEGER_DIGITS
 
 if TYPE_CHECKING:
@@ -155,9 +156,9 @@ class JsonSource:
             leaves = leaves.of_paths() if domains.takes_all_strings else leaves
         arrays = leaves.event_starts, leaves.attributes, _locator()(leaves.columns, tables.base.handle)
         if satisfied is not None:
-            arrays = _merged(arrays, np.arange(end - first), satisfied)
+            arrays = _beside(arrays, satisfied)
         if domains.moments:
-            arrays = _merged(arrays, np.arange(end - first), _moment_leaves(leaves, domains, tables.base, now))
+            arrays = _beside(arrays, _moment_leaves(leaves, domains, tables.base, now))
         odd = np.flatnonzero(leaves.statuses != OK)
         if not odd.size:
             return arrays
@@ -348,6 +349,14 @@ def _moment_leaves(leaves: Leaves, domains: Domains, base: Base, now: int) -> Ar
     )
     codes = base.located(columns)
     return np.searchsorted(owners[order], np.arange(len(leaves.statuses) + 1)), attributes[order], codes
+
+
+def _beside(arrays: Arrays, extra: Arrays) -> Arrays:
+    """Put more leaves of all events behind those that they have in the arrays."""
+    starts, attributes, codes = arrays
+    extra_starts, extra_attributes, extra_codes = extra
+    joined_starts, joined_attributes = side_by_side(starts, attributes, extra_starts, extra_attributes)
+    return joined_starts, joined_attributes, side_by_side(starts, codes, extra_starts, extra_codes)[1]
 
 
 def _merged(arrays: Arrays, events: NDArray[np.int64], extra: Arrays) -> Arrays:

@@ -11,9 +11,9 @@ In a layer
     in strings; in, ignoring case        literal texts, each of which is a whole string, as it is or folded
     like, ilike                          its longest literal text is searched for; where it is found, the kernel tests
                                          the whole pattern
-    matches                              the texts of which one must be there (`regex_needs.py`), and RE2 tests the
-                                         expression; one without such texts is tried on every string that is long
-                                         enough, in sets of RE2
+    matches                              the texts of which one must be there (`regex_needs.py`); then the kernel runs
+                                         a small automaton (`regex_automata.py`), or RE2 tests the expression. Without
+                                         such texts, it is tried on every string that is long enough, by RE2 in sets
     cidr                                 a table for each length of network prefix; IPv6 addresses are left to Python
 
 Every answer is the model's (`model/semantics.py`): tests compare them.
@@ -35,6 +35,7 @@ import numpy as np
 import re2
 
 from siftline.encoding.domains import ANY_STRING, CASELESS_LIST, PATTERN_OPS, TEXT_LIST, prefixes_of
+from siftline.encoding.regex_automata import automaton_of
 from siftline.encoding.regex_literals import literal_of
 from siftline.encoding.regex_needs import needs_of
 from siftline.kernels.compiler import direct
@@ -48,15 +49,17 @@ from siftline.kernels.text_search import (
     ANY_TEXT,
     AT_END,
     AT_START,
+    FIRST_AUTOMATON,
     FIRST_SLOT,
     FIRST_WORD,
     FOLDED_GROWTH,
     GRAM_MAX,
     GRAM_SIZE,
     MARGIN,
-    N_SEARCHED,
+    N_NAMED,
     N_SERIALS,
     N_STRINGS,
+    N_TESTS,
     NEVER_REMEMBERED,
     NO_TEST,
     OPEN_TEST,
@@ -66,6 +69,7 @@ from siftline.kernels.text_search import (
     SLOT_SHIFT,
     STEP,
     WORD_SHIFT,
+    Automata,
     Found,
     SearchScratch,
     SearchTable,
@@ -84,6 +88,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.encoding.domains import Domains, Pattern
+    from siftline.encoding.regex_automata import Automaton
 
     # A pattern attribute and its pattern.
     Entry = tuple[int, Pattern]
@@ -108,6 +113,11 @@ _LIKE_ADDRESS: Final = re.compile(rb"[0-9a-fA-F:.]{2,45}(?:%.*)?", re.DOTALL)
 # A lone surrogate as Python writes it; RE2 reads UTF-8, in which U+FFFD must stand in for it.
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _REPLACEMENT: Final = "\ufffd".encode()
+# ASCII without letters.
+_UNCASED: Final = bytes(byte for byte in range(128) if not chr(byte).isalpha())
+# What stands, with a number, for each escaped character while a wildcard pattern is split.
+_MARK: Final = "\0"
+_ESCAPED: Final = "\\%_"
 # No code point above this one has another case.
 _LAST_FOLDED: Final = 0x1FFFF
 # A thread keeps at most this much room for strings from one search to the next.
@@ -141,8 +151,9 @@ class Matcher:
         Whether all other strings of an event are searched as well.
     layers : tuple of Layer
         Old ones first.
-    counts : int64[2]
-        How many strings there were so far, and how many of them were searched; each once for each layer.
+    counts : int64[3]
+        How many strings there were so far, and how many of them were searched, each once for each layer; and how often
+        RE2 or Python had to test one.
     wants_merge : bool
         Whether some layers should become one, in the background.
     """
@@ -156,7 +167,7 @@ class Matcher:
         self.layers: tuple[Layer, ...] = previous.layers if previous else ()
         self.prefixes: frozenset[str] = previous.prefixes if previous else frozenset()
         self.takes_all = domains.takes_all_strings
-        self.counts: NDArray[np.int64] = previous.counts if previous else np.zeros(2, dtype=np.int64)
+        self.counts: NDArray[np.int64] = previous.counts if previous else np.zeros(3, dtype=np.int64)
         self.n_patterns = len(domains.pattern_attributes)
         self._last: int = new[-1][0] if new else last
         entries = [entry for entry in new if entry[1].op in PATTERN_OPS]
@@ -377,7 +388,7 @@ class Layer:
         workspace = _workspace()
         longest = int((leaves.text_ends - leaves.text_starts).max(initial=0))
         found = workspace.searched(self, self.n_owners, self.n_targets, longest, leaves, event_starts)
-        more = self._confirmed(leaves, found)
+        more = self._confirmed(leaves, found, workspace.counts)
         starts, targets = found.starts, found.targets
         return _with_more(starts, targets, more) if more else (starts, targets)
 
@@ -386,7 +397,7 @@ class Layer:
         pairs = zip(open_leaves, open_targets, strict=True)
         return {holding for leaf, target in pairs for holding in self._testers[target](_text(leaves, leaf))}
 
-    def _confirmed(self, leaves: LeafColumns, found: Found) -> list[tuple[int, int]]:
+    def _confirmed(self, leaves: LeafColumns, found: Found, counts: NDArray[np.int64]) -> list[tuple[int, int]]:
         """Return (event, target) of what was left open and holds; each different string is tested once."""
         n_open = len(found.open_targets)
         if not n_open:
@@ -405,6 +416,7 @@ class Layer:
             if holding is None:
                 holding = known[target, text] = self._testers[target](text)
             more += [(event, confirmed) for confirmed in holding]
+        counts[-1] = len(known)
         return more
 
 
@@ -458,8 +470,8 @@ class _Workspace:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """How many strings there were in the last search, and how many of them were searched."""
-        return self._scratch.serials[N_STRINGS : N_SEARCHED + 1]
+        """How many strings there were in the last search, how many of them were searched, and the tests of them."""
+        return self._scratch.serials[N_STRINGS : N_TESTS + 1]
 
     def _replace(self, **arrays: NDArray[Any]) -> None:
         self._scratch = self._scratch._replace(**arrays)
@@ -550,6 +562,7 @@ class _Literals:
         self._by_literal: defaultdict[tuple[int, bytes, int], list[tuple[int, int]]] = defaultdict(list)
         self._always: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         self._patterns: list[bytes] = []
+        self._automata: list[Automaton] = []
 
     def add(self, attribute: int, form: int, text: str, anchors: int, target: int, test: int = NO_TEST) -> None:
         """Ask for a text somewhere in a string, or at an end of it, and for what a test says of the string."""
@@ -573,22 +586,19 @@ class _Literals:
 
     def add_like(self, attribute: int, form: int, pattern: str, target: int) -> None:
         """Ask for what a wildcard pattern says."""
-        first, *others = parse_like(pattern)
-        middle = [segment for segment in others[:-1] if segment]
-        segments = [first, *middle, *others[-1:]]
-        texts = ["".join(character or "" for character in segment) for segment in segments]
-        has_gaps = any(None in segment for segment in segments)
-        match texts:
-            case [text] if not has_gaps:
+        match literal_segments(pattern):
+            case [text]:
                 self.add_equal(attribute, form, text, target)
-            case [text, ""] if not has_gaps:
+            case [text, ""]:
                 self.add(attribute, form, text, AT_START, target)
-            case ["", text] if not has_gaps:
+            case ["", text]:
                 self.add(attribute, form, text, AT_END, target)
-            case ["", text, ""] if not has_gaps:
+            case ["", text, ""]:
                 self.add(attribute, form, text, 0, target)
             case _:
-                self._add_pattern(attribute, form, segments, target)
+                first, *others = parse_like(pattern)
+                middle = [segment for segment in others[:-1] if segment]
+                self._add_pattern(attribute, form, [first, *middle, *others[-1:]], target)
 
     def add_regex(self, attribute: int, regex: str, target: int) -> bool:
         """Ask for what a regular expression says, if there are texts to look for, or a length."""
@@ -597,14 +607,36 @@ class _Literals:
             anchors = AT_START * literal.is_at_start | AT_END * literal.is_at_end
             self.add(attribute, _AS_IT_IS, literal.text, anchors, target)
             return True
-        needs = needs_of(regex)
+        needs, automaton = needs_of(regex), automaton_of(regex)
+        if automaton is not None:
+            self._automata.append(automaton)
+            for text in needs.texts or ("",):
+                self.add(attribute, _FOLDED, text, 0, target, FIRST_AUTOMATON + len(self._automata) - 1)
+            return True
         texts = needs.texts or ("",) * (needs.shortest >= _ALONE_MIN_CHARACTERS)
         for text in texts:
             self.add(attribute, _FOLDED, text, 0, target, OPEN_TEST - min(needs.shortest, _LENGTH_TESTED_MAX))
         return bool(texts)
 
+    def _join_forms(self) -> None:
+        """Look for texts that folding does not change in folded strings, where other texts are looked for there.
+
+        No other character is folded to one of theirs, so that they are found in the same strings.
+        """
+        folded = {owner for owner, _, _ in self._by_literal if owner & 1}
+        unchanged = [
+            (owner, text, anchors)
+            for (owner, text, anchors), asked in self._by_literal.items()
+            if owner + 1 in folded
+            and text.translate(None, _UNCASED) == b""
+            and all(test == NO_TEST for _, test in asked)
+        ]
+        for owner, text, anchors in unchanged:
+            self._by_literal[owner + 1, text, anchors] += self._by_literal.pop((owner, text, anchors))
+
     def table(self, networks: Networks) -> SearchTable:
         """Return everything for the search."""
+        self._join_forms()
         literals = list(self._by_literal.items())
         texts, starts = _flat([text for (_, text, _), _ in literals])
         owners = np.array([owner for (owner, _, _), _ in literals], dtype=np.int64)
@@ -613,7 +645,9 @@ class _Literals:
         plan = _Plan.of(owners, np.diff(starts), n_owners)
         passes, entries = plan.filed(texts, starts)
         target_starts, targets, tests = _asked([asked for _, asked in literals])
-        always_starts, always, always_tests = _asked([self._always.get(owner, []) for owner in range(n_owners)])
+        always_owners = sorted(self._always)
+        own_starts, always, always_tests = _asked([self._always[owner] for owner in always_owners])
+        always_starts = own_starts[np.searchsorted(always_owners, np.arange(n_owners + 1))]
         patterns, pattern_starts = _flat(self._patterns)
         return SearchTable(
             pass_starts=plan.pass_starts,
@@ -632,7 +666,29 @@ class _Literals:
             always_tests=always_tests,
             is_searched=(np.diff(plan.pass_starts) > 0) | (np.diff(always_starts) > 0),
             networks=networks,
+            automata=_laid_out(self._automata),
         )
+
+
+def _laid_out(automata: list[Automaton]) -> Automata:
+    steps = [automaton.steps.ravel() for automaton in automata]
+    ends = [automaton.matches_at_end for automaton in automata]
+    return Automata(
+        classes=np.concatenate([np.zeros(0, dtype=np.uint8), *(automaton.classes for automaton in automata)]),
+        named=_named([automaton.named for automaton in automata]),
+        widths=np.array([automaton.steps.shape[1] for automaton in automata], dtype=np.int64),
+        step_starts=np.cumsum([0, *map(len, steps)]),
+        steps=np.concatenate([np.zeros(0, dtype=np.int16), *steps]),
+        end_starts=np.cumsum([0, *map(len, ends)]),
+        matches_at_end=np.concatenate([np.zeros(0, dtype=np.bool_), *ends]),
+    )
+
+
+def _named(characters: list[tuple[str, ...]]) -> NDArray[np.int32]:
+    named = np.full((len(characters), N_NAMED), -1, dtype=np.int32)
+    for row, each in zip(named, characters, strict=True):
+        row[: len(each)] = [ord(character) for character in each]
+    return named.ravel()
 
 
 class _Passes(NamedTuple):
@@ -664,21 +720,20 @@ class _Plan(NamedTuple):
     def of(cls, owners: NDArray[np.int64], lengths: NDArray[np.int64], n_owners: int) -> _Plan:
         """Choose the passes for literals of these owners and lengths."""
         order = np.lexsort((lengths, owners))
-        bounds = np.searchsorted(owners[order], np.arange(n_owners + 1))
+        used, firsts = np.unique(owners[order], return_index=True)
         pass_numbers = np.zeros(len(owners), dtype=np.int64)
         found: list[tuple[int, int]] = []
-        pass_starts = np.zeros(n_owners + 1, dtype=np.int32)
-        for owner in range(n_owners):
-            own = order[bounds[owner] : bounds[owner + 1]]
-            place = 0
+        n_passes = np.zeros(n_owners + 1, dtype=np.int32)
+        for owner, own in zip(used.tolist(), np.split(order, firsts[1:]), strict=False):
+            n_before, place = len(found), 0
             for size, step, longest in _chosen_passes(lengths[own]):
                 end = int(np.searchsorted(lengths[own], longest, side="right"))
                 pass_numbers[own[place:end]] = len(found)
                 found.append((size, step))
                 place = end
-            pass_starts[owner + 1] = len(found)
+            n_passes[owner + 1] = len(found) - n_before
         sizes, steps = np.array(found, dtype=np.int64).reshape(-1, 2).T.copy()
-        return cls(pass_starts, sizes, steps, pass_numbers)
+        return cls(np.cumsum(n_passes, dtype=np.int32), sizes, steps, pass_numbers)
 
     def filed(self, texts: NDArray[np.uint8], starts: NDArray[np.int64]) -> tuple[_Passes, _Entries]:
         """File literals under their grams."""
@@ -732,6 +787,31 @@ def _chosen_passes(lengths: NDArray[np.int64]) -> list[tuple[int, int, int]]:
     if shortest < GRAM_MAX:
         passes.append((shortest, 1, shortest))
     return [*passes, (GRAM_MAX, 1, _ANY_LENGTH)]
+
+
+def literal_segments(pattern: str) -> list[str]:
+    r"""Return the texts between the `%` of a wildcard pattern, those between two of them only if they are not empty.
+
+    The list is empty if there is a `_`, or an escape that is not needed. This is `parse_like` for what most patterns
+    are, without a look at each character.
+
+    >>> literal_segments(r"%\\cmd.exe"), literal_segments("a_"), literal_segments("a%%b")
+    (['', '\\cmd.exe'], [], ['a', 'b'])
+    """
+    plain = pattern
+    if "\\" in pattern:
+        if _MARK in pattern:
+            return []
+        for number, escaped in enumerate(_ESCAPED):
+            plain = plain.replace(f"\\{escaped}", f"{_MARK}{number}")
+    if "_" in plain or "\\" in plain:
+        return []
+    first, *others = plain.split("%")
+    segments = [first, *filter(None, others[:-1]), *others[-1:]]
+    if plain is not pattern:
+        for number, escaped in enumerate(_ESCAPED):
+            segments = [segment.replace(f"{_MARK}{number}", escaped) for segment in segments]
+    return segments
 
 
 def _flat(texts: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -427,7 +427,7 @@ class Engine(CommonEngine):
         """Return counts, bytes by structure, and the work that matching has done so far."""
         with self._state.writing:
             clauses, matcher = self._updates.joined_clauses(), self._state.domains.matcher
-            n_strings, n_searched = (0, 0) if matcher is None else matcher.counts.tolist()
+            n_strings, n_searched, n_tests = (0, 0, 0) if matcher is None else matcher.counts.tolist()
             return {
                 "index": self._state.index_name,
                 "subscriptions": len(self),
@@ -436,6 +436,7 @@ class Engine(CommonEngine):
                 "patterns": len(self._state.domains.patterns) + len(self._state.domains.pattern_attributes),
                 "strings": n_strings,
                 "strings_searched": n_searched,
+                "strings_tested": n_tests,
                 "clauses": clauses.n_clauses,
                 "predicates": len(clauses.attributes),
                 "clause_bytes": sum(array.nbytes for array in clauses),
