@@ -200,7 +200,7 @@ def test_texts_without_letters_are_found_beside_folded_ones() -> None:
     asked = [("contains", "4-6"), ("contains", "aB"), ("ilike", "%Ab%"), ("starts with", "4"), ("ends with", ".%")]
     asked += [("like", "%4-6_x%"), ("ilike", "4-6"), ("contains", "k")]
     layer = Layer([(i, Pattern(0, op, operand)) for i, (op, operand) in enumerate(asked)])
-    unlike = [(point, to) for point, to in enumerate(module._folded_characters().tolist()) if to != point and to < 128]
+    unlike = [(point, to) for point, to in enumerate(module.folded_characters().tolist()) if to != point and to < 128]
     assert all(chr(to).isalpha() for _, to in unlike)
     for text in ("4-6", "x4-6aB", "4-6 xAB", "4-6_X", "4-6_x.%", ".%", "\u212a", "k", "\u017f4-6", "4-6\ud800", ""):
         assert found_in(layer, text) == expected(asked, {"a": text})
