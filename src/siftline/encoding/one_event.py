@@ -25,7 +25,7 @@ import orjson
 from siftline.encoding.domain import FIRST_NUMBER, TRUE
 from siftline.encoding.domain_tables import tables_of
 from siftline.encoding.domains import ANY_STRING, INSTANT
-from siftline.encoding.events import DictSource, EncodedEvents
+from siftline.encoding.events import EncodedEvents
 from siftline.encoding.json_events import OneText
 from siftline.encoding.json_leaves import empty_columns, empty_statuses, parser_scratch
 from siftline.encoding.patterns import empty_found, empty_search_scratch, folded_characters, matcher_of
@@ -85,14 +85,17 @@ class Workspace:
         How many values it has, pattern attributes included.
     now : int or None
         The instant of which its ages are.
+    text : bytes
+        The event itself.
     """
 
-    __slots__ = ("_handle", "_patterns", "address", "encoder", "header", "n_values", "now", "scratch")
+    __slots__ = ("_handle", "_patterns", "address", "encoder", "header", "n_values", "now", "scratch", "text")
 
     def __init__(self) -> None:
         self.scratch = _scratch(_FEWEST_BYTES, _FEWEST_SLOTS)
         self._patterns: _PatternSearch | None = None
         self.encoder: EventEncoder | None = None
+        self.text = b""
         self.n_values = 0
         self.now: int | None = None
         self._describe()
@@ -191,8 +194,7 @@ class Workspace:
         """Return the event that was encoded last, in arrays of its own."""
         assert self.encoder is not None
         attributes, codes = self.values()
-        tree, text = event if type(event) is dict else None, _text_of(event)
-        source = DictSource([event]) if text is None else OneText(text, tree)  # a dict may be changed meanwhile
+        source = OneText(self.text, event if type(event) is dict else None)
         return EncodedEvents.of_one(source, self.encoder, self.now, attributes.copy(), codes.copy())
 
     def values(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -359,7 +361,7 @@ class EventEncoder:
             n_values = self._encode(text, self._address, workspace.address, self._others)
         if n_values < 0:
             return None
-        workspace.encoder, workspace.n_values, workspace.now = self, n_values, now
+        workspace.encoder, workspace.text, workspace.n_values, workspace.now = self, text, n_values, now
         if self._changed:
             workspace.correct(self._changed)
         for layer, layer_at in self._layers:
