@@ -20,14 +20,16 @@ from conftest import N_EXAMPLES
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numba.core import config
+from strategies import TIMES
 
 from siftline import Engine
 from siftline.encoding import domain_tables, one_event
-from siftline.encoding.domains import ANY_STRING, Domains, Pattern
+from siftline.encoding.domains import AGE, ANY_STRING, INSTANT, Domains, MomentOf, Pattern
 from siftline.encoding.events import DictSource
 from siftline.encoding.json_events import one_json
 from siftline.encoding.one_event import EventEncoder, encoder_of, plain_json
 from siftline.errors import EventError
+from siftline.model import instant_of_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = 25 if config.DISABLE_JIT else 3 * N_EXAMPLES
 relaxed = settings(max_examples=EXAMPLES, deadline=None)
+
+too_much_for_python = pytest.mark.skipif(config.DISABLE_JIT, reason="takes minutes if kernels are interpreted")
 
 PATHS = ["a", "b", "a.b", "b.a", "", "é", "a.b.a"]
 CONSTANTS: Final = [0, 1, 0.5, 2**53 + 1, 2**63 - 1, 1e16, 1e30, "", "a", "abcdefgh", "é", "\ud800"]
@@ -165,7 +169,7 @@ def located(event: object, domains: Domains) -> collections.Counter[tuple[int, i
     workspace = encoder.locate(event)
     if workspace is None:
         return None
-    encoded = workspace.encoded(event, None)
+    encoded = workspace.encoded(event)
     attributes, codes = encoded.attributes, encoded.codes
     assert attributes.dtype == codes.dtype == np.int32
     assert encoded.is_single
@@ -227,12 +231,47 @@ class TestGivingUp:
     def test_what_is_neither_text_nor_dict(self, event: object) -> None:
         assert encoder_for(Domains()).locate(event) is None
 
-    def test_domains_with_moments(self) -> None:
-        engine = Engine()
-        engine.add("at > now() - interval '1 day'", id=1)
-        assert encoder_of(engine._state.domains) is None
-        assert engine.match({"at": "2026-01-31"}, now="2026-01-31T10:00:00Z") == [1]
-        assert engine.match(b'{"at": "2026-01-31"}', now="2026-03-31T10:00:00Z") == []
+
+@relaxed
+@given(
+    st.dictionaries(
+        keys, st.sampled_from(TIMES) | st.lists(st.sampled_from([*TIMES, "a"]), max_size=3) | st.booleans()
+    ),
+    st.sets(st.tuples(st.sampled_from(PATHS), st.sampled_from([INSTANT, AGE]))),
+    st.booleans(),
+)
+def test_times_have_instants_and_ages(tree: dict[str, Any], asked: set[tuple[str, str]], are_beside: bool) -> None:
+    domains = Domains()
+    ages: set[Any] = {0, 3_600 * 10**9, instant_of_text("2026-01-31T10:00:00Z")}
+    domains.add({MomentOf(path, op): ages for path, op in asked})
+    if not are_beside:
+        domains.merge()
+    now = instant_of_text("2026-01-31T11:00:00Z")
+    assert now is not None
+    workspace = encoder_for(domains).locate(tree, now)
+    assert workspace is not None
+    encoded = workspace.encoded(tree)
+    starts, attributes, codes = DictSource([tree]).encode(domains, now)
+    assert len(starts) == 2
+    found = zip(encoded.attributes.tolist(), encoded.codes.tolist(), strict=True)
+    assert collections.Counter(found) == collections.Counter(zip(attributes.tolist(), codes.tolist(), strict=True))
+    assert encoded.now == now
+
+
+def test_ages_are_of_the_time_of_the_match() -> None:
+    engine = Engine()
+    engine.add("at > now() - interval '1 day'", id=1)
+    for event in ({"at": "2026-01-31"}, b'{"at": "2026-01-31"}', '{"at": "2026-01-31"}'):
+        for _ in range(3):
+            assert engine.match(event, now="2026-01-31T10:00:00Z") == [1]
+            assert engine.match(event, now="2026-03-31T10:00:00Z") == []
+        encoded = engine.encode(event)
+        assert engine.match(encoded, now="2026-01-31T10:00:00Z") == [1]
+        assert engine.match(encoded, now="2026-03-31T10:00:00Z") == []
+    assert engine.match({"at": datetime.datetime.now(datetime.UTC).isoformat()}) == [1]
+    text = json.dumps({"at": datetime.datetime.now(datetime.UTC).isoformat()})
+    assert engine.match(text) == engine.match(text) == [1]
+    assert engine.match(engine.encode({"at": "2020-01-31"})) == []
 
 
 def beside(constants: dict[str, set[Any]], more: dict[str, set[Any]]) -> Domains:
@@ -279,6 +318,7 @@ def test_new_attributes_wait_for_a_table_of_paths() -> None:
     assert encoder_for(domains) is domains.encoder
 
 
+@too_much_for_python
 def test_events_of_all_sizes_fit() -> None:
     domains = Domains()
     domains.add({"a": {1}, "b": {"x" * 5000}})
@@ -291,6 +331,7 @@ def test_events_of_all_sizes_fit() -> None:
             )
 
 
+@too_much_for_python
 def test_more_patterns_than_there_was_room_for() -> None:
     domains = Domains()
     for i in range(20_000):
@@ -324,6 +365,7 @@ def test_layers_that_were_merged_make_a_new_encoder() -> None:
     assert encoder_for(domains) is not first
 
 
+@too_much_for_python
 def test_threads_do_not_share_what_they_write_to() -> None:
     engine = Engine()
     engine.add_many((i, f"a = {i} and b contains '{i}'") for i in range(50))

@@ -23,6 +23,7 @@ from siftline.encoding.clauses import constants_of, encode_covers, pattern_of
 from siftline.encoding.domains import Domains, Pattern
 from siftline.encoding.events import encode_dict
 from siftline.encoding.patterns import Layer, Matcher, append_patterns, hits_of, literal_segments, matcher_of
+from siftline.encoding.regex_automata import automaton_of
 from siftline.encoding.regex_literals import literal_of
 from siftline.encoding.regex_needs import needs_of
 from siftline.encoding.selectivity import literal_shares
@@ -147,7 +148,7 @@ def test_strings_are_searched_once_in_a_batch(
         monkeypatch.setattr(module, "REMEMBERED_MIN_BYTES", least)
         layer.found_in(leaves, starts)  # makes what is missing, for which it may begin an event again
         ends, targets = layer.found_in(leaves, starts)
-        n_strings, n_searched = module._workspace().counts.tolist()
+        n_strings, n_searched, _ = module._workspace().counts.tolist()
         assert n_strings == len(data)
         most = len({text for text in data if least <= len(text) <= 512})
         most += sum(not least <= len(text) <= 512 for text in data)
@@ -175,6 +176,11 @@ def test_stats_count_strings() -> None:
     assert (engine.stats()["strings"], engine.stats()["strings_searched"]) == (5, 1)
     engine.match({"a": "one more string", "b": "nobody asks for it"})
     assert (engine.stats()["strings"], engine.stats()["strings_searched"]) == (6, 2)
+    assert engine.stats()["strings_tested"] == 0
+    engine.add(r"a matches 'several\b'", id=2)
+    assert engine.match_batch(['{"a": "the same string, several times"}'] * 5).num_rows == 5
+    assert engine.match({"a": "another string"}) == []
+    assert engine.stats()["strings_tested"] == 1
 
 
 @settings(max_examples=4 * N_EXAMPLES)
@@ -188,6 +194,16 @@ def test_segments_are_those_of_the_model(pattern: str) -> None:
     assert not segments or [tuple(segment) for segment in segments] == wanted
     if "_" not in pattern and "\\" not in pattern:
         assert segments
+
+
+def test_texts_without_letters_are_found_beside_folded_ones() -> None:
+    asked = [("contains", "4-6"), ("contains", "aB"), ("ilike", "%Ab%"), ("starts with", "4"), ("ends with", ".%")]
+    asked += [("like", "%4-6_x%"), ("ilike", "4-6"), ("contains", "k")]
+    layer = Layer([(i, Pattern(0, op, operand)) for i, (op, operand) in enumerate(asked)])
+    unlike = [(point, to) for point, to in enumerate(module.folded_characters().tolist()) if to != point and to < 128]
+    assert all(chr(to).isalpha() for _, to in unlike)
+    for text in ("4-6", "x4-6aB", "4-6 xAB", "4-6_X", "4-6_x.%", ".%", "\u212a", "k", "\u017f4-6", "4-6\ud800", ""):
+        assert found_in(layer, text) == expected(asked, {"a": text})
 
 
 LENGTHS = [
@@ -308,7 +324,7 @@ nested_regexes = st.recursive(
 @settings(max_examples=10 * N_EXAMPLES)
 @given(
     regex=nested_regexes.filter(lambda regex: accepted("matches", regex)),
-    texts=st.lists(st.text(alphabet="aAbBkK\u212aßéÉ]}. \n\ud800", max_size=12), max_size=8),
+    texts=st.lists(st.text(alphabet="aAbBkK\u212a\u017fsßéÉ]}. 1\n\ud800", max_size=12), max_size=8),
 )
 def test_a_match_has_what_is_needed(regex: str, texts: list[str]) -> None:
     needs, layer = needs_of(regex), Layer([(0, Pattern(0, "matches", regex))])
@@ -318,6 +334,104 @@ def test_a_match_has_what_is_needed(regex: str, texts: list[str]) -> None:
             assert len(text) >= needs.shortest
             assert not needs.texts or any(each in fold(text) for each in needs.texts)
         assert found_in(layer, text) == ({0} if is_match else set())
+
+
+ATOMS = [
+    "a",
+    "b",
+    "k",
+    "S",
+    ".",
+    "[ab]",
+    "[^a]",
+    "[^k1]",
+    "[a-c-]",
+    "^",
+    "$",
+    r"\A",
+    r"\z",
+    r"\n",
+    "-",
+    r"[\w.]",
+    r"[^\W_]",
+    "é",
+    "[^é]",
+]
+plain_regexes = st.tuples(
+    st.sampled_from(["", "", "(?i)", "(?s)", "(?is)"]),
+    st.recursive(
+        st.sampled_from([*ATOMS, *(rf"\{letter}" for letter in "dDsSwW")]),
+        lambda inner: st.one_of(
+            st.lists(inner, min_size=1, max_size=4).map("".join),
+            st.lists(inner, min_size=1, max_size=3).map(lambda parts: f"({'|'.join(parts)})"),
+            st.tuples(inner, st.sampled_from(["?", "*", "+", "{2}", "{0,2}", "{2,}", "{1,3}", "*?"])).map(
+                lambda pair: f"(?:{pair[0]}){pair[1]}"
+            ),
+        ),
+        max_leaves=10,
+    ),
+).map("".join)
+
+
+@settings(max_examples=20 * N_EXAMPLES)
+@given(
+    regex=plain_regexes.filter(lambda regex: accepted("matches", regex)),
+    texts=st.lists(st.text(alphabet="abkK\u212asS\u017fé1_-. \n\ud800\U00010400", max_size=10), max_size=10),
+)
+def test_automata_match_what_re2_matches(regex: str, texts: list[str]) -> None:
+    layer = Layer([(0, Pattern(0, "matches", regex))])
+    for text in texts:
+        is_match = matches(Predicate("a", "matches", regex), Event({"a": text}))
+        assert found_in(layer, text) == ({0} if is_match else set())
+
+
+def test_automata_take_the_class_of_each_character_that_re2_takes() -> None:
+    everything = "".join(map(chr, [*range(0x2FFF), 0xD7FF, 0xE000, 0xFFFD, 0xFFFF, 0x10000, 0x10FFFF]))
+    for regex in (
+        r"\w",
+        r"\W",
+        r"\s",
+        r"\S",
+        r"\d",
+        r"\D",
+        ".",
+        "[^k]",
+        "[^a-z]",
+        r"[\W0]",
+        "[S-a]",
+        "k",
+        "s",
+        "[^é\u212a]",
+    ):
+        for flags in ("", "(?i)", "(?s)"):
+            asked = f"^{flags}x{regex}$" if not flags else f"{flags}^x{regex}$"
+            assert (automaton_of(asked) is not None) is (flags != "(?i)" or asked.isascii())
+            layer, compiled = Layer([(0, Pattern(0, "matches", asked))]), compile_regex(asked)
+            starts, _ = hits_of(layer, 0, [f"x{character}" for character in everything])
+            assert np.diff(starts).tolist() == [compiled.search(f"x{c}") is not None for c in everything]
+
+
+@pytest.mark.parametrize(
+    ("regex", "is_made"),
+    [
+        ("[0-9]{1,3}(?:\\.[0-9]{1,3}){3}", True),
+        ("(?i)echo.*clip.*&&.*(Clipboard|i`?n`?v`?o`?k`?e`?)", True),
+        (r"a\b", False),
+        ("(?m)^a", False),
+        ("a(?i)b", False),
+        ("é[éß]", True),
+        ("[é-ß]", False),
+        ("(?i)é", False),
+        ("éßèàùòì", False),
+        (".{300}x", False),
+        ("(a|b)*a(a|b){14}", False),
+        ("", False),
+        ("a*", False),
+        ("(?i:a)b", False),
+    ],
+)
+def test_which_automata_are_made(regex: str, is_made: bool) -> None:
+    assert (automaton_of(regex) is not None) is is_made
 
 
 def test_letters_that_re2_takes_for_ascii_are_folded_to_it() -> None:

@@ -20,8 +20,9 @@
   nothing in it moves with the time. An event is encoded again if its ages are of another instant than that of the
   match.
 - `patterns.py`: which patterns a string satisfies, all of an attribute at once; `regex_literals.py` and
-  `regex_needs.py` find the texts that a regular expression cannot do without. A pattern attribute has an id like any
-  other but no path, so no key of an event can be taken for it.
+  `regex_needs.py` find the texts that a regular expression cannot do without, and `regex_automata.py` makes small
+  automata of most expressions, so that RE2 need not be called. A pattern attribute has an id like any other but no
+  path, so no key of an event can be taken for it.
 - `events.py` (dicts), `json_events.py`, `arrow_events.py`: events as (attribute, code) pairs. Each keeps its source, so
   that the exact check can look at the event itself, and a version, so that it is encoded again when the domains
   changed. `one_event.py` is the short way for one event from JSON text or a plain dict: a kernel call that writes to

@@ -301,7 +301,7 @@ class _Block:
     def _add_patterns(self, values: Values, path: str | None, rows: NDArray[np.int64] | None, chosen: Mask) -> None:
         """Take in which patterns the (chosen) values satisfy, each different string tried once."""
         attribute = self._searched_as(path)
-        strings = texts_of(values)
+        strings = None if attribute is None else texts_of(values)
         if strings is not None and attribute is not None:
             texts, places, numbers = strings.distinct(chosen)
             self._add_hits(self._hits(texts, attribute), places if rows is None else rows[places], numbers)
@@ -417,7 +417,7 @@ class _Block:
                 values = self._read(dictionary, None, repr)
                 codes[:-1] = values.located(*self._tables.line_of(attribute))
                 searched = self._searched_as(path)
-                strings = texts_of(values)
+                strings = None if searched is None else texts_of(values)
                 if strings is not None and searched is not None:
                     hits = self._hits(strings, searched)
                 moments = self._moments(values, attribute, None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -47,7 +46,6 @@ _KINDS: Final[dict[type, int]] = {
 }
 _NUMBERS: Final = frozenset((int, float))
 _PLAIN: Final = frozenset(_KINDS)
-_NO_ERRORS: Final[Mapping[int, str]] = MappingProxyType({})
 
 _NO_INTEGERS: Final = np.zeros(0, dtype=np.int64)
 _NO_BYTES: Final = read_only(np.zeros(0, dtype=np.uint8))
@@ -133,11 +131,11 @@ class EncodedEvents:
         attributes: NDArray[np.int32],
         codes: NDArray[np.int32],
     ) -> EncodedEvents:
-        """Return one event that was encoded already, by domains without ages."""
+        """Return one event that was encoded already."""
         events = cls.__new__(cls)
         events.source, events.domains, events.version, events.now = source, encoder.domains, encoder.version, now
         events.starts, events.attributes, events.codes = np.array((0, len(codes))), attributes, codes
-        events.errors, events.is_single = _NO_ERRORS, True
+        events.errors, events.is_single = source.errors, True
         events.address, events._header = 0, np.empty(HEADER_SIZE, dtype=np.int64)
         events._events, events._latest = {}, None
         return events

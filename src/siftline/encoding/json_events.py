@@ -28,6 +28,7 @@ from siftline.kernels.compiler import direct
 from siftline.kernels.leaves import LeafColumns
 from siftline.kernels.locate import locate_leaves
 from siftline.kernels.pointers import no_arrays
+from siftline.kernels.spans import side_by_side
 from siftline.model import MAX_EVENT_DEPTH, MAX_INTEGER_DIGITS
 
 if TYPE_CHECKING:
@@ -180,9 +181,9 @@ class JsonSource:
             leaves = leaves.of_paths() if domains.takes_all_strings else leaves
         arrays = leaves.event_starts, leaves.attributes, _locator()(leaves.columns, tables.base.handle)
         if satisfied is not None:
-            arrays = _merged(arrays, np.arange(end - first), satisfied)
+            arrays = _beside(arrays, satisfied)
         if domains.moments:
-            arrays = _merged(arrays, np.arange(end - first), _moment_leaves(leaves, domains, tables.base, now))
+            arrays = _beside(arrays, _moment_leaves(leaves, domains, tables.base, now))
         odd = np.flatnonzero(leaves.statuses != OK)
         if not odd.size:
             return arrays
@@ -228,11 +229,30 @@ class JsonSource:
 
 
 class OneText(JsonSource):
-    """One event as JSON text, with the dict that the text was written from, if there is one."""
+    """One event as JSON text, with the dict that the text was written from, if there is one.
+
+    Of most events nobody wants the text again, so the arrays are made when they are asked for.
+    """
 
     def __init__(self, text: bytes, tree: Mapping[str, Any] | None = None) -> None:
-        super().__init__(text, _FIRST, np.array([len(text)], dtype=np.int64))
-        self._tree = tree
+        self._text, self._tree = text, tree
+        self._skip_bad, self._lines = False, None
+        self.errors = {}
+
+    @functools.cached_property
+    def _data(self) -> NDArray[np.uint8]:  # type: ignore[override]
+        return np.frombuffer(self._text, dtype=np.uint8)
+
+    @functools.cached_property
+    def _starts(self) -> NDArray[np.int64]:  # type: ignore[override]
+        return _FIRST
+
+    @functools.cached_property
+    def _ends(self) -> NDArray[np.int64]:  # type: ignore[override]
+        return np.array([len(self._text)], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return 1
 
     def tree(self, position: int) -> Mapping[str, Any]:
         """Return the event as it was given."""
@@ -354,6 +374,14 @@ def _moment_leaves(leaves: Leaves, domains: Domains, base: Base, now: int) -> Ar
     )
     codes = base.located(columns)
     return np.searchsorted(owners[order], np.arange(len(leaves.statuses) + 1)), attributes[order], codes
+
+
+def _beside(arrays: Arrays, extra: Arrays) -> Arrays:
+    """Put more leaves of all events behind those that they have in the arrays."""
+    starts, attributes, codes = arrays
+    extra_starts, extra_attributes, extra_codes = extra
+    joined_starts, joined_attributes = side_by_side(starts, attributes, extra_starts, extra_attributes)
+    return joined_starts, joined_attributes, side_by_side(starts, codes, extra_starts, extra_codes)[1]
 
 
 def _merged(arrays: Arrays, events: NDArray[np.int64], extra: Arrays) -> Arrays:

@@ -6,8 +6,8 @@
 
 A dict takes the same way, written as JSON by orjson, if it holds nothing but what JSON has: what orjson makes of
 anything else (enumerations, fragments of JSON) is not what it means in an event. The short way gives up on whatever is
-odd: a text that only Python reads right or that is no JSON at all, and comparisons with times. The careful way
-(`json_events.py`, `events.py`) then gives the same result, or the error.
+odd: a text that only Python reads right, or that is no JSON at all. The careful way (`json_events.py`, `events.py`)
+then gives the same result, or the error.
 
 An encoder never changes; it is made under the lock of whoever changes the domains, and used without one.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,8 +24,8 @@ import orjson
 
 from siftline.encoding.domain import FIRST_NUMBER, TRUE
 from siftline.encoding.domain_tables import tables_of
-from siftline.encoding.domains import ANY_STRING
-from siftline.encoding.events import DictSource, EncodedEvents
+from siftline.encoding.domains import ANY_STRING, INSTANT
+from siftline.encoding.events import EncodedEvents
 from siftline.encoding.json_events import OneText
 from siftline.encoding.json_leaves import empty_columns, empty_statuses, parser_scratch
 from siftline.encoding.patterns import empty_found, empty_search_scratch, folded_characters, matcher_of
@@ -44,7 +45,7 @@ from siftline.kernels.json_event import (
 from siftline.kernels.json_leaves import NO_OTHERS, STRING, TEXT_MARGIN
 from siftline.kernels.json_path import SLOT_WORDS
 from siftline.kernels.pointers import HEADER_SIZE, address_of, event_describer, handle_of
-from siftline.model import MAX_EVENT_DEPTH
+from siftline.model import MAX_EVENT_DEPTH, instant_of_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -82,15 +83,21 @@ class Workspace:
         The address of the header of the event that was encoded last, see `EncodedEvents.described`.
     n_values : int
         How many values it has, pattern attributes included.
+    now : int or None
+        The instant of which its ages are.
+    text : bytes
+        The event itself.
     """
 
-    __slots__ = ("_handle", "_patterns", "address", "encoder", "header", "n_values", "scratch")
+    __slots__ = ("_handle", "_patterns", "address", "encoder", "header", "n_values", "now", "scratch", "text")
 
     def __init__(self) -> None:
         self.scratch = _scratch(_FEWEST_BYTES, _FEWEST_SLOTS)
         self._patterns: _PatternSearch | None = None
         self.encoder: EventEncoder | None = None
+        self.text = b""
         self.n_values = 0
+        self.now: int | None = None
         self._describe()
 
     def _describe(self) -> None:
@@ -128,18 +135,32 @@ class Workspace:
                 patterns.make_room_for_targets(2 * patterns.n_targets)
             n_values = search(layer_at, counts_at, patterns.address, self.address)
         self.n_values = n_values
-        n_open = patterns.n_open
-        if n_open:
-            found = layer.found_one_by_one(self.scratch.leaves, *patterns.opened(n_open))
+        if patterns.n_open:
+            found = layer.confirmed(self.scratch.leaves, *patterns.opened())
             if found:
-                self._append(found)
+                self._append(found, TRUE)
 
-    def _append(self, found: Collection[int]) -> None:
-        """Append pattern attributes."""
-        n, end = self.n_values, self.n_values + len(found)
+    def add_moments(self, domains: Domains) -> None:
+        """Append the instants and ages of the strings that are times."""
+        leaves, moments = self.scratch.leaves, domains.moments
+        found: list[int] = []
+        codes: list[int] = []
+        for leaf, owner in enumerate(leaves.attributes[: self.n_leaves].tolist()):
+            instant = instant_of_text(self._text(leaf)) if owner in moments and leaves.kinds[leaf] == STRING else None
+            if instant is not None:
+                for attribute, op in moments[owner]:
+                    found.append(attribute)
+                    number = instant if op == INSTANT else (self.now or 0) - instant
+                    codes.append(domains.domains[attribute].code(number))
+        if found:
+            self._append(found, codes)
+
+    def _append(self, attributes: Collection[int], codes: Any) -> None:
+        """Append values."""
+        n, end = self.n_values, self.n_values + len(attributes)
         if end > len(self.scratch.codes):
-            self.make_room_for_values(len(found))
-        self.scratch.attributes[n:end], self.scratch.codes[n:end] = list(found), TRUE
+            self.make_room_for_values(len(attributes))
+        self.scratch.attributes[n:end], self.scratch.codes[n:end] = list(attributes), codes
         self.scratch.counts[VALUES] = self.n_values = end
         event_describer()(*self.values(), self.scratch.header)
 
@@ -160,18 +181,21 @@ class Workspace:
         """Return the number or the string of a leaf."""
         leaves = self.scratch.leaves
         if leaves.kinds[leaf] == STRING:
-            text = leaves.texts[leaves.text_starts[leaf] : leaves.text_ends[leaf]]
-            return text.tobytes().decode("utf-8", "surrogatepass")
+            return self._text(leaf)
         number, residual = leaves.numbers.item(leaf), leaves.residuals.item(leaf)
         return int(number) + residual if residual else number
 
-    def encoded(self, event: Any, now: int | None) -> EncodedEvents:
+    def _text(self, leaf: int) -> str:
+        leaves = self.scratch.leaves
+        text = leaves.texts[leaves.text_starts[leaf] : leaves.text_ends[leaf]]
+        return text.tobytes().decode("utf-8", "surrogatepass")
+
+    def encoded(self, event: Any) -> EncodedEvents:
         """Return the event that was encoded last, in arrays of its own."""
         assert self.encoder is not None
         attributes, codes = self.values()
-        tree, text = event if type(event) is dict else None, _text_of(event)
-        source = DictSource([event]) if text is None else OneText(text, tree)  # a dict may be changed meanwhile
-        return EncodedEvents.of_one(source, self.encoder, now, attributes.copy(), codes.copy())
+        source = OneText(self.text, event if type(event) is dict else None)
+        return EncodedEvents.of_one(source, self.encoder, self.now, attributes.copy(), codes.copy())
 
     def values(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the attributes and the codes of the event, as views."""
@@ -241,10 +265,9 @@ class _PatternSearch:
         """How many patterns were left open in some string."""
         return self._found.open_starts.item(1)
 
-    def opened(self, n_open: int) -> tuple[list[int], list[int]]:
+    def opened(self) -> tuple[list[int], list[int]]:
         """Return the leaves and the targets that were left open."""
-        if not n_open:
-            return [], []
+        n_open = self.n_open
         return self._found.open_leaves[:n_open].tolist(), self._found.open_targets[:n_open].tolist()
 
 
@@ -280,8 +303,8 @@ class EventEncoder:
     domains, version
         What events are encoded for.
     needs_lock : bool
-        Whether there are constants beside the flat arrays, which change in place: then whoever calls `locate` keeps
-        others from changing the domains.
+        Whether there are constants beside the flat arrays, or moments: then `locate` looks into the domains, and
+        whoever calls it keeps others from changing them.
     """
 
     __slots__ = (
@@ -290,6 +313,7 @@ class EventEncoder:
         "_counts",
         "_counts_at",
         "_encode",
+        "_has_moments",
         "_layers",
         "_matcher",
         "_n_slots",
@@ -302,7 +326,9 @@ class EventEncoder:
 
     def __init__(self, domains: Domains, places: _Places, changed: Mapping[int, Domain]) -> None:
         self.domains, self.version = domains, domains.version
-        self.places, self._changed, self.needs_lock = places, changed, bool(changed)
+        self._has_moments = bool(domains.moments)
+        self.places, self._changed = places, changed
+        self.needs_lock = bool(changed) or self._has_moments
         self._address = places.address
         self._others = len(domains.ids) if domains.takes_all_strings else NO_OTHERS
         self._n_slots = len(places.paths.hash.slots) // SLOT_WORDS
@@ -318,8 +344,11 @@ class EventEncoder:
         is_same = self.version == domains.version and self._matcher is domains.matcher
         return is_same and (not self._changed or self.places.base is domains.lines[0])
 
-    def locate(self, event: object) -> Workspace | None:
-        """Encode one event in the arrays of this thread; None if it must take the careful way."""
+    def locate(self, event: object, now: int | None = None) -> Workspace | None:
+        """Encode one event in the arrays of this thread; None if it must take the careful way.
+
+        `now` is the instant of which its ages are; the current time if left out.
+        """
         text = _text_of(event)
         if text is None:
             return None
@@ -332,11 +361,15 @@ class EventEncoder:
             n_values = self._encode(text, self._address, workspace.address, self._others)
         if n_values < 0:
             return None
-        workspace.encoder, workspace.n_values = self, n_values
+        workspace.encoder, workspace.text, workspace.n_values, workspace.now = self, text, n_values, now
         if self._changed:
             workspace.correct(self._changed)
         for layer, layer_at in self._layers:
             workspace.add_patterns(layer, layer_at, self._counts_at)
+        if self._has_moments:
+            if now is None and self.domains.has_ages:
+                workspace.now = time.time_ns()
+            workspace.add_moments(self.domains)
         return workspace
 
 
@@ -361,7 +394,7 @@ def encoder_of(domains: Domains) -> EventEncoder | None:
     previous = domains.encoder
     if previous is not None and previous.is_current():
         return previous
-    paths = None if domains.moments else domains.current_paths()
+    paths = domains.current_paths()
     if paths is None:
         return None
     tables = tables_of(domains)

@@ -11,9 +11,9 @@ In a layer
     in strings; in, ignoring case        literal texts, each of which is a whole string, as it is or folded
     like, ilike                          its longest literal text is searched for; where it is found, the kernel tests
                                          the whole pattern
-    matches                              the texts of which one must be there (`regex_needs.py`), and RE2 tests the
-                                         expression; one without such texts is tried on every string that is long
-                                         enough, in sets of RE2
+    matches                              the texts of which one must be there (`regex_needs.py`); then the kernel runs
+                                         a small automaton (`regex_automata.py`), or RE2 tests the expression. Without
+                                         such texts, it is tried on every string that is long enough, by RE2 in sets
     cidr                                 a table for each length of network prefix; IPv6 addresses are left to Python
 
 Every answer is the model's (`model/semantics.py`): tests compare them.
@@ -35,6 +35,7 @@ import numpy as np
 import re2
 
 from siftline.encoding.domains import ANY_STRING, CASELESS_LIST, PATTERN_OPS, TEXT_LIST, prefixes_of
+from siftline.encoding.regex_automata import automaton_of
 from siftline.encoding.regex_literals import literal_of
 from siftline.encoding.regex_needs import needs_of
 from siftline.kernels.compiler import direct
@@ -48,15 +49,17 @@ from siftline.kernels.text_search import (
     ANY_TEXT,
     AT_END,
     AT_START,
+    FIRST_AUTOMATON,
     FIRST_SLOT,
     FIRST_WORD,
     FOLDED_GROWTH,
     GRAM_MAX,
     GRAM_SIZE,
     MARGIN,
-    N_SEARCHED,
+    N_NAMED,
     N_SERIALS,
     N_STRINGS,
+    N_TESTS,
     NEVER_REMEMBERED,
     NO_TEST,
     OPEN_TEST,
@@ -66,6 +69,7 @@ from siftline.kernels.text_search import (
     SLOT_SHIFT,
     STEP,
     WORD_SHIFT,
+    Automata,
     Found,
     SearchScratch,
     SearchTable,
@@ -84,6 +88,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siftline.encoding.domains import Domains, Pattern
+    from siftline.encoding.regex_automata import Automaton
 
     # A pattern attribute and its pattern.
     Entry = tuple[int, Pattern]
@@ -108,6 +113,8 @@ _LIKE_ADDRESS: Final = re.compile(rb"[0-9a-fA-F:.]{2,45}(?:%.*)?", re.DOTALL)
 # A lone surrogate as Python writes it; RE2 reads UTF-8, in which U+FFFD must stand in for it.
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _REPLACEMENT: Final = "\ufffd".encode()
+# ASCII without letters.
+_UNCASED: Final = bytes(byte for byte in range(128) if not chr(byte).isalpha())
 # What stands, with a number, for each escaped character while a wildcard pattern is split.
 _MARK: Final = "\0"
 _ESCAPED: Final = "\\%_"
@@ -144,8 +151,9 @@ class Matcher:
         Whether all other strings of an event are searched as well.
     layers : tuple of Layer
         Old ones first.
-    counts : int64[2]
-        How many strings there were so far, and how many of them were searched; each once for each layer.
+    counts : int64[3]
+        How many strings there were so far, and how many of them were searched, each once for each layer; and how often
+        RE2 or Python had to test one.
     wants_merge : bool
         Whether some layers should become one, in the background.
     """
@@ -159,7 +167,7 @@ class Matcher:
         self.layers: tuple[Layer, ...] = previous.layers if previous else ()
         self.prefixes: frozenset[str] = previous.prefixes if previous else frozenset()
         self.takes_all = domains.takes_all_strings
-        self.counts: NDArray[np.int64] = previous.counts if previous else np.zeros(2, dtype=np.int64)
+        self.counts: NDArray[np.int64] = previous.counts if previous else np.zeros(3, dtype=np.int64)
         self.n_patterns = len(domains.pattern_attributes)
         self._last: int = new[-1][0] if new else last
         entries = [entry for entry in new if entry[1].op in PATTERN_OPS]
@@ -380,16 +388,16 @@ class Layer:
         workspace = _workspace()
         longest = int((leaves.text_ends - leaves.text_starts).max(initial=0))
         found = workspace.searched(self, self.n_owners, self.n_targets, longest, leaves, event_starts)
-        more = self._confirmed(leaves, found)
+        more = self._confirmed(leaves, found, workspace.counts)
         starts, targets = found.starts, found.targets
         return _with_more(starts, targets, more) if more else (starts, targets)
 
-    def found_one_by_one(self, leaves: LeafColumns, open_leaves: list[int], open_targets: list[int]) -> set[int]:
-        """Return the pattern attributes of one event that the search leaves to Python, given what it left open."""
+    def confirmed(self, leaves: LeafColumns, open_leaves: Sequence[int], open_targets: Sequence[int]) -> set[int]:
+        """Return the targets that hold among those that were left open in the leaves of one event."""
         pairs = zip(open_leaves, open_targets, strict=True)
         return {holding for leaf, target in pairs for holding in self._testers[target](_text(leaves, leaf))}
 
-    def _confirmed(self, leaves: LeafColumns, found: Found) -> list[tuple[int, int]]:
+    def _confirmed(self, leaves: LeafColumns, found: Found, counts: NDArray[np.int64]) -> list[tuple[int, int]]:
         """Return (event, target) of what was left open and holds; each different string is tested once."""
         n_open = len(found.open_targets)
         if not n_open:
@@ -408,6 +416,7 @@ class Layer:
             if holding is None:
                 holding = known[target, text] = self._testers[target](text)
             more += [(event, confirmed) for confirmed in holding]
+        counts[-1] = len(known)
         return more
 
 
@@ -461,8 +470,8 @@ class _Workspace:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """How many strings there were in the last search, and how many of them were searched."""
-        return self._scratch.serials[N_STRINGS : N_SEARCHED + 1]
+        """How many strings there were in the last search, how many of them were searched, and the tests of them."""
+        return self._scratch.serials[N_STRINGS : N_TESTS + 1]
 
     def _replace(self, **arrays: NDArray[Any]) -> None:
         self._scratch = self._scratch._replace(**arrays)
@@ -553,6 +562,7 @@ class _Literals:
         self._by_literal: defaultdict[tuple[int, bytes, int], list[tuple[int, int]]] = defaultdict(list)
         self._always: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         self._patterns: list[bytes] = []
+        self._automata: list[Automaton] = []
 
     def add(self, attribute: int, form: int, text: str, anchors: int, target: int, test: int = NO_TEST) -> None:
         """Ask for a text somewhere in a string, or at an end of it, and for what a test says of the string."""
@@ -597,14 +607,36 @@ class _Literals:
             anchors = AT_START * literal.is_at_start | AT_END * literal.is_at_end
             self.add(attribute, _AS_IT_IS, literal.text, anchors, target)
             return True
-        needs = needs_of(regex)
+        needs, automaton = needs_of(regex), automaton_of(regex)
+        if automaton is not None:
+            self._automata.append(automaton)
+            for text in needs.texts or ("",):
+                self.add(attribute, _FOLDED, text, 0, target, FIRST_AUTOMATON + len(self._automata) - 1)
+            return True
         texts = needs.texts or ("",) * (needs.shortest >= _ALONE_MIN_CHARACTERS)
         for text in texts:
             self.add(attribute, _FOLDED, text, 0, target, OPEN_TEST - min(needs.shortest, _LENGTH_TESTED_MAX))
         return bool(texts)
 
+    def _join_forms(self) -> None:
+        """Look for texts that folding does not change in folded strings, where other texts are looked for there.
+
+        No other character is folded to one of theirs, so that they are found in the same strings.
+        """
+        folded = {owner for owner, _, _ in self._by_literal if owner & 1}
+        unchanged = [
+            (owner, text, anchors)
+            for (owner, text, anchors), asked in self._by_literal.items()
+            if owner + 1 in folded
+            and text.translate(None, _UNCASED) == b""
+            and all(test == NO_TEST for _, test in asked)
+        ]
+        for owner, text, anchors in unchanged:
+            self._by_literal[owner + 1, text, anchors] += self._by_literal.pop((owner, text, anchors))
+
     def table(self, networks: Networks) -> SearchTable:
         """Return everything for the search."""
+        self._join_forms()
         literals = list(self._by_literal.items())
         texts, starts = _flat([text for (_, text, _), _ in literals])
         owners = np.array([owner for (owner, _, _), _ in literals], dtype=np.int64)
@@ -634,7 +666,29 @@ class _Literals:
             always_tests=always_tests,
             is_searched=(np.diff(plan.pass_starts) > 0) | (np.diff(always_starts) > 0),
             networks=networks,
+            automata=_laid_out(self._automata),
         )
+
+
+def _laid_out(automata: list[Automaton]) -> Automata:
+    steps = [automaton.steps.ravel() for automaton in automata]
+    ends = [automaton.matches_at_end for automaton in automata]
+    return Automata(
+        classes=np.concatenate([np.zeros(0, dtype=np.uint8), *(automaton.classes for automaton in automata)]),
+        named=_named([automaton.named for automaton in automata]),
+        widths=np.array([automaton.steps.shape[1] for automaton in automata], dtype=np.int64),
+        step_starts=np.cumsum([0, *map(len, steps)]),
+        steps=np.concatenate([np.zeros(0, dtype=np.int16), *steps]),
+        end_starts=np.cumsum([0, *map(len, ends)]),
+        matches_at_end=np.concatenate([np.zeros(0, dtype=np.bool_), *ends]),
+    )
+
+
+def _named(characters: list[tuple[str, ...]]) -> NDArray[np.int32]:
+    named = np.full((len(characters), N_NAMED), -1, dtype=np.int32)
+    for row, each in zip(named, characters, strict=True):
+        row[: len(each)] = [ord(character) for character in each]
+    return named.ravel()
 
 
 class _Passes(NamedTuple):

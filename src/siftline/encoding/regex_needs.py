@@ -43,7 +43,7 @@ _SMALL_CLASS: Final = re.compile(r"\[([^\\^\]-]+)\]", re.DOTALL)
 _TEXTS_MAX: Final = 16
 _LENGTH_MAX: Final = 64
 # Expressions with more groups are not read: each group inside of another one takes room on the stack.
-_GROUPS_MAX: Final = 100
+GROUPS_MAX: Final = 100
 # RE2 sees this in the place of a lone surrogate, which no search for a text would.
 _REPLACEMENT: Final = "\ufffd"
 _EMPTY: Final[Texts] = frozenset([""])
@@ -82,8 +82,8 @@ def needs_of(regex: str) -> Needs:
     >>> needs_of("[0-9a-f]{8}")
     Needs(texts=(), shortest=8)
     """
-    tokens = _tokens(regex)
-    if tokens is None or _REPLACEMENT in regex or regex.count("(") > _GROUPS_MAX:
+    tokens = tokens_of(regex)
+    if tokens is None or _REPLACEMENT in regex or regex.count("(") > GROUPS_MAX:
         return Needs((), 0)
     part, end = _alternatives(tokens, 0, _IGNORES_CASE.search(regex) is not None)
     if end < len(tokens):
@@ -91,7 +91,7 @@ def needs_of(regex: str) -> Needs:
     return Needs(tuple(sorted(_best(part.needed, part.exact) or ())), part.shortest)
 
 
-def _tokens(regex: str) -> list[tuple[str, str]] | None:
+def tokens_of(regex: str) -> list[tuple[str, str]] | None:
     """Return the kinds and texts of all tokens, None if one is unknown."""
     tokens, position = [], 0
     while position < len(regex):
@@ -133,7 +133,7 @@ def _sequence(tokens: list[tuple[str, str]], place: int, ignores_case: bool) -> 
         part, place = _one(tokens, place, ignores_case)
         low, high = 1, 1
         while place < len(tokens) and tokens[place][0] == "repeat":
-            next_low, next_high = _bounds(tokens[place][1])
+            next_low, next_high = bounds_of(tokens[place][1])
             low, high = low * next_low, (-1 if -1 in (high, next_high) else high * next_high)
             place += 1
         whole = whole._replace(shortest=whole.shortest + low * part.shortest)
@@ -167,7 +167,7 @@ def _one(tokens: list[tuple[str, str]], place: int, ignores_case: bool) -> tuple
     return _Part(_few(frozenset(map(fold, characters))), None, 1), place + 1
 
 
-def _bounds(token: str) -> tuple[int, int]:
+def bounds_of(token: str) -> tuple[int, int]:
     """Return how often a part is repeated at least and at most, -1 if there is no limit."""
     if token[0] != "{":
         return {"?": (0, 1), "*": (0, -1), "+": (1, -1)}[token[0]]

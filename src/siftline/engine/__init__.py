@@ -9,7 +9,7 @@ An `Engine` takes subscriptions, keeps them in an index, and returns the ids tha
     compaction.py      merges and sweeps after changes (`sweeping.py`); `relabelling.py` makes room for new constants
     pipeline.py        the steps of a match: candidates, confirm, duplicates, subset, rank (`ranking.py`)
     exact_check.py     which candidates hold, by their expressions
-    fast_path.py       a shortcut for a single encoded event
+    fast_path.py       a shortcut for a single event, encoded already or in the arrays of its thread
     batches.py         many events over threads, as an Arrow table; `subsets.py` matches within some ids
     explanation.py     why an event matches; `tuning.py` lays out the index for given events
     snapshots.py       an engine as a directory, and back

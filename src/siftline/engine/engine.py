@@ -307,13 +307,13 @@ class Engine(CommonEngine):
         state, found = self._state, None
         is_plain = top is None and within is None and tenant is None
         if type(event) is not EncodedEvents:
-            located = located_event(state, event)
+            located = located_event(state, event, instant)
             if located is not None:
                 if is_plain and not as_slots and not first:
                     ids = fast_ids_at(state, located)
                     if ids is not None:
                         return ids
-                event = located.encoded(event, instant)
+                event = located.encoded(event)
                 found = find_at_once(state, event) if is_plain else None
         else:
             if instant is not None or state.domains.has_ages:
@@ -419,9 +419,9 @@ class Engine(CommonEngine):
         """
         instant = None if now is None else checked_now(now)
         is_one = type(events) is dict or (type(events) is bytes and b"\n" not in events)
-        located = located_event(self._state, events) if is_one else None
+        located = located_event(self._state, events, instant) if is_one else None
         if located is not None:
-            return located.encoded(events, instant)
+            return located.encoded(events)
         return moment_of(self._updates, source_for(events, event=event), None, instant).events
 
     # looking in
@@ -443,7 +443,7 @@ class Engine(CommonEngine):
         with self._state.writing:
             clauses, always = self._updates.joined_clauses(), self._updates.always_checked()
             matcher = self._state.domains.matcher
-            n_strings, n_searched = (0, 0) if matcher is None else matcher.counts.tolist()
+            n_strings, n_searched, n_tests = (0, 0, 0) if matcher is None else matcher.counts.tolist()
             return {
                 "index": self._state.index_name,
                 "subscriptions": len(self),
@@ -454,6 +454,7 @@ class Engine(CommonEngine):
                 "patterns": len(self._state.domains.patterns) + len(self._state.domains.pattern_attributes),
                 "strings": n_strings,
                 "strings_searched": n_searched,
+                "strings_tested": n_tests,
                 "clauses": clauses.n_clauses,
                 "predicates": len(clauses.attributes),
                 "clause_bytes": sum(array.nbytes for array in clauses),

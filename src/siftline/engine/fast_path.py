@@ -72,14 +72,14 @@ def fast_ids_at(state: State, workspace: Workspace) -> list[Id] | None:
     return ids if state.generation == path.generation else None
 
 
-def located_event(state: State, event: Any) -> Workspace | None:
+def located_event(state: State, event: Any, now: int | None) -> Workspace | None:
     """Return one event in the arrays of this thread; None if it must take the careful way."""
     encoder = state.domains.encoder
     if encoder is not None and not encoder.needs_lock and encoder.is_current():
-        return encoder.locate(event)
+        return encoder.locate(event, now)
     with state.publishing:
         encoder = encoder_of(state.domains)
-        return None if encoder is None else encoder.locate(event)
+        return None if encoder is None else encoder.locate(event, now)
 
 
 def _new_path(state: State) -> FastPath | None:

@@ -62,7 +62,7 @@ class PatternScratch(NamedTuple):
 
 
 class PatternCounts(NamedTuple):
-    """How many strings there were, and how many of them were searched."""
+    """How many strings there were, how many of them were searched, and how many tests were left to the caller."""
 
     counts: NDArray[np.int64]
 
@@ -130,6 +130,7 @@ def search_event(table: Any, counts_at: Any, pattern_scratch_at: Any, scratch_at
         return NO_ROOM_FOR_PATTERNS
     counts[0] += serials[N_STRINGS]
     counts[1] += serials[N_SEARCHED]
+    counts[2] += found.open_starts[1]
     for i in range(n_found):
         scratch.attributes[n_values + i], scratch.codes[n_values + i] = found.targets[i], TRUE
     _count_values(scratch, n_values + n_found)

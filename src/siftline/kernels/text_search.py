@@ -53,6 +53,13 @@ MARGIN: Final = 16
 # Folding changes the length of a character from two bytes to three at most.
 FOLDED_GROWTH: Final = 2
 
+# Tests from this one on are automata of regular expressions, by their numbers.
+FIRST_AUTOMATON: Final = 1 << 24
+# Symbols of automata: ASCII, anything else, and a few other characters that each of them names.
+OTHER: Final = 128
+N_NAMED: Final = 6
+N_SYMBOLS: Final = OTHER + 1 + N_NAMED
+
 # Columns of a pass: how many bytes a gram has, from which place to the next it goes, where its bit set begins and by
 # how much a hash is shifted to choose a word of it, and the same of its table of slots.
 GRAM_SIZE: Final = 0
@@ -64,7 +71,8 @@ SLOT_SHIFT: Final = 5
 PASS_COLUMNS: Final = 6
 
 # Words of `serials`: of the event, of the string, of the block of strings that are remembered; where their targets end
-# in `hits`, and how many strings are remembered; how many strings there were, and how many of them were searched.
+# in `hits`, and how many strings are remembered; how many strings there were, how many of them were searched, and how
+# many tests the caller made.
 EVENT: Final = 0
 STRING: Final = 1
 BLOCK: Final = 2
@@ -72,7 +80,8 @@ N_HITS: Final = 3
 N_REMEMBERED: Final = 4
 N_STRINGS: Final = 5
 N_SEARCHED: Final = 6
-N_SERIALS: Final = 7
+N_TESTS: Final = 7
+N_SERIALS: Final = 8
 
 # Slots of the table of strings that are remembered, a power of two, and the words of each: block, hash, leaf, and where
 # the targets of the string begin and end in `hits`. Half of the slots are used.
@@ -99,6 +108,18 @@ _HALF: Final = np.uint64(32)
 _REMEMBERED_MAX_BYTES: Final = 512
 
 
+class Automata(NamedTuple):
+    """Deterministic automata of regular expressions, see `encoding/regex_automata.py`."""
+
+    classes: NDArray[np.uint8]  # N_SYMBOLS of each
+    named: NDArray[np.int32]  # N_NAMED characters beyond ASCII of each, or -1
+    widths: NDArray[np.int64]  # how many classes each has
+    step_starts: NDArray[np.int64]
+    steps: NDArray[np.int16]  # by state and class; negative: there is a match
+    end_starts: NDArray[np.int64]
+    matches_at_end: NDArray[np.bool_]  # by state
+
+
 class SearchTable(NamedTuple):
     """Literals, and how they are found: entries in the order of their passes and grams."""
 
@@ -123,6 +144,7 @@ class SearchTable(NamedTuple):
     always_tests: NDArray[np.int32]
     is_searched: NDArray[np.bool_]  # by owner: whether there is anything to look for
     networks: Networks
+    automata: Automata
 
 
 class SearchScratch(NamedTuple):
@@ -374,15 +396,60 @@ def is_like(patterns: NDArray[np.uint8], first: Any, last: Any, text: NDArray[np
     return i == n and p == last
 
 
+class Raw(NamedTuple):
+    """A string as it is."""
+
+    texts: NDArray[np.uint8]
+    start: Any
+    end: Any
+
+
 @inline_kernel
-def _report(table: SearchTable, target: Any, test: Any, n: Any, scratch: SearchScratch) -> None:
-    """Take one target of a string of n bytes into `hits`, unless it is there already."""
+def _is_matched(automata: Automata, number: Any, raw: Raw) -> Any:
+    """Return whether an automaton finds a match in a string."""
+    texts, position = raw.texts, raw.start
+    width, classes = automata.widths[number], number * N_SYMBOLS
+    row = automata.step_starts[number]
+    state = np.int64(0)
+    while position < raw.end:
+        symbol = np.int64(texts[np.uint64(position)])
+        position += 1
+        if symbol >= OTHER:
+            symbol, position = _beyond_ascii(automata, number, raw, position - 1)
+        state = np.int64(automata.steps[np.uint64(row + state * width + automata.classes[np.uint64(classes + symbol)])])
+        if state < 0:
+            return True
+    return automata.matches_at_end[automata.end_starts[number] + state]
+
+
+@inline_kernel
+def _beyond_ascii(automata: Automata, number: Any, raw: Raw, position: Any) -> Any:
+    """Return the symbol of a character that is not ASCII, and the position behind it."""
+    lead = np.int64(raw.texts[np.uint64(position)])
+    size = character_size(lead)
+    end = min(raw.end, position + size)
+    character = lead & (0x7F >> size)
+    for place in range(position + 1, end):
+        character = (character << 6) | (np.int64(raw.texts[np.uint64(place)]) & 0x3F)
+    for k in range(N_NAMED):
+        if automata.named[number * N_NAMED + k] == character:
+            return np.int64(OTHER + 1 + k), end
+    return np.int64(OTHER), end
+
+
+@inline_kernel
+def _report(table: SearchTable, target: Any, test: Any, n: Any, raw: Raw, scratch: SearchScratch) -> None:
+    """Take one target of a string, in the scratch of n bytes, into `hits`, unless it is there already."""
     serials, stamps = scratch.serials, scratch.string_stamps
     if stamps[target] == serials[STRING]:
         return
     if test < OPEN_TEST and n < OPEN_TEST - test:
         return
-    if test >= 0 and not is_like(
+    if test >= FIRST_AUTOMATON:
+        if not _is_matched(table.automata, test - FIRST_AUTOMATON, raw):
+            stamps[target] = serials[STRING]  # it asks for nothing else
+            return
+    elif test >= 0 and not is_like(
         table.patterns, table.pattern_starts[test], table.pattern_starts[test + 1], scratch.text, n
     ):
         return
@@ -392,22 +459,22 @@ def _report(table: SearchTable, target: Any, test: Any, n: Any, scratch: SearchS
 
 
 @inline_kernel
-def _report_all(table: SearchTable, literal: Any, n: Any, scratch: SearchScratch) -> None:
+def _report_all(table: SearchTable, literal: Any, n: Any, raw: Raw, scratch: SearchScratch) -> None:
     for k in range(table.target_starts[literal], table.target_starts[literal + 1]):
-        _report(table, table.targets[k], table.tests[k], n, scratch)
+        _report(table, table.targets[k], table.tests[k], n, raw, scratch)
 
 
 @inline_kernel
-def _search(table: SearchTable, owner: Any, n: Any, scratch: SearchScratch) -> None:
+def _search(table: SearchTable, owner: Any, n: Any, raw: Raw, scratch: SearchScratch) -> None:
     """Search the string in the scratch, of n bytes, for the literals of an attribute in one form."""
     for k in range(table.always_starts[owner], table.always_starts[owner + 1]):
-        _report(table, table.always[k], table.always_tests[k], n, scratch)
+        _report(table, table.always[k], table.always_tests[k], n, raw, scratch)
     for p in range(table.pass_starts[owner], table.pass_starts[owner + 1]):
-        _take_pass(table, p, n, scratch)
+        _take_pass(table, p, n, raw, scratch)
 
 
 @inline_kernel
-def _take_pass(table: SearchTable, p: Any, n: Any, scratch: SearchScratch) -> None:
+def _take_pass(table: SearchTable, p: Any, n: Any, raw: Raw, scratch: SearchScratch) -> None:
     """Look at the places of the string in the scratch for the entries of one pass."""
     text, bits, passes = scratch.text, table.bits, table.passes
     size, step = passes[p, GRAM_SIZE], passes[p, STEP]
@@ -419,7 +486,7 @@ def _take_pass(table: SearchTable, p: Any, n: Any, scratch: SearchScratch) -> No
         mixed = gram * _MIX
         wanted = _two_bits(mixed)
         if bits[first_word + (mixed >> word_shift)] & wanted == wanted:
-            _look_up(table, p, gram, mixed, position, n, scratch)
+            _look_up(table, p, gram, mixed, position, n, raw, scratch)
         position += step
 
 
@@ -435,7 +502,9 @@ def _four_bytes(text: NDArray[np.uint8], position: Any) -> Any:
 
 
 @inline_kernel
-def _look_up(table: SearchTable, p: Any, gram: Any, mixed: Any, position: Any, n: Any, scratch: SearchScratch) -> None:
+def _look_up(
+    table: SearchTable, p: Any, gram: Any, mixed: Any, position: Any, n: Any, raw: Raw, scratch: SearchScratch
+) -> None:
     """Compare the literals that have a gram with the text around a place."""
     slots, grams = table.slots, table.grams
     first, shift = table.passes[p, FIRST_SLOT], np.uint64(table.passes[p, SLOT_SHIFT])
@@ -451,14 +520,12 @@ def _look_up(table: SearchTable, p: Any, gram: Any, mixed: Any, position: Any, n
     while entry < end and np.uint64(grams[entry]) == gram:
         literal = table.entry_literals[entry]
         if _stands_at(table, literal, scratch.text, n, position - table.offsets[entry]):
-            _report_all(table, literal, n, scratch)
+            _report_all(table, literal, n, raw, scratch)
         entry += 1
 
 
 @inline_kernel
-def _find_networks(
-    table: SearchTable, place: Any, texts: NDArray[np.uint8], start: Any, end: Any, scratch: SearchScratch
-) -> None:
+def _find_networks(table: SearchTable, place: Any, raw: Raw, scratch: SearchScratch) -> None:
     """Report the networks of an attribute that an address is in; those of IPv6 are left open."""
     networks = table.networks
     if place >= len(networks.has_ipv6):
@@ -466,19 +533,19 @@ def _find_networks(
     first_group, end_group = networks.starts[place], networks.starts[place + 1]
     if first_group == end_group and not networks.has_ipv6[place]:
         return
-    address = read_ipv4(texts, start, end)
+    address = read_ipv4(raw.texts, raw.start, raw.end)
     if address == NO_ADDRESS:
         return
     if address == MAYBE_IPV6:
         if networks.has_ipv6[place]:
-            _report(table, networks.ipv6_targets[place], OPEN_TEST, 0, scratch)
+            _report(table, networks.ipv6_targets[place], OPEN_TEST, 0, raw, scratch)
         return
     for group in range(first_group, end_group):
         wanted = address >> networks.groups[group, HOST_BITS]
         last = networks.groups[group, END]
         key = first_key(networks.keys, networks.groups[group, FIRST], last, wanted)
         while key < last and networks.keys[key] == wanted:
-            _report(table, networks.targets[key], NO_TEST, 0, scratch)
+            _report(table, networks.targets[key], NO_TEST, 0, raw, scratch)
             key += 1
 
 
@@ -487,6 +554,7 @@ def _search_string(table: SearchTable, own: Any, leaves: LeafColumns, leaf: Any,
     """Search one string for all that its attribute asks for, and all strings; return whether folding was possible."""
     scratch.serials[STRING] += 1
     start, end = leaves.text_starts[leaf], leaves.text_ends[leaf]
+    raw = Raw(leaves.texts, start, end)
     for form in range(2):
         n = np.int64(-1)
         for k in range(1 if own == _ALL_STRINGS else 2):
@@ -500,10 +568,10 @@ def _search_string(table: SearchTable, own: Any, leaves: LeafColumns, leaf: Any,
                     n = _copy(leaves.texts, start, end, scratch.text)
                 if n < 0:
                     return False
-            _search(table, owner, n, scratch)
-    _find_networks(table, own >> 1, leaves.texts, start, end, scratch)
+            _search(table, owner, n, raw, scratch)
+    _find_networks(table, own >> 1, raw, scratch)
     if own != _ALL_STRINGS:
-        _find_networks(table, _ALL_STRINGS, leaves.texts, start, end, scratch)
+        _find_networks(table, _ALL_STRINGS, raw, scratch)
     return True
 
 
