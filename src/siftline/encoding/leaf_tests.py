@@ -3,7 +3,8 @@
 = and in                      a list of constants, sorted, by kind
 < <= > >= between             one constant or two
 starts with, ends with, contains, like, ilike     a text in UTF-8, or a wildcard pattern and the longest text in it
-matches                       the text that the expression needs; one that is nothing but text is a test of text
+matches                       the texts of which the expression needs one, folded, and an automaton if there is a small
+                              one; an expression that is nothing but text is a test of text
 exists, is null, is not null  nothing
 length(a) ...                 the same with the lengths of strings
 a < b + 5                     the offset
@@ -15,7 +16,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siftline.encoding.patterns import coded_pattern, longest_part
+from siftline.encoding.regex_automata import automaton_of
 from siftline.encoding.regex_literals import literal_of
+from siftline.encoding.regex_needs import needs_of
 from siftline.kernels.json_leaves import FALSE, NUMBER, STRING, TRUE
 from siftline.kernels.program_table import (
     AT_LEAST,
@@ -55,6 +58,7 @@ from siftline.model.wildcard import fold, parse_like
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from siftline.encoding.regex_automata import Automaton
     from siftline.model import Expression
 
 _RANGES: Final = {"<": LESS, "<=": AT_MOST, ">": GREATER, ">=": AT_LEAST, "between": BETWEEN}
@@ -74,6 +78,9 @@ _COSTS: Final = {EXISTS: 1, IS_NULL: 1, IS_NOT_NULL: 1, IN: 2, STARTS: 4, ENDS: 
 _COST_OF_RANGE: Final = 2
 _COST_OF_SEARCH: Final = 10
 _COST_OF_STRINGS: Final = 50
+_COST_OF_AUTOMATON: Final = 30
+# A string is not asked for more bytes than this.
+_SHORTEST_MAX: Final = 1 << 20
 
 
 class Constant(NamedTuple):
@@ -96,7 +103,11 @@ class LeafTest(NamedTuple):
     constants : sequence of Constant
         Those of a list in the order of their kinds.
     bounds : tuple of int
-        Of a list, where in its constants each kind begins.
+        Of a list, where in its constants each kind begins; of a regular expression, where its texts begin and end.
+    automaton : Automaton or None
+        Of a regular expression, what decides it.
+    shortest : int
+        How many bytes a string must have, at least, in which a regular expression without an automaton matches.
     """
 
     asks: int
@@ -105,18 +116,21 @@ class LeafTest(NamedTuple):
     other: str | None = None
     constants: Sequence[Constant] = ()
     bounds: tuple[int, ...] = ()
+    automaton: Automaton | None = None
+    shortest: int = 0
 
     @property
     def cost(self) -> int:
         """What the test costs, about."""
         usual = _COST_OF_RANGE if LESS <= self.asks <= BETWEEN else _COST_OF_SEARCH
         is_unscreened = self.flags & OF_ANY_STRING and not self.screen
-        return _COSTS.get(self.asks, usual) + (_COST_OF_STRINGS if is_unscreened else 0)
+        cost = _COSTS.get(self.asks, usual) if self.automaton is None else _COST_OF_AUTOMATON
+        return cost + (_COST_OF_STRINGS if is_unscreened else 0)
 
     @property
     def screen(self) -> int:
         """What tells quickly that no string of an event has the text that the test needs; 0 if nothing does."""
-        if not self.flags & OF_ANY_STRING or self.flags & NEGATED or not CONTAINS <= self.asks <= NEEDS:
+        if not self.flags & OF_ANY_STRING or self.flags & NEGATED or not CONTAINS <= self.asks <= LIKE:
             return 0
         return screen_of(self.constants[-1].text, is_folded=bool(self.flags & FOLDED))
 
@@ -197,7 +211,10 @@ def _of_pattern(attribute: str | None, pattern: str, flags: int) -> LeafTest:
 def _of_regex(attribute: str | None, regex: str, flags: int) -> LeafTest:
     literal = literal_of(regex)
     if literal is None or not literal.is_all:
-        return LeafTest(NEEDS, flags, attribute, None, (_text("" if literal is None else literal.text),))
+        needs, automaton = needs_of(regex), automaton_of(regex)
+        texts = tuple(map(_text, needs.texts))
+        shortest = 0 if automaton is not None else min(needs.shortest, _SHORTEST_MAX)
+        return LeafTest(NEEDS, flags, attribute, None, texts, (0, len(texts)), automaton, shortest)
     if literal.is_at_start and literal.is_at_end:
         return LeafTest(IN, flags, attribute, None, *_listed((literal.text,)))
     asks = STARTS if literal.is_at_start else ENDS if literal.is_at_end else CONTAINS

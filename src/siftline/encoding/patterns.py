@@ -666,11 +666,12 @@ class _Literals:
             always_tests=always_tests,
             is_searched=(np.diff(plan.pass_starts) > 0) | (np.diff(always_starts) > 0),
             networks=networks,
-            automata=_laid_out(self._automata),
+            automata=laid_out_automata(self._automata),
         )
 
 
-def _laid_out(automata: list[Automaton]) -> Automata:
+def laid_out_automata(automata: list[Automaton]) -> Automata:
+    """Return the arrays of automata, one behind the other."""
     steps = [automaton.steps.ravel() for automaton in automata]
     ends = [automaton.matches_at_end for automaton in automata]
     return Automata(

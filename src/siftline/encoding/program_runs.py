@@ -26,7 +26,6 @@ from siftline.kernels.program_table import (
     IS_TRUE,
     IS_UNKNOWN,
     N_COUNTS,
-    NEEDS,
     NEEDS_FOLDING,
     Decided,
     Pairs,
@@ -151,12 +150,8 @@ class Run:
         return self._is_match(text, str(operand), test) == (positive == op)
 
     def _is_match(self, text: bytes, regex: str, test: int) -> bool:
-        """Return whether a regular expression matches somewhere in a string, which must have the text that it needs."""
-        table, regexes = self._view.table, self._view.regexes
-        if table.tests[test] == NEEDS:
-            constant = int(table.operands[test])
-            if table.texts[table.text_starts[constant] : table.text_ends[constant]].tobytes() not in text:
-                return False
+        """Return whether a regular expression matches somewhere in a string."""
+        regexes = self._view.regexes
         compiled = regexes.get(test)
         if compiled is None:
             compiled = regexes[test] = compile_regex(regex)

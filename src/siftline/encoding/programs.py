@@ -21,6 +21,7 @@ from siftline.encoding.flat_domains import split_numbers
 from siftline.encoding.growable import Growable
 from siftline.encoding.leaf_tests import Constant, LeafTest, leaf_test
 from siftline.encoding.path_hash import NO_PATHS, Paths
+from siftline.encoding.patterns import laid_out_automata
 from siftline.kernels.json_leaves import NUMBER
 from siftline.kernels.pointers import handle_of, no_arrays
 from siftline.kernels.program_table import (
@@ -31,10 +32,12 @@ from siftline.kernels.program_table import (
     IS_FALSE,
     IS_TRUE,
     IS_UNKNOWN,
+    NEEDS,
     NOT_COMPILED,
     OF_ANY_STRING,
     ProgramTable,
 )
+from siftline.kernels.text_search import Automata
 from siftline.language.normal_form import Asked, nnf, parts_of
 from siftline.model import And, Expression, Or
 
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
+
+    from siftline.encoding.regex_automata import Automaton
 
 _NOBODY: Final = -1
 _PER_SECOND: Final = 1_000_000_000
@@ -116,7 +121,7 @@ class Programs:
         return {
             "programs": compiled.n_programs,
             "program_tests": len(compiled.leaves),
-            "program_bytes": compiled.places.nbytes + sum(column.whole.nbytes for column in compiled.columns),
+            "program_bytes": compiled.n_bytes,
             "regex_calls": self.regex_calls,
         }
 
@@ -153,7 +158,10 @@ class _Compiled:
 
     def __init__(self) -> None:
         self.places = np.full(64, NOT_COMPILED, dtype=np.int32)  # by slot, with room for more
-        self.columns = [Growable(array) for array in no_arrays(ProgramTable)]
+        arrays: dict[str, Any] = no_arrays(ProgramTable)._asdict()
+        automata: dict[str, Any] = arrays.pop("automata")._asdict()
+        self.columns = {name: Growable(array) for name, array in arrays.items()}
+        self.automata = {name: Growable(array) for name, array in automata.items()}
         self.numbers: dict[Expression, int] = {}  # of the test of a leaf
         self.leaves: list[Expression] = []
         self.costs: list[int] = []
@@ -162,6 +170,12 @@ class _Compiled:
         self.n_programs = 0
         table = no_arrays(ProgramTable)
         self.view = ProgramView(table, handle_of(table), NO_PATHS, {}, self.leaves, {}, False)
+
+    @property
+    def n_bytes(self) -> int:
+        """How many bytes all arrays have."""
+        columns = (*self.columns.values(), *self.automata.values())
+        return self.places.nbytes + sum(column.whole.nbytes for column in columns)
 
     def add(self, slots: list[int], expression: Callable[[int], Expression]) -> None:
         """Compile the expressions of those slots that have no program yet."""
@@ -184,7 +198,8 @@ class _Compiled:
 
     def _publish(self) -> None:
         """Replace the view by one of everything that there is now."""
-        table = ProgramTable(*(column.view for column in self.columns))
+        automata = Automata(**{name: column.view for name, column in self.automata.items()})
+        table = ProgramTable(**{name: column.view for name, column in self.columns.items()}, automata=automata)
         paths, names = self.view.paths, self.view.names
         if len(names) != len(self.names):
             names = self.names.copy()
@@ -198,9 +213,10 @@ class _Draft:
 
     def __init__(self, compiled: _Compiled) -> None:
         self._compiled = compiled
-        names = ProgramTable._fields
-        self._lengths = dict(zip(names, map(len, compiled.columns), strict=True))
-        self._new: dict[str, list[Any]] = {name: [] for name in names if name not in ("numbers", "residuals", "texts")}
+        self._lengths = {name: len(column) for name, column in compiled.columns.items()}
+        made_otherwise = ("numbers", "residuals", "texts")
+        self._new: dict[str, list[Any]] = {name: [] for name in compiled.columns if name not in made_otherwise}
+        self._automata: list[Automaton] = []
         self._constants: list[Constant] = []
         self._texts = bytearray()
 
@@ -225,8 +241,16 @@ class _Draft:
             "text_starts": starts,
             "texts": np.frombuffer(bytes(self._texts), dtype=np.uint8),
         }
-        for name, column in zip(ProgramTable._fields, self._compiled.columns, strict=True):
+        for name, column in self._compiled.columns.items():
             column.extend(made[name])
+        self._append_automata()
+
+    def _append_automata(self) -> None:
+        columns, made = self._compiled.automata, laid_out_automata(self._automata)
+        n_steps, n_ends = len(columns["steps"]), len(columns["matches_at_end"])
+        made = made._replace(step_starts=made.step_starts[:-1] + n_steps, end_starts=made.end_starts[:-1] + n_ends)
+        for name, array in made._asdict().items():
+            columns[name].extend(array)
 
     # programs
 
@@ -283,7 +307,7 @@ class _Draft:
         new["tests"].append(test.asks)
         new["flags"].append(test.flags)
         new["attributes"].append(self._attribute(test.attribute))
-        new["others"].append(self._attribute(test.other))
+        new["others"].append(self._other(test))
         new["operands"].append(operand)
         for constant in test.constants:
             start = self._lengths["texts"] + len(self._texts)
@@ -292,6 +316,13 @@ class _Draft:
             new["kinds"].append(constant.kind)
             new["text_starts"].append(start)
             new["text_ends"].append(start + len(constant.text))
+
+    def _other(self, test: LeafTest) -> int:
+        """Return what a test has beside its attribute, see `ProgramTable.others`."""
+        if test.automaton is not None:
+            self._automata.append(test.automaton)
+            return len(self._compiled.automata["widths"]) + len(self._automata) - 1
+        return -1 - test.shortest if test.asks == NEEDS else self._attribute(test.other)
 
     def _attribute(self, path: str | None) -> int:
         names = self._compiled.names

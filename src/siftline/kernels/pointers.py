@@ -80,7 +80,11 @@ def empty_handle(arrays: tuple[NDArray[Any], ...]) -> Any:
 
 def no_arrays(kind: type) -> Any:
     """Return a NamedTuple of empty arrays of the types that it names, for `compiler.direct`."""
-    return kind(*(np.empty(0 if columns is None else (0, columns), dtype) for dtype, columns in _shapes(kind)))
+    return kind(*(no_arrays(shape) if isinstance(shape, type) else _no_array(*shape) for shape in _shapes(kind)))
+
+
+def _no_array(dtype: Any, columns: int | None) -> NDArray[Any]:
+    return np.empty(0 if columns is None else (0, columns), dtype)
 
 
 def _arrays_at(typing_context: Any, table: Any, kind: Any) -> Any:

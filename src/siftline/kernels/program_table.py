@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from siftline.kernels.text_search import Automata
+
 # Where a program ends, and what a subscription has that has no program yet.
 HOLDS: Final = -1
 FAILS: Final = -2
@@ -38,7 +40,9 @@ STARTS: Final = 9
 ENDS: Final = 10
 CONTAINS: Final = 11
 LIKE: Final = 12  # the constants are the pattern, and the longest text in it
-NEEDS: Final = 13  # a regular expression that needs a text; undecided where the text is
+NEEDS: Final = (
+    13  # a regular expression; the operand is a place in `bounds`: where the texts that it needs begin and end
+)
 OPEN: Final = 14  # undecided
 # Tests of pairs of values of two attributes; the operand is a constant, the offset, or -1.
 PAIR_EQUAL: Final = 16
@@ -91,7 +95,9 @@ class ProgramTable(NamedTuple):
     tests: NDArray[np.uint8]
     flags: NDArray[np.uint8]
     attributes: NDArray[np.int32]
-    others: NDArray[np.int32]  # of a comparison of two attributes, the second
+    # Of a comparison of two attributes, the second; of a regular expression, its automaton, or -1 - n if it has none
+    # and needs strings of n bytes.
+    others: NDArray[np.int32]
     operands: NDArray[np.int32]  # the first constant, or a place in `bounds`
     bounds: NDArray[np.int32]
     # By constant.
@@ -101,6 +107,7 @@ class ProgramTable(NamedTuple):
     text_starts: NDArray[np.int64]
     text_ends: NDArray[np.int64]
     texts: NDArray[np.uint8]
+    automata: Automata
 
 
 class ProgramScratch(NamedTuple):

@@ -49,7 +49,7 @@ from siftline.kernels.program_table import (
     STARTS,
     UNDECIDED,
 )
-from siftline.kernels.text_search import MARGIN, fold_text, is_like
+from siftline.kernels.text_search import MARGIN, Raw, fold_text, is_like, is_matched
 from siftline.kernels.text_tests import (
     GRAM_BYTES,
     GRAM_SET_BITS,
@@ -101,7 +101,9 @@ def truth_of_value(
         if not fold_leaf(leaves, leaf, begin, scratch):
             return np.int64(NO_FOLDING)
         text, start, end = scratch.folded_texts, scratch.folded_starts[leaf - begin], scratch.folded_ends[leaf - begin]
-    if asks == IN:
+    if asks == NEEDS:
+        truth = _truth_of_regex(table, test, leaves, leaf, begin, scratch)
+    elif asks == IN:
         truth = _truth_of_list(table, test, kind, number, residual, text, start, end, now)
     elif asks <= BETWEEN:
         truth = _truth_of_range(table, test, kind, number, residual, text, start, end, now)
@@ -320,7 +322,42 @@ def _truth_of_text(
     if asks == LIKE:
         fits = is_like(table.texts, first, last, part_of(text, start, end), end - start)
         return np.int64(IS_TRUE if fits else IS_FALSE)
-    return np.int64(UNDECIDED if asks == NEEDS else IS_TRUE)
+    return np.int64(IS_TRUE)
+
+
+@inline_kernel
+def _truth_of_regex(
+    table: ProgramTable, test: Any, leaves: LeafColumns, leaf: Any, begin: Any, scratch: ProgramScratch
+) -> Any:
+    """Return whether a regular expression matches in a string; undecided if only RE2 can tell."""
+    if leaves.kinds[leaf] != STRING:
+        return np.int64(IS_UNKNOWN)
+    start, end, automaton = leaves.text_starts[leaf], leaves.text_ends[leaf], np.int64(table.others[test])
+    if end - start < -1 - automaton:
+        return np.int64(IS_FALSE)
+    at = np.int64(table.operands[test])
+    first, last = np.int64(table.bounds[at]), np.int64(table.bounds[at + 1])
+    if first < last:
+        if not fold_leaf(leaves, leaf, begin, scratch):
+            return np.int64(NO_FOLDING)
+        if not _has_some(table, first, last, leaf - begin, scratch):
+            return np.int64(IS_FALSE)
+    if automaton < 0:
+        return np.int64(UNDECIDED)
+    return np.int64(IS_TRUE if is_matched(table.automata, automaton, Raw(leaves.texts, start, end)) else IS_FALSE)
+
+
+@inline_kernel
+def _has_some(table: ProgramTable, first: Any, last: Any, place: Any, scratch: ProgramScratch) -> Any:
+    """Return whether a string, which is folded, has one of some texts."""
+    text, start, end = scratch.folded_texts, scratch.folded_starts[place], scratch.folded_ends[place]
+    grams = _grams_of(text, start, end, 2 * place + 1, scratch)
+    for constant in range(first, last):
+        begin, behind = table.text_starts[constant], table.text_ends[constant]
+        may = grams < 0 or may_contain(scratch.grams, grams, GRAM_SET_BITS, table.texts, begin, behind)
+        if may and contains(text, start, end, table.texts, begin, behind):
+            return True
+    return False
 
 
 @inline_kernel
@@ -349,7 +386,7 @@ def some_may_contain(table: ProgramTable, test: Any, strings: LeafColumns, begin
     The result is NO_FOLDING if the table of folded characters is missing.
     """
     asks, form = np.int64(table.tests[test]), np.int64(1 if table.flags[test] & FOLDED else 0)
-    if not CONTAINS <= asks <= NEEDS:
+    if not CONTAINS <= asks <= LIKE:
         return np.int64(1)
     first = form * set_words(LARGE_SET_BITS)
     if not scratch.counts[HAS_GRAMS + form]:

@@ -405,7 +405,7 @@ class Raw(NamedTuple):
 
 
 @inline_kernel
-def _is_matched(automata: Automata, number: Any, raw: Raw) -> Any:
+def is_matched(automata: Automata, number: Any, raw: Raw) -> Any:
     """Return whether an automaton finds a match in a string."""
     texts, position = raw.texts, raw.start
     width, classes = automata.widths[number], number * N_SYMBOLS
@@ -446,7 +446,7 @@ def _report(table: SearchTable, target: Any, test: Any, n: Any, raw: Raw, scratc
     if test < OPEN_TEST and n < OPEN_TEST - test:
         return
     if test >= FIRST_AUTOMATON:
-        if not _is_matched(table.automata, test - FIRST_AUTOMATON, raw):
+        if not is_matched(table.automata, test - FIRST_AUTOMATON, raw):
             stamps[target] = serials[STRING]  # it asks for nothing else
             return
     elif test >= 0 and not is_like(
