@@ -13,7 +13,7 @@ from siftline.kernels.pointers import no_arrays
 from siftline.model.predicate import INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -52,14 +52,25 @@ def values_of(events: EncodedEvents, positions: NDArray[np.int64], view: Program
     parsed = getattr(events.source, "parsed", None)
     leaves = None if parsed is None else parsed(positions, view.paths)
     if leaves is None:
-        models = [events.event(position) for position in positions.tolist()]
-        values = values_of_leaves([model.leaves for model in models], view.names)
-        return _with_strings(values, [model.strings() for model in models]) if view.asks_strings else values
+        strings: list[list[str]] = []
+        values = values_of_leaves(_models(events, positions, strings if view.asks_strings else None), view.names)
+        return _with_strings(values, strings) if view.asks_strings else values
     if not view.asks_strings:
         return Values(leaves.columns, leaves.event_starts, np.flatnonzero(leaves.statuses != OK))
-    strings = events.source.strings(positions)  # type: ignore[attr-defined]
-    odd = np.flatnonzero((leaves.statuses != OK) | (strings.statuses != OK))
-    return Values(leaves.columns, leaves.event_starts, odd, strings.columns, strings.starts)
+    found = events.source.strings(positions)  # type: ignore[attr-defined]
+    odd = np.flatnonzero((leaves.statuses != OK) | (found.statuses != OK))
+    return Values(leaves.columns, leaves.event_starts, odd, found.columns, found.starts)
+
+
+def _models(
+    events: EncodedEvents, positions: NDArray[np.int64], strings: list[list[str]] | None
+) -> Iterator[Mapping[str, Sequence[Leaf]]]:
+    """Yield the leaves of some events one after the other, and append all strings of each if they are wanted."""
+    for position in positions.tolist():
+        model = events.event(position)
+        if strings is not None:
+            strings.append(model.strings())
+        yield model.leaves
 
 
 def _with_strings(values: Values, strings: Sequence[Sequence[str]]) -> Values:
