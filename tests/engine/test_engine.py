@@ -459,7 +459,7 @@ def test_stats_name_what_every_event_is_checked_for(index: str) -> None:
     assert len(stats["always_checked_ids"]) == 10
     engine.remove_many(engine.stats()["always_checked_ids"])
     assert engine.stats()["always_checked"] == len(always) - 1 + 10
-    engine.remove_many(id for id in engine.ids() if id >= 100 or id < len(always))
+    engine.remove_many(id for id in engine.ids() if int(id) >= 100 or int(id) < len(always))
     assert (engine.stats()["always_checked"], engine.stats()["always_checked_ids"]) == (0, [])
 
 

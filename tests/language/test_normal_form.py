@@ -161,10 +161,18 @@ def test_what_most_users_write_stays_exact() -> None:
         "(a = 1 or b = 2) and (c = 3 or d = 4 or e = 5)",
         "a = 1 and " + alternatives("b", "contains", words("x")),
         "a contains 'x' and not (b contains 'y' or b contains 'z')",
+        "(a = 1 or b < 2 or c > 3) and (d = 1 or e < 2 or f > 3) and (g = 1 or h < 2 or i starts with 'x')",
     ):
         clauses, is_exact = cover(parse(text))
         assert is_exact
         assert clauses == dnf(parse(text))
+
+
+def test_texts_are_not_multiplied_out_as_far_as_what_codes_decide() -> None:
+    by_codes = "(a = 1 or b < 2 or c > 3) and (d = 1 or e < 2 or f > 3) and (g = 1 or h < 2 or i > 3)"
+    assert len(cover(parse(by_codes)).clauses) == 27
+    clauses, is_exact = cover(parse(by_codes.replace("> 3", "contains 'abcdef'")))
+    assert (len(clauses), is_exact) == (3, False)
 
 
 def test_the_witnesses_are_those_that_are_rarest() -> None:
@@ -237,5 +245,5 @@ def test_witnesses_are_necessary(expression: Expression, tree: dict[str, Any]) -
 def test_only_few_clauses_are_long(expression: Expression) -> None:
     n_leaves = sum(isinstance(node, (Predicate, *DERIVED)) for node in walk(nnf(expression)))
     clauses, is_exact = cover(expression)
-    assert len(clauses) <= max(COVER_LIMITS.clauses, 2 * n_leaves)
-    assert is_exact or all(len(clause) <= max(WITNESS_LITERALS_MAX, COVER_LIMITS.literals) for clause in clauses)
+    assert len(clauses) <= max(NORMAL_FORM_LIMITS.clauses, 2 * n_leaves)
+    assert is_exact or sum(map(len, clauses)) <= max(4096, 8 * n_leaves)

@@ -37,6 +37,7 @@ from siftline.model import (
     Timestamp,
     walk,
 )
+from siftline.model.predicate import CASELESS, TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +48,7 @@ Clause = tuple[Expression, ...]
 _ENDLESS: Final = 1 << 60
 # A clause of witnesses has at most this many literals: more leave hardly fewer candidates.
 WITNESS_LITERALS_MAX: Final = 4
+_INSIDE: Final = (TEXTS | CASELESS) - {"starts with", "not starts with"}
 # How likely a value is that does not satisfy a predicate.
 _LIKELY: Final = 0.9
 
@@ -135,8 +137,9 @@ class Limits(NamedTuple):
     literals_per_literal: int
 
 
-# For normal forms that somebody asked for, and for what an index looks for.
+# For normal forms that somebody asked for, and for what an index looks for where codes decide it, in nanoseconds.
 NORMAL_FORM_LIMITS: Final = Limits(64, 2, 4096, 8)
+# For what an index looks for inside strings: each text is searched in every event, and a check costs less than many.
 COVER_LIMITS: Final = Limits(16, 1, 32, 2)
 
 
@@ -203,6 +206,8 @@ def cover(expression: Expression, likelihood: Likelihood = likelihood_by_form) -
         return Cover([_distinct([expression.operands])], True)  # what most subscriptions are, without the detour
     condition = indexable(expression)
     clauses = _multiplied_out(condition, And, COVER_LIMITS)
+    if clauses is None and not any(map(_looks_inside, literals_of(condition))):
+        clauses = _multiplied_out(condition, And, NORMAL_FORM_LIMITS)
     if clauses is None:
         return Cover(_Search(likelihood).witnesses(condition).clauses, False)
     found = [_worth_finding(clause, likelihood) for clause in clauses]
@@ -388,6 +393,12 @@ def _worth_finding(clause: Clause, likelihood: Likelihood) -> Clause:
         return clause
     found = tuple(each for each in clause if not _is_regex(each) or likelihood(parts_of(each)[0]) < NOT_WORTH_FINDING)
     return found if any(map(asks_for_value, found)) else clause
+
+
+def _looks_inside(literal: Expression) -> bool:
+    """Return whether a literal looks inside strings, so that codes do not decide it."""
+    leaf, _ = parts_of(literal)
+    return isinstance(leaf, AnyString) or (isinstance(leaf, Predicate) and leaf.op in _INSIDE)
 
 
 def _is_regex(literal: Expression) -> bool:
