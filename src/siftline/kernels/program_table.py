@@ -40,9 +40,7 @@ STARTS: Final = 9
 ENDS: Final = 10
 CONTAINS: Final = 11
 LIKE: Final = 12  # the constants are the pattern, and the longest text in it
-NEEDS: Final = (
-    13  # a regular expression; the operand is a place in `bounds`: where the texts that it needs begin and end
-)
+NEEDS: Final = 13  # a regular expression; the operand is where in `bounds` the texts that it needs begin and end
 OPEN: Final = 14  # undecided
 # Tests of pairs of values of two attributes; the operand is a constant, the offset, or -1.
 PAIR_EQUAL: Final = 16

@@ -262,7 +262,7 @@ def complete_event(
     codes: NDArray[np.int32],
     thread_workspace: NDArray[np.int64],
     rest: NDArray[np.int64],
-) -> int:
+) -> Any:
     """Complete the results of `match_at` for one event; return the new counts. Workspace and rest come as handles."""
     return _complete(counts, attributes, codes, arrays_at(thread_workspace, Workspace), arrays_at(rest, Rest))
 
