@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from siftline.kernels.text_search import Automata  # noqa: TC001 - the type of a field is looked up when the program runs
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from siftline.kernels.text_search import Automata
 
 # Where a program ends, and what a subscription has that has no program yet.
 HOLDS: Final = -1
