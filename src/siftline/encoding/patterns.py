@@ -771,12 +771,16 @@ def _chosen_passes(lengths: NDArray[np.int64]) -> list[tuple[int, int, int]]:
     """Return passes for ascending lengths of literals: the size of a gram, the step, and the longest of its literals.
 
     With few short literals, two passes take less time than one: one for them, and one in long steps for the others.
+    Where there are literals of two bytes, every place is looked at anyway, so those of three bytes go with them.
 
     >>> _chosen_passes(np.array([2, 9, 12])), _chosen_passes(np.array([4, 9, 12]))
-    ([(2, 1, 2), (4, 4, 9223372036854775807)], [(3, 2, 6), (4, 4, 9223372036854775807)])
+    ([(2, 1, 3), (4, 4, 9223372036854775807)], [(3, 2, 6), (4, 4, 9223372036854775807)])
     """
-    passes = [(size, 1, size) for size in (1, 2) if (lengths == size).any()]
-    lengths = lengths[lengths > 2]
+    passes = [(1, 1, 1)] if (lengths == 1).any() else []
+    if (lengths == 2).any():
+        passes.append((2, 1, 3))
+        lengths = lengths[lengths > 3]
+    lengths = lengths[lengths > 1]
     if not len(lengths):
         return passes
     shortest, n_short = int(lengths[0]), int(np.searchsorted(lengths, _LONG_LITERAL))

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
-from siftline.kernels.json_words import HIGH_BITS, ZERO, load_word, low_bytes, store_word
+from siftline.kernels.json_words import HIGH_BITS, LOW_BITS, ZERO, first_byte, load_word, low_bytes, store_word
 from siftline.kernels.networks import END, FIRST, HOST_BITS, MAYBE_IPV6, NO_ADDRESS, Networks, first_key, read_ipv4
 from siftline.kernels.pointers import arrays_at
 
@@ -106,6 +106,8 @@ _ONE: Final = np.uint64(1)
 _HALF: Final = np.uint64(32)
 # Longer strings are not remembered: few of them repeat, and to hash them takes time.
 _REMEMBERED_MAX_BYTES: Final = 512
+# So many single bytes are looked for one by one, eight places at a time; more of them in a pass.
+_FEW_BYTES: Final = 16
 
 
 class Automata(NamedTuple):
@@ -470,7 +472,39 @@ def _search(table: SearchTable, owner: Any, n: Any, raw: Raw, scratch: SearchScr
     for k in range(table.always_starts[owner], table.always_starts[owner + 1]):
         _report(table, table.always[k], table.always_tests[k], n, raw, scratch)
     for p in range(table.pass_starts[owner], table.pass_starts[owner + 1]):
-        _take_pass(table, p, n, raw, scratch)
+        if table.passes[p, GRAM_SIZE] == 1 and table.pass_entries[p + 1] - table.pass_entries[p] <= _FEW_BYTES:
+            _take_bytes(table, p, n, raw, scratch)
+        else:
+            _take_pass(table, p, n, raw, scratch)
+
+
+@inline_kernel
+def _take_bytes(table: SearchTable, p: Any, n: Any, raw: Raw, scratch: SearchScratch) -> None:
+    """Look for the entries of a pass that are single bytes, each by itself: most are found soon, if at all."""
+    text = scratch.text
+    for entry in range(table.pass_entries[p], table.pass_entries[p + 1]):
+        literal = np.int64(table.entry_literals[entry])
+        anchors = table.anchors[literal]
+        at = np.int64(0)
+        if anchors & AT_END and not anchors & AT_START:
+            at = n - 1
+        elif anchors == 0:
+            at = _place_of_byte(text, n, np.uint64(table.grams[entry]))
+        if _stands_at(table, literal, text, n, at):
+            _report_all(table, literal, n, raw, scratch)
+
+
+@inline_kernel
+def _place_of_byte(text: NDArray[np.uint8], n: Any, byte: Any) -> Any:
+    """Return where a byte stands first among the first n of a text with a margin, -1 if it does not."""
+    eight = byte * LOW_BITS
+    for position in range(0, n, 8):
+        differs = load_word(text, position, len(text)) ^ eight
+        zeros = (differs - LOW_BITS) & ~differs & HIGH_BITS
+        if zeros != ZERO:
+            place = position + first_byte(zeros)
+            return place if place < n else np.int64(-1)
+    return np.int64(-1)
 
 
 @inline_kernel
