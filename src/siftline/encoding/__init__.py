@@ -28,9 +28,9 @@
   changed. `one_event.py` is the short way for one event from JSON text or a plain dict: a kernel call that writes to
   arrays of the thread.
 - `programs.py`: expressions for the exact check, as programs over the values of an event, compiled when a subscription
-  is a candidate for the first time; `leaf_tests.py`: the tests that they share. `program_values.py` and
-  `json_strings.py` read the values again, `program_runs.py` runs programs and decides what kernels cannot (regular
-  expressions, networks, `any path (...)`), `program_checks.py` does all of it for one event in JSON.
+  is a candidate for the first time; `leaf_tests.py`: the tests that they share. `program_values.py` reads the values
+  again, `program_runs.py` runs programs and decides what kernels cannot (some regular expressions, networks,
+  `any path (...)`), `program_checks.py` does all of it for one event in JSON.
 - `tables.py`, `columns.py`, `row_ranges.py`, `bulk.py`: subscriptions from tables, a column at a time; what is not
   columnar, once for each different predicate. `conjunctions.py`: many parsed expressions take the same way if they
   fit. `statistics.py`: what is known about events; `selectivity.py` and `likelihoods.py` estimate from it how many

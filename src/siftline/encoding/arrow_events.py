@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from siftline.encoding.domains import Domains
     from siftline.encoding.events import Arrays
     from siftline.encoding.json_leaves import Leaves
-    from siftline.encoding.json_strings import Strings
     from siftline.encoding.path_hash import Paths
     from siftline.encoding.patterns import Matcher
 
@@ -157,17 +156,13 @@ class ArrowSource:
             pairs += python_pairs(scalar) if path is None else [(path, python_value(scalar))]
         return merged(pairs)
 
-    def parsed(self, positions: NDArray[np.int64], paths: Paths) -> Leaves | None:
+    def parsed(self, positions: NDArray[np.int64], paths: Paths, *, keeps_strings: bool = False) -> Leaves | None:
         """Return the leaves of some events, which ascend and are at least one; None if they are no JSON texts."""
-        return None if self._json is None else self._json.parsed(positions, paths)
+        return None if self._json is None else self._json.parsed(positions, paths, keeps_strings=keeps_strings)
 
     def one_text(self) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]] | None:
         """Return the data of a single event, and where it starts and ends; None if it is no JSON text."""
         return None if self._json is None else self._json.one_text()
-
-    def strings(self, positions: NDArray[np.int64]) -> Strings | None:
-        """Return all strings of some events, which ascend and are at least one; None if they are no JSON texts."""
-        return None if self._json is None else self._json.strings(positions)
 
     def encode(self, domains: Domains, now: int = 0) -> Arrays:
         """Encode all rows."""

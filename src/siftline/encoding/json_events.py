@@ -20,7 +20,6 @@ from siftline.encoding.domain_tables import tables_of
 from siftline.encoding.events import append_leaves, locate
 from siftline.encoding.flat_domains import binary_buffers, read_only
 from siftline.encoding.json_leaves import NUMBER, OK, STRING, parse_json
-from siftline.encoding.json_strings import strings_of_json
 from siftline.encoding.moments import Instants
 from siftline.encoding.patterns import matcher_of
 from siftline.errors import EventError
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from siftline.encoding.events import Arrays
     from siftline.encoding.flat_domains import Base
     from siftline.encoding.json_leaves import Leaves
-    from siftline.encoding.json_strings import Strings
     from siftline.encoding.path_hash import Paths
 
 # Texts are parsed in blocks of about this many bytes: the parser's arrays are several times as large as its input.
@@ -136,13 +134,9 @@ class JsonSource:
         parts = [self._encode_block(first, end, tables, domains, now) for first, end in self._blocks()]
         return joined(parts)
 
-    def parsed(self, positions: NDArray[np.int64], paths: Paths) -> Leaves:
+    def parsed(self, positions: NDArray[np.int64], paths: Paths, *, keeps_strings: bool = False) -> Leaves:
         """Return the leaves of some events, which ascend and are at least one, with these attributes."""
-        return parse_json(*self._texts(positions), paths)
-
-    def strings(self, positions: NDArray[np.int64]) -> Strings:
-        """Return all strings of some events, which ascend and are at least one."""
-        return strings_of_json(*self._texts(positions))
+        return parse_json(*self._texts(positions), paths, keeps_strings=keeps_strings)
 
     def one_text(self) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
         """Return the data of a single event, and where it starts and ends, as arrays that kernels may read only."""

@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from siftline.encoding.flat_domains import read_only
-from siftline.encoding.json_leaves import parser_scratch
+from siftline.encoding.json_leaves import empty_statuses, parser_scratch
 from siftline.encoding.patterns import folded_characters
 from siftline.encoding.program_runs import NOTHING_DECIDED, Workspace
 from siftline.encoding.program_values import Values
 from siftline.kernels.compiler import direct
-from siftline.kernels.json_leaves import TEXT_MARGIN, Statuses
-from siftline.kernels.json_strings import KeyScratch
+from siftline.kernels.json_leaves import NO_OTHERS, TEXT_MARGIN
 from siftline.kernels.leaves import LeafColumns
 from siftline.kernels.pointers import handle_of, no_arrays
 from siftline.kernels.program_checks import IS_ODD, CheckHandles, check_text
 from siftline.kernels.program_table import NEEDS_FOLDING, Pairs
-from siftline.model import MAX_EVENT_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 # Larger events take the way of batches. What arrays have room for is not touched before it is needed.
 _BYTES_MAX: Final = 1 << 15
 _LEAVES: Final = _BYTES_MAX // 2 + 2
-_STRINGS: Final = _BYTES_MAX // 3 + 2
 _NOTHING: Final = np.empty(0, dtype=np.int64)
 
 
@@ -59,23 +56,14 @@ class OneCheck:
     """Arrays with room for one event, and their handles."""
 
     def __init__(self) -> None:
-        self._leaves, self._strings = _columns(_LEAVES), _columns(_STRINGS)
-        self._statuses, self._more = _statuses(), _statuses()
-        self._parser = parser_scratch(1024, _BYTES_MAX // 4, 0)
-        self._keys = KeyScratch(
-            events=np.zeros(_BYTES_MAX, dtype=np.int64),
-            hashes=np.zeros(_BYTES_MAX, dtype=np.uint64),
-            objects=np.zeros(MAX_EVENT_DEPTH + 1, dtype=np.int64),
-            serials=np.zeros(1, dtype=np.int64),
-        )
+        self._leaves, self._statuses = _columns(_LEAVES), empty_statuses(1)
+        self._parser = parser_scratch(1024, _BYTES_MAX // 4, _BYTES_MAX)
         self._workspace = Workspace()
-        self._workspace.make_room(0, 0, _LEAVES + _STRINGS, 2 * _BYTES_MAX)
+        self._workspace.make_room(0, 0, _LEAVES, _BYTES_MAX)
         self._zeros = np.zeros(64, dtype=np.int64)
         self._n_slots, self._sizes = len(self._parser.stamps), (0, 0)
-        arrays = self._leaves, self._statuses, self._strings, self._more
-        self._outputs: Any = tuple(map(handle_of, arrays))
+        self._outputs: Any = handle_of(self._leaves), handle_of(self._statuses)
         self._parser_handle: Any = handle_of(self._parser)
-        self._keys_handle: Any = handle_of(self._keys)
 
     def _handles(self, view: ProgramView) -> CheckHandles:
         """Make room for the programs of a view; return the handles of everything, while the caller keeps the view."""
@@ -88,9 +76,9 @@ class OneCheck:
             self._parser = self._parser._replace(stamps=np.zeros(2 * n_slots, dtype=np.int64))
             self._parser_handle, self._n_slots = handle_of(self._parser), 2 * n_slots
         if sizes != self._sizes:
-            workspace.make_room(*sizes, _LEAVES + _STRINGS, 2 * _BYTES_MAX)
+            workspace.make_room(*sizes, _LEAVES, _BYTES_MAX)
             self._sizes = sizes
-        own = self._parser_handle, self._keys_handle, workspace.handle
+        own = self._parser_handle, workspace.handle
         return CheckHandles(view.paths.handle, view.handle, *own, *self._outputs)
 
     def run(
@@ -107,7 +95,7 @@ class OneCheck:
         if n > len(self._zeros):
             self._zeros = np.zeros(2 * n, dtype=np.int64)
         pairs = Pairs(self._zeros[:n], places, np.empty(n, dtype=np.int32))
-        arguments = view.asks_strings, *now
+        arguments = view.paths.n_paths if view.asks_strings else NO_OTHERS, *now
         check = _checker()
         n_waiting = check(data, starts, ends, pairs, NOTHING_DECIDED, self._handles(view), *arguments)
         if n_waiting != NEEDS_FOLDING:
@@ -117,24 +105,14 @@ class OneCheck:
 
     def values(self) -> Values:
         """Return the values of the event that was checked last, until the next check."""
-        starts, string_starts = self._statuses.event_starts, self._more.event_starts
-        return Values(
-            _first(self._leaves, int(starts[1])),
-            starts,
-            _NOTHING,
-            _first(self._strings, int(string_starts[1])),
-            string_starts,
-        )
+        starts = self._statuses.event_starts
+        return Values(_first(self._leaves, int(starts[1])), starts, _NOTHING)
 
 
 def _columns(n: int) -> LeafColumns:
     empty: LeafColumns = no_arrays(LeafColumns)
     made = {name: np.empty(n, dtype=array.dtype) for name, array in empty._asdict().items()}
     return LeafColumns(**{**made, "texts": np.empty(_BYTES_MAX + TEXT_MARGIN, dtype=np.uint8)})
-
-
-def _statuses() -> Statuses:
-    return Statuses(np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.uint8), np.zeros(1, dtype=np.int64))
 
 
 def _first(columns: LeafColumns, n: int) -> LeafColumns:
@@ -149,4 +127,4 @@ def _checker() -> Callable[..., int]:
     """Return `check_text` for arguments whose types are known."""
     data, places = read_only(np.empty(0, np.uint8)), read_only(np.empty(0, np.int64))
     handles = CheckHandles(*[_NOTHING] * len(CheckHandles._fields))
-    return direct(check_text, data, places, places, no_arrays(Pairs), NOTHING_DECIDED, handles, False, 0, 0)
+    return direct(check_text, data, places, places, no_arrays(Pairs), NOTHING_DECIDED, handles, NO_OTHERS, 0, 0)

@@ -95,7 +95,7 @@ class Run:
         known: dict[tuple[int, int], int] = {}
         decided, run = NOTHING_DECIDED, _runner()
         values, handle, scratch = self._values, self._view.handle, workspace.handle
-        leaves = values.columns, values.starts, values.strings, values.string_starts
+        leaves = values.columns, values.starts
         seconds, nanoseconds = divmod(self._now, PER_SECOND)
         while True:
             n_waiting = run(pairs, *leaves, decided, handle, scratch, seconds, nanoseconds)
@@ -139,8 +139,9 @@ class Run:
 
     def _strings(self, event: int) -> list[bytes]:
         """Return all strings of an event."""
-        starts = self._values.string_starts
-        return _texts_of(self._values.strings, range(int(starts[event]), int(starts[event + 1])))
+        columns, starts = self._values.columns, self._values.starts
+        first, end = int(starts[event]), int(starts[event + 1])
+        return _texts_of(columns, (np.flatnonzero(columns.kinds[first:end] == STRING) + first).tolist())
 
     def _holds_of(self, text: bytes, op: str, operand: Operand, test: int) -> bool | None:
         """Return the truth of a test of one string."""
@@ -194,9 +195,6 @@ class Workspace:
     def make_room_for(self, view: ProgramView, values: Values) -> None:
         """Make room for the programs of a view, and for any of the events."""
         n_leaves, n_texts = _sizes(values.columns, values.starts)
-        if len(values.string_starts):
-            n_strings, n_more = _sizes(values.strings, values.string_starts)
-            n_leaves, n_texts = n_leaves + n_strings, n_texts + n_more
         self.make_room(len(view.table.tests), len(view.names), n_leaves, n_texts)
 
     def make_room(self, n_tests: int, n_attributes: int, n_leaves: int, n_texts: int) -> None:
@@ -204,8 +202,8 @@ class Workspace:
         scratch = self.scratch
         if n_tests > len(scratch.truths):
             self.replace(truths=_zeros(2 * n_tests))
-        if n_attributes > len(scratch.firsts):
-            self.replace(events=_zeros(2 * n_attributes), firsts=_zeros(2 * n_attributes))
+        if n_attributes >= len(scratch.firsts):  # one more is for strings of other attributes
+            self.replace(events=_zeros(2 * n_attributes + 1), firsts=_zeros(2 * n_attributes + 1))
         n_bytes = FOLDED_GROWTH * n_texts + (n_leaves + 1) * 2 * MARGIN
         if n_leaves > len(scratch.nexts):
             names = "nexts", "folded_starts", "folded_ends"
@@ -247,6 +245,4 @@ def _runner() -> Callable[..., int]:
     """Return `run_programs` for arguments whose types are known."""
     handle, starts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     leaves = no_arrays(LeafColumns)
-    return direct(
-        run_programs, no_arrays(Pairs), leaves, starts, leaves, starts, no_arrays(Decided), handle, handle, 0, 0
-    )
+    return direct(run_programs, no_arrays(Pairs), leaves, starts, no_arrays(Decided), handle, handle, 0, 0)

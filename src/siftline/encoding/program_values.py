@@ -9,11 +9,10 @@ import numpy as np
 from siftline.encoding.flat_domains import split_numbers
 from siftline.encoding.json_leaves import FALSE, NULL, NUMBER, OK, SLOW, STRING, TRUE
 from siftline.kernels.leaves import LeafColumns
-from siftline.kernels.pointers import no_arrays
 from siftline.model.predicate import INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from siftline.model.event import Leaf
 
 _KINDS: Final[dict[type, int]] = {type(None): NULL, int: NUMBER, float: NUMBER, str: STRING}
-
-_NO_STRINGS: Final = no_arrays(LeafColumns)
-_NO_STARTS: Final = np.empty(0, dtype=np.int64)
 
 
 class Values(NamedTuple):
@@ -36,52 +32,27 @@ class Values(NamedTuple):
         The leaves; those of event i are from starts[i] to starts[i + 1].
     odd : int64[n]
         The events whose values do not fit into columns.
-    strings, string_starts
-        All strings of the events, if programs ask about them.
     """
 
     columns: LeafColumns
     starts: NDArray[np.int64]
     odd: NDArray[np.int64]
-    strings: LeafColumns = _NO_STRINGS
-    string_starts: NDArray[np.int64] = _NO_STARTS
 
 
 def values_of(events: EncodedEvents, positions: NDArray[np.int64], view: ProgramView) -> Values:
     """Return the values of some events, which ascend and are at least one."""
     parsed = getattr(events.source, "parsed", None)
-    leaves = None if parsed is None else parsed(positions, view.paths)
+    leaves = None if parsed is None else parsed(positions, view.paths, keeps_strings=view.asks_strings)
     if leaves is None:
-        strings: list[list[str]] = []
-        values = values_of_leaves(_models(events, positions, strings if view.asks_strings else None), view.names)
-        return _with_strings(values, strings) if view.asks_strings else values
-    if not view.asks_strings:
-        return Values(leaves.columns, leaves.event_starts, np.flatnonzero(leaves.statuses != OK))
-    found = events.source.strings(positions)  # type: ignore[attr-defined]
-    odd = np.flatnonzero((leaves.statuses != OK) | (found.statuses != OK))
-    return Values(leaves.columns, leaves.event_starts, odd, found.columns, found.starts)
+        models = (events.event(position).leaves for position in positions.tolist())
+        return values_of_leaves(models, view.names, keeps_strings=view.asks_strings)
+    return Values(leaves.columns, leaves.event_starts, np.flatnonzero(leaves.statuses != OK))
 
 
-def _models(
-    events: EncodedEvents, positions: NDArray[np.int64], strings: list[list[str]] | None
-) -> Iterator[Mapping[str, Sequence[Leaf]]]:
-    """Yield the leaves of some events one after the other, and append all strings of each if they are wanted."""
-    for position in positions.tolist():
-        model = events.event(position)
-        if strings is not None:
-            strings.append(model.strings())
-        yield model.leaves
-
-
-def _with_strings(values: Values, strings: Sequence[Sequence[str]]) -> Values:
-    """Return values with the strings of each event."""
-    flat = [text for each in strings for text in each]
-    starts = np.cumsum([0, *map(len, strings)])
-    return values._replace(strings=columns_of([0] * len(flat), flat), string_starts=starts)
-
-
-def values_of_leaves(events: Iterable[Mapping[str, Sequence[Leaf]]], names: Mapping[str, int]) -> Values:
-    """Return the values of events whose leaves are known by path.
+def values_of_leaves(
+    events: Iterable[Mapping[str, Sequence[Leaf]]], names: Mapping[str, int], *, keeps_strings: bool = False
+) -> Values:
+    """Return the values of events whose leaves are known by path; strings of other paths as of one more attribute.
 
     >>> values = values_of_leaves([{"a": [1, None], "b": ["x"]}, {"a": [2**70]}], {"a": 0, "b": 1})
     >>> sorted(values.columns.kinds.tolist()), values.starts.tolist(), values.odd.tolist()
@@ -96,6 +67,11 @@ def values_of_leaves(events: Iterable[Mapping[str, Sequence[Leaf]]], names: Mapp
             values = by_path[path]
             attributes += [names[path]] * len(values)
             leaves += values
+        if keeps_strings:
+            others = by_path.keys() - names.keys()
+            strings = [leaf for path in others for leaf in by_path[path] if type(leaf) is str]
+            attributes += [len(names)] * len(strings)
+            leaves += strings
         is_odd = any(type(leaf) is int and not INT64_MIN <= leaf <= INT64_MAX for leaf in leaves[n_before:])
         if is_odd:
             del attributes[n_before:], leaves[n_before:]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siftline.kernels.compiler import kernel
-from siftline.kernels.json_leaves import NO_OTHERS, OK, Statuses, parse_events
-from siftline.kernels.json_strings import read_strings
+from siftline.kernels.json_leaves import OK, Statuses, parse_events
 from siftline.kernels.leaves import LeafColumns
 from siftline.kernels.pointers import arrays_at
 from siftline.kernels.programs import run_programs
@@ -27,13 +26,10 @@ class CheckHandles(NamedTuple):
     paths: NDArray[np.int64]
     programs: NDArray[np.int64]
     parser: NDArray[np.int64]
-    keys: NDArray[np.int64]
     scratch: NDArray[np.int64]
-    # Where leaves go, and all strings.
+    # Where leaves go.
     leaves: NDArray[np.int64]
     leaf_statuses: NDArray[np.int64]
-    strings: NDArray[np.int64]
-    string_statuses: NDArray[np.int64]
 
 
 @kernel
@@ -44,32 +40,23 @@ def check_text(
     pairs: Pairs,
     decided: Decided,
     handles: CheckHandles,
-    asks_strings: bool,
+    others: int,
     seconds: int,
     nanoseconds: int,
 ) -> int:
-    """Parse one event, all its strings if they are asked about, and run programs on it as `run_programs` does.
+    """Parse one event, with all its strings if there are `others`, and run programs on it as `run_programs` does.
 
     There must be room for the event in all arrays. If its values do not fit, the result is IS_ODD.
     """
     leaves, statuses = arrays_at(handles.leaves, LeafColumns), arrays_at(handles.leaf_statuses, Statuses)
     statuses.event_starts[0] = 0
-    n_parsed, _ = parse_events(data, starts, ends, handles.paths, handles.parser, statuses, leaves, 0, 0, NO_OTHERS)
+    n_parsed, _ = parse_events(data, starts, ends, handles.paths, handles.parser, statuses, leaves, 0, 0, others)
     if n_parsed != 1 or statuses.statuses[0] != OK:
         return IS_ODD
-    strings, more = arrays_at(handles.strings, LeafColumns), arrays_at(handles.string_statuses, Statuses)
-    more.event_starts[0] = 0
-    more.event_starts[1] = 0
-    if asks_strings:
-        read_strings(data, starts, ends, more, strings, handles.keys)
-        if more.statuses[0] != OK:
-            return IS_ODD
     return run_programs(
         pairs,
         leaves,
         statuses.event_starts,
-        strings,
-        more.event_starts,
         decided,
         handles.programs,
         handles.scratch,

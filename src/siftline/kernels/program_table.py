@@ -68,11 +68,10 @@ LIST_BOUNDS: Final = 6
 EVENT: Final = 0  # the number of the event, which only grows
 N_FOLDED: Final = 1  # bytes of the event's folded strings
 N_GRAM_SETS: Final = 2
-N_LEAVES: Final = 3  # of the event
-FIRST_STRING: Final = 4  # of the event, and the end of its strings
-END_OF_STRINGS: Final = 5
-HAS_GRAMS: Final = 6  # two: whether the grams of all its strings are entered, as they are and folded
-N_COUNTS: Final = 8
+FIRST_LEAF: Final = 3  # of the event, and the end of its leaves
+END_OF_LEAVES: Final = 4
+HAS_GRAMS: Final = 5  # two: whether the grams of all its strings are entered, as they are and folded
+N_COUNTS: Final = 7
 
 # So many strings of one event, in one form, have sets of grams; others are searched without.
 GRAM_SETS: Final = 32
@@ -115,7 +114,7 @@ class ProgramScratch(NamedTuple):
     truths: NDArray[np.int64]  # by test: the number of the event, and the truth in the lowest bits
     events: NDArray[np.int64]  # by attribute: the event that had a value last
     firsts: NDArray[np.int64]  # by attribute: its last leaf
-    # By leaf of the event, and behind its leaves by its strings.
+    # By leaf of the event.
     nexts: NDArray[np.int64]  # the leaf of the same attribute before it, or -1
     folded_starts: NDArray[np.int64]  # -1: not folded yet
     folded_ends: NDArray[np.int64]

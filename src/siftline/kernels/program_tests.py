@@ -19,10 +19,10 @@ from siftline.kernels.program_table import (
     AT_MOST,
     BETWEEN,
     CONTAINS,
-    END_OF_STRINGS,
+    END_OF_LEAVES,
     ENDS,
     EVENT,
-    FIRST_STRING,
+    FIRST_LEAF,
     FOLDED,
     FROM_NOW,
     GRAM_SETS,
@@ -380,7 +380,7 @@ def _grams_of(text: NDArray[np.uint8], start: Any, end: Any, place: Any, scratch
 
 
 @inline_kernel
-def some_may_contain(table: ProgramTable, test: Any, strings: LeafColumns, begin: Any, scratch: ProgramScratch) -> Any:
+def some_may_contain(table: ProgramTable, test: Any, leaves: LeafColumns, scratch: ProgramScratch) -> Any:
     """Return 1 if some string of the event may have the text that a test needs, 0 if surely none has.
 
     The result is NO_FOLDING if the table of folded characters is missing.
@@ -388,13 +388,15 @@ def some_may_contain(table: ProgramTable, test: Any, strings: LeafColumns, begin
     asks, form = np.int64(table.tests[test]), np.int64(1 if table.flags[test] & FOLDED else 0)
     if not CONTAINS <= asks <= LIKE:
         return np.int64(1)
-    first = form * set_words(LARGE_SET_BITS)
+    first, begin = form * set_words(LARGE_SET_BITS), scratch.counts[FIRST_LEAF]
     if not scratch.counts[HAS_GRAMS + form]:
         clear_grams(scratch.all_grams, first, LARGE_SET_BITS)
-        for leaf in range(scratch.counts[FIRST_STRING], scratch.counts[END_OF_STRINGS]):
-            text, start, end = strings.texts, strings.text_starts[leaf], strings.text_ends[leaf]
+        for leaf in range(begin, scratch.counts[END_OF_LEAVES]):
+            if leaves.kinds[leaf] != STRING:
+                continue
+            text, start, end = leaves.texts, leaves.text_starts[leaf], leaves.text_ends[leaf]
             if form:
-                if not fold_leaf(strings, leaf, begin, scratch):
+                if not fold_leaf(leaves, leaf, begin, scratch):
                     return np.int64(NO_FOLDING)
                 place = leaf - begin
                 text, start, end = scratch.folded_texts, scratch.folded_starts[place], scratch.folded_ends[place]

@@ -24,20 +24,19 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from siftline.kernels.compiler import inline_kernel, kernel
-from siftline.kernels.json_leaves import NULL
+from siftline.kernels.json_leaves import NULL, STRING
 from siftline.kernels.pointers import arrays_at
 from siftline.kernels.program_table import (
-    END_OF_STRINGS,
+    END_OF_LEAVES,
     EVENT,
     EXISTS,
-    FIRST_STRING,
+    FIRST_LEAF,
     HAS_GRAMS,
     IS_FALSE,
     IS_NOT_NULL,
     IS_TRUE,
     IS_UNKNOWN,
     N_COUNTS,
-    N_LEAVES,
     NEEDS_FOLDING,
     NEGATED,
     NO_FOLDING,
@@ -66,8 +65,6 @@ def run_programs(
     pairs: Pairs,
     leaves: LeafColumns,
     event_starts: NDArray[np.int64],
-    strings: LeafColumns,
-    string_starts: NDArray[np.int64],
     decided: Decided,
     program_table: NDArray[np.int64],
     thread_scratch: NDArray[np.int64],
@@ -76,9 +73,9 @@ def run_programs(
 ) -> int:
     """Run programs from their places on until they end or wait; return how many wait.
 
-    The leaves and strings of event i are those from `event_starts[i]` and `string_starts[i]` on; there need not be
-    strings if no test asks about all of them. `seconds` and `nanoseconds` are the time. The result is NEEDS_FOLDING
-    if the table of folded characters is missing.
+    The leaves of event i are those from `event_starts[i]` on. If some test asks about all strings, those that no test
+    asks about by their attribute are leaves as well. `seconds` and `nanoseconds` are the time. The result is
+    NEEDS_FOLDING if the table of folded characters is missing.
     """
     table, scratch = arrays_at(program_table, ProgramTable), arrays_at(thread_scratch, ProgramScratch)
     now, event, n_waiting = (seconds, nanoseconds), -1, 0
@@ -88,7 +85,7 @@ def run_programs(
             continue
         if pairs.events[pair] != event:
             event = pairs.events[pair]
-            _begin_event(leaves, event_starts, string_starts, event, scratch)
+            _begin_event(leaves, event_starts, event, scratch)
             if len(decided.tests):
                 _take_decided(decided, event, scratch)
         truth = np.int64(IS_UNKNOWN)
@@ -97,7 +94,7 @@ def run_programs(
             if _is_screened(table.screens[place], scratch):
                 truth = np.int64(IS_FALSE)
             else:
-                truth = _truth(table, test, leaves, event_starts[event], strings, scratch, now)
+                truth = _truth(table, test, leaves, event_starts[event], scratch, now)
             if truth >= UNDECIDED:
                 pairs.waits[pair] = test
                 n_waiting += 1
@@ -122,29 +119,19 @@ def _is_screened(screen: Any, scratch: ProgramScratch) -> bool:
 
 
 @inline_kernel
-def _begin_event(
-    leaves: LeafColumns,
-    event_starts: NDArray[np.int64],
-    string_starts: NDArray[np.int64],
-    event: Any,
-    scratch: ProgramScratch,
-) -> None:
+def _begin_event(leaves: LeafColumns, event_starts: NDArray[np.int64], event: Any, scratch: ProgramScratch) -> None:
     """Chain the leaves of an event by attribute, and forget what was made of those of another one."""
-    begin, n_leaves, n_strings = event_starts[event], event_starts[event + 1] - event_starts[event], np.int64(0)
+    begin, n_leaves = event_starts[event], event_starts[event + 1] - event_starts[event]
     number = scratch.counts[EVENT] + 1
     for k in range(N_COUNTS):
         scratch.counts[k] = 0
     scratch.counts[EVENT] = number
-    scratch.counts[N_LEAVES] = n_leaves
-    if len(string_starts):
-        scratch.counts[FIRST_STRING], scratch.counts[END_OF_STRINGS] = string_starts[event], string_starts[event + 1]
-        n_strings = string_starts[event + 1] - string_starts[event]
+    scratch.counts[FIRST_LEAF], scratch.counts[END_OF_LEAVES] = begin, begin + n_leaves
     for place in range(n_leaves):
         attribute = np.uint64(leaves.attributes[begin + place])
         scratch.nexts[place] = scratch.firsts[attribute] if scratch.events[attribute] == number else -1
         scratch.events[attribute] = number
         scratch.firsts[attribute] = begin + place
-    for place in range(n_leaves + n_strings):
         scratch.folded_starts[place] = -1
         scratch.gram_sets[2 * place] = -1
         scratch.gram_sets[2 * place + 1] = -1
@@ -163,7 +150,6 @@ def _truth(
     test: Any,
     leaves: LeafColumns,
     begin: Any,
-    strings: LeafColumns,
     scratch: ProgramScratch,
     now: tuple[int, int],
 ) -> Any:
@@ -177,7 +163,7 @@ def _truth(
     elif asks >= PAIR_EQUAL:
         truth = truth_of_pairs(table, test, leaves, begin, scratch)
     elif table.flags[test] & OF_ANY_STRING:
-        truth = _truth_of_strings(table, test, strings, scratch, now)
+        truth = _truth_of_strings(table, test, leaves, scratch, now)
     else:
         truth = _truth_of_attribute(table, test, leaves, begin, scratch, now)
     if truth != NO_FOLDING:
@@ -216,21 +202,24 @@ def _truth_of_attribute(
 
 @inline_kernel
 def _truth_of_strings(
-    table: ProgramTable, test: Any, strings: LeafColumns, scratch: ProgramScratch, now: tuple[int, int]
+    table: ProgramTable, test: Any, leaves: LeafColumns, scratch: ProgramScratch, now: tuple[int, int]
 ) -> Any:
     """Return the truth of a test of all strings of the event."""
-    first, end = scratch.counts[FIRST_STRING], scratch.counts[END_OF_STRINGS]
-    begin = first - scratch.counts[N_LEAVES]  # what is made of strings comes behind what is made of leaves
+    first, end = scratch.counts[FIRST_LEAF], scratch.counts[END_OF_LEAVES]
     truth, is_undecided = np.int64(IS_UNKNOWN), False
+    while first < end and leaves.kinds[first] != STRING:
+        first += 1
     if first == end:
         return truth
-    may = some_may_contain(table, test, strings, begin, scratch)
+    may = some_may_contain(table, test, leaves, scratch)
     if may == NO_FOLDING:
         return may
     if not may:
         return np.int64(IS_TRUE if table.flags[test] & NEGATED else IS_FALSE)
     for leaf in range(first, end):
-        found = truth_of_value(table, test, strings, leaf, begin, scratch, now)
+        if leaves.kinds[leaf] != STRING:
+            continue
+        found = truth_of_value(table, test, leaves, leaf, scratch.counts[FIRST_LEAF], scratch, now)
         if found in (IS_TRUE, NO_FOLDING):
             return found
         if found == IS_FALSE:
