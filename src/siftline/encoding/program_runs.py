@@ -151,8 +151,10 @@ class Run:
         return self._is_match(text, str(operand), test) == (positive == op)
 
     def _is_match(self, text: bytes, regex: str, test: int) -> bool:
-        """Return whether a regular expression matches somewhere in a string."""
-        regexes = self._view.regexes
+        """Return whether a regular expression, which has no automaton, matches somewhere in a string."""
+        table, regexes = self._view.table, self._view.regexes
+        if len(text) < -1 - int(table.others[test]):
+            return False
         compiled = regexes.get(test)
         if compiled is None:
             compiled = regexes[test] = compile_regex(regex)
