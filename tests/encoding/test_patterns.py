@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import random
@@ -319,6 +320,16 @@ nested_regexes = st.recursive(
     ),
     max_leaves=8,
 )
+
+
+def test_letters_in_both_cases_are_what_re2_takes_them_for() -> None:
+    """In alternatives, RE2 may take such a class for a letter that ignores case, which is like one more character."""
+    branches = ["a", "[kK]", "[Ss]", "(?:k|K)", "[kK]a", "[ak]", "(?:[kK]|b)", "[kK]{2}"]
+    for regex in ["|".join(pair) for pair in itertools.permutations(branches, 2)]:
+        layer = Layer([(0, Pattern(0, "matches", regex))])
+        for text in ("\u212a", "x\u017fy", "x\u212aa", "\u212ak", "K"):
+            is_match = matches(Predicate("a", "matches", regex), Event({"a": text}))
+            assert found_in(layer, text) == ({0} if is_match else set()), (regex, text)
 
 
 @settings(max_examples=10 * N_EXAMPLES)

@@ -12,7 +12,8 @@ expression does not tell apart are one class, so that a state has few columns.
                     state 3     1, 1, 2          behind a digit behind it: a match, if the string ends here
 
 Where the automaton says that there is a match, RE2 says so, too. Not made are automata for word boundaries, lines
-(`(?m)`), ranges beyond ASCII, and what would need too many states (`.{200,}`); they are left to RE2.
+(`(?m)`), ranges beyond ASCII, and what would need too many states (`.{200,}`); they are left to RE2. So is `[kK]` or `[sS]`
+beside an alternative: RE2 takes it for a letter that ignores case, and finds a Kelvin sign or a long s in some of them.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ def _mask(characters: str) -> int:
 _DIGITS: Final = _mask("0123456789")
 _WORDS: Final = _DIGITS | _mask("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
 _SPACES: Final = _mask("\t\n\f\r ")
+# Letters in both cases that are like another character where case is ignored.
+_BOTH_CASES: Final = (_mask("kK"), _mask("sS"))
 _CLASSES: Final = {"d": _DIGITS, "w": _WORDS, "s": _SPACES}
 
 
@@ -118,6 +121,7 @@ class _Reader:
         self.named = [_LONG_S, _KELVIN]
         flags = [token for kind, token in tokens if token.startswith("(?") and token[2:3] not in ("P", "<")]
         self._ignores_case = self._dots_are_all = False
+        self._has_alternatives = any(kind == "or" for kind, _ in tokens)
         for token in flags:
             letters = token[2:-1]
             # Flags that do not hold for the whole expression would have to be given up behind it.
@@ -210,6 +214,8 @@ class _Reader:
             point = self._member(first)
             mask |= self._group(first[1]) if point is None else 1 << point
             place += 1
+        if mask in _BOTH_CASES and self._has_alternatives and not self._ignores_case:
+            raise _UnreadError
         mask = self._cased(mask)
         return _ALL & ~mask if is_negated else mask
 
