@@ -13,8 +13,8 @@ expression does not tell apart are one class, so that a state has few columns.
 
 Where the automaton says that there is a match, RE2 says so, too. Not made are automata for word boundaries, lines
 (`(?m)`), ranges beyond ASCII, and what would need too many states (`.{200,}`); they are left to RE2. So is `[kK]` or
-`[sS]` beside an alternative: RE2 takes it for a letter that ignores case, and finds a Kelvin sign or a long s in some of
-them.
+`[sS]` beside an alternative: RE2 takes it for a letter that ignores case, and finds a Kelvin sign or a long s in
+some of them.
 """
 
 from __future__ import annotations
