@@ -27,7 +27,7 @@ from siftline.encoding import domain_tables, one_event
 from siftline.encoding.domains import AGE, ANY_STRING, INSTANT, Domains, MomentOf, Pattern
 from siftline.encoding.events import DictSource
 from siftline.encoding.json_events import one_json
-from siftline.encoding.one_event import EventEncoder, encoder_of, plain_json
+from siftline.encoding.one_event import EventEncoder, Workspace, encoder_of, plain_json
 from siftline.errors import EventError
 from siftline.model import instant_of_text
 
@@ -343,6 +343,14 @@ def test_more_patterns_than_there_was_room_for() -> None:
     assert found == codes_of(DictSource([tree]), domains)
     assert found is not None
     assert len(found) > 9_000
+
+
+def test_room_for_patterns_takes_none_from_values() -> None:
+    """Every leaf of an event has a place among its values before patterns are looked for."""
+    workspace = Workspace()
+    n_leaves = len(workspace.scratch.leaves.attributes)
+    workspace.make_room_for_values(1)
+    assert len(workspace.scratch.codes) >= n_leaves <= len(workspace.scratch.attributes)
 
 
 def test_many_regular_expressions_left_open() -> None:

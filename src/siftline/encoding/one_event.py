@@ -114,7 +114,9 @@ class Workspace:
     def make_room_for_values(self, n_more: int) -> None:
         """Make room for more values than there are."""
         n = self.n_values
-        attributes, codes = (np.empty(2 * (n + n_more), dtype=np.int32) for _ in range(2))
+        # Never less than there is: every leaf of the next event has a place, before patterns are looked for.
+        size = max(len(self.scratch.codes), 2 * (n + n_more))
+        attributes, codes = (np.empty(size, dtype=np.int32) for _ in range(2))
         attributes[:n], codes[:n] = self.values()
         self.scratch = self.scratch._replace(attributes=attributes, codes=codes)
         self._describe()
