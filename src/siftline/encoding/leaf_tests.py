@@ -8,7 +8,7 @@ matches                       the texts of which the expression needs one, folde
 exists, is null, is not null  nothing
 length(a) ...                 the same with the lengths of strings
 a < b + 5                     the offset
-cidr, any path (...), any string     nothing: such a test is open, the model decides it
+cidr, any path (...)          nothing: such a test is open, and decided outside of the kernel
 """
 
 from __future__ import annotations
